@@ -1,0 +1,60 @@
+# Every target makes its own environment first; `make help` lists them.
+# ARGS reaches the tool behind a target: make test ARGS="-k merge -x"
+
+SHELL := /bin/sh
+BIN := .venv/bin
+STAMP := .venv/.ready
+PYTEST := $(BIN)/python -m pytest
+LOCK := $(BIN)/python -m uv pip compile pyproject.toml --universal --python-version 3.11 --all-extras \
+	--generate-hashes --no-header --no-annotate --no-emit-index-url --output-file requirements.lock
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check format unit test integration bench demo golden lock clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## make .venv with the locked dependencies, and make sure of Java 17 or later
+	@.ci/java
+
+$(STAMP): requirements.lock pyproject.toml .ci/python
+	@rm -f $@
+	@python=$$(.ci/python) && { test -x $(BIN)/python || "$$python" -m venv --clear .venv; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+check: setup ## formatting, lint, types
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+
+format: setup ## put files into the form that check asks for
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+unit: setup ## the tests that need no server
+	$(PYTEST) -m "not integration" $(ARGS)
+
+integration: setup ## the tests on real, embedded servers
+	$(PYTEST) -m integration $(ARGS)
+
+test: check ## everything that must pass: check, and every suite
+	$(PYTEST) $(ARGS)
+
+golden: setup ## compare our events with the recorded ones, case by case
+	$(BIN)/python -m tests.golden $(or $(ARGS),tests/golden/postgres)
+
+bench: setup ## measure throughput and latency; one JSON object a line
+	@for bench in $(or $(ARGS),snapshot stream latency); do $(BIN)/python -m tests.bench $$bench || exit 1; done
+
+demo: setup ## an incremental snapshot under a live write load, compared with its source
+	$(BIN)/python -m tests.demo $(ARGS)
+
+lock: setup ## resolve the dependencies of pyproject.toml anew
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(LOCK) --upgrade
+
+clean: ## remove what the other targets made
+	rm -rf .venv .cache build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf spark-warehouse metastore_db derby.log demo-events

@@ -1,0 +1,1 @@
+"""The suites, and what they stand on: servers, fakes, strategies, recorded cases."""
