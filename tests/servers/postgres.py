@@ -1,0 +1,315 @@
+"""A PostgreSQL server of one's own: made, started, stopped, killed and thrown away.
+
+For tests, the demo and the benchmarks alike. It listens on a free port of 127.0.0.1 with a
+password and no other way in, decodes logically, and trades durability for speed unless its
+`settings` say otherwise. `binaries.py` knows where the programs are, `account.py` who runs them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from tests.servers.account import server_account
+from tests.servers.binaries import Version, client_tool, installation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+StopMode: TypeAlias = Literal["smart", "fast", "immediate"]
+
+_SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
+_START_TIMEOUT_S = 60.0
+_STOP_TIMEOUT_S = 60.0
+
+DEFAULT_SETTINGS: Mapping[str, str] = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "wal_level": "logical",
+    "max_wal_senders": "20",
+    "max_replication_slots": "20",
+    "max_prepared_transactions": "10",
+    "max_connections": "100",
+    "shared_buffers": "256MB",
+    "max_wal_size": "4GB",
+    "checkpoint_timeout": "30min",
+    "fsync": "off",
+    "full_page_writes": "off",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+}
+
+
+class PostgresServer:
+    """One server and its data folder, from `start` to `stop`; as a context manager, both.
+
+    Without `data_dir` the data lie in a temporary folder that goes with the server. A `data_dir`
+    is kept, and used again when it holds a cluster already made by this class.
+    """
+
+    host = "127.0.0.1"
+    user = "postgres"
+
+    def __init__(
+        self,
+        version: Version = 18,
+        *,
+        settings: Mapping[str, str] | None = None,
+        data_dir: Path | None = None,
+    ) -> None:
+        self.version = version
+        self.settings = {**DEFAULT_SETTINGS, **(settings or {})}
+        self.port = 0
+        self._account = server_account()
+        self._home = installation(version)
+        self._keeps_data = data_dir is not None
+        self._folder = data_dir or self._account.new_folder(f"tidemark-postgres-{version}-")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    @property
+    def pgdata(self) -> Path:
+        """The cluster's data folder."""
+        return self._folder / "data"
+
+    @property
+    def password(self) -> str:
+        """The superuser's password."""
+        return (self._folder / "password").read_text()
+
+    @property
+    def running(self) -> bool:
+        """Whether the postmaster lives."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Make the cluster unless it is there, start it, and return once it answers."""
+        if not (self.pgdata / "PG_VERSION").exists():
+            self._make_cluster()
+        with (self._folder / "server.log").open("ab") as log:
+            self.port = self.port or _free_port()
+            self._process = self._start_program(
+                self._home / "bin" / "postgres", "-D", str(self.pgdata), *self._arguments(), output=log
+            )
+        self._wait_until_it_answers()
+
+    def stop(self, mode: StopMode = "fast") -> None:
+        """End the server as `pg_ctl stop -m MODE` does; `immediate` is a crash with recovery after it."""
+        if self._process is None:
+            return
+        if self.running:
+            self._process.send_signal(_SIGNALS[mode])
+        self._process.wait(_STOP_TIMEOUT_S)
+        self._process = None
+
+    def kill(self) -> None:
+        """SIGKILL to the postmaster and its children at once, as losing power would look to clients."""
+        if self._process is None:
+            return
+        processes = [self._process.pid, *_children(self._process.pid)]
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        self._process.wait(_STOP_TIMEOUT_S)
+        self._process = None
+        _wait_until_gone(processes)
+
+    def restart(self, mode: StopMode = "fast") -> None:
+        """Stop and start again on the same port."""
+        self.stop(mode)
+        self.start()
+
+    def close(self) -> None:
+        """Stop, and throw the data away unless the caller named their folder."""
+        if self.running:
+            self.stop("immediate" if not self._keeps_data else "fast")
+        self._process = None
+        if not self._keeps_data:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def dsn(self, dbname: str = "postgres", **options: Any) -> str:
+        """A connection string of the superuser, password included; `options` add to it or replace."""
+        options = {"user": self.user, "password": self.password, **options}
+        return make_conninfo(host=self.host, port=self.port, dbname=dbname, **options)
+
+    def connect(
+        self, dbname: str = "postgres", *, autocommit: bool = True, **options: Any
+    ) -> psycopg.Connection[tuple[Any, ...]]:
+        """A new connection, of the superuser unless `options` name another."""
+        return psycopg.connect(self.dsn(dbname, **options), autocommit=autocommit)
+
+    def create_database(self, name: str) -> Database:
+        """A fresh database, UTF8 and C.UTF-8 as the cluster is."""
+        with self.connect() as connection:
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        return Database(self, name)
+
+    def drop_database(self, name: str) -> None:
+        """Drop a database with the slots that belong to it, ending whoever uses them."""
+        with self.connect() as connection:
+            _drop_slots(connection, name)
+            connection.execute(
+                sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name))
+            )
+
+    def psql(
+        self, dbname: str, *arguments: str, input_text: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run psql without its start-up file; what it prints and its exit code are the caller's."""
+        target = self.dsn(dbname, password=None)
+        return subprocess.run(
+            [client_tool("psql"), "--no-psqlrc", "--dbname", target, *arguments],
+            env=self.client_environment(),
+            input=input_text,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def client_environment(self) -> dict[str, str]:
+        """An environment for client programs: the password, and UTF8 whatever our own locale is."""
+        return {**os.environ, "PGPASSWORD": self.password, "PGCLIENTENCODING": "UTF8"}
+
+    def log_tail(self, lines: int = 40) -> str:
+        """The end of the server's log."""
+        try:
+            text = (self._folder / "server.log").read_text(errors="replace")
+        except FileNotFoundError:
+            return ""
+        return "\n".join(text.splitlines()[-lines:])
+
+    def run_tool(self, name: str, *arguments: str) -> str:
+        """Run a tool that works on the data folder, such as pg_resetwal, as the server's account."""
+        done = subprocess.run(
+            [self._tool(name), *arguments],
+            cwd="/",
+            capture_output=True,
+            text=True,
+            check=False,
+            **self._account.popen_options(),
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"{name} failed with {done.returncode}: {done.stdout}{done.stderr}")
+        return str(done.stdout)
+
+    def _tool(self, name: str) -> Path:
+        tool = self._home / "bin" / name
+        if not tool.exists():
+            raise RuntimeError(f"the binaries of version {self.version} have no {name!r}")
+        return tool
+
+    def _make_cluster(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._account.give(self._folder)
+        password_file = self._folder / "password"
+        password_file.touch(mode=0o600)
+        password_file.write_text(secrets.token_hex(16))
+        self._account.give(password_file)
+        self.run_tool(
+            "initdb",
+            *("--pgdata", str(self.pgdata), "--username", self.user, "--pwfile", str(password_file)),
+            *("--auth", "scram-sha-256", "--encoding", "UTF8", "--locale", "C.UTF-8", "--no-sync"),
+        )
+
+    def _arguments(self) -> list[str]:
+        settings = {**self.settings, "port": str(self.port)}
+        return [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+
+    def _start_program(self, program: Path, *arguments: str, output: Any) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [program, *arguments],
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,  # a Ctrl-C in the terminal is ours to answer, not the server's
+            **self._account.popen_options(),
+        )
+
+    def _wait_until_it_answers(self) -> None:
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while True:
+            try:
+                self.connect(connect_timeout=5).close()
+            except psycopg.OperationalError:
+                if not self.running or time.monotonic() > deadline:
+                    self.kill()
+                    raise RuntimeError(
+                        f"PostgreSQL does not start; its log ends:\n{self.log_tail()}"
+                    ) from None
+                time.sleep(0.03)
+            else:
+                return
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """One database of a server."""
+
+    server: PostgresServer
+    name: str
+
+    def dsn(self, **options: Any) -> str:
+        """A connection string, as `PostgresServer.dsn`."""
+        return self.server.dsn(self.name, **options)
+
+    def connect(self, *, autocommit: bool = True, **options: Any) -> psycopg.Connection[tuple[Any, ...]]:
+        """A new connection, as `PostgresServer.connect`."""
+        return self.server.connect(self.name, autocommit=autocommit, **options)
+
+
+def _drop_slots(connection: psycopg.Connection[tuple[Any, ...]], dbname: str) -> None:
+    slots = "FROM pg_replication_slots WHERE database = %s"
+    end_users = f"SELECT pg_terminate_backend(active_pid) {slots} AND active"
+    deadline = time.monotonic() + 10
+    while connection.execute(end_users, [dbname]).fetchall():
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"a replication slot of database {dbname!r} stays in use")
+        time.sleep(0.02)
+    connection.execute(f"SELECT pg_drop_replication_slot(slot_name) {slots}", [dbname])
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def _children(process: int) -> list[int]:
+    try:
+        text = Path(f"/proc/{process}/task/{process}/children").read_text()
+    except FileNotFoundError:
+        return []
+    return [int(word) for word in text.split()]
+
+
+def _wait_until_gone(processes: list[int]) -> None:
+    deadline = time.monotonic() + _STOP_TIMEOUT_S
+    while any(Path(f"/proc/{process}").exists() for process in processes):
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"processes {processes!r} survive SIGKILL")
+        time.sleep(0.01)
