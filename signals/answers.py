@@ -1,0 +1,104 @@
+"""What a signal is answered: one value, one line of the log.
+
+Owns the words and the log line. Which answer is due is decided by whoever parses, plans and reads;
+formatting is pure, and `log_answer` is the only thing here that has an effect.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, assert_never
+
+from engine.model import ExecuteSnapshot, LogMessage, StopSnapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.errors import SignalError
+    from engine.model import Command
+    from signals.model import Signal
+    from signals.parse import Accepted
+
+_LOG: Final = logging.getLogger("tidemark.signals")
+_MAX_NAMED: Final = 10
+
+
+class Outcome(StrEnum):
+    """How far a signal came."""
+
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+    FINISHED = "finished"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+_LEVELS: Final = {
+    Outcome.ACCEPTED: logging.INFO,
+    Outcome.REJECTED: logging.WARNING,
+    Outcome.FINISHED: logging.INFO,
+    Outcome.STOPPED: logging.INFO,
+    Outcome.FAILED: logging.ERROR,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What happened to a signal: `label` is its identity, `id` the operator's name for it, if known."""
+
+    label: str
+    id: str | None
+    outcome: Outcome
+    text: str
+
+
+def accepted(signal: Signal, request: Accepted) -> Answer:
+    """Say what will be done, and what about the request was odd."""
+    text = "; ".join((_promise(request.command), *request.notes))
+    return Answer(signal.label, signal.id, Outcome.ACCEPTED, text)
+
+
+def rejected(signal: Signal, error: SignalError) -> Answer:
+    """Say why nothing will be done."""
+    return Answer(signal.label, signal.id, Outcome.REJECTED, str(error))
+
+
+def line(answer: Answer) -> str:
+    """One printable line; characters that would break a line or steer a terminal are escaped."""
+    name = "" if answer.id is None else f" {answer.id!r}"
+    return _printable(f"signal{name} at {answer.label} {answer.outcome}: {answer.text}")
+
+
+def log_answer(answer: Answer) -> None:
+    """Write the answer's line to the log, at the level its outcome deserves."""
+    _LOG.log(_LEVELS[answer.outcome], "%s", line(answer))
+
+
+def _promise(command: Command) -> str:
+    match command:
+        case ExecuteSnapshot(targets=()):
+            return "nothing to do, 'data-collections' is empty"
+        case ExecuteSnapshot(targets=targets):
+            return f"incremental snapshot of {_listed([target.collection for target in targets])}"
+        case StopSnapshot(collections=None):
+            return "every snapshot in progress will stop"
+        case StopSnapshot(collections=collections):
+            return f"the snapshot of {_listed(collections or ())} will stop"
+        case LogMessage(message=message):
+            return message
+        case _:
+            assert_never(command)
+
+
+def _listed(collections: Sequence[object]) -> str:
+    names = ", ".join(str(one) for one in collections[:_MAX_NAMED])
+    more = len(collections) - _MAX_NAMED
+    return f"{names} and {more} more" if more > 0 else names
+
+
+def _printable(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)

@@ -1,0 +1,263 @@
+"""From a signal to a command, or to a SignalError that names the bad field.
+
+Owns what the fields of a signal may hold. Whether a collection can be read at all (its key, its
+columns, the SQL of a condition) is for whoever plans the snapshot; what is answered and how is
+`signals.answers`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import orjson
+
+from engine.errors import SignalError
+from engine.model import Command, ExecuteSnapshot, LogMessage, StopSnapshot, Target
+from signals.model import WINDOW_TYPES
+from signals.names import match_names, shown, suggestion
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from engine.model import CollectionId
+    from signals.model import Signal
+
+MAX_DATA: Final = 1_000_000
+"""Characters of `data` that are looked at; a longer signal is refused."""
+
+_COLLECTIONS: Final = "data-collections"
+_CONDITION: Final = "additional-condition"
+_CONDITIONS: Final = "additional-conditions"
+_SURROGATE: Final = "surrogate-key"
+_TYPE: Final = "type"
+
+_NOT_YET: Final = frozenset({"pause-snapshot", "resume-snapshot", "schema-changes"})
+_MAX_NAMED: Final = 5
+
+_Fields: TypeAlias = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A valid signal: its command, and what the operator should hear beside "accepted"."""
+
+    command: Command
+    notes: tuple[str, ...] = ()
+
+
+def parse(signal: Signal, known: Sequence[CollectionId]) -> Accepted:
+    """Read what `signal` asks for; `known` are the collections that may be named, in order.
+
+    For a stop, `known` should hold what is queued as well as what is captured. The command's
+    `signal` is the signal's label. Raises SignalError whose message is the answer.
+    """
+    type_ = (signal.type or "").strip()
+    read = _READERS.get(type_)
+    if read is None:
+        raise _unknown_type(type_)
+    return read(signal, known)
+
+
+def _execute(signal: Signal, known: Sequence[CollectionId]) -> Accepted:
+    fields = _fields(signal.data)
+    unknown = _ignored(fields, (_TYPE, _COLLECTIONS, _CONDITION, _CONDITIONS, _SURROGATE))
+    _check_snapshot_type(_text(fields, _TYPE) or "incremental")
+    patterns = _patterns(fields)
+    if patterns is None:
+        raise SignalError(f"{_COLLECTIONS!r} is missing", hint="list the collections to read")
+    surrogate_key = _text(fields, _SURROGATE)
+    collections, notes = _named(patterns, known)
+    conditions = _conditions(fields, collections)
+    targets = tuple(Target(one, conditions.get(one), surrogate_key) for one in collections)
+    return Accepted(ExecuteSnapshot(signal.label, targets), (*notes, *unknown))
+
+
+def _stop(signal: Signal, known: Sequence[CollectionId]) -> Accepted:
+    # Without data too, what is missing is the type: that is what the operator must add.
+    fields = _fields(signal.data or "{}")
+    unknown = _ignored(fields, (_TYPE, _COLLECTIONS))
+    type_ = _text(fields, _TYPE)
+    if type_ is None:
+        raise SignalError(f"{_TYPE!r} is missing", hint='a stop needs "type": "incremental"')
+    _check_snapshot_type(type_)
+    patterns = _patterns(fields)
+    if not patterns:
+        return Accepted(StopSnapshot(signal.label, None), unknown)
+    collections, notes = _named(patterns, known)
+    return Accepted(StopSnapshot(signal.label, collections), (*notes, *unknown))
+
+
+def _log(signal: Signal, _known: Sequence[CollectionId]) -> Accepted:
+    fields = _fields(signal.data)
+    message = _text(fields, "message")
+    if message is None:
+        raise SignalError("'message' is missing", hint='give "message": the text to log')
+    # Debezium puts the position in the place of the first pair of braces.
+    text = message.replace("{}", signal.label, 1)
+    return Accepted(LogMessage(signal.label, text), _ignored(fields, ("message",)))
+
+
+_READERS: Final[dict[str, Callable[[Signal, Sequence[CollectionId]], Accepted]]] = {
+    "execute-snapshot": _execute,
+    "stop-snapshot": _stop,
+    "log": _log,
+}
+
+
+def _unknown_type(type_: str) -> SignalError:
+    known = ", ".join(_READERS)
+    if not type_:
+        return SignalError("the signal has no type", hint=f"known: {known}")
+    if type_ in _NOT_YET:
+        return SignalError(f"signal type {type_!r} is not supported yet", hint=f"known: {known}")
+    if type_ in WINDOW_TYPES:
+        message = f"{type_!r} marks a window in the signal table and asks for nothing"
+        return SignalError(message, hint=f"known: {known}")
+    near = _did_you_mean(type_.lower(), _READERS)
+    return SignalError(f"no signal type {shown(type_)}{near}", hint=f"known: {known}")
+
+
+def _did_you_mean(word: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(word[:100], list(known), n=1, cutoff=0.75)
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def _fields(data: str | None) -> _Fields:
+    if data is None or not data.strip():
+        what = "NULL" if data is None else "empty"
+        raise SignalError(f"the data is {what}", hint="it must be a JSON object")
+    if len(data) > MAX_DATA:
+        raise SignalError(f"the data has {len(data)} characters, at most {MAX_DATA} are read")
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError as exc:
+        message = f"the data is no valid JSON: {exc.msg} at character {exc.pos + 1}"
+        raise SignalError(message, hint="check quotes and braces") from exc
+    if not isinstance(value, dict):
+        raise SignalError(f"the data must be a JSON object, not {_kind(value)}")
+    return value
+
+
+def _ignored(fields: _Fields, known: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(
+        f"the field {shown(name)} has no effect{_did_you_mean(name.lower(), known)}"
+        for name in fields
+        if name not in known
+    )
+
+
+def _text(fields: _Fields, name: str) -> str | None:
+    """The text of a field; None where it is missing, null or blank."""
+    value = fields.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise SignalError(f"{name!r} must be a string, not {_kind(value)}")
+    if "\0" in value:
+        raise SignalError(f"{name!r} holds a NUL character")
+    return value if value.strip() else None
+
+
+def _array(fields: _Fields, name: str) -> list[object] | None:
+    value = fields.get(name)
+    if value is not None and not isinstance(value, list):
+        raise SignalError(f"{name!r} must be an array, not {_kind(value)}")
+    return value
+
+
+def _check_snapshot_type(text: str) -> None:
+    type_ = text.strip().lower()
+    if type_ == "blocking":
+        hint = "an incremental snapshot does not hold the stream up"
+        raise SignalError("snapshot type 'blocking' is not supported", hint=hint)
+    if type_ != "incremental":
+        raise SignalError(f"no snapshot type {shown(text)} in {_TYPE!r}", hint="known: incremental")
+
+
+def _patterns(fields: _Fields) -> list[str] | None:
+    """The trimmed texts of `data-collections`; None where the field is missing or null."""
+    entries = _array(fields, _COLLECTIONS)
+    if entries is None:
+        return None
+    patterns: list[str] = []
+    for number, entry in enumerate(entries, 1):
+        if not isinstance(entry, str):
+            message = f"entry {number} of {_COLLECTIONS!r} must be a string, not {_kind(entry)}"
+            raise SignalError(message)
+        patterns.append(entry.strip())
+    return patterns
+
+
+def _named(
+    patterns: list[str], known: Sequence[CollectionId]
+) -> tuple[tuple[CollectionId, ...], tuple[str, ...]]:
+    """What the patterns name, each collection once, and a note for each that needs one.
+
+    Raises SignalError when there are patterns and none of them names anything.
+    """
+    found: dict[CollectionId, None] = {}
+    notes: list[str] = []
+    missed: list[str] = []
+    for pattern in dict.fromkeys(patterns):
+        match = match_names(pattern, known)
+        found |= dict.fromkeys(match.collections)
+        notes += [match.note] if match.note else []
+        missed += [] if match.collections else [pattern]
+    if missed:
+        text = _missed(missed, known)
+        if not found:
+            raise SignalError(text, hint="only captured collections can be named")
+        notes.append(text)
+    return tuple(found), tuple(notes)
+
+
+def _missed(patterns: list[str], known: Sequence[CollectionId]) -> str:
+    named: list[str] = []
+    for pattern in patterns[:_MAX_NAMED]:
+        near = suggestion(pattern, known)
+        named.append(shown(pattern) + (f" (did you mean {near!r}?)" if near else ""))
+    more = len(patterns) - len(named)
+    tail = f" and {more} more" if more else ""
+    return f"no collection matches {', '.join(named)}{tail}"
+
+
+def _conditions(fields: _Fields, collections: tuple[CollectionId, ...]) -> dict[CollectionId, str | None]:
+    """The condition of each collection; of several that name one, the first counts."""
+    everywhere = _text(fields, _CONDITION)
+    entries = _array(fields, _CONDITIONS) or []
+    if everywhere is not None and entries:
+        message = f"{_CONDITION!r} and {_CONDITIONS!r} exclude each other"
+        raise SignalError(message, hint="give one of them")
+    conditions: dict[CollectionId, str | None] = {}
+    for number, entry in enumerate(entries, 1):
+        for collection, text in _condition(entry, number, collections).items():
+            conditions.setdefault(collection, text)
+    return conditions if entries else dict.fromkeys(collections, everywhere)
+
+
+def _condition(
+    entry: object, number: int, collections: tuple[CollectionId, ...]
+) -> dict[CollectionId, str | None]:
+    place = f"entry {number} of {_CONDITIONS!r}"
+    if not isinstance(entry, dict):
+        raise SignalError(f"{place} must be an object, not {_kind(entry)}")
+    stray = [name for name in entry if name not in {"data-collection", "filter"}]
+    pattern, text = _text(entry, "data-collection"), _text(entry, "filter")
+    if pattern is None or stray:
+        message = f"{place} has no 'data-collection'" if pattern is None else f"{place} has {stray!r}"
+        raise SignalError(message, hint="it must hold 'data-collection' and 'filter', no more")
+    match = match_names(pattern.strip(), collections)
+    # A condition that reaches no collection would have its rows read without it.
+    if collections and not match.collections:
+        raise SignalError(f"{place}: {_COLLECTIONS!r} names nothing that matches {shown(pattern)}")
+    return dict.fromkeys(match.collections, text)
+
+
+def _kind(value: object) -> str:
+    """The JSON name of a value's type."""
+    if value is None:
+        return "null"
+    names = {bool: "a boolean", str: "a string", list: "an array", dict: "an object"}
+    return names.get(type(value), "a number")

@@ -1,0 +1,240 @@
+"""From a signal to a command, or to a refusal that names the bad field."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+from engine.errors import SignalError
+from engine.model import Channel, CollectionId, ExecuteSnapshot, LogMessage, StopSnapshot, Target
+from signals.model import Signal
+from signals.parse import MAX_DATA, parse
+
+CUSTOMERS = CollectionId(("public", "customers"))
+ORDERS = CollectionId(("public", "orders"))
+COMP = CollectionId(("public", "comp"))
+KNOWN = (CUSTOMERS, ORDERS, COMP)
+
+EXECUTE = "execute-snapshot"
+STOP = "stop-snapshot"
+
+
+def read(type_, data, id_="ad-hoc-1"):
+    text = data if data is None or isinstance(data, str) else orjson.dumps(data).decode()
+    return parse(Signal(Channel.SOURCE, "0/1A", id_, type_, text), KNOWN)
+
+
+def execute(**fields):
+    return read(EXECUTE, {name.replace("_", "-"): value for name, value in fields.items()})
+
+
+def refusal(type_, data) -> str:
+    with pytest.raises(SignalError) as caught:
+        read(type_, data)
+    return str(caught.value)
+
+
+def test_execute_names_its_targets_in_the_order_asked_for():
+    accepted = execute(data_collections=["public.orders", "public.customers"], type="incremental")
+
+    assert accepted.command == ExecuteSnapshot("0/1A", (Target(ORDERS), Target(CUSTOMERS)))
+    assert accepted.notes == ()
+
+
+def test_a_collection_named_twice_is_read_once():
+    accepted = execute(data_collections=["public.orders", "public.*", "public.orders"])
+
+    assert [one.collection for one in accepted.command.targets] == [ORDERS, CUSTOMERS, COMP]
+
+
+@pytest.mark.parametrize("type_", ["incremental", "INCREMENTAL", "Incremental", "", " ", None])
+def test_execute_is_incremental_in_any_case_and_by_default(type_):
+    assert execute(data_collections=["public.orders"], type=type_).command.targets == (Target(ORDERS),)
+
+
+def test_an_empty_list_does_nothing():
+    accepted = execute(data_collections=[])
+
+    assert accepted.command == ExecuteSnapshot("0/1A", ())
+
+
+def test_names_are_trimmed():
+    assert execute(data_collections=["  public.orders "]).command.targets == (Target(ORDERS),)
+
+
+def test_the_type_of_a_padded_column_is_read():
+    accepted = read(EXECUTE + "     ", {"data-collections": []})
+
+    assert accepted.command == ExecuteSnapshot("0/1A", ())
+
+
+def test_what_matches_is_run_and_what_does_not_is_said():
+    accepted = execute(data_collections=["public.orders", "public.custmers"])
+
+    assert accepted.command.targets == (Target(ORDERS),)
+    assert accepted.notes == ("no collection matches 'public.custmers' (did you mean 'public.customers'?)",)
+
+
+def test_condition_and_surrogate_key_hold_for_every_target():
+    accepted = execute(
+        data_collections=["public.orders", "public.comp"],
+        additional_condition="id > 3 AND name <> 'f9'",
+        surrogate_key="id",
+    )
+
+    assert accepted.command.targets == (
+        Target(ORDERS, "id > 3 AND name <> 'f9'", "id"),
+        Target(COMP, "id > 3 AND name <> 'f9'", "id"),
+    )
+
+
+@pytest.mark.parametrize("blank", ["", "  ", None])
+def test_blank_condition_and_surrogate_key_are_none(blank):
+    accepted = execute(data_collections=["public.orders"], additional_condition=blank, surrogate_key=blank)
+
+    assert accepted.command.targets == (Target(ORDERS),)
+
+
+def test_conditions_by_collection_the_first_that_matches_counts():
+    accepted = execute(
+        data_collections=["public.*"],
+        additional_conditions=[
+            {"data-collection": "public.orders", "filter": "a = 1"},
+            {"data-collection": r"public\.(orders|comp)", "filter": "b = 2"},
+        ],
+    )
+
+    assert accepted.command.targets == (Target(CUSTOMERS), Target(ORDERS, "a = 1"), Target(COMP, "b = 2"))
+
+
+def test_unknown_fields_have_no_effect_and_are_said():
+    accepted = execute(data_collections=["public.orders"], additional_conditon="a = 1")
+
+    assert accepted.command.targets == (Target(ORDERS),)
+    assert accepted.notes == (
+        "the field 'additional-conditon' has no effect (did you mean 'additional-condition'?)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (None, "NULL"),
+        ("", "empty"),
+        ("not json", "no valid JSON"),
+        ('{"data-collections": ["public.orders"]}, "type": "incremental"', "no valid JSON"),
+        ('{"data-collections": ["public.orders"]', "no valid JSON"),
+        ("[]", "not an array"),
+        ('"text"', "not a string"),
+        ("null", "not null"),
+        ("1", "not a number"),
+        ({}, "'data-collections' is missing"),
+        ({"data-collections": None}, "'data-collections' is missing"),
+        ({"data-collections": "public.orders"}, "'data-collections' must be an array"),
+        ({"data-collections": {"a": 1}}, "not an object"),
+        ({"data-collections": [["public.orders"]]}, "entry 1 of 'data-collections'"),
+        ({"data-collections": ["public.orders", None]}, "entry 2 of 'data-collections'"),
+        ({"data-collections": ["public.nosuch"]}, "no collection matches 'public.nosuch'"),
+        ({"data-collections": [" "]}, "no collection matches ''"),
+        ({"data-collections": ["("]}, "can't be read"),
+        ({"data-collections": ["public.orders", "("]}, "can't be read"),
+        ({"data-collections": ["public.orders"], "type": "blocking"}, "'blocking' is not supported"),
+        ({"data-collections": ["public.orders"], "type": "full"}, "no snapshot type 'full'"),
+        ({"data-collections": ["public.orders"], "type": True}, "'type' must be a string, not a boolean"),
+        ({"data-collections": ["public.orders"], "additional-condition": 1}, "'additional-condition' must"),
+        ({"data-collections": ["public.orders"], "additional-condition": "a\0"}, "NUL"),
+        ({"data-collections": ["public.orders"], "surrogate-key": ["id"]}, "'surrogate-key' must"),
+        ({"data-collections": ["public.orders"], "surrogate-key": "i\0d"}, "'surrogate-key' holds a NUL"),
+    ],
+)
+def test_bad_execute_is_refused_naming_the_field(data, said):
+    assert said in refusal(EXECUTE, data)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "said"),
+    [
+        ({"data-collection": "public.orders"}, "'additional-conditions' must be an array"),
+        (["a = 1"], "entry 1 of 'additional-conditions' must be an object"),
+        ([{"filter": "a = 1"}], "no 'data-collection'"),
+        ([{"data-collection": "public.orders", "filtr": "a = 1"}], "filtr"),
+        ([{"data-collection": "public.orders", "filter": 1}], "'filter' must be a string"),
+        ([{"data-collection": "public.comp", "filter": "a = 1"}], "matches 'public.comp'"),
+    ],
+)
+def test_bad_conditions_are_refused_rather_than_read_without(conditions, said):
+    data = {"data-collections": ["public.orders"], "additional-conditions": conditions}
+
+    assert said in refusal(EXECUTE, data)
+
+
+def test_two_kinds_of_condition_contradict():
+    data = {
+        "data-collections": ["public.orders"],
+        "additional-condition": "a = 1",
+        "additional-conditions": [{"data-collection": "public.orders", "filter": "b = 2"}],
+    }
+
+    assert "exclude each other" in refusal(EXECUTE, data)
+
+
+def test_data_without_end_is_not_read():
+    assert "at most" in refusal(EXECUTE, " " * MAX_DATA + "{}")
+
+
+def test_stop_of_named_collections():
+    accepted = read(STOP, {"type": "INCREMENTAL", "data-collections": [r"public\.(orders|comp)"]})
+
+    assert accepted.command == StopSnapshot("0/1A", (ORDERS, COMP))
+
+
+@pytest.mark.parametrize("fields", [{}, {"data-collections": None}, {"data-collections": []}])
+def test_stop_without_collections_stops_everything(fields):
+    assert read(STOP, {"type": "incremental", **fields}).command == StopSnapshot("0/1A", None)
+
+
+@pytest.mark.parametrize("data", [None, "", "{}", '{"type": null}', '{"data-collections": []}'])
+def test_stop_without_type_is_refused(data):
+    assert "'type' is missing" in refusal(STOP, data)
+
+
+def test_stop_of_what_is_not_there_is_refused():
+    data = {"type": "incremental", "data-collections": ["public.nosuch"]}
+
+    assert "no collection matches 'public.nosuch'" in refusal(STOP, data)
+
+
+def test_log_puts_the_position_in_the_first_braces():
+    accepted = read("log", {"message": "hello {} {}"})
+
+    assert accepted.command == LogMessage("0/1A", "hello 0/1A {}")
+
+
+@pytest.mark.parametrize("data", ["{}", '{"message": null}', '{"message": " "}'])
+def test_log_without_message_is_refused(data):
+    assert "'message' is missing" in refusal("log", data)
+
+
+@pytest.mark.parametrize(
+    ("type_", "said"),
+    [
+        (None, "no type"),
+        ("", "no type"),
+        ("execute-snapsht", "did you mean 'execute-snapshot'?"),
+        ("EXECUTE-SNAPSHOT", "did you mean 'execute-snapshot'?"),
+        ("unknown-type", "no signal type 'unknown-type'; known: execute-snapshot, stop-snapshot, log"),
+        ("pause-snapshot", "not supported yet"),
+        ("resume-snapshot", "not supported yet"),
+        ("schema-changes", "not supported yet"),
+        ("snapshot-window-open", "marks a window"),
+    ],
+)
+def test_other_types_are_refused_naming_the_known_ones(type_, said):
+    text = refusal(type_, "{}")
+
+    assert said in text
+    assert "known: execute-snapshot" in text
+
+
+def test_an_id_may_be_missing():
+    assert read("log", {"message": "x"}, id_=None).command == LogMessage("0/1A", "x")
