@@ -1,0 +1,46 @@
+"""Settings: one reading of Debezium's properties, checked before any connection is made.
+
+`read(path)` is what a program wants: file in, `Settings` out, or one ConfigError with every
+problem. `load` and `parse` are its two halves; `explain` says what becomes of each property.
+Nothing here opens a connection.
+"""
+
+from engine.config.explain import Explained, explain
+from engine.config.files import load
+from engine.config.parse import parse, read
+from engine.config.settings import (
+    Autocreate,
+    CaptureSettings,
+    JobSettings,
+    PostgresSettings,
+    SchemaRefresh,
+    Settings,
+    SignalSettings,
+    SinkKind,
+    SinkSettings,
+    SnapshotMode,
+    SnapshotSettings,
+    SslMode,
+    Watermarking,
+)
+
+__all__ = [
+    "Autocreate",
+    "CaptureSettings",
+    "Explained",
+    "JobSettings",
+    "PostgresSettings",
+    "SchemaRefresh",
+    "Settings",
+    "SignalSettings",
+    "SinkKind",
+    "SinkSettings",
+    "SnapshotMode",
+    "SnapshotSettings",
+    "SslMode",
+    "Watermarking",
+    "explain",
+    "load",
+    "parse",
+    "read",
+]

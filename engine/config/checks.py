@@ -1,0 +1,107 @@
+"""What is missing from a configuration, what contradicts itself, and what can't be run yet.
+
+Each check looks at the values and gives one line per fault; none stops at the first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.config.catalogue import CATALOGUE
+from engine.config.hidden import shown_value
+from engine.config.settings import SinkKind, SnapshotMode, Watermarking
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from engine.config.values import Values
+
+_POSTGRES = {"io.debezium.connector.postgresql.PostgresConnector", "PostgresConnector", "postgresql", ""}
+_TO_COME = {"mongodb": "MongoDB", "sqlserver": "SQL Server"}
+
+
+def connector_problem(properties: Mapping[str, str]) -> str:
+    """Say why the connector can't be run; empty when it is PostgreSQL's or not named."""
+    name = properties.get("connector.class", "")
+    if name.strip() in _POSTGRES:
+        return ""
+    shown = f"'connector.class' is {shown_value('connector.class', name)!r}"
+    for part, title in _TO_COME.items():
+        if part in name.lower():
+            return f"{shown}: {title} is not supported yet, only PostgreSQL is"
+    return f"{shown}; it must be 'io.debezium.connector.postgresql.PostgresConnector'"
+
+
+def problems(values: Values) -> Iterator[str]:
+    """Give every fault that no property shows by itself."""
+    yield from _missing(values)
+    yield from _both_lists(values)
+    yield from _snapshot_mode(values)
+    yield from _watermarking(values)
+    yield from _overrides(values)
+    yield from _channels(values)
+    yield from _sink(values)
+
+
+def _missing(values: Values) -> Iterator[str]:
+    for known in CATALOGUE:
+        if known.required and known.name not in values.given and not _old_name_given(values, known.name):
+            yield f"missing {known.name!r}: {known.text}"
+
+
+def _old_name_given(values: Values, name: str) -> bool:
+    """Whether another problem says already that this property has a new name."""
+    return any(old.text == name and old.name in values.given for old in CATALOGUE)
+
+
+def _both_lists(values: Values) -> Iterator[str]:
+    for kind in ("schema", "table", "column", "message.prefix"):
+        include, exclude = f"{kind}.include.list", f"{kind}.exclude.list"
+        if values.get(include, tuple) and values.get(exclude, tuple):
+            yield f"{include!r} and {exclude!r} exclude each other; give one of them"
+
+
+def _snapshot_mode(values: Values) -> Iterator[str]:
+    """Initial snapshots are still to come; until then only these two modes say what is done."""
+    mode = values.get("snapshot.mode", SnapshotMode)
+    if values.sure("snapshot.mode") and mode not in {SnapshotMode.NEVER, SnapshotMode.NO_DATA}:
+        default = "" if "snapshot.mode" in values.given else " (the default)"
+        yield f"'snapshot.mode' is {mode.value!r}{default}, which is not supported yet; set it to 'never'"
+
+
+def _watermarking(values: Values) -> Iterator[str]:
+    strategy = values.get("incremental.snapshot.watermarking.strategy", Watermarking)
+    writes = strategy is not Watermarking.VISIBILITY and not values.get("read.only", bool)
+    if writes and "signal.data.collection" not in values.given:
+        yield (
+            f"'incremental.snapshot.watermarking.strategy' is {strategy.value!r},"
+            " which needs 'signal.data.collection'"
+        )
+
+
+def _overrides(values: Values) -> Iterator[str]:
+    listed = values.get("snapshot.select.statement.overrides", tuple)
+    for table in listed:
+        name = f"snapshot.select.statement.overrides.{table}"
+        if name not in values.given:
+            yield f"missing {name!r}: 'snapshot.select.statement.overrides' names the table"
+
+
+def _channels(values: Values) -> Iterator[str]:
+    wanted = values.get("signal.enabled.channels", frozenset)
+    kafka = "kafka" in wanted or "signal.kafka.topic" in values.given
+    if kafka and "signal.kafka.bootstrap.servers" not in values.given:
+        yield "missing 'signal.kafka.bootstrap.servers': the kafka signal channel needs it"
+
+
+def _sink(values: Values) -> Iterator[str]:
+    """The sink files needs a directory, and a place for the state that tells where it went on."""
+    if values.get("tidemark.sink", SinkKind) is not SinkKind.FILES or not values.sure("tidemark.sink"):
+        return
+    needed = {
+        "tidemark.sink.files.dir": "the directory that the sink 'files' writes to",
+        "tidemark.checkpoint": "a directory or URI for the job's saved state",
+    }
+    for name, meaning in needed.items():
+        if values.sure(name) and not values.get(name, str):
+            yield f"missing {name!r}: {meaning}"

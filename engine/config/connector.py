@@ -1,0 +1,241 @@
+"""The properties of Debezium's PostgreSQL connector that Tidemark knows by shape and default.
+
+Names and defaults are those of Debezium 2.1.4, and of later versions where a property came with
+them. What Kafka Connect defines, and what has no effect here, is in `connect`; ours in `own`.
+"""
+
+from __future__ import annotations
+
+from engine.config.row import APPLIED, LATER, LATER_REFUSED, Property
+from engine.config.settings import Autocreate, SchemaRefresh, SnapshotMode, SslMode, Watermarking
+from engine.config.shapes import (
+    EXPRESSIONS,
+    FLAG,
+    MESSAGE_KEYS,
+    NAMES,
+    PLACEHOLDER,
+    STATEMENTS,
+    TABLE_NAME,
+    TEXT,
+    VERBATIM,
+    choice,
+    stream_options,
+    subset,
+    text,
+    whole,
+)
+from engine.events.settings import (
+    BinaryMode,
+    DecimalMode,
+    HstoreMode,
+    IntervalMode,
+    NameAdjustment,
+    TimeMode,
+)
+
+P = Property
+_TOPIC = text(r"[a-zA-Z0-9_.\-]+", "letters, digits, hyphens, dots and underscores")
+_IDENTIFIER = text(r"[^\0]{1,63}", "a name of 1 to 63 characters")
+_PLUGIN = text("pgoutput", "'pgoutput'; no other plug-in is supported")
+_MS_32 = whole(0, 2**31 - 1)
+_ROLE = text(r"[^\0]+", "a name")
+
+DATABASE = (
+    P(
+        "database.hostname",
+        APPLIED,
+        "the server's host name or address",
+        text(r"[\w.:%\[\]-]+", "a host name"),
+        required=True,
+    ),
+    P("database.port", APPLIED, "the server's port", whole(1, 65535), "5432"),
+    P("database.user", APPLIED, "the role to connect as", _ROLE, required=True),
+    P("database.password", APPLIED, "its password; may be empty where the server asks for none"),
+    P("database.dbname", APPLIED, "the database whose changes are read", _IDENTIFIER, required=True),
+    P("database.sslmode", APPLIED, "whether TLS is used and verified", choice(SslMode), "disable"),
+    P("database.sslcert", APPLIED, "file of the client's certificate", TEXT),
+    P("database.sslkey", APPLIED, "file of the client's private key", TEXT),
+    P("database.sslpassword", APPLIED, "password of the private key"),
+    P(
+        "database.sslrootcert",
+        APPLIED,
+        "file of the certificates that the server's is checked against",
+        TEXT,
+    ),
+    P("database.tcpKeepAlive", APPLIED, "probe idle connections", FLAG, "true"),
+    P("database.initial.statements", APPLIED, "run at the start of every ordinary connection", STATEMENTS),
+)
+
+REPLICATION = (
+    P("plugin.name", APPLIED, "the decoding plug-in", _PLUGIN, "pgoutput"),
+    P(
+        "slot.name",
+        APPLIED,
+        "the replication slot",
+        text(r"[a-z0-9_]{1,63}", "1 to 63 lower-case letters, digits and underscores"),
+        "debezium",
+    ),
+    P("slot.drop.on.stop", APPLIED, "drop the slot at a clean stop", FLAG, "false"),
+    P("slot.failover", LATER, "create the slot for failover", FLAG, "false"),
+    P("slot.max.retries", APPLIED, "attempts to take a busy slot", whole(0, 2**31 - 1), "6"),
+    P("slot.retry.delay.ms", APPLIED, "wait between these attempts", _MS_32, "10000"),
+    P(
+        "slot.stream.params",
+        APPLIED,
+        "further options of the decoding plug-in",
+        stream_options("proto_version", "publication_names", "messages", "streaming", "two_phase", "binary"),
+    ),
+    P("publication.name", APPLIED, "the publication", _IDENTIFIER, "dbz_publication"),
+    P(
+        "publication.autocreate.mode",
+        APPLIED,
+        "what to do when the publication is missing",
+        choice(Autocreate),
+        "all_tables",
+    ),
+    P(
+        "publish.via.partition.root",
+        LATER_REFUSED,
+        "create the publication with its partitions under their root",
+        FLAG,
+        "false",
+    ),
+    P(
+        "status.update.interval.ms",
+        APPLIED,
+        "how often the server hears what was received",
+        whole(1, 2**31 - 1),
+        "10000",
+    ),
+    P("flush.lsn.source", LATER_REFUSED, "acknowledge the log to the server", FLAG, "true"),
+    P("xmin.fetch.interval.ms", LATER_REFUSED, "how often the slot's xmin is read", whole(), "0"),
+    P(
+        "schema.refresh.mode",
+        LATER,
+        "when a table's columns are read again",
+        choice(SchemaRefresh),
+        "columns_diff",
+    ),
+)
+
+CAPTURE = (
+    P("schema.include.list", APPLIED, "schemas to capture", EXPRESSIONS),
+    P("schema.exclude.list", APPLIED, "schemas not to capture", EXPRESSIONS),
+    P("table.include.list", APPLIED, "tables to capture, as schema.table", EXPRESSIONS),
+    P("table.exclude.list", APPLIED, "tables not to capture", EXPRESSIONS),
+    P("column.include.list", APPLIED, "columns to keep, as schema.table.column", EXPRESSIONS),
+    P("column.exclude.list", APPLIED, "columns to leave out", EXPRESSIONS),
+    P("message.prefix.include.list", APPLIED, "logical messages to emit, by prefix", EXPRESSIONS),
+    P("message.prefix.exclude.list", APPLIED, "logical messages not to emit", EXPRESSIONS),
+    P(
+        "skipped.operations",
+        APPLIED,
+        "operations that give no event",
+        subset(("c", "u", "d", "t", "r"), nothing="none"),
+        "t",
+    ),
+)
+
+EVENTS = (
+    P("topic.prefix", APPLIED, "the first part of every topic's name", _TOPIC, required=True),
+    P("topic.delimiter", APPLIED, "between the parts of a topic's name", _TOPIC, "."),
+    P("topic.transaction", APPLIED, "the transaction topic, behind the prefix", _TOPIC, "transaction"),
+    P(
+        "topic.heartbeat.prefix",
+        APPLIED,
+        "the heartbeat topic, before the prefix",
+        _TOPIC,
+        "__debezium-heartbeat",
+    ),
+    P("key.converter.schemas.enable", APPLIED, "put the schema into every key", FLAG, "true"),
+    P("value.converter.schemas.enable", APPLIED, "put the schema into every value", FLAG, "true"),
+    P("value.converter.replace.null.with.default", APPLIED, "write a null as its default", FLAG, "true"),
+    P("tombstones.on.delete", APPLIED, "follow a delete by a null value", FLAG, "true"),
+    P("provide.transaction.metadata", APPLIED, "emit transactions' begins and ends", FLAG, "false"),
+    P("decimal.handling.mode", APPLIED, "how numeric is written", choice(DecimalMode), "precise"),
+    P("binary.handling.mode", APPLIED, "how bytea is written", choice(BinaryMode), "bytes"),
+    P("time.precision.mode", APPLIED, "how dates and times are written", choice(TimeMode), "adaptive"),
+    P("interval.handling.mode", APPLIED, "how intervals are written", choice(IntervalMode), "numeric"),
+    P("hstore.handling.mode", APPLIED, "how hstore is written", choice(HstoreMode), "json"),
+    P("money.fraction.digits", APPLIED, "decimals of money", whole(0, 32767), "2"),
+    P(
+        "unavailable.value.placeholder",
+        APPLIED,
+        "stands for a value that the log left out",
+        PLACEHOLDER,
+        "__debezium_unavailable_value",
+    ),
+    P("include.unknown.datatypes", APPLIED, "write types nobody knows as bytes", FLAG, "false"),
+    P("schema.name.adjustment.mode", APPLIED, "fit schemas' names to Avro", choice(NameAdjustment), "none"),
+    P("field.name.adjustment.mode", APPLIED, "fit fields' names to Avro", choice(NameAdjustment), "none"),
+    P("sanitize.field.names", APPLIED, "older name of field.name.adjustment.mode=avro", FLAG, "false"),
+    P("message.key.columns", APPLIED, "columns that make a table's key", MESSAGE_KEYS),
+    P("column.truncate.to.<length>.chars", APPLIED, "columns cut to a length", EXPRESSIONS),
+    P("column.mask.with.<length>.chars", APPLIED, "columns replaced by so many asterisks", EXPRESSIONS),
+    P(
+        "column.mask.hash.v2.<algorithm>.with.salt.<salt>",
+        APPLIED,
+        "columns replaced by a hash",
+        EXPRESSIONS,
+    ),
+    P("column.mask.hash.<algorithm>.with.salt.<salt>", APPLIED, "columns replaced by a hash", EXPRESSIONS),
+    P("column.propagate.source.type", APPLIED, "columns whose type goes into the schema", EXPRESSIONS),
+    P("datatype.propagate.source.type", APPLIED, "types that go into the schema", EXPRESSIONS),
+    P("heartbeat.interval.ms", LATER, "how often a heartbeat is emitted; 0: never", _MS_32, "0"),
+    P("heartbeat.action.query", LATER, "SQL to run with every heartbeat", VERBATIM),
+)
+
+SNAPSHOT = (
+    P("snapshot.mode", APPLIED, "when the tables are read as a whole", choice(SnapshotMode), "initial"),
+    P("snapshot.custom.class", LATER, "the class behind snapshot.mode=custom", TEXT),
+    P("snapshot.mode.custom.name", LATER, "the name behind snapshot.mode=custom", TEXT),
+    P("snapshot.include.collection.list", LATER, "tables of the initial snapshot", EXPRESSIONS),
+    P("snapshot.select.statement.overrides", LATER, "tables with a SELECT of their own", NAMES),
+    P("snapshot.select.statement.overrides.<table>", LATER, "the SELECT of such a table", VERBATIM),
+    P("snapshot.delay.ms", LATER, "wait before the initial snapshot", whole(), "0"),
+    P("snapshot.lock.timeout.ms", LATER, "how long to wait for a table's lock", whole(), "10000"),
+    P("snapshot.max.threads", LATER, "tables read at the same time", whole(1, 2**31 - 1), "1"),
+    P("snapshot.fetch.size", APPLIED, "rows fetched at a time", whole(1, 2**31 - 1), "10240"),
+    P(
+        "incremental.snapshot.chunk.size",
+        APPLIED,
+        "rows of a chunk, the unit of progress",
+        whole(1, 2**31 - 1),
+        "1024",
+    ),
+    P(
+        "incremental.snapshot.watermarking.strategy",
+        APPLIED,
+        "visibility, or rows of the signal table",
+        choice(Watermarking),
+        "visibility",
+    ),
+    P(
+        "incremental.snapshot.allow.schema.changes",
+        LATER,
+        "go on when a table changes shape",
+        FLAG,
+        "false",
+    ),
+    P("read.only", APPLIED, "true: write no row, whatever the watermarking strategy says", FLAG, "false"),
+)
+
+SIGNALS = (
+    P("signal.data.collection", APPLIED, "the signal table", TABLE_NAME),
+    P(
+        "signal.enabled.channels",
+        APPLIED,
+        "where signals come from; by default wherever settings are present",
+        subset(("source", "kafka", "file", "jmx")),
+        "",
+    ),
+    P("signal.poll.interval.ms", LATER, "how often channels are looked at", whole(1), "5000"),
+    P("signal.kafka.topic", LATER, "the topic of signals", TEXT),
+    P("signal.kafka.bootstrap.servers", LATER, "the brokers that have it", TEXT),
+    P("signal.kafka.groupId", LATER, "the consumer group", TEXT, "kafka-signal"),
+    P("signal.kafka.poll.timeout.ms", LATER, "wait of one poll", _MS_32, "100"),
+    P("signal.consumer.<option>", LATER, "options of the signal topic's consumer", VERBATIM),
+    P("signal.file", LATER, "the file of signals", TEXT, "file-signals.txt"),
+)
+
+CONNECTOR = (*DATABASE, *REPLICATION, *CAPTURE, *EVENTS, *SNAPSHOT, *SIGNALS)

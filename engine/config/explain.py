@@ -1,0 +1,50 @@
+"""What becomes of each property of a file, for an operator to read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine.config.catalogue import CATALOGUE, find
+from engine.config.hidden import MASK, is_secret, shown_name, shown_value
+from engine.config.row import Kind, Property
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """A property as it may be printed; `given` is False for a default."""
+
+    name: str
+    value: str
+    kind: Kind
+    text: str
+    given: bool
+
+
+def explain(properties: Mapping[str, str], *, defaults: bool = False) -> tuple[Explained, ...]:
+    """Say what becomes of each known property given, and of those not given where asked for.
+
+    Given ones come first, in the file's order; secrets are masked.
+    """
+    given = tuple(_given(row, name, properties[name]) for name in properties if (row := find(name)))
+    if not defaults:
+        return given
+    return given + tuple(
+        _default(row) for row in CATALOGUE if row.name not in properties and _has_default(row)
+    )
+
+
+def _given(row: Property, name: str, value: str) -> Explained:
+    return Explained(shown_name(name), shown_value(name, value), row.kind, row.text, given=True)
+
+
+def _default(row: Property) -> Explained:
+    value = MASK if is_secret(row.name, row.default) else row.default
+    return Explained(row.name, value, row.kind, row.text, given=False)
+
+
+def _has_default(row: Property) -> bool:
+    return row.kind is Kind.APPLIED and not row.is_pattern and row.default != ""

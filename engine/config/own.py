@@ -1,0 +1,44 @@
+"""Tidemark's own properties, under `tidemark.`."""
+
+from __future__ import annotations
+
+from engine.config.row import APPLIED, Property
+from engine.config.settings import SinkKind
+from engine.config.shapes import SIZE, TEXT, choice, number, whole
+
+P = Property
+_MS = whole(1, 2**31 - 1)
+
+OWN = (
+    P("tidemark.checkpoint", APPLIED, "directory or URI of the job's saved state", TEXT),
+    P("tidemark.staging.dir", APPLIED, "directory for what is not yet committed", TEXT),
+    P("tidemark.sink", APPLIED, "where events go", choice(SinkKind), "files"),
+    P("tidemark.sink.files.dir", APPLIED, "directory of the sink files", TEXT),
+    P("tidemark.spark.master", APPLIED, "Spark's master, where spark-submit does not say", TEXT),
+    P("tidemark.spark.conf.<option>", APPLIED, "any setting of Spark", TEXT),
+    P(
+        "tidemark.window.seconds",
+        APPLIED,
+        "how long a window of an incremental snapshot should take",
+        number(0.05, 3600),
+        "2",
+    ),
+    P("tidemark.window.max.bytes", APPLIED, "rows of one window, at most", SIZE, "256m"),
+    P(
+        "tidemark.window.max.chunks",
+        APPLIED,
+        "chunks of one window, at most; 0: no bound",
+        whole(0, 2**31 - 1),
+        "0",
+    ),
+    P(
+        "tidemark.span.max.rows",
+        APPLIED,
+        "entries of the log in one turn, at most",
+        whole(1, 2**31 - 1),
+        "200000",
+    ),
+    P("tidemark.span.max.bytes", APPLIED, "bytes of the log in one turn, at most", SIZE, "64m"),
+    P("tidemark.max.lag.ms", APPLIED, "no window opens while the stream is further behind", _MS, "5000"),
+    P("tidemark.progress.interval.ms", APPLIED, "how often progress is logged", _MS, "5000"),
+)

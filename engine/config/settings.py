@@ -1,0 +1,215 @@
+"""The settings as values: frozen, complete, already checked.
+
+`engine.config.parse` makes them; nothing here knows a property file. Secrets and mappings that
+may hold one are left out of every repr. Expressions are in Python's syntax, to be matched with
+`engine.expressions.matches`. Times are in ms unless the name says seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from engine.expressions import matches
+from engine.model import Channel
+
+if TYPE_CHECKING:
+    from engine.events.settings import EventSettings
+    from engine.model import CollectionId
+
+
+class SslMode(StrEnum):
+    """`database.sslmode`."""
+
+    DISABLE = "disable"
+    ALLOW = "allow"
+    PREFER = "prefer"
+    REQUIRE = "require"
+    VERIFY_CA = "verify-ca"
+    VERIFY_FULL = "verify-full"
+
+
+class Autocreate(StrEnum):
+    """`publication.autocreate.mode`: what to do when the publication is missing."""
+
+    ALL_TABLES = "all_tables"
+    DISABLED = "disabled"
+    FILTERED = "filtered"
+
+
+class SchemaRefresh(StrEnum):
+    """`schema.refresh.mode`."""
+
+    COLUMNS_DIFF = "columns_diff"
+    COLUMNS_DIFF_EXCLUDE_UNCHANGED_TOAST = "columns_diff_exclude_unchanged_toast"
+
+
+class SnapshotMode(StrEnum):
+    """`snapshot.mode`, later versions' names included."""
+
+    INITIAL = "initial"
+    ALWAYS = "always"
+    INITIAL_ONLY = "initial_only"
+    NEVER = "never"
+    NO_DATA = "no_data"
+    WHEN_NEEDED = "when_needed"
+    EXPORTED = "exported"
+    CONFIGURATION_BASED = "configuration_based"
+    CUSTOM = "custom"
+
+
+class Watermarking(StrEnum):
+    """What a window knows about the log: transaction visibility, or rows of the signal table."""
+
+    VISIBILITY = "visibility"
+    INSERT_INSERT = "insert_insert"
+    INSERT_DELETE = "insert_delete"
+
+
+class SinkKind(StrEnum):
+    """`tidemark.sink`."""
+
+    FILES = "files"
+    CONSOLE = "console"
+    NULL = "null"
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresSettings:
+    """The server, the slot and the publication.
+
+    `driver` holds further `database.*` options under pgjdbc's names; `engine.config.driver.LIBPQ`
+    has libpq's. `stream_params` go to the decoding plug-in beside our own.
+    """
+
+    host: str
+    user: str
+    database: str
+    port: int = 5432
+    password: str = field(default="", repr=False)
+    ssl_mode: SslMode = SslMode.DISABLE
+    ssl_cert: str = ""
+    ssl_key: str = ""
+    ssl_password: str = field(default="", repr=False)
+    ssl_root_cert: str = ""
+    tcp_keepalive: bool = True
+    initial_statements: tuple[str, ...] = field(default=(), repr=False)
+    driver: dict[str, str] = field(default_factory=dict, repr=False)
+    slot: str = "debezium"
+    drop_slot_on_stop: bool = False
+    slot_failover: bool = False
+    slot_max_retries: int = 6
+    slot_retry_delay_ms: int = 10_000
+    stream_params: tuple[tuple[str, str], ...] = ()
+    publication: str = "dbz_publication"
+    publication_autocreate: Autocreate = Autocreate.ALL_TABLES
+    publish_via_partition_root: bool = False
+    acknowledge: bool = True
+    status_interval_ms: int = 10_000
+    xmin_interval_ms: int = 0
+    schema_refresh: SchemaRefresh = SchemaRefresh.COLUMNS_DIFF
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureSettings:
+    """Which tables' changes become events. An empty include list includes everything."""
+
+    include_schemas: tuple[str, ...] = ()
+    exclude_schemas: tuple[str, ...] = ()
+    include_tables: tuple[str, ...] = ()
+    exclude_tables: tuple[str, ...] = ()
+
+    def captures(self, schema: str, table: str) -> bool:
+        """Apply the schema lists to `schema` and the table lists to `schema.table`.
+
+        System schemas and the signal table's exception are the caller's affair.
+        """
+        return _selected(schema, self.include_schemas, self.exclude_schemas) and _selected(
+            f"{schema}.{table}", self.include_tables, self.exclude_tables
+        )
+
+
+def _selected(name: str, include: tuple[str, ...], exclude: tuple[str, ...]) -> bool:
+    return matches(include, name) if include else not matches(exclude, name)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotSettings:
+    """Snapshots, initial and incremental. `select_overrides`: `schema.table` to a SELECT."""
+
+    mode: SnapshotMode = SnapshotMode.INITIAL
+    chunk_size: int = 1024
+    fetch_size: int = 10_240
+    watermarking: Watermarking = Watermarking.VISIBILITY
+    allow_schema_changes: bool = False
+    max_threads: int = 1
+    include_tables: tuple[str, ...] = ()
+    select_overrides: dict[str, str] = field(default_factory=dict)
+    delay_ms: int = 0
+    lock_timeout_ms: int = 10_000
+    custom_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SignalSettings:
+    """Where signals come from. `consumer` holds Kafka consumer options under their Java names."""
+
+    channels: frozenset[Channel] = frozenset({Channel.SOURCE})
+    collection: CollectionId | None = None
+    poll_interval_ms: int = 5_000
+    kafka_topic: str = ""
+    kafka_bootstrap: str = ""
+    kafka_group: str = "kafka-signal"
+    kafka_poll_timeout_ms: int = 100
+    consumer: dict[str, str] = field(default_factory=dict, repr=False)
+    file: str = "file-signals.txt"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSettings:
+    """Where events go; `directory` is for the sink `files`."""
+
+    kind: SinkKind = SinkKind.FILES
+    directory: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSettings:
+    """The job itself. `checkpoint` None: a new temporary directory; nothing outlives the run.
+
+    `staging` None: beside the checkpoint or the sink's directory. `spark_master` None: what
+    spark-submit or the session says, else `local[*]`. `window_max_chunks` 0: no bound.
+    `max_retries` -1: no bound.
+    """
+
+    checkpoint: str | None = None
+    staging: str | None = None
+    spark_master: str | None = None
+    spark_conf: dict[str, str] = field(default_factory=dict, repr=False)
+    window_seconds: float = 2.0
+    window_max_bytes: int = 256 << 20
+    window_max_chunks: int = 0
+    span_max_rows: int = 200_000
+    span_max_bytes: int = 64 << 20
+    max_lag_ms: int = 5_000
+    progress_interval_ms: int = 5_000
+    heartbeat_interval_ms: int = 0
+    heartbeat_query: str = ""
+    restart_wait_ms: int = 10_000
+    max_retries: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything `tidemark run` needs. `warnings`: one line each, to be logged once."""
+
+    name: str
+    events: EventSettings
+    postgres: PostgresSettings
+    capture: CaptureSettings
+    snapshot: SnapshotSettings
+    signals: SignalSettings
+    sink: SinkSettings
+    job: JobSettings
+    warnings: tuple[str, ...] = ()

@@ -1,0 +1,181 @@
+"""What the text of a property must look like, and the value it becomes.
+
+A shape reads text into a value or raises ValueError saying what it takes instead. It never
+quotes the text, which may be a secret. Which property has which shape, its default and its
+meaning stand in the catalogue.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine.events.settings import MessageKey
+from engine.expressions import split_expressions, translate
+from engine.model import CollectionId
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from enum import StrEnum
+
+_ENDLESS = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """`allowed` says what is taken, to follow "it must be".
+
+    `convert` gives the value. It returns None where the text is not that, or raises ValueError
+    where more can be said than `allowed` does.
+    """
+
+    allowed: str
+    convert: Callable[[str], object]
+
+    def read(self, text: str) -> object:
+        """Give the value of `text`, or raise ValueError saying what it must be."""
+        value = self.convert(text)
+        if value is None:
+            raise ValueError(self.allowed)
+        return value
+
+
+def text(pattern: str = ".*", allowed: str = "text") -> Shape:
+    """Text without the blanks around it, the whole of it matching `pattern`."""
+
+    def convert(raw: str) -> str | None:
+        return raw.strip() if re.fullmatch(pattern, raw.strip(), re.DOTALL) else None
+
+    return Shape(allowed, convert)
+
+
+def whole(least: int = 0, most: int = _ENDLESS) -> Shape:
+    """A whole number in a closed range."""
+
+    def convert(raw: str) -> int | None:
+        value = int(raw) if re.fullmatch(r"[+-]?[0-9]{1,19}", raw.strip()) else least - 1
+        return value if least <= value <= most else None
+
+    bounds = f"of at least {least}" if most == _ENDLESS else f"from {least} to {most}"
+    return Shape(f"a whole number {bounds}", convert)
+
+
+def number(least: float, most: float) -> Shape:
+    """A decimal number in a closed range."""
+
+    def convert(raw: str) -> float | None:
+        try:
+            value = float(raw)
+        except ValueError:
+            value = math.nan
+        return value if least <= value <= most else None
+
+    return Shape(f"a number from {least:g} to {most:g}", convert)
+
+
+def choice(members: type[StrEnum]) -> Shape:
+    """One member of an enumeration, in any case of letters."""
+    return Shape("one of " + ", ".join(members), lambda raw: _member(members, raw))
+
+
+def _member(members: type[StrEnum], raw: str) -> StrEnum | None:
+    return next((member for member in members if member == raw.strip().lower()), None)
+
+
+def subset(words: tuple[str, ...], *, nothing: str = "") -> Shape:
+    """Some of a few words, comma separated; `nothing` alone means none of them."""
+
+    def convert(raw: str) -> frozenset[str] | None:
+        found = frozenset(word.strip().lower() for word in raw.split(",") if word.strip())
+        if nothing and found == {nothing}:
+            return frozenset()
+        return found if found <= set(words) else None
+
+    return Shape("a list of " + ", ".join(words) + f", or {nothing} alone" * bool(nothing), convert)
+
+
+def harmless(*values: str) -> Shape:
+    """Text of which only a few values change nothing; those are read as the empty string."""
+
+    def convert(raw: str) -> str:
+        return "" if raw.strip() in {"", *values} else raw.strip()
+
+    return Shape(" or ".join(values) or "empty", convert)
+
+
+def stream_options(*ours: str) -> Shape:
+    """`name=value` pairs with semicolons between them; some names are ours to set."""
+
+    def convert(raw: str) -> tuple[tuple[str, str], ...] | None:
+        pairs = [part.partition("=") for part in raw.split(";") if part.strip()]
+        options = tuple((name.strip(), value.strip()) for name, _, value in pairs)
+        wrong = any(not re.fullmatch(r"[\w.-]+", name) or name in ours for name, _ in options)
+        return None if wrong else options
+
+    return Shape("name=value pairs separated by semicolons, without " + ", ".join(ours), convert)
+
+
+def _size(raw: str) -> int | None:
+    found = re.fullmatch(r"([0-9]{1,15})([kmg]?)b?", raw.strip().lower())
+    value = int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[found[2]] if found else 0
+    return value if 1024 <= value <= _ENDLESS else None
+
+
+def _placeholder(raw: str) -> str | None:
+    if not raw.startswith("hex:"):
+        return str(raw)
+    try:
+        return bytes.fromhex(raw[4:]).decode()
+    except ValueError:
+        return None
+
+
+def _expressions(raw: str) -> tuple[str, ...]:
+    return tuple(translate(expression) for expression in split_expressions(raw))
+
+
+def _names(raw: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in raw.split(",") if name.strip())
+
+
+def _statements(raw: str) -> tuple[str, ...]:
+    parts = (part.replace(";;", ";").strip() for part in re.findall(r"(?:[^;]|;;)+", raw))
+    return tuple(part for part in parts if part)
+
+
+def _message_keys(raw: str) -> tuple[MessageKey, ...] | None:
+    found = [
+        re.fullmatch(r"\s*([^\s:]+):([^:\s,][^:\s]*)\s*", entry) for entry in raw.split(";") if entry.strip()
+    ]
+    entries = [entry for entry in found if entry is not None]
+    if len(entries) < len(found):
+        return None
+    return tuple(MessageKey(translate(entry[1]), _names(entry[2])) for entry in entries)
+
+
+def _table_name(raw: str) -> CollectionId | str | None:
+    """`schema.table`; a part in double quotes, doubled inside, may hold a dot. Empty: no table."""
+    part = r'("(?:[^"]|"")+"|[^".]+)'
+    found = re.fullmatch(rf"{part}\.{part}", raw.strip())
+    if found is None:
+        return None if raw.strip() else ""
+    return CollectionId(tuple(map(_unquoted, found.groups())))
+
+
+def _unquoted(part: str) -> str:
+    return part[1:-1].replace('""', '"') if part.startswith('"') else part
+
+
+TEXT = text()
+VERBATIM = Shape("text", str)
+"""Text as it is, blanks included: passwords, SQL."""
+FLAG = Shape("true or false", lambda raw: {"true": True, "false": False}.get(raw.strip().lower()))
+SIZE = Shape("a number of bytes of at least 1024, or with k, m or g behind it, as 64m", _size)
+PLACEHOLDER = Shape("text, or 'hex:' and hexadecimal digits of UTF-8 text", _placeholder)
+EXPRESSIONS = Shape("a comma separated list of regular expressions", _expressions)
+NAMES = Shape("a comma separated list of names", _names)
+STATEMENTS = Shape("SQL statements separated by semicolons", _statements)
+MESSAGE_KEYS = Shape("table:column,column pairs separated by semicolons", _message_keys)
+TABLE_NAME = Shape('schema.table, or "schema"."table" where a name holds a dot', _table_name)
