@@ -1,0 +1,118 @@
+"""One recorded case, read from its folder.
+
+Owns the files of a case and what kind of case it is. A case whose right answer differs from the
+recorded one has it in the project's own copy: `expected.jsonl`, with the reason in `reason.txt`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.config import load
+from tests.golden.event import Event, recorded_events
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+OWN_CASES = Path(__file__).parent
+
+_SIGNAL_PREFIXES = re.compile(r"[ij]\d")
+_CLOCK = re.compile(
+    r"\b(now|(statement|transaction|clock)_timestamp|timeofday)\s*\(|\b(current|local)_?(timestamp|time|date)\b",
+    re.IGNORECASE,
+)
+_RANDOM_UUID = re.compile(r"\b(gen_random_uuid|uuid_generate_v\d\w*|uuidv[47])\s*\(", re.IGNORECASE)
+
+
+class Source(StrEnum):
+    """The database that a case was recorded from."""
+
+    POSTGRES = "postgres"
+    MONGODB = "mongodb"
+
+
+@dataclass(frozen=True, slots=True)
+class Documented:
+    """Our right answer where the recorded one is wrong, and why it is."""
+
+    events: tuple[Event, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A folder of files as README.md beside the cases describes them."""
+
+    name: str
+    folder: Path
+    source: Source
+    properties: Mapping[str, str]
+    expected: tuple[Event, ...]
+    documented: Documented | None = None
+
+    def script(self, name: str) -> str | None:
+        """The text of one of the case's SQL files; None if it has none of this name."""
+        path = self.folder / name
+        return path.read_text("utf-8") if path.exists() else None
+
+    @property
+    def sql(self) -> str:
+        """Every statement that the case runs, the connector's own included."""
+        scripts = (self.script(name) for name in ("setup.sql", "change.sql", "between.sql", "change2.sql"))
+        own = self.properties.get("heartbeat.action.query", "")
+        return "\n".join([*(text for text in scripts if text), own])
+
+    @property
+    def incremental(self) -> bool:
+        """Whether the case is an incremental snapshot, whose windows are not compared."""
+        return _SIGNAL_PREFIXES.match(self.name) is not None
+
+    @property
+    def reads_clock(self) -> bool:
+        """Whether the case's own SQL takes values from the clock."""
+        return _CLOCK.search(self.sql) is not None
+
+    @property
+    def makes_uuids(self) -> bool:
+        """Whether the case's own SQL makes random uuids."""
+        return _RANDOM_UUID.search(self.sql) is not None
+
+
+def load_case(folder: Path, own_cases: Path = OWN_CASES) -> Case:
+    """Read the case in `folder`, with the documented difference of the project's copy if it has one."""
+    source = _source(folder)
+    # MongoDB's properties name a host that only a runner for MongoDB could fill in
+    properties = load(folder / "connector.properties") if source is Source.POSTGRES else {}
+    return Case(
+        name=folder.name,
+        folder=folder,
+        source=source,
+        properties=properties,
+        expected=recorded_events(folder / "events.jsonl"),
+        documented=_documented(own_cases / source / folder.name),
+    )
+
+
+def case_folders(directory: Path) -> list[Path]:
+    """The folders below `directory` that hold a case, by name."""
+    return sorted(path.parent for path in directory.glob("*/connector.properties"))
+
+
+def _source(folder: Path) -> Source:
+    properties = (folder / "connector.properties").read_text("utf-8")
+    is_mongodb = "MongoDbConnector" in properties or "mongodb." in properties
+    return Source.MONGODB if is_mongodb or folder.parent.name == "mongodb" else Source.POSTGRES
+
+
+def _documented(folder: Path) -> Documented | None:
+    path = folder / "expected.jsonl"
+    if not path.exists():
+        return None
+    reason = (folder / "reason.txt").read_text("utf-8").strip()
+    if not reason:
+        raise ValueError(f"{path} has no reason beside it; write one line into reason.txt")
+    return Documented(recorded_events(path), reason)
