@@ -157,7 +157,7 @@ _WHY = {
         *("create.slot.command.timeout", "connection.validation.timeout.ms", "lsn.flush.timeout.ms"),
         *("lsn.flush.timeout.action", "key.converter.<option>", "value.converter.<option>"),
         *("header.converter.<option>", "internal.<option>", "signal.kafka.consumer.offset.commit.enabled"),
-        *("signal.kafka.buffer.batch.size"),
+        *("signal.kafka.buffer.batch.size",),
     ),
 }
 

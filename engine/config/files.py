@@ -126,7 +126,7 @@ def _plain(node: yaml.Node, seen: set[int]) -> Any:
 
 
 def _flat(document: _Pairs) -> Parsed:
-    """Join nested names with dots and lists with commas; null means absent."""
+    """Join nested names with dots and lists with commas; a null value means absent."""
     parsed = Parsed()
     for name, value in _leaves("", document):
         if name in parsed.properties:
@@ -149,11 +149,8 @@ def _leaves(prefix: str, document: _Pairs) -> Iterable[tuple[str, Any]]:
 
 def _as_text(value: Any) -> str | None:
     if isinstance(value, list):
-        items = [_as_text(item) for item in value]
-        plain = [item for item in items if item is not None]
-        return ",".join(plain) if len(plain) == len(items) and not _holds_list(value) else None
-    return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
-
-
-def _holds_list(value: list[Any]) -> bool:
-    return any(isinstance(item, list) for item in value)
+        plain = all(item is not None and not isinstance(item, list) for item in value)
+        return ",".join(_as_text(item) or "" for item in value) if plain else None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

@@ -37,7 +37,8 @@ def parse_properties(text: str) -> Parsed:
             parsed.problems.append(f"line {number}: {exc}")
             continue
         if name in first_seen:
-            parsed.problems.append(f"{shown_name(name)!r} stands twice, in lines {first_seen[name]} and {number}")
+            lines = f"lines {first_seen[name]} and {number}"
+            parsed.problems.append(f"{shown_name(name)!r} stands twice, in {lines}")
         first_seen.setdefault(name, number)
         parsed.properties[name] = plain
     return parsed

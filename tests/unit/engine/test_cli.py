@@ -1,0 +1,173 @@
+"""The command: exit codes, what is shown, signals of the operating system."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from engine import cli
+from engine.errors import InvariantError, SinkError, TidemarkError
+
+LEAST = """\
+database.hostname=db
+database.user=u
+database.password=pa55word
+database.dbname=inventory
+topic.prefix=p
+snapshot.mode=never
+tidemark.sink=null
+max.queue.size=8192
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "c.properties"
+    path.write_text(LEAST)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before():
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:], root.level = handlers, level
+
+
+def invoke(*arguments: object):
+    return CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+
+
+def test_check_says_what_becomes_of_each_property_and_shows_no_password(config: Path):
+    result = invoke("check", config)
+
+    assert result.exit_code == 0
+    assert "database.hostname = db" in result.stdout
+    assert "without effect:\n  max.queue.size" in result.stdout
+    assert "warning: without effect here: max.queue.size" in result.stderr
+    assert "pa55word" not in result.output
+
+
+def test_check_shows_defaults_when_asked(config: Path):
+    assert "slot.name" not in invoke("check", config).stdout
+    assert "= debezium (default)" in invoke("check", config, "--defaults").stdout
+
+
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_every_problem_is_shown_and_the_exit_code_is_2(config: Path, command: str):
+    config.write_text(LEAST + "database.port=x\ntransforms=a\n")
+
+    result = invoke(command, config)
+
+    assert result.exit_code == 2
+    assert "can't be used\n  - 'database.port' is 'x'" in result.stderr
+    assert "  - 'transforms' can't be 'a'" in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_the_version_is_printed():
+    result = invoke("--version")
+
+    assert result.exit_code == 0
+    assert result.stdout.startswith("tidemark ")
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code"),
+    [(None, 0), (SinkError("disk full", place="/e", hint="free some space"), 1)],
+)
+def test_a_jobs_end_decides_the_exit_code(
+    config: Path, monkeypatch: pytest.MonkeyPatch, error: TidemarkError | None, exit_code: int
+):
+    def job(_stop: threading.Event) -> None:
+        if error:
+            raise error
+
+    monkeypatch.setattr(cli, "build_job", lambda _settings: job)
+
+    result = invoke("run", config)
+
+    assert exit_code == result.exit_code
+    assert ("SinkError: /e: disk full; free some space" in result.stderr) == (error is not None)
+
+
+def test_our_own_bugs_are_not_caught(config: Path, monkeypatch: pytest.MonkeyPatch):
+    def job(_stop: threading.Event) -> None:
+        raise InvariantError("two and two are five")
+
+    monkeypatch.setattr(cli, "build_job", lambda _settings: job)
+
+    assert isinstance(invoke("run", config).exception, InvariantError)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_the_job_and_handlers_are_put_back(number: signal.Signals):
+    before = signal.getsignal(number)
+    stopped = []
+
+    def job(stop: threading.Event) -> None:
+        os.kill(os.getpid(), number)
+        stopped.append(stop.wait(10))
+
+    cli.run_until_signalled(job)
+
+    assert stopped == [True]
+    assert before is signal.getsignal(number)
+
+
+def test_the_job_does_not_run_in_the_main_thread():
+    threads = []
+
+    cli.run_until_signalled(lambda _stop: threads.append(threading.current_thread()))
+
+    assert threads[0] is not threading.main_thread()
+
+
+@pytest.mark.parametrize(("verbose", "level"), [(False, logging.INFO), (True, logging.DEBUG)])
+def test_details_are_logged_when_asked_and_py4j_is_quiet(*, verbose: bool, level: int):
+    cli.set_up_logging(verbose=verbose)
+
+    assert level == logging.getLogger("adapters").getEffectiveLevel()
+    assert logging.getLogger("py4j").getEffectiveLevel() == logging.WARNING
+
+
+def test_sigterm_ends_the_process_with_0(config: Path, tmp_path: Path):
+    """The whole command in a process of its own, with a job that only waits."""
+    script = tmp_path / "main.py"
+    script.write_text(
+        "from engine import cli\n"
+        "def job(stop):\n"
+        "    print('ready', flush=True)\n"
+        "    stop.wait()\n"
+        "cli.build_job = lambda settings: job\n"
+        "cli.main()\n"
+    )
+    root = Path(__file__).parents[3]
+    process = subprocess.Popen(
+        [sys.executable, str(script), "run", str(config)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+
+    started = time.monotonic()
+    process.terminate()
+    _, errors = process.communicate(timeout=10)
+
+    assert process.returncode == 0
+    assert time.monotonic() - started < 5
+    assert "SIGTERM: stopping" in errors
+    assert "pa55word" not in errors

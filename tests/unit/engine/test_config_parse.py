@@ -1,0 +1,459 @@
+"""Properties into settings: defaults, refusals, contradictions, and every problem at once."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from engine.config import (
+    Autocreate,
+    SinkKind,
+    SnapshotMode,
+    SslMode,
+    Watermarking,
+    explain,
+    load,
+    parse,
+    read,
+)
+from engine.config.catalogue import CATALOGUE
+from engine.config.driver import LIBPQ
+from engine.config.row import Kind
+from engine.config.settings import CaptureSettings
+from engine.errors import ConfigError
+from engine.events.settings import BinaryMode, ColumnMask, DecimalMode, EventSettings, MessageKey
+from engine.model import Channel, CollectionId
+
+LEAST = {
+    "database.hostname": "db",
+    "database.user": "u",
+    "database.password": "pa55word",
+    "database.dbname": "inventory",
+    "topic.prefix": "fulfillment",
+    "snapshot.mode": "never",
+    "tidemark.checkpoint": "/c",
+    "tidemark.sink.files.dir": "/e",
+}
+GOLDEN = sorted((Path(__file__).parents[2] / "golden" / "postgres").glob("*/connector.properties"))
+
+
+def problems(**changes: str | None) -> tuple[str, ...]:
+    """What is wrong with the least configuration after changes; `__` in a name stands for a dot."""
+    return problems_of({name.replace("__", "."): value for name, value in changes.items()})
+
+
+def problems_of(changes: dict[str, str | None]) -> tuple[str, ...]:
+    given = {name: value for name, value in {**LEAST, **changes}.items() if value is not None}
+    with pytest.raises(ConfigError) as caught:
+        parse(given)
+    return caught.value.problems
+
+
+def test_the_least_configuration_has_debeziums_defaults():
+    settings = parse(LEAST)
+
+    assert settings.events == EventSettings("fulfillment", "inventory")
+    assert settings.postgres.port == 5432
+    assert settings.postgres.slot == "debezium"
+    assert settings.postgres.publication_autocreate is Autocreate.ALL_TABLES
+    assert settings.postgres.ssl_mode is SslMode.DISABLE
+    assert settings.snapshot.chunk_size == 1024
+    assert settings.snapshot.watermarking is Watermarking.VISIBILITY
+    assert settings.sink.kind is SinkKind.FILES
+    assert settings.job.window_max_chunks == 0
+    assert settings.warnings == ()
+
+
+def test_defaults_of_the_catalogue_are_those_of_the_values():
+    """A settings class made with its required fields only says what an empty file says."""
+    settings = parse(LEAST)
+    given = {
+        "checkpoint",
+        "database",
+        "directory",
+        "host",
+        "kafka_topic",
+        "mode",
+        "password",
+        "user",
+        "channels",
+    }
+
+    for part in (settings.postgres, settings.snapshot, settings.signals, settings.sink, settings.job):
+        for field in dataclasses.fields(part):
+            if field.name not in given and field.default is not dataclasses.MISSING:
+                assert field.default == getattr(part, field.name), field.name
+
+
+def test_every_shape_reads_its_own_default():
+    for row in CATALOGUE:
+        if row.kind not in {Kind.IGNORED, Kind.RENAMED} and not row.is_pattern:
+            assert row.standard() is not None, row.name
+
+
+def test_no_name_stands_twice_in_the_catalogue():
+    names = [row.name for row in CATALOGUE]
+
+    assert sorted(set(names)) == sorted(names)
+
+
+def test_events_are_shaped_as_the_properties_say():
+    events = parse(
+        LEAST
+        | {
+            "decimal.handling.mode": " String ",
+            "binary.handling.mode": "base64-url-safe",
+            "skipped.operations": "none",
+            "tombstones.on.delete": "FALSE",
+            "message.key.columns": "(.*).customers:email,first_name;public.nopk:a",
+            "column.mask.hash.v2.MD5.with.salt.s.t": "public.customers.email",
+            "column.mask.hash.sha-256.with.salt.s": "a.b.c",
+            "column.mask.with.0.chars": "x",
+            "column.truncate.to.4.chars": "public.mt.b,y",
+            "table.include.list": r"s1\.t,s2\..*",
+            "unavailable.value.placeholder": "hex:6869",
+            "signal.data.collection": '"odd.schema"."Table"',
+        }
+    ).events
+
+    assert events.decimals is DecimalMode.STRING
+    assert events.binary is BinaryMode.BASE64_URL_SAFE
+    assert events.skipped_operations == frozenset()
+    assert not events.tombstones
+    assert events.message_keys == (
+        MessageKey("(.*).customers", ("email", "first_name")),
+        MessageKey("public.nopk", ("a",)),
+    )
+    assert events.masks == (
+        ColumnMask(("public.mt.b", "y"), length=4, truncate=True),
+        ColumnMask(("x",), length=0),
+        ColumnMask(("a.b.c",), hash="SHA-256", salt="s", version=1),
+        ColumnMask(("public.customers.email",), hash="MD5", salt="s.t", version=2),
+    )
+    assert events.unavailable_value == "hi"
+    assert events.signal_collection == "odd.schema.Table"
+
+
+def test_the_server_and_the_driver_get_their_options():
+    postgres = parse(
+        LEAST
+        | {
+            "database.port": "6543",
+            "database.sslmode": "verify-full",
+            "database.connectTimeout": "5",
+            "database.autosave": "conservative",
+            "database.initial.statements": "SET a='x;;y'; SET b=1;",
+            "slot.stream.params": "origin=none;x=1",
+            "publication.autocreate.mode": "filtered",
+        }
+    ).postgres
+
+    assert postgres.port == 6543
+    assert postgres.ssl_mode is SslMode.VERIFY_FULL
+    assert postgres.driver == {"autosave": "conservative", "connectTimeout": "5"}
+    assert LIBPQ["connectTimeout"] == "connect_timeout"
+    assert postgres.initial_statements == ("SET a='x;y'", "SET b=1")
+    assert postgres.stream_params == (("origin", "none"), ("x", "1"))
+    assert postgres.publication_autocreate is Autocreate.FILTERED
+
+
+def test_the_job_gets_its_settings():
+    settings = parse(
+        LEAST
+        | {
+            "name": "n",
+            "tidemark.spark.conf.spark.sql.shuffle.partitions": "4",
+            "tidemark.spark.master": "local[2]",
+            "tidemark.window.seconds": "0.5",
+            "tidemark.window.max.bytes": "64m",
+            "tidemark.span.max.rows": "10",
+        }
+    )
+
+    assert settings.name == "n"
+    assert settings.job.spark_conf == {"spark.sql.shuffle.partitions": "4"}
+    assert settings.job.spark_master == "local[2]"
+    assert (settings.job.window_seconds, settings.job.window_max_bytes) == (0.5, 64 << 20)
+    assert settings.job.span_max_rows == 10
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, set()),
+        ({"signal.data.collection": "public.s"}, {Channel.SOURCE}),
+        ({"signal.file": "f"}, {Channel.FILE}),
+        ({"signal.kafka.topic": "t", "signal.kafka.bootstrap.servers": "b:1"}, {Channel.KAFKA}),
+        ({"signal.enabled.channels": "source, jmx"}, {Channel.SOURCE}),
+        ({"signal.enabled.channels": "file", "signal.data.collection": "public.s"}, {Channel.FILE}),
+    ],
+)
+def test_signals_come_from_the_channels_named_or_else_from_those_with_settings(
+    changes: dict[str, str], expected: set[Channel]
+):
+    assert expected == parse(LEAST | changes).signals.channels
+
+
+def test_the_signal_table_is_a_collection():
+    assert (
+        CollectionId(("a.b", 'c"d'))
+        == parse(LEAST | {"signal.data.collection": '"a.b"."c""d"'}).signals.collection
+    )
+
+
+@pytest.mark.parametrize(
+    ("capture", "captured"),
+    [
+        (CaptureSettings(), {"public.a", "public.b", "other.a"}),
+        (CaptureSettings(include_schemas=("PUBLIC",)), {"public.a", "public.b"}),
+        (CaptureSettings(exclude_schemas=("pub",)), {"public.a", "public.b", "other.a"}),
+        (CaptureSettings(exclude_schemas=("pub.*",)), {"other.a"}),
+        (CaptureSettings(include_tables=(r".*\.a",)), {"public.a", "other.a"}),
+        (CaptureSettings(include_schemas=("public",), exclude_tables=("public.a",)), {"public.b"}),
+        (CaptureSettings(include_tables=("a",)), set()),
+    ],
+)
+def test_lists_capture_whole_names_in_any_case(capture: CaptureSettings, captured: set[str]):
+    names = {"public.a", "public.b", "other.a"}
+
+    assert captured == {name for name in names if capture.captures(*name.split("."))}
+
+
+@pytest.mark.parametrize(
+    ("changes", "watermarking"),
+    [
+        ({"incremental.snapshot.watermarking.strategy": "INSERT_DELETE"}, Watermarking.INSERT_DELETE),
+        (
+            {"incremental.snapshot.watermarking.strategy": "insert_insert", "read.only": "true"},
+            Watermarking.VISIBILITY,
+        ),
+    ],
+)
+def test_watermarks_are_chosen_by_strategy_unless_read_only(
+    changes: dict[str, str], watermarking: Watermarking
+):
+    settings = parse(LEAST | changes | {"signal.data.collection": "public.s"})
+
+    assert watermarking is settings.snapshot.watermarking
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("database.port", "x", "'database.port' is 'x'; it must be a whole number from 1 to 65535"),
+        ("database.port", "0", "it must be a whole number from 1 to 65535"),
+        ("database.hostname", "a,b", "it must be a host name"),
+        (
+            "database.sslmode",
+            "on",
+            "it must be one of disable, allow, prefer, require, verify-ca, verify-full",
+        ),
+        ("slot.name", "Bad-Name", "it must be 1 to 63 lower-case letters, digits and underscores"),
+        ("topic.prefix", "a b", "it must be letters, digits, hyphens, dots and underscores"),
+        ("tombstones.on.delete", "yes", "it must be true or false"),
+        ("decimal.handling.mode", "exact", "it must be one of precise, double, string"),
+        ("skipped.operations", "c,none", "it must be a list of c, u, d, t, r, or none alone"),
+        ("table.include.list", "a,(", "it must be an expression that does not compile"),
+        ("message.key.columns", "public.a", "it must be table:column,column pairs separated by semicolons"),
+        ("slot.stream.params", "proto_version=2", "without proto_version"),
+        ("column.truncate.to.x.chars", "a", "the length 'x' must be a whole number"),
+        ("column.mask.hash.X.with.salt.s", "a", "no hash 'X'; known: MD5"),
+        ("signal.data.collection", "a.b.c", "it must be schema.table"),
+        ("signal.enabled.channels", "smoke", "it must be a list of source, kafka, file, jmx"),
+        ("tidemark.sink", "kafka", "it must be one of files, console, null"),
+        ("tidemark.window.max.bytes", "12", "it must be a number of bytes"),
+        ("tidemark.window.seconds", "nan", "it must be a number from 0.05 to 3600"),
+        ("plugin.name", "decoderbufs", "it must be 'pgoutput'; no other plug-in is supported"),
+        ("unavailable.value.placeholder", "hex:zz", "hexadecimal digits"),
+        ("database.user", "a\0b", "it must be text without NUL characters"),
+        (
+            "snapshot.mode",
+            "initial",
+            "'snapshot.mode' is 'initial', which is not supported yet; set it to 'never'",
+        ),
+        ("snapshot.mode", "sometimes", "it must be one of initial, always"),
+        ("transforms", "unwrap", "'transforms' can't be 'unwrap': single message transforms are not run"),
+        ("predicates", "p", "'predicates' can't be 'p'"),
+        ("key.converter", "io.confluent.connect.avro.AvroConverter", "'key.converter' can't be"),
+        ("topic.naming.strategy", "com.example.Mine", "'topic.naming.strategy' can't be"),
+        ("value.converter.decimal.format", "NUMERIC", "decimals are written as BASE64"),
+        ("xmin.fetch.interval.ms", "5", "not supported yet; leave it at '0'"),
+        ("flush.lsn.source", "false", "not supported yet; leave it at 'true'"),
+        ("database.server.name", "x", "is the name that older versions gave to 'topic.prefix'"),
+        ("table.whitelist", "x", "is the name that older versions gave to 'table.include.list'"),
+        (
+            "connector.class",
+            "io.debezium.connector.mysql.MySqlConnector",
+            "it must be 'io.debezium.connector.p",
+        ),
+        (
+            "connector.class",
+            "io.debezium.connector.sqlserver.SqlServerConnector",
+            "SQL Server is not supported yet",
+        ),
+        ("connector.class", "io.debezium.connector.mongodb.MongoDbConnector", "MongoDB is not supported yet"),
+        ("tabel.include.list", "x", "no property 'tabel.include.list'; did you mean 'table.include.list'?"),
+        ("table_include_list", "x", "no property 'table_include_list'; did you mean 'table.include.list'?"),
+        ("database.hostnmae", "x", "no property 'database.hostnmae'; did you mean 'database.hostname'?"),
+        ("tidemark.span.rows", "1", "did you mean 'tidemark.span.max.rows'?"),
+        ("gibberish", "x", "no property 'gibberish'"),
+        ("incremental.snapshot.watermarking.strategy", "insert_insert", "needs 'signal.data.collection'"),
+        ("signal.kafka.topic", "t", "missing 'signal.kafka.bootstrap.servers'"),
+        ("snapshot.select.statement.overrides", "a.b", "missing 'snapshot.select.statement.overrides.a.b'"),
+    ],
+)
+def test_a_value_that_can_not_be_used_gives_one_problem(name: str, value: str, problem: str):
+    found = problems_of({name: value})
+
+    assert len(found) == 1
+    assert problem in found[0]
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in LEAST if name not in {"database.password", "snapshot.mode"}]
+)
+def test_what_is_missing_is_named(name: str):
+    (found,) = problems_of({name: None})
+
+    assert found.startswith(f"missing {name!r}: ")
+
+
+def test_the_snapshot_that_debezium_takes_by_default_is_refused_too():
+    (found,) = problems(snapshot__mode=None)
+
+    assert (
+        found == "'snapshot.mode' is 'initial' (the default), which is not supported yet; set it to 'never'"
+    )
+
+
+def test_no_data_is_another_name_of_never():
+    assert SnapshotMode.NO_DATA is parse(LEAST | {"snapshot.mode": "no_data"}).snapshot.mode
+
+
+@pytest.mark.parametrize("kind", ["schema", "table", "column", "message.prefix"])
+def test_lists_that_include_and_exclude_contradict_each_other(kind: str):
+    (found,) = problems_of({f"{kind}.include.list": "a", f"{kind}.exclude.list": "b"})
+
+    assert "exclude each other" in found
+
+
+def test_an_old_name_does_not_also_count_as_missing():
+    (found,) = problems_of({"topic.prefix": None, "database.server.name": "x"})
+
+    assert "'topic.prefix'" in found
+
+
+def test_all_problems_are_reported_at_once():
+    found = problems_of(
+        {
+            "database.hostname": None,
+            "database.port": "x",
+            "transforms": "a",
+            "nonsense.name": "1",
+            "topic.prefix": "",
+        }
+    )
+
+    assert len(found) == 5
+
+
+def test_what_belongs_to_a_refused_converter_is_not_reported_again():
+    assert len(problems_of({"converters": "isbn", "isbn.type": "x", "isbn.schema.name": "y"})) == 1
+
+
+def test_everything_without_effect_is_named_in_one_warning():
+    (warning,) = parse(
+        LEAST
+        | {
+            "tasks.max": "1",
+            "max.queue.size": "8192",
+            "heartbeat.interval.ms": "500",
+            "snapshot.delay.ms": "0",  # the default asks for nothing
+            "key.converter": "org.apache.kafka.connect.json.JsonConverter",
+            "schema.history.internal.kafka.topic": "t",
+            "transforms.unwrap.type": "x",
+        }
+    ).warnings
+
+    assert warning.startswith("without effect here: tasks.max (one job is one task), max.queue.size (")
+    assert "heartbeat.interval.ms (not supported yet)" in warning
+    assert "schema.history.internal.kafka.topic" in warning
+    assert "transforms.unwrap.type" in warning
+    assert "snapshot.delay.ms" not in warning
+
+
+@pytest.mark.parametrize("sink", ["console", "null"])
+def test_a_sink_that_keeps_nothing_needs_no_directories(sink: str):
+    bare = {name: value for name, value in LEAST.items() if not name.startswith("tidemark.")}
+
+    settings = parse(bare | {"tidemark.sink": sink})
+
+    assert settings.job.checkpoint is None
+    assert len(settings.warnings) == 1
+
+
+def test_secrets_are_in_no_repr_and_in_no_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TM_SECRET", "s3cr3t")
+    monkeypatch.setenv("TM_PORT", "s3cr3t")
+    lines = [f"{name}={value}" for name, value in LEAST.items() if "password" not in name]
+    good = tmp_path / "good.properties"
+    good.write_text("\n".join([*lines, "database.password=${env:TM_SECRET}", "database.sslpassword=s3cr3t"]))
+    bad = tmp_path / "bad.properties"
+    bad.write_text(
+        "\n".join([*lines, "database.port=${env:TM_PORT}", "table.include.list=(${env:TM_SECRET}"])
+    )
+
+    settings = read(good)
+    with pytest.raises(ConfigError) as caught:
+        read(bad)
+
+    assert settings.postgres.password == "s3cr3t"
+    assert "s3cr3t" not in repr(settings)
+    assert "s3cr3t" not in repr(explain(load(good)))
+    assert len(caught.value.problems) == 2
+    assert "s3cr3t" not in str(caught.value)
+
+
+def test_a_salt_is_masked_in_the_name_that_holds_it():
+    name = "column.mask.hash.SHA-256.with.salt.CzQMA0cB5K"
+
+    (explained,) = explain({name: "a.b.c"})
+
+    assert explained.name == "column.mask.hash.SHA-256.with.salt.(hidden)"
+    assert "CzQMA" not in " ".join(problems_of({name: "("}))
+
+
+def test_faults_of_the_file_and_of_its_values_come_together(tmp_path: Path):
+    path = tmp_path / "c.properties"
+    text = "".join(f"{name}={value}\n" for name, value in LEAST.items() if name != "snapshot.mode")
+    path.write_text(text + "database.port=1\ndatabase.port=x\nsnapshot.mode=${env:TM_NONE}\n")
+
+    with pytest.raises(ConfigError) as caught:
+        read(path)
+
+    assert [problem.split(" ")[0] for problem in caught.value.problems] == [
+        "'database.port'",
+        "'snapshot.mode':",
+        "'database.port'",
+    ]
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.parent.name)
+def test_recorded_cases_are_configurations(path: Path):
+    """Those that begin with an initial snapshot are refused for that, and for nothing else."""
+    given = load(path) | {
+        name: value for name, value in LEAST.items() if name.startswith(("database", "tide"))
+    }
+    given["database.dbname"] = "inventory"
+
+    if given["snapshot.mode"] == "never":
+        assert parse(given).postgres.slot == "debezium"
+    else:
+        (found,) = problems_of({"snapshot.mode": None, "topic.prefix": None} | given)
+        assert found.startswith("'snapshot.mode' is 'initial")
+
+
+def test_there_are_recorded_cases():
+    assert len(GOLDEN) >= 100
