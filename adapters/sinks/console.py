@@ -1,0 +1,62 @@
+"""The console sink: a readable line per event on standard output.
+
+Owns the order and the printing. Tasks write into a temporary directory, and the driver prints the
+parts in order when the turn is committed, so it works where driver and executors share a machine.
+A process can't know what an earlier one has printed: after a crash a turn may be printed again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adapters.sinks.lines import readable_lines
+from adapters.sinks.staging import StagedWriter, Staging, parts, sink_errors
+from engine.errors import SinkError
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+    from engine.ports import PartWriter
+
+
+class ConsoleSink:
+    """Prints turns to `stream`, which is standard output unless given."""
+
+    def __init__(self, stream: BinaryIO | None = None) -> None:
+        self._stream = stream
+        with sink_errors(tempfile.gettempdir()):
+            self._spool = Path(tempfile.mkdtemp(prefix="tidemark-console-"))
+        self._staging = Staging(self._spool)
+        self._printed: int | None = None
+
+    def writer(self, turn: int) -> PartWriter:
+        """Begin a turn; see the port."""
+        if self.applied(turn):
+            raise SinkError(f"turn {turn} is printed already", place="console")
+        return StagedWriter(self._staging.begin(turn), readable_lines)
+
+    def commit(self, turn: int) -> None:
+        """Print the turn's parts in order."""
+        if self.applied(turn):
+            return
+        staged = self._staging.begun(turn)
+        stream = self._stream or sys.stdout.buffer
+        with sink_errors("console"):
+            for part in parts(staged):
+                with part.open("rb") as file:
+                    shutil.copyfileobj(file, stream, 1 << 20)
+            stream.flush()
+        self._printed = turn
+        self._staging.clear()
+
+    def applied(self, turn: int) -> bool:
+        """Whether this process has printed the turn."""
+        return turn == self._printed
+
+    def close(self) -> None:
+        """Remove the temporary directory."""
+        shutil.rmtree(self._spool, ignore_errors=True)

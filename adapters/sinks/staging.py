@@ -1,0 +1,161 @@
+"""Where the parts of a turn wait until it is committed, and how they reach the disk.
+
+Owns the attempt directories, the part files, what is forced to disk, and how an operating system's
+error becomes a SinkError. What a committed turn is, each sink decides.
+
+    <root>/turn-000000000042.<attempt>/part-00000.jsonl         a finished part
+                                      /.part-00001.<task>       a part being written
+
+Every attempt has a directory of its own, and nobody but `begin` creates one: a task left over from
+an earlier attempt fails, instead of adding to a turn that is not its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from engine.errors import InvariantError, SinkError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from io import FileIO
+    from pathlib import Path
+
+    import pyarrow as pa
+
+_HINTS: Final = {
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "raise the quota or free some space",
+    errno.EACCES: "let the job's user write there",
+    errno.EPERM: "let the job's user write there",
+    errno.EROFS: "the file system is read-only",
+    errno.ENOENT: "it was removed, or a newer attempt of the turn has begun",
+    errno.EMFILE: "raise the limit of open files",
+    errno.EPIPE: "whoever read the output has gone",
+}
+
+
+@contextlib.contextmanager
+def sink_errors(path: Path | str) -> Iterator[None]:
+    """Turn an OSError about `path` into a SinkError that says what to do."""
+    try:
+        yield
+    except OSError as exc:
+        reason = (exc.strerror or str(exc)).lower()
+        raise SinkError(reason, place=str(path), hint=_HINTS.get(exc.errno or 0, "")) from exc
+
+
+def turn_name(turn: int) -> str:
+    """The name of a turn's directory; sorts as the turns do."""
+    return f"turn-{turn:012d}"
+
+
+class Staging:
+    """The attempt directories under one hidden root; held by the driver."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._begun: tuple[int, Path] | None = None
+
+    def begin(self, turn: int) -> Path:
+        """Remove what earlier attempts left and make a directory for a new one."""
+        with sink_errors(self._root):
+            self._root.mkdir(parents=True, exist_ok=True)
+        self.clear()
+        path = self._root / f"{turn_name(turn)}.{uuid.uuid4().hex}"
+        with sink_errors(path):
+            path.mkdir()
+        self._begun = (turn, path)
+        return path
+
+    def begun(self, turn: int) -> Path:
+        """The directory of the attempt in progress; raises InvariantError if there is none."""
+        if self._begun is None or self._begun[0] != turn:
+            raise InvariantError(f"turn {turn} is committed without having been begun")
+        return self._begun[1]
+
+    def clear(self) -> None:
+        """Remove every attempt. One that a stray task still writes to may stay until next time."""
+        self._begun = None
+        with (
+            sink_errors(self._root),
+            contextlib.suppress(FileNotFoundError),
+            os.scandir(self._root) as entries,
+        ):
+            for entry in entries:
+                shutil.rmtree(entry.path, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class StagedWriter:
+    """Writes parts into an attempt's directory, each event rendered by `render`."""
+
+    directory: Path
+    render: Callable[[pa.RecordBatch], pa.Buffer]
+
+    def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> None:
+        """Write the part under a name of its own, force it to disk, then give it its real name.
+
+        Memory: one batch and its text at a time. A part without events leaves no file.
+        """
+        path = self.directory / f"part-{part:05d}.jsonl"
+        partial = self.directory / f".part-{part:05d}.{uuid.uuid4().hex}"
+        try:
+            size = self._write(partial, batches)
+            with sink_errors(path):
+                if size:
+                    partial.replace(path)
+                else:
+                    path.unlink(missing_ok=True)
+        finally:
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
+
+    def _write(self, partial: Path, batches: Iterable[pa.RecordBatch]) -> int:
+        with sink_errors(partial):
+            file = partial.open("xb", buffering=0)
+        size = 0
+        # Only the file's own errors are the sink's: `batches` may fail for reasons of its own.
+        with file:
+            for batch in batches:
+                if batch.num_rows:
+                    text = memoryview(self.render(batch))
+                    with sink_errors(partial):
+                        size += _write_all(file, text)
+            with sink_errors(partial):
+                os.fsync(file.fileno())
+        return size
+
+
+def _write_all(file: FileIO, text: memoryview) -> int:
+    # The kernel takes at most 2 GiB at once.
+    written = 0
+    while written < len(text):
+        written += file.write(text[written:])
+    return written
+
+
+def parts(directory: Path) -> list[Path]:
+    """The finished parts of an attempt, in the order of their numbers.
+
+    An attempt whose directory was taken away is a SinkError, not an attempt without parts.
+    """
+    with sink_errors(directory):
+        found = [path for path in directory.iterdir() if path.name.startswith("part-")]
+    return sorted(found, key=lambda path: (len(path.name), path.name))
+
+
+def force(directory: Path) -> None:
+    """Force a directory's entries to disk: a renamed file is only safe when its directory is."""
+    with sink_errors(directory):
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,273 @@
+"""What every sink must promise; see `engine.ports.Sink`."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import pickle
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from adapters.sinks.console import ConsoleSink
+from adapters.sinks.files import FilesSink
+from adapters.sinks.null import NullSink
+from engine.errors import InvariantError, SinkError
+from tests.batches import batch, numbered
+from tests.fakes import MemorySink
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass
+class MemoryBench:
+    """A sink to open as often as a job restarts, and what a consumer sees of it."""
+
+    turns: dict[int, list[Any]] = field(default_factory=dict)
+    remembers = True
+
+    def open(self):
+        return MemorySink(self.turns)
+
+    def keys(self):
+        return [event["key"] for event in MemorySink(self.turns).events()]
+
+
+@dataclass
+class FilesBench:
+    directory: Path
+    remembers = True
+
+    def open(self):
+        return FilesSink(self.directory)
+
+    def keys(self):
+        files = sorted(self.directory.glob("turn-*/part-*.jsonl"))
+        return [str(json.loads(line)["key"]) for file in files for line in file.read_text().splitlines()]
+
+
+@dataclass
+class ConsoleBench:
+    stream: io.BytesIO = field(default_factory=io.BytesIO)
+    remembers = False
+
+    def open(self):
+        return ConsoleSink(self.stream)
+
+    def keys(self):
+        return [line.split()[1] for line in self.stream.getvalue().decode().splitlines()]
+
+
+@dataclass
+class NullBench:
+    opened: list[NullSink] = field(default_factory=list)
+    remembers = False
+
+    def open(self):
+        self.opened.append(NullSink())
+        return self.opened[-1]
+
+    def keys(self):
+        # It keeps a count alone; the tests number events from 0, so that a count tells them.
+        return [str(number) for number in range(sum(sink.rows for sink in self.opened))]
+
+
+@pytest.fixture(params=["memory", "files", "console", "null"])
+def bench(request, tmp_path):
+    match request.param:
+        case "memory":
+            return MemoryBench()
+        case "files":
+            return FilesBench(tmp_path / "events")
+        case "console":
+            return ConsoleBench()
+        case _:
+            return NullBench()
+
+
+@pytest.fixture
+def opened(bench):
+    """Opens the bench's sink; every one opened is closed."""
+    with contextlib.ExitStack() as stack:
+        yield lambda: stack.enter_context(contextlib.closing(bench.open()))
+
+
+def test_events_are_seen_after_the_commit_and_not_before(bench, opened):
+    sink = opened()
+    sink.writer(1).write(0, [numbered(0, 1)])
+    before = bench.keys()
+    sink.commit(1)
+
+    assert before == []
+    assert bench.keys() == ["0", "1"]
+
+
+def test_events_are_ordered_by_turn_part_and_batch(bench, opened):
+    sink = opened()
+    writer = sink.writer(1)
+    writer.write(1, [numbered(3)])
+    writer.write(0, [numbered(0), numbered(1, 2)])
+    sink.commit(1)
+    sink.writer(2).write(0, [numbered(4)])
+    sink.commit(2)
+
+    assert bench.keys() == ["0", "1", "2", "3", "4"]
+
+
+def test_a_part_written_again_replaces_itself(bench, opened):
+    sink = opened()
+    writer = sink.writer(1)
+    writer.write(0, [numbered(7, 8, 9)])
+    writer.write(0, [numbered(0)])
+    sink.commit(1)
+
+    assert bench.keys() == ["0"]
+
+
+def test_a_part_that_failed_half_way_is_written_again(bench, opened):
+    def failing():
+        yield numbered(7)
+        raise ValueError("lost")
+
+    sink = opened()
+    writer = sink.writer(1)
+    with pytest.raises(ValueError, match="lost"):
+        writer.write(0, failing())
+    writer.write(0, [numbered(0)])
+    sink.commit(1)
+
+    assert bench.keys() == ["0"]
+
+
+def test_a_turn_begun_again_starts_afresh(bench, opened):
+    sink = opened()
+    sink.writer(1).write(0, [numbered(7, 8)])
+    sink.writer(1).write(1, [numbered(0)])
+    sink.commit(1)
+
+    assert bench.keys() == ["0"]
+
+
+def test_a_turn_left_by_a_crash_starts_afresh(bench, opened):
+    opened().writer(1).write(0, [numbered(7, 8)])
+    sink = opened()
+    applied = sink.applied(1)
+    sink.writer(1).write(1, [numbered(0)])
+    sink.commit(1)
+
+    assert not applied
+    assert bench.keys() == ["0"]
+
+
+def test_a_task_of_an_earlier_attempt_can_not_add_to_the_turn(bench, opened):
+    sink = opened()
+    stray = sink.writer(1)
+    sink.writer(1).write(0, [numbered(0)])
+    with contextlib.suppress(SinkError):
+        stray.write(1, [numbered(7)])
+    sink.commit(1)
+
+    assert bench.keys() == ["0"]
+
+
+def test_a_task_that_ends_after_the_commit_adds_nothing(bench, opened):
+    sink = opened()
+    writer = sink.writer(1)
+    writer.write(0, [numbered(0)])
+    sink.commit(1)
+    with contextlib.suppress(SinkError):
+        writer.write(1, [numbered(7)])
+    sink.writer(2)
+    sink.commit(2)
+
+    assert bench.keys() == ["0"]
+
+
+def test_a_commit_twice_is_one(bench, opened):
+    sink = opened()
+    sink.writer(1).write(0, [numbered(0)])
+    sink.commit(1)
+    sink.commit(1)
+
+    assert bench.keys() == ["0"]
+
+
+def test_applied_tells_whether_the_turn_was_committed(opened):
+    sink = opened()
+    before = sink.applied(1)
+    sink.writer(1).write(0, [numbered(0)])
+    begun = sink.applied(1)
+    sink.commit(1)
+
+    assert (before, begun, sink.applied(1), sink.applied(2)) == (False, False, True, False)
+
+
+def test_applied_tells_it_of_a_turn_without_events(bench, opened):
+    sink = opened()
+    sink.writer(1)
+    begun = sink.applied(1)
+    sink.commit(1)
+
+    assert (begun, sink.applied(1)) == (False, True)
+    assert bench.keys() == []
+
+
+@pytest.mark.parametrize("events", [numbered(0), numbered()])
+def test_applied_tells_it_after_a_restart(bench, opened, events):
+    sink = opened()
+    sink.writer(1).write(0, [events])
+    sink.commit(1)
+
+    assert opened().applied(1) is bench.remembers
+
+
+def test_a_turn_that_was_not_begun_is_not_committed(opened):
+    sink = opened()
+    sink.writer(1)
+
+    with pytest.raises(InvariantError, match="turn 2"):
+        sink.commit(2)
+
+
+def test_a_turn_that_is_committed_is_not_begun_again(opened):
+    sink = opened()
+    sink.writer(1)
+    sink.commit(1)
+
+    with pytest.raises(SinkError, match="turn 1"):
+        sink.writer(1)
+
+
+def test_a_writer_goes_to_another_process_and_back(bench, opened):
+    sink = opened()
+    writer = pickle.loads(pickle.dumps(sink.writer(1)))  # noqa: S301 - our own bytes
+    writer.write(0, [numbered(0)])
+    sink.commit(1)
+
+    assert bench.keys() == ["0"]
+
+
+def test_every_kind_of_event_is_taken(bench, opened):
+    sink = opened()
+    rows = batch(
+        ("p.a", "0", '{"op":"d"}', None),
+        ("p.a", "1", None, None),
+        ("p.b", None, '{"op":"c"}', '[{"key":"k","value":null}]'),
+    )
+    sink.writer(1).write(0, [rows.slice(0, 2), rows.slice(2)])
+    sink.commit(1)
+
+    assert len(bench.keys()) == 3
+
+
+def test_closing_gives_up_what_was_not_committed(bench, opened):
+    sink = opened()
+    sink.writer(1).write(0, [numbered(0)])
+    sink.close()
+    sink.close()
+
+    assert bench.keys() == []
+    assert not opened().applied(1)

@@ -1,0 +1,108 @@
+"""In-memory implementations of the ports: working code, held to the same suites as the real ones."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from engine.errors import InvariantError, SinkError
+from engine.ports import SavedState, SavedStates
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pyarrow as pa
+
+Event = dict[str, Any]
+
+# MemorySink
+
+_ATTEMPTS: dict[str, dict[int, list[Event]]] = {}
+"""Parts by attempt; a writer names its attempt and holds nothing else, so it may be pickled."""
+
+
+@dataclass(frozen=True)
+class MemoryWriter:
+    attempt: str
+
+    def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> None:
+        events = [event for batch in batches for event in batch.to_pylist()]
+        if self.attempt not in _ATTEMPTS:
+            raise SinkError("a newer attempt of the turn has begun", place="memory")
+        _ATTEMPTS[self.attempt][part] = events
+
+
+@dataclass
+class MemorySink:
+    """Keeps events in `turns`, which outlives the sink: give it to another one to play a restart."""
+
+    turns: dict[int, list[Event]] = field(default_factory=dict)
+    _begun: tuple[int, str] | None = None
+
+    def writer(self, turn: int) -> MemoryWriter:
+        if self.applied(turn):
+            raise SinkError(f"turn {turn} is committed already", place="memory")
+        self._forget()
+        attempt = uuid.uuid4().hex
+        _ATTEMPTS[attempt] = {}
+        self._begun = (turn, attempt)
+        return MemoryWriter(attempt)
+
+    def commit(self, turn: int) -> None:
+        if self.applied(turn):
+            return
+        if self._begun is None or self._begun[0] != turn:
+            raise InvariantError(f"turn {turn} is committed without having been begun")
+        parts = _ATTEMPTS[self._begun[1]]
+        self.turns[turn] = [event for number in sorted(parts) for event in parts[number]]
+        self._forget()
+
+    def applied(self, turn: int) -> bool:
+        return turn in self.turns
+
+    def close(self) -> None:
+        self._forget()
+
+    def events(self) -> list[Event]:
+        """What is committed, turn by turn."""
+        return [event for turn in sorted(self.turns) for event in self.turns[turn]]
+
+    def _forget(self) -> None:
+        if self._begun is not None:
+            _ATTEMPTS.pop(self._begun[1], None)
+        self._begun = None
+
+
+# MemoryStateStore
+
+
+@dataclass
+class MemoryStateStore:
+    """Keeps documents in `promoted` and `pending`; share them with another store to play a restart."""
+
+    promoted: dict[int, bytes] = field(default_factory=dict)
+    pending: dict[int, bytes] = field(default_factory=dict)
+
+    def load(self) -> SavedStates:
+        promoted = max(self.promoted, default=None)
+        pending = max(self.pending, default=None)
+        if pending is not None and promoted is not None and pending <= promoted:
+            pending = None
+        return SavedStates(
+            None if promoted is None else SavedState(promoted, self.promoted[promoted]),
+            None if pending is None else SavedState(pending, self.pending[pending]),
+        )
+
+    def save_pending(self, turn: int, document: bytes) -> None:
+        self.pending[turn] = bytes(document)
+
+    def promote(self, turn: int) -> None:
+        if turn in self.promoted:
+            return
+        if turn not in self.pending:
+            raise InvariantError(f"state of turn {turn} is promoted without having been saved")
+        self.promoted[turn] = self.pending.pop(turn)
+
+    def discard(self, turn: int) -> None:
+        self.pending.pop(turn, None)
