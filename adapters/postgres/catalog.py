@@ -1,0 +1,163 @@
+"""Tables and types as the server's catalog has them, in a fixed number of queries for any number of tables.
+
+Everything comes from pg_catalog, which every role may read. What the answers mean for a snapshot is
+decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from adapters.postgres.table import Column, PgType, Table
+from engine.errors import SourceError
+from engine.model import CollectionId
+
+Connect = Callable[[], "psycopg.Connection[Any]"]
+
+_HIDDEN = "('pg_catalog', 'information_schema', 'pg_toast')"
+
+_LISTED = f"""
+SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND n.nspname NOT IN {_HIDDEN}
+ORDER BY n.nspname, c.relname
+"""
+_OIDS = """
+SELECT c.oid FROM unnest(%s::text[], %s::text[]) AS wanted(schema, name)
+JOIN pg_namespace n ON n.nspname = wanted.schema
+JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = wanted.name
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
+"""
+_TABLES = """
+SELECT c.oid, n.nspname, c.relname, c.relkind, c.relreplident, pg_relation_filenode(c.oid), c.relpersistence,
+       c.relispartition, c.relrowsecurity,
+       ARRAY(SELECT inhparent FROM pg_inherits WHERE inhrelid = c.oid ORDER BY inhseqno)::oid[],
+       ARRAY(SELECT inhrelid FROM pg_inherits WHERE inhparent = c.oid ORDER BY inhrelid)::oid[]
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = ANY(%s)
+"""
+_COLUMNS = """
+SELECT a.attrelid, a.attname, a.atttypid, a.atttypmod,
+       NOT (a.attnotnull OR (t.typtype = 'd' AND t.typnotnull)),
+       CASE WHEN a.attgenerated = '' THEN pg_get_expr(d.adbin, d.adrelid) END,
+       a.attgenerated, a.attnum, a.attidentity, a.attcollation
+FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+WHERE a.attrelid = ANY(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attrelid, a.attnum
+"""
+_KEYS = """
+SELECT i.indrelid, i.indisprimary, i.indisreplident,
+       i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL,
+       ARRAY(SELECT a.attname FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(num, place)
+             JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.num
+             WHERE k.place <= i.indnkeyatts ORDER BY k.place)::text[]
+FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+WHERE i.indrelid = ANY(%s) AND i.indisunique ORDER BY i.indrelid, c.relname
+"""
+_TYPES = """
+SELECT t.oid, t.typname, n.nspname, t.typtype, t.typcategory,
+       CASE WHEN t.typcategory = 'A' THEN t.typelem ELSE 0 END, t.typbasetype, t.typtypmod,
+       ARRAY(SELECT enumlabel FROM pg_enum WHERE enumtypid = t.oid ORDER BY enumsortorder)::text[]
+FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
+LEFT JOIN pg_type e ON e.oid = t.typelem AND t.typcategory = 'A'
+LEFT JOIN pg_class c ON c.oid = coalesce(nullif(e.typrelid, 0), t.typrelid)
+WHERE c.oid IS NULL OR c.relkind = 'c'
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    primary: bool
+    identity: bool
+    whole: bool
+    columns: tuple[str, ...]
+
+
+class Catalog:
+    """The catalog of one database; each call takes a connection of its own and closes it.
+
+    A driver's failure is a SourceError.
+    """
+
+    def __init__(self, connect: Connect) -> None:
+        self._connect = connect
+
+    def tables(self) -> list[CollectionId]:
+        """Every permanent table and partitioned table outside the system's schemas, by name."""
+        return [CollectionId((schema, name)) for schema, name in self._query(_LISTED)]
+
+    def oids(self, ids: Iterable[CollectionId]) -> list[int]:
+        """The oids of those that exist, in no particular order."""
+        wanted = list(ids)
+        return [
+            row[0]
+            for row in self._query(_OIDS, [one.parts[0] for one in wanted], [one.parts[-1] for one in wanted])
+        ]
+
+    def describe(self, tables: Iterable[int | CollectionId]) -> dict[int, Table]:
+        """The tables by oid; one that doesn't exist (any more) is left out.
+
+        All are read from one snapshot, in four queries.
+        """
+        wanted = list(tables)
+        named = [one for one in wanted if isinstance(one, CollectionId)]
+        oids = [one for one in wanted if isinstance(one, int)] + (self.oids(named) if named else [])
+        found, columns, keys = self._queries((_TABLES, oids), (_COLUMNS, oids), (_KEYS, oids))
+        by_table: dict[int, list[Column]] = {}
+        for oid, *column in columns:
+            by_table.setdefault(oid, []).append(Column(*column))
+        indexes: dict[int, list[_Index]] = {}
+        for oid, primary, identity, whole, names in keys:
+            indexes.setdefault(oid, []).append(_Index(primary, identity, whole, tuple(names)))
+        return {row[0]: _table(row, by_table.get(row[0], []), indexes.get(row[0], [])) for row in found}
+
+    def types(self) -> dict[int, PgType]:
+        """Every type of the database that a column can have, the row types of tables left out."""
+        return {row[0]: _type(row) for row in self._query(_TYPES)}
+
+    def _query(self, sql: str, *arguments: object) -> list[tuple[Any, ...]]:
+        return self._queries((sql, *arguments))[0]
+
+    def _queries(self, *queries: tuple[Any, ...]) -> list[list[tuple[Any, ...]]]:
+        try:
+            with self._connect() as connection:
+                connection.autocommit = False
+                connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+                connection.read_only = True
+                connection.execute(
+                    "SELECT set_config('TimeZone', 'UTC', true), set_config('DateStyle', 'ISO', true)"
+                )
+                return [connection.execute(sql, arguments).fetchall() for sql, *arguments in queries]
+        except psycopg.Error as error:
+            raise SourceError(f"the catalog can't be read: {error}".rstrip(), place="catalog") from error
+
+
+def _type(row: tuple[Any, ...]) -> PgType:
+    oid, name, schema, kind, category, element, base, typmod, labels = row
+    return PgType(oid, name, schema, kind, category, element, base, typmod, tuple(labels))
+
+
+def _table(row: tuple[Any, ...], columns: list[Column], indexes: list[_Index]) -> Table:
+    oid, schema, name, kind, identity, filenode, persistence, partition, secured, parents, children = row
+    not_null = {column.name for column in columns if not column.nullable}
+    primary = next((index.columns for index in indexes if index.primary), ())
+    unique = next((one.columns for one in indexes if one.whole and not_null.issuperset(one.columns)), ())
+    chosen = next((index.columns for index in indexes if index.identity), ())
+    return Table(
+        oid,
+        CollectionId((schema, name)),
+        kind,
+        tuple(columns),
+        primary_key=primary,
+        unique_key=() if primary else unique,
+        identity=identity,
+        identity_key=chosen if identity == "i" else primary if identity == "d" else (),
+        relfilenode=filenode or 0,
+        persistence=persistence,
+        partition=partition,
+        parents=tuple(parents),
+        children=tuple(children),
+        row_security=secured,
+    )

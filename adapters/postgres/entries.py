@@ -1,0 +1,90 @@
+"""Row entries of the log by relation and form, their tuples read; no events yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from adapters.postgres.pgoutput import Messages, Tuples, read_tuples
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from engine.events.codec import TableCodec
+    from engine.events.field import Mask
+    from engine.events.text import Ints, Text
+
+_ROWS = np.frombuffer(b"IUD", np.uint8)
+_OLD_ROW = ord("O")
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Rows of one relation and one form. `op` is c, u or d; `messages` are their numbers, ascending.
+
+    `old` is None where the log carries no old tuple; `full` says whether it holds all columns
+    (REPLICA IDENTITY FULL) or those of the identity only. Unchanged values that a full old tuple holds
+    are already filled in.
+    """
+
+    oid: int
+    op: str
+    messages: Ints
+    new: Tuples | None
+    old: Tuples | None
+    full: bool = False
+
+
+def row_entries(messages: Messages, codecs: Mapping[int, TableCodec]) -> Iterator[Entries]:
+    """The rows of captured relations, one group at a time."""
+    rows = np.flatnonzero(np.isin(messages.kinds, _ROWS))
+    if len(rows) == 0:
+        return
+    at = messages.starts[rows]
+    oids = messages.int32(at + 1)
+    forms = (oids << 16) + (messages.kinds[rows].astype(np.int64) << 8) + messages.data[at + 5]
+    order = np.argsort(forms, kind="stable")
+    edges = np.flatnonzero(np.diff(forms[order])) + 1
+    for group in np.split(order, edges):
+        form = int(forms[group[0]])
+        codec = codecs.get(form >> 16)
+        if codec is not None:
+            yield _entries(messages, rows[group], codec, form)
+
+
+def _entries(messages: Messages, numbers: Ints, codec: TableCodec, form: int) -> Entries:
+    oid, kind, mark = form >> 16, chr(form >> 8 & 0xFF), form & 0xFF
+    at = messages.starts[numbers] + 6
+    width = len(codec.columns)
+    if kind == "I":
+        return Entries(oid, "c", numbers, read_tuples(messages, at, width)[0], None)
+    full = mark == _OLD_ROW
+    if kind == "D":
+        return Entries(oid, "d", numbers, None, read_tuples(messages, at, width)[0], full)
+    if mark == ord("N"):
+        return Entries(oid, "u", numbers, read_tuples(messages, at, width)[0], None)
+    old, ends = read_tuples(messages, at, width)
+    new, _ = read_tuples(messages, ends + 1, width)
+    return Entries(oid, "u", numbers, _filled(new, old) if full else new, old, full)
+
+
+def _filled(new: Tuples, old: Tuples) -> Tuples:
+    """The new tuples with their unchanged values taken from the old ones."""
+    columns = [_fill(column, old.columns[i], new.unchanged[i]) for i, column in enumerate(new.columns)]
+    left = [_left(mark, old.unchanged[i]) for i, mark in enumerate(new.unchanged)]
+    return Tuples(columns, left)
+
+
+def _fill(column: Text, old: Text, mark: Mask | None) -> Text:
+    return column if mark is None else pc.if_else(pa.array(mark), old, column)
+
+
+def _left(mark: Mask | None, old: Mask | None) -> Mask | None:
+    if mark is None or old is None:
+        return None
+    both = mark & old
+    return both if both.any() else None

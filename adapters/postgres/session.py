@@ -1,0 +1,24 @@
+"""The settings that both roads set in their sessions, so that a value has one text.
+
+Used as start-up options of the replication connection and of the readers.
+"""
+
+from __future__ import annotations
+
+TEXT_SETTINGS = {
+    "client_encoding": "UTF8",
+    "DateStyle": "ISO, MDY",
+    "TimeZone": "UTC",
+    "IntervalStyle": "postgres",
+    "extra_float_digits": "1",
+    "bytea_output": "hex",
+    "lc_monetary": "C",
+    "xmloption": "content",
+    "quote_all_identifiers": "off",
+}
+"""Names and values of the settings."""
+
+
+def startup_options() -> str:
+    """The settings as the `options` of a connection."""
+    return " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in TEXT_SETTINGS.items())

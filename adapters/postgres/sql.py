@@ -1,0 +1,30 @@
+"""All quoting of SQL for PostgreSQL: names and literals, and nothing else."""
+
+from __future__ import annotations
+
+from engine.errors import InvariantError
+
+
+def quote_ident(name: str) -> str:
+    """A name as an identifier that means exactly it, whatever its letters."""
+    _refuse_nul(name)
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quote_table(schema: str, table: str) -> str:
+    """A table's full name."""
+    return f"{quote_ident(schema)}.{quote_ident(table)}"
+
+
+def quote_literal(text: str) -> str:
+    """A string literal, the same under either setting of `standard_conforming_strings`."""
+    _refuse_nul(text)
+    doubled = text.replace("'", "''")
+    if "\\" in doubled:
+        return " E'" + doubled.replace("\\", "\\\\") + "'"
+    return f"'{doubled}'"
+
+
+def _refuse_nul(text: str) -> None:
+    if "\0" in text:
+        raise InvariantError("a NUL character can't stand in SQL", place=repr(text))

@@ -1,0 +1,126 @@
+"""What the catalog says of tables and types: frozen values that know no connection and no SQL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.model import CollectionId
+
+
+@dataclass(frozen=True, slots=True)
+class PgType:
+    """A row of `pg_type`.
+
+    `kind` is `typtype` (b base, c composite, d domain, e enum, p pseudo, r range, m multirange).
+    `element` is the oid of an array's elements (0: no array), `base` a domain's base type with
+    `base_typmod`; `labels` are an enum's, in order.
+    """
+
+    oid: int
+    name: str
+    schema: str = "pg_catalog"
+    kind: str = "b"
+    category: str = "U"
+    element: int = 0
+    base: int = 0
+    base_typmod: int = -1
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column as `pg_attribute` has it; `default` is the expression's text, `generated` 's', 'v' or ''.
+
+    `identity` is 'a', 'd' or ''; `attnum` counts from 1 and has gaps where columns were dropped.
+    `collation` is the oid of the column's collation, 0 for types without.
+    """
+
+    name: str
+    type: int
+    typmod: int = -1
+    nullable: bool = True
+    default: str | None = None
+    generated: str = ""
+    attnum: int = 0
+    identity: str = ""
+    collation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table as the catalog has it now.
+
+    `kind` is `relkind` (r, p, v, m, f …), `persistence` p, u or t. `primary_key` is in the key's own
+    order; `unique_key` is the first unique index whose columns are all NOT NULL (neither partial nor
+    on expressions), None where there is a primary key or no such index. `identity` is the replica
+    identity d, n, f or i, `identity_key` the columns that the log carries as a row's old key under
+    d and i. `parents` are the tables it is a partition or an heir of, `children` those below it.
+    """
+
+    oid: int
+    id: CollectionId
+    kind: str
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...] = ()
+    unique_key: tuple[str, ...] = ()
+    identity: str = "d"
+    identity_key: tuple[str, ...] = ()
+    relfilenode: int = 0
+    persistence: str = "p"
+    partition: bool = False
+    parents: tuple[int, ...] = ()
+    children: tuple[int, ...] = ()
+    row_security: bool = False
+
+    @property
+    def schema(self) -> str:
+        """The schema's name."""
+        return self.id.parts[0]
+
+    @property
+    def name(self) -> str:
+        """The table's own name."""
+        return self.id.parts[-1]
+
+    def column(self, name: str) -> Column | None:
+        """The column of this name."""
+        return next((column for column in self.columns if column.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class RelationColumn:
+    """A column as the log describes it; `key` where it belongs to the replica identity."""
+
+    name: str
+    type: int
+    typmod: int = -1
+    key: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A table as the log describes it, before the rows that have this shape."""
+
+    oid: int
+    namespace: str
+    name: str
+    identity: str
+    columns: tuple[RelationColumn, ...]
+
+    @property
+    def id(self) -> CollectionId:
+        """The table's name at that place of the log."""
+        return CollectionId((self.namespace, self.name))
+
+
+def relation_of(table: Table, columns: tuple[str, ...] | None = None) -> Relation:
+    """The relation that the log would describe for the table as it is now.
+
+    Generated columns are not published unless `columns`, a publication's column list, names them.
+    """
+    chosen = tuple(
+        RelationColumn(column.name, column.type, column.typmod, key=column.name in table.identity_key)
+        for column in table.columns
+        if (not column.generated if columns is None else column.name in columns)
+    )
+    return Relation(table.oid, table.schema, table.name, table.identity, chosen)

@@ -1,0 +1,104 @@
+"""The merge keys that entries of the log touch, for the merge rule: from raw entries, before any filter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from engine.merge_key import merge_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from adapters.postgres.entries import Entries
+    from adapters.postgres.timeline import Timeline
+    from engine.events.codec import TableCodec
+    from engine.events.field import Mask
+    from engine.events.text import Ints, Text
+
+TOUCHED = pa.schema(
+    [
+        pa.field("oid", pa.int64(), nullable=False),
+        pa.field("xid", pa.int64(), nullable=False),
+        pa.field("key", pa.large_binary(), nullable=False),
+    ]
+)
+"""Keys touched: the relation, the 32-bit transaction id, the merge key."""
+
+
+class Visible(Protocol):
+    """Which of these 32-bit transaction ids (as int64) are in a snapshot, or settled."""
+
+    def __call__(self, xids: Ints, /) -> Mask:
+        """True for each id that is."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Which entries matter to the merge rule.
+
+    An entry does when its relation is one of `oids` (those of the open window) and its transaction is
+    not `contained` in the window's snapshot, or when its transaction is not `settled`. None answers
+    "contains nothing" and "all are settled".
+    """
+
+    oids: frozenset[int] = frozenset()
+    contained: Visible | None = None
+    settled: Visible | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether no entry can matter."""
+        return not self.oids and self.settled is None
+
+
+def watched(entries: Entries, line: Timeline, watch: Watch) -> Mask:
+    """The entries that matter."""
+    xids = line.xids[line.ordinal[entries.messages]]
+    chosen = np.zeros(len(xids), bool)
+    if entries.oid in watch.oids:
+        chosen |= True if watch.contained is None else ~watch.contained(xids)
+    if watch.settled is not None:
+        chosen |= ~watch.settled(xids)
+    return chosen
+
+
+def touched(entries: Entries, codec: TableCodec, line: Timeline, watch: Watch) -> Iterable[pa.Table]:
+    """The keys of entries that matter: the new key of an insert or update, the old one where it is known."""
+    if watch.idle or not codec.merge_key:
+        return
+    rows = watched(entries, line, watch)
+    if not rows.any():
+        return
+    for tuples in (entries.old, entries.new):
+        if tuples is not None:
+            yield _table(entries, codec, line, tuples.columns, rows)
+
+
+def incomplete(entries: Entries, codec: TableCodec, line: Timeline) -> Iterable[pa.Table]:
+    """The new keys of updates that lack values which the log left out and no old tuple holds."""
+    if entries.new is None or not codec.merge_key:
+        return
+    rows = np.zeros(len(entries.messages), bool)
+    for mark in entries.new.unchanged:
+        if mark is not None:
+            rows |= mark
+    if rows.any():
+        yield _table(entries, codec, line, entries.new.columns, rows)
+
+
+def _table(entries: Entries, codec: TableCodec, line: Timeline, columns: list[Text], rows: Mask) -> pa.Table:
+    keep = pa.array(rows)
+    keys = merge_keys([columns[at].filter(keep) for at in codec.merge_key])
+    xids = line.xids[line.ordinal[entries.messages[rows]]]
+    return pa.table([np.full(len(xids), entries.oid), xids, keys], schema=TOUCHED)
+
+
+def together(tables: Iterable[pa.Table]) -> pa.Table:
+    """All of them as one."""
+    found = list(tables)
+    return pa.concat_tables(found) if found else TOUCHED.empty_table()

@@ -1,0 +1,1 @@
+"""Database text in, Debezium events out: pure, vectorised, and the same for both roads."""

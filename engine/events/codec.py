@@ -1,0 +1,86 @@
+"""One table's codec: columns of database text in, keys and rows of events out.
+
+Both roads end here, the log and the rows read by a query, so that a row is the same bytes from
+either. What a column becomes was settled when the codec was built; here nothing is decided per row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from engine.events.envelope import value_pieces
+from engine.events.field import Field, Mask, object_pieces
+from engine.events.text import Piece, Text, join
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.model import CollectionId
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A batch of rows encoded: the key's JSON (None where the table has none) and the row's pieces."""
+
+    key: Text | None
+    pieces: list[Piece]
+
+
+@dataclass(frozen=True, slots=True)
+class TableCodec:
+    """How the rows of one table become events; a plain value, sent to executors as it is.
+
+    `columns` are the names of the input columns in order. `key_wrap` and `value_wrap` stand around
+    the payloads (the schemas, where they are on). `source` is the part of the source block that all
+    rows of the table share. `merge_key` are the indexes of the columns that identify a row.
+    `emit` false: no events; `signal` true: its rows are read as signals.
+    """
+
+    collection: CollectionId
+    topic: str
+    columns: tuple[str, ...]
+    fields: tuple[Field, ...]
+    key: tuple[Field, ...]
+    key_wrap: tuple[str, str]
+    value_wrap: tuple[str, str]
+    source: tuple[str, str]
+    merge_key: tuple[int, ...] = ()
+    emit: bool = True
+    signal: bool = False
+    warnings: tuple[str, ...] = field(default=(), compare=False)
+
+    def row(self, columns: Sequence[Text], unchanged: Sequence[Mask | None] | None = None) -> Row:
+        """Encode rows. `unchanged[i]` marks the values of column i that the log left out."""
+        rows = len(columns[0]) if columns else 0
+        marks = unchanged or [None] * len(columns)
+        encoded = {}
+        for one in self.fields:
+            encoded[one.name, one.column] = one.pieces(columns[one.column], marks[one.column])
+        shown = [encoded[one.name, one.column] for one in self.fields]
+        return Row(self._key(columns, encoded, rows, marks), object_pieces(self.fields, shown))
+
+    def _key(
+        self,
+        columns: Sequence[Text],
+        encoded: dict[tuple[str, int], list[Piece]],
+        rows: int,
+        marks: Sequence[Mask | None],
+    ) -> Text | None:
+        if not self.key:
+            return None
+        plain = {one.column for one in self.fields if one.shape is None}
+        shown = [
+            encoded[one.name, one.column]
+            if one.column in plain
+            else one.pieces(columns[one.column], marks[one.column])
+            for one in self.key
+        ]
+        return join([self.key_wrap[0], *object_pieces(self.key, shown), self.key_wrap[1]], rows)
+
+    def reads(self, columns: Sequence[Text], source_json: str, ts_ms: int) -> tuple[Text | None, Text]:
+        """Keys and values of READ events; `source_json` is their source block, `ts_ms` the present."""
+        encoded = self.row(columns)
+        tail: list[Piece] = [f'{ts_ms},"transaction":null}}{self.value_wrap[1]}']
+        pieces = value_pieces(None, encoded.pieces, [source_json], "r", tail)
+        return encoded.key, join([self.value_wrap[0], *pieces], len(columns[0]))

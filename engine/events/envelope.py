@@ -1,0 +1,83 @@
+"""The envelope around a row: its schema, and the text of a value from its parts.
+
+`{"before":…,"after":…,"source":{…},"op":"c","ts_ms":…,"transaction":…}`; the source block and the
+transaction block come ready as pieces of text.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.events.connect import INT64, STRING, Schema, array, struct
+
+if TYPE_CHECKING:
+    from engine.events.text import Piece
+
+TRANSACTION_BLOCK = struct(
+    "event.block",
+    ("id", STRING),
+    ("total_order", INT64),
+    ("data_collection_order", INT64),
+    version=1,
+    optional=True,
+)
+TRANSACTION_KEY = struct("io.debezium.connector.common.TransactionMetadataKey", ("id", STRING), version=1)
+TRANSACTION_VALUE = struct(
+    "io.debezium.connector.common.TransactionMetadataValue",
+    ("status", STRING),
+    ("id", STRING),
+    ("event_count", INT64.nullable()),
+    (
+        "data_collections",
+        array(
+            struct(
+                "event.collection",
+                ("data_collection", STRING),
+                ("event_count", INT64),
+                version=1,
+                optional=True,
+            ),
+        ).nullable(),
+    ),
+    ("ts_ms", INT64),
+    version=1,
+)
+SERVER_KEY = struct("io.debezium.connector.common.ServerNameKey", ("serverName", STRING), version=1)
+HEARTBEAT = struct("io.debezium.connector.common.Heartbeat", ("ts_ms", INT64), version=1)
+SNAPSHOT = Schema(
+    "string",
+    optional=True,
+    name="io.debezium.data.Enum",
+    version=1,
+    parameters=(("allowed", "true,last,false,incremental"),),
+    default='"false"',
+)
+"""The source block's `snapshot`; its list of values is Debezium 2.1.4's, which writes others too."""
+
+
+def envelope_schema(name: str, row: Schema, source: Schema) -> Schema:
+    """The schema of a table's values; `row` is optional as a member."""
+    return struct(
+        name,
+        ("before", row.nullable()),
+        ("after", row.nullable()),
+        ("source", source),
+        ("op", STRING),
+        ("ts_ms", INT64.nullable()),
+        ("transaction", TRANSACTION_BLOCK),
+        version=1,
+    )
+
+
+def value_pieces(
+    before: list[Piece] | None, after: list[Piece] | None, source: list[Piece], op: str, tail: list[Piece]
+) -> list[Piece]:
+    """The payload of a value; `tail` is what follows `"ts_ms":`, up to the end of the object."""
+    pieces: list[Piece] = [
+        '{"before":',
+        *(before or ["null"]),
+        ',"after":',
+        *(after or ["null"]),
+        ',"source":',
+    ]
+    return [*pieces, *source, f',"op":"{op}","ts_ms":', *tail]

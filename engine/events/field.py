@@ -1,0 +1,89 @@
+"""One column of an event: what its text becomes, and what stands for a value that is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.events.text import Piece, Text, fill, join, quote, scalar
+
+if TYPE_CHECKING:
+    from engine.events.connect import Schema
+
+Encode = Callable[[Text], Text]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """How a type's text becomes JSON.
+
+    `encode` gives the inside of a JSON string where `quoted`, else JSON; null stays null, and a value
+    that the schema can't hold becomes null. `filler` is the JSON of a NOT NULL column whose value is
+    not known, `placeholder` that of an unchanged value which the log left out (None: as if NULL).
+    `text` is set where the value is plain text, which masks can work on.
+    """
+
+    schema: Schema
+    encode: Encode
+    quoted: bool
+    filler: str
+    placeholder: str | None = None
+    text: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One member of a key or a row.
+
+    `column` is the index of the input column. `missing` is the JSON for NULL. `shape` changes plain
+    text before it is encoded (masks, truncation): `raw_missing` and `raw_placeholder` are what it then
+    gets for NULL and for an unchanged value.
+    """
+
+    name: str
+    column: int
+    conversion: Conversion
+    schema: Schema
+    missing: str
+    shape: Callable[[Text], Text] | None = None
+    raw_missing: str | None = None
+    raw_placeholder: str | None = None
+
+    def pieces(self, texts: Text, unchanged: Mask | None = None) -> list[Piece]:
+        """The column as JSON. `unchanged` marks values that the log left out; `texts` is null there."""
+        if self.shape is not None:
+            return self._show(self.shape(self._raw(texts, unchanged)))
+        if unchanged is None or self.conversion.placeholder is None:
+            return self._show(texts)
+        shown = join(self._show(texts), len(texts))
+        return [pc.if_else(pa.array(unchanged), scalar(self.conversion.placeholder), shown)]
+
+    def _raw(self, texts: Text, unchanged: Mask | None) -> Text:
+        if unchanged is not None and self.raw_placeholder is not None:
+            texts = pc.if_else(pa.array(unchanged), scalar(self.raw_placeholder), texts)
+        return texts if self.raw_missing is None else fill(texts, self.raw_missing)
+
+    def _show(self, texts: Text) -> list[Piece]:
+        if texts.null_count == len(texts):
+            return [self.missing]
+        shown = self.conversion.encode(texts)
+        if not self.conversion.quoted:
+            return [fill(shown, self.missing)]
+        if shown.null_count == 0:
+            return ['"', shown, '"']
+        return [fill(join(['"', shown, '"'], len(shown)), self.missing)]
+
+
+def object_pieces(fields: tuple[Field, ...], shown: list[list[Piece]]) -> list[Piece]:
+    """`{"a":…,"b":…}` from the pieces of each field."""
+    pieces: list[Piece] = ["{"]
+    for place, (field, parts) in enumerate(zip(fields, shown, strict=True)):
+        pieces += [f"{',' if place else ''}{quote(field.name)}:", *parts]
+    return [*pieces, "}"]

@@ -1,0 +1,117 @@
+"""What shapes an event: the settings of the codec, as values.
+
+`engine.config` parses them out of Debezium's properties; nothing here knows a property file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class DecimalMode(StrEnum):
+    """`decimal.handling.mode`."""
+
+    PRECISE = "precise"
+    DOUBLE = "double"
+    STRING = "string"
+
+
+class BinaryMode(StrEnum):
+    """`binary.handling.mode`."""
+
+    BYTES = "bytes"
+    BASE64 = "base64"
+    BASE64_URL_SAFE = "base64-url-safe"
+    HEX = "hex"
+
+
+class TimeMode(StrEnum):
+    """`time.precision.mode`."""
+
+    ADAPTIVE = "adaptive"
+    ADAPTIVE_TIME_MICROSECONDS = "adaptive_time_microseconds"
+    CONNECT = "connect"
+
+
+class IntervalMode(StrEnum):
+    """`interval.handling.mode`."""
+
+    NUMERIC = "numeric"
+    STRING = "string"
+
+
+class HstoreMode(StrEnum):
+    """`hstore.handling.mode`."""
+
+    JSON = "json"
+    MAP = "map"
+
+
+class NameAdjustment(StrEnum):
+    """`schema.name.adjustment.mode` and `field.name.adjustment.mode`."""
+
+    NONE = "none"
+    AVRO = "avro"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageKey:
+    """One `table:column,column` of `message.key.columns`; `table` is a fully anchored expression."""
+
+    table: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnMask:
+    """One `column.mask.*` or `column.truncate.*` property; `columns` are anchored expressions.
+
+    `hash` with `salt` hashes (`version` 1 or 2), else `length` masks with that many `*`, or
+    truncates to that many characters where `truncate` is set.
+    """
+
+    columns: tuple[str, ...]
+    length: int = 0
+    truncate: bool = False
+    hash: str = ""
+    salt: str = ""
+    version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class EventSettings:
+    """Everything that decides how a row becomes an event; defaults are Debezium 2.1.4's."""
+
+    topic_prefix: str
+    database: str
+    topic_delimiter: str = "."
+    transaction_topic: str = "transaction"
+    heartbeat_prefix: str = "__debezium-heartbeat"
+    key_schemas: bool = True
+    value_schemas: bool = True
+    tombstones: bool = True
+    skipped_operations: frozenset[str] = frozenset({"t"})
+    transaction_metadata: bool = False
+    decimals: DecimalMode = DecimalMode.PRECISE
+    binary: BinaryMode = BinaryMode.BYTES
+    times: TimeMode = TimeMode.ADAPTIVE
+    intervals: IntervalMode = IntervalMode.NUMERIC
+    hstore: HstoreMode = HstoreMode.JSON
+    money_fraction_digits: int = 2
+    replace_null_with_default: bool = True
+    unavailable_value: str = "__debezium_unavailable_value"
+    include_unknown_types: bool = False
+    schema_names: NameAdjustment = NameAdjustment.NONE
+    field_names: NameAdjustment = NameAdjustment.NONE
+    sanitize_fields: bool = False
+    include_columns: tuple[str, ...] = ()
+    exclude_columns: tuple[str, ...] = ()
+    message_keys: tuple[MessageKey, ...] = ()
+    masks: tuple[ColumnMask, ...] = ()
+    propagate_columns: tuple[str, ...] = ()
+    propagate_types: tuple[str, ...] = ()
+    include_message_prefixes: tuple[str, ...] = ()
+    exclude_message_prefixes: tuple[str, ...] = ()
+    signal_collection: str = ""
+    extra: dict[str, str] = field(default_factory=dict)
