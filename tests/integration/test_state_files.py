@@ -61,9 +61,19 @@ def test_a_file_is_json_that_a_person_can_read(store, tmp_path):
         lambda _content: b"{}",
         lambda content: content.replace(b'"state":{"turn"', b'"state":{"turm"'),
         lambda content: content + b"\n",
+        lambda content: content[:-2] + b"]\n",
         lambda content: content.replace(b'{"turn":2,"bytes"', b'{"turn":1,"bytes"'),
     ],
-    ids=["cut", "cut in the head", "empty", "no state", "edited", "longer", "of another turn"],
+    ids=[
+        "cut",
+        "cut in the head",
+        "empty",
+        "no state",
+        "edited",
+        "longer",
+        "of another end",
+        "of another turn",
+    ],
 )
 def test_a_damaged_newest_state_stops_and_is_named(store, tmp_path, damage, pending):
     save(store, 1)
