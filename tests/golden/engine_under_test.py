@@ -11,9 +11,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 import psycopg
-from adapters.postgres.job import run
 from psycopg.conninfo import make_conninfo
 
+from adapters.postgres.job import Onlookers, run
 from adapters.postgres.visibility import normalised
 from adapters.spark.session import POSTGRES_JDBC, spark_session
 from engine.config import parse
@@ -85,7 +85,7 @@ class Job:
 
     def _run(self) -> None:
         try:
-            run(self._settings, spark=_spark(), stop=self._stop, observe=self._observe)
+            run(self._settings, spark=_spark(), stop=self._stop, onlookers=Onlookers(self._observe))
         except BaseException as exc:  # noqa: BLE001  (told to whoever asks next)
             self._died_of = exc
 
