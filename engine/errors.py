@@ -1,0 +1,67 @@
+"""Every error Tidemark raises. The class decides the reaction, and only `engine.job` reacts.
+
+    TidemarkError
+    ├─ ConfigError       bad settings: exit 2 before any connection
+    ├─ SignalError       an operator's message: refuse, answer, go on
+    ├─ SourceError       the database or its log failed: back off, retry
+    │  ├─ PositionLost   the log no longer reaches back: stop
+    │  └─ SchemaChanged  a table moved inside a window: read the window again
+    ├─ SinkError         events were not accepted: stop the turn, never skip
+    ├─ StateError        the saved state is unreadable or in use: stop
+    └─ InvariantError    our own bug: never caught
+
+A message is lower case without a full stop and quotes values with `!r`. `hint` says in one line
+what to do; `place` says where (a collection, a position, a file).
+"""
+
+from __future__ import annotations
+
+
+class TidemarkError(Exception):
+    """An error with the place it concerns and a one-line hint for whoever must act."""
+
+    def __init__(self, message: str, *, place: str = "", hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.place = place
+        self.hint = hint
+
+    def __str__(self) -> str:
+        text = f"{self.place}: {self.message}" if self.place else self.message
+        return f"{text}; {self.hint}" if self.hint else text
+
+
+class ConfigError(TidemarkError):
+    """The settings can't be used. `problems` holds every fault found, one line each."""
+
+    def __init__(self, *problems: str, hint: str = "") -> None:
+        super().__init__("\n".join(problems), hint=hint)
+        self.problems = problems
+
+
+class SignalError(TidemarkError):
+    """A signal that is malformed, unknown or matches nothing; the message is its answer."""
+
+
+class SourceError(TidemarkError):
+    """The database or its log failed; trying again may help."""
+
+
+class PositionLost(SourceError):
+    """The log does not reach back to the saved position; going on would skip changes."""
+
+
+class SchemaChanged(SourceError):
+    """A collection changed shape inside a window; its rows must be read again."""
+
+
+class SinkError(TidemarkError):
+    """The sink did not accept events."""
+
+
+class StateError(TidemarkError):
+    """The saved state can't be read, or belongs to another database."""
+
+
+class InvariantError(TidemarkError):
+    """Tidemark contradicts itself; nobody catches this."""

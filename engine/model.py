@@ -1,0 +1,122 @@
+"""The values that everything else speaks in: frozen, and deciding nothing.
+
+One word for one idea: a *position* is a place in the change log, an *entry* one change read from
+it, a *span* the entries of `(start, end]`, a *run* a range of keys read by one task, a *window* the
+runs read together under one watermark, a *signal* a request as received, a *command* a valid one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+Key: TypeAlias = tuple[str | None, ...]
+"""A row's merge key, column by column, as the database's own text (None = NULL)."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class CollectionId:
+    """The name of a table or MongoDB collection: `(schema, table)`, `(database, schema, table)`…"""
+
+    parts: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return ".".join(self.parts)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """A place in the change log of one source; compared element by element.
+
+    What the elements mean is the adapter's affair; the engine compares, saves and hands back.
+    """
+
+    order: tuple[int | str, ...]
+
+
+class Channel(StrEnum):
+    """Where a signal came from."""
+
+    SOURCE = "source"
+    KAFKA = "kafka"
+    FILE = "file"
+
+
+@dataclass(frozen=True, slots=True)
+class SignalRow:
+    """A row inserted into the signal table: its log position as text, and its three columns."""
+
+    position_label: str
+    id: str | None
+    type: str | None
+    data: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One collection that a command names, with the rows it asks for."""
+
+    collection: CollectionId
+    condition: str | None = None
+    surrogate_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExecuteSnapshot:
+    """Read these collections; `signal` is the label for answers and logs."""
+
+    signal: str
+    targets: tuple[Target, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StopSnapshot:
+    """Stop these collections, or everything when `collections` is None."""
+
+    signal: str
+    collections: tuple[CollectionId, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class LogMessage:
+    """Write this line to the job's log, so that a log can be marked from the database."""
+
+    signal: str
+    message: str
+
+
+Command: TypeAlias = ExecuteSnapshot | StopSnapshot | LogMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A range of keys `(after, upto]` in the database's own order, read by one task.
+
+    `after` None starts at the least key. `upto` None has no upper bound, which is right only for
+    a collection that one window reads whole. `chunks` is its size in units of
+    `incremental.snapshot.chunk.size`, `ticket` the entry of the snapshot's queue it belongs to.
+    """
+
+    ticket: int
+    target: Target
+    after: Key | None
+    upto: Key | None
+    chunks: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Runs of one or several collections, read together under one watermark.
+
+    `finishes` holds the tickets of the collections whose last run is among them.
+    """
+
+    id: str
+    runs: tuple[Run, ...]
+    finishes: frozenset[int] = frozenset()
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """What the window's runs read, each once, in order."""
+        return tuple(dict.fromkeys(run.target for run in self.runs))

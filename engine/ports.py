@@ -1,0 +1,252 @@
+"""The seams: what the engine asks of a source, a sink, the store of its state and the executors.
+
+Owns the Protocols and the values that cross them, with what an implementation must promise; the
+suites in `tests/conformance` hold every implementation to it. Nothing here does any work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from engine.merge import Superseded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from engine.errors import SignalError
+    from engine.model import CollectionId, Command, Key, Position, SignalRow, Target, Window
+    from engine.snapshot import Extent, Table
+    from engine.staging import Staged
+    from engine.state import State
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class PartWriter(Protocol):
+    """Writes parts of one turn. Goes to the executors, so it must pickle and hold no open thing."""
+
+    def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> None:
+        """Write the events of one part, in order; parts order a turn by their number, from 0.
+
+        Columns: `topic` dictionary<int32, string>; `key`, `value` (null = tombstone) and `headers`
+        large_string, nullable. Key and value are JSON text without raw line breaks; headers are the
+        text of a JSON list, null for none. The same part written again replaces what it had
+        written. Raises SinkError.
+        """
+
+
+class Sink(Protocol):
+    """Where events go, a turn at a time; turns are begun in the order of their numbers.
+
+    One job uses it at a time. What a turn wrote is seen by nobody before `commit`, and by everybody
+    after it, whole.
+    """
+
+    def writer(self, turn: int) -> PartWriter:
+        """Begin a turn, afresh: whatever an earlier attempt left is removed and never committed.
+
+        A task of an earlier attempt that is still running can't add to this one. Raises SinkError
+        for a turn that is already committed, or where there is no place to write.
+        """
+
+    def commit(self, turn: int) -> None:
+        """Make a begun turn visible, at once and for good; again for the same turn does nothing.
+
+        Raises SinkError, and then the turn is either whole or absent; InvariantError for a turn
+        that was not begun here.
+        """
+
+    def applied(self, turn: int) -> bool:
+        """Whether the turn is committed, be it by an earlier process.
+
+        Asked only of the newest turn begun. A sink that can't know after a restart says False, and
+        the turn is sent again.
+        """
+
+    def close(self) -> None:
+        """Give up everything held; a turn begun and not committed is lost. Twice is harmless."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedState:
+    """A document as it was saved, with the turn after which it holds."""
+
+    turn: int
+    document: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SavedStates:
+    """What a store holds: the newest promoted state, and a pending one if it is newer."""
+
+    promoted: SavedState | None
+    pending: SavedState | None
+
+
+class StateStore(Protocol):
+    """Keeps the job's state, one document per turn; used by one job at a time.
+
+    A document is all there or not there, whenever the process or the machine dies. Every method
+    raises StateError when the storage fails or holds something unreadable.
+    """
+
+    def load(self) -> SavedStates:
+        """Read the newest states; what an interrupted save left is removed, not read."""
+
+    def save_pending(self, turn: int, document: bytes) -> None:
+        """Keep the state that will hold when `turn` has been sent; replaces one of the same turn."""
+
+    def promote(self, turn: int) -> None:
+        """Make the pending state of `turn` the newest; again for the same turn does nothing.
+
+        Raises InvariantError if no state of this turn was saved.
+        """
+
+    def discard(self, turn: int) -> None:
+        """Forget the pending state of `turn`; does nothing if there is none."""
+
+
+class Span(Protocol):
+    """The entries of `(start, end]` of the log, as an adapter holds them."""
+
+    @property
+    def end(self) -> Position:
+        """The position after the last entry."""
+
+    @property
+    def entries(self) -> int:
+        """How many entries."""
+
+    @property
+    def silent(self) -> bool:
+        """Whether nothing but the position moved, not even an empty transaction."""
+
+    @property
+    def committed_at_s(self) -> float:
+        """When the last transaction was committed, in Unix seconds by the database's clock."""
+
+
+class LogReader(Protocol):
+    """One session of the change log, from a position on. A SourceError ends it: open another."""
+
+    def take(self, timeout_s: float) -> Span | None:
+        """What came since the last call, in order and without gaps; bounded in rows and bytes.
+
+        Waits up to `timeout_s` while there is nothing; None if neither entries came nor the
+        position moved.
+        """
+
+    def acknowledge(self, position: Position) -> None:
+        """Let the database forget the log before `position`. Idempotent; never goes back."""
+
+    def hurry(self, *, on: bool) -> None:
+        """While on, have the position follow the database within milliseconds on an idle log."""
+
+    def close(self) -> None:
+        """End the session. What was taken and not acknowledged is sent again to the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """What encoding a span told, beside the events that went to the writer as `parts` parts.
+
+    `superseded` is counted for the open window alone; `signals` are the signal table's inserts.
+    """
+
+    parts: int = 0
+    events: int = 0
+    signals: tuple[SignalRow, ...] = ()
+    superseded: Superseded = field(default_factory=Superseded)
+
+
+class OpenWindow(Protocol):
+    """A window while its rows are read, in the background, until it closes."""
+
+    @property
+    def superseded(self) -> Superseded:
+        """Keys superseded by entries that were streamed before the window opened."""
+
+    def poll(self) -> Sequence[Staged] | None:
+        """The rows read, as staged; None while reading goes on.
+
+        Raises SchemaChanged if the window must be given up and read again, SourceError if rows
+        could not be read.
+        """
+
+    def reached(self, position: Position) -> bool:
+        """Whether the stream has passed every change that the rows may contain."""
+
+    def close(self) -> None:
+        """Stop reading, let go of what the database holds for the window, drop what was staged."""
+
+
+class Source(Protocol):
+    """One database: its log, its collections, its windows."""
+
+    def open_log(self, state: State) -> tuple[State, LogReader]:
+        """Check that the log can go on from the state, or begin it; gives the state completed.
+
+        Raises PositionLost, StateError or ConfigError, which no retry mends; else SourceError.
+        """
+
+    def encode(self, span: Span, writer: PartWriter) -> Encoded:
+        """Encode a span's events into the writer, in order, parts counted from 0."""
+
+    def memory(self) -> Mapping[str, Any]:
+        """What the source wants saved with the turn that it encoded last."""
+
+    def tables(self) -> Tables:
+        """The collections that can be asked for."""
+
+    def open_window(self, window: Window) -> OpenWindow:
+        """Open a window under a watermark and begin to read its rows."""
+
+
+class Tables(Protocol):
+    """The catalog and the keys of one source."""
+
+    def captured(self) -> Sequence[CollectionId]:
+        """The collections whose changes are captured, by name."""
+
+    def measure(self, targets: Sequence[Target]) -> Sequence[Extent | SignalError]:
+        """The extent of each target, or why it can't be snapshotted."""
+
+    def boundaries(
+        self, target: Target, after: Key | None, upto: Key, step_rows: int, count: int
+    ) -> Sequence[Key]:
+        """See `engine.plan.Boundaries`."""
+
+
+class Executors(Protocol):
+    """Where tasks run."""
+
+    def map(self, task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        """Run a task on every item, at once where possible; results in the items' order."""
+
+
+class SignalDesk(Protocol):
+    """Takes signals in and answers them; every signal gets its answers here and nowhere else."""
+
+    def pending(self) -> bool:
+        """Whether a channel other than the log has received something."""
+
+    def commands(
+        self, rows: Sequence[SignalRow], known: Callable[[], Sequence[CollectionId]]
+    ) -> Sequence[Command]:
+        """The valid signals among these rows and what the other channels received, in order.
+
+        `known` lists what may be named. What is refused is answered at once, and left out.
+        """
+
+    def finished(self, table: Table) -> None:
+        """Answer that a collection was read to its end."""
+
+    def stopped(self, table: Table) -> None:
+        """Answer that a collection was taken out of the queue before its end."""
+
+    def failed(self, table: Table, error: Exception) -> None:
+        """Answer that a collection could not be read, and why."""

@@ -1,0 +1,131 @@
+"""The incremental snapshot as a value: a queue of collections and how far each has been read.
+
+Commands and finished windows go in, a new value and answers come out; no setters, no I/O. Which
+keys a window reads is `plan.py`'s affair, which rows survive `merge.py`'s.
+
+A collection is *queued* until a window reads it, then its `progress` says how far; it leaves the
+queue as finished or stopped. The same collection may be queued twice, by two signals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from engine.model import ExecuteSnapshot, Key, StopSnapshot, Target
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What was measured of a collection when its snapshot began.
+
+    `rows` and `bytes` are the database's estimates. A `whole` collection is small enough to be read
+    by one run without bounds. Otherwise `greatest` is the greatest key then, None for a collection
+    without rows, and `span` the least and greatest value of a single, densely used integer key.
+    """
+
+    rows: int
+    bytes: int
+    whole: bool = False
+    greatest: Key | None = None
+    span: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a collection has been read: everything up to key `last` (None: nothing yet).
+
+    `rows` counts the rows read, `emitted` the READ events that survived, `since_ms` when it began.
+    """
+
+    extent: Extent
+    since_ms: int
+    last: Key | None = None
+    rows: int = 0
+    emitted: int = 0
+    chunks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A collection in the queue; `ticket` tells apart two entries for the same collection."""
+
+    ticket: int
+    signal: str
+    target: Target
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """What one window did for one collection of the queue: the ranges up to `last`, or all of it."""
+
+    ticket: int
+    last: Key | None
+    finished: bool
+    rows: int
+    emitted: int
+    chunks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The queue, in the order in which it will be read."""
+
+    tables: tuple[Table, ...] = ()
+    next_ticket: int = 1
+
+    def execute(self, command: ExecuteSnapshot) -> Snapshot:
+        """Queue the command's collections behind those already there."""
+        added = tuple(
+            Table(ticket, command.signal, target)
+            for ticket, target in enumerate(command.targets, self.next_ticket)
+        )
+        return Snapshot(self.tables + added, self.next_ticket + len(added))
+
+    def stop(self, command: StopSnapshot) -> tuple[Snapshot, tuple[Table, ...]]:
+        """Take the command's collections, or all, out of the queue; also gives what was taken out."""
+        named = command.collections
+        stopped = tuple(t for t in self.tables if named is None or t.target.collection in named)
+        return self.without(stopped), stopped
+
+    def without(self, tables: Iterable[Table]) -> Snapshot:
+        """The queue less these entries."""
+        gone = {table.ticket for table in tables}
+        return replace(self, tables=tuple(t for t in self.tables if t.ticket not in gone))
+
+    def began(self, ticket: int, extent: Extent, now_ms: int) -> Snapshot:
+        """Record what was measured of a collection before its first window."""
+        return self._with(ticket, lambda table: replace(table, progress=Progress(extent, now_ms)))
+
+    def advanced(self, advance: Advance) -> tuple[Snapshot, Table | None]:
+        """Record a window's work; also gives the entry if it is finished, which leaves the queue.
+
+        An entry that was stopped meanwhile is passed over.
+        """
+        table = self.find(advance.ticket)
+        if table is None or table.progress is None:
+            return self, None
+        done = replace(
+            table,
+            progress=replace(
+                table.progress,
+                last=advance.last,
+                rows=table.progress.rows + advance.rows,
+                emitted=table.progress.emitted + advance.emitted,
+                chunks=table.progress.chunks + advance.chunks,
+            ),
+        )
+        if advance.finished:
+            return self.without([table]), done
+        return self._with(advance.ticket, lambda _table: done), None
+
+    def find(self, ticket: int) -> Table | None:
+        """The entry with this ticket, None when it has left the queue."""
+        return next((table for table in self.tables if table.ticket == ticket), None)
+
+    def _with(self, ticket: int, change: Callable[[Table], Table]) -> Snapshot:
+        return replace(self, tables=tuple(change(t) if t.ticket == ticket else t for t in self.tables))

@@ -1,0 +1,356 @@
+"""A database in memory: transactions, a change log, snapshots, windows. Working code, not a mock.
+
+It has the trap that matters: a transaction is in the log before a new snapshot shows it. Keys are
+integers as text; a row is a key and a value; an entry changes, moves or deletes one, or truncates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pyarrow as pa
+
+from engine.errors import SchemaChanged, SourceError
+from engine.events.batch import EVENTS
+from engine.merge import KEY_TYPE, Superseded
+from engine.merge_key import merge_keys
+from engine.model import CollectionId, Position, SignalRow
+from engine.ports import Encoded
+from engine.snapshot import Extent
+from engine.staging import STAGED, Staged, staging_file
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.model import Key, Target, Window
+    from engine.ports import PartWriter
+    from engine.state import State
+
+SIGNALS = CollectionId(("public", "signals"))
+
+
+@dataclass(frozen=True)
+class Change:
+    """One entry: `key` None truncates, `value` None deletes, `old` is the key a row had before."""
+
+    collection: CollectionId
+    key: int | None
+    value: str | None = None
+    old: int | None = None
+
+
+@dataclass(frozen=True)
+class LoggedEntry:
+    transaction: int
+    change: Change
+
+
+@dataclass
+class MemoryDatabase:
+    """Committed transactions in the order of the log; `visible` says which new snapshots show."""
+
+    log: list[LoggedEntry] = field(default_factory=list)
+    visible: set[int] = field(default_factory=set)
+    acknowledged: int = 0
+    transactions: int = 0
+    failures: list[Exception] = field(default_factory=list)
+
+    def commit(self, *changes: Change, visible: bool = True) -> int:
+        """Log a transaction. One that touches a row waits, as a lock does, for the row's last writer."""
+        self.transactions += 1
+        for change in changes:
+            self._settle_writers(change)
+            self.log.append(LoggedEntry(self.transactions, change))
+        if visible:
+            self.visible.add(self.transactions)
+        return self.transactions
+
+    def _settle_writers(self, change: Change) -> None:
+        mine = {change.key, change.old}
+        for entry in self.log:
+            if entry.change.collection == change.collection and (
+                change.key is None or entry.change.key is None or mine & {entry.change.key, entry.change.old}
+            ):
+                self.visible.add(entry.transaction)
+
+    def signal(self, id_: str, type_: str, data: str) -> None:
+        self.commit(Change(SIGNALS, len(self.log), orjson.dumps([id_, type_, data]).decode()))
+
+    def rows(self, collection: CollectionId, shown: frozenset[int] | None = None) -> dict[int, str]:
+        """The table as a snapshot of these transactions shows it; None: all of them."""
+        rows: dict[int, str] = {}
+        for entry in self.log:
+            change = entry.change
+            if change.collection != collection or (shown is not None and entry.transaction not in shown):
+                continue
+            if change.key is None:
+                rows.clear()
+                continue
+            if change.old is not None:
+                rows.pop(change.old, None)
+            if change.value is None:
+                rows.pop(change.key, None)
+            else:
+                rows[change.key] = change.value
+        return rows
+
+
+@dataclass(frozen=True)
+class MemorySpan:
+    end: Position
+    logged: tuple[LoggedEntry, ...]
+    silent: bool = False
+    committed_at_s: float = 0.0
+
+    @property
+    def entries(self) -> int:
+        return len(self.logged)
+
+
+class MemoryLog:
+    """Reads the log from a position; a span may end anywhere, inside a transaction too."""
+
+    def __init__(self, database: MemoryDatabase, start: int, span_rows: int) -> None:
+        self._database, self._at, self._span_rows = database, start, span_rows
+
+    def take(self, timeout_s: float) -> MemorySpan | None:  # noqa: ARG002  nothing to wait for
+        if self._database.failures:
+            raise self._database.failures.pop()
+        logged = tuple(self._database.log[self._at : self._at + self._span_rows])
+        if not logged:
+            return None
+        self._at += len(logged)
+        return MemorySpan(Position((self._at,)), logged)
+
+    def acknowledge(self, position: Position) -> None:
+        self._database.acknowledged = max(self._database.acknowledged, int(position.order[0]))
+
+    def hurry(self, *, on: bool) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def _json(value: object) -> str:
+    return orjson.dumps(value).decode()
+
+
+def event(collection: CollectionId, key: int | None, value: dict[str, Any]) -> tuple[str, str | None, str]:
+    return str(collection), None if key is None else _json(key), _json(value)
+
+
+def batch_of(events: Sequence[tuple[str, str | None, str]]) -> pa.RecordBatch:
+    topics, keys, values = zip(*events, strict=True) if events else ((), (), ())
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(topics, pa.string()).dictionary_encode(),
+            pa.array(keys, pa.large_string()),
+            pa.array(values, pa.large_string()),
+            pa.nulls(len(events), pa.large_string()),
+        ],
+        schema=EVENTS,
+    )
+
+
+def key_array(keys: Sequence[int]) -> pa.LargeBinaryArray:
+    return merge_keys([pa.array([str(key) for key in keys], pa.large_string())])
+
+
+@dataclass(frozen=True)
+class Guards:
+    """The parts of the merge rule, to be switched off one by one by tests that must then fail."""
+
+    contains: bool = True
+    reached: bool = True
+    unsettled: bool = True
+    old_keys: bool = True
+    truncates: bool = True
+
+
+class MemorySource:
+    """A `Source` over a MemoryDatabase; windows take `reading_polls` polls to be read."""
+
+    def __init__(
+        self,
+        database: MemoryDatabase,
+        staging: str,
+        *,
+        span_rows: int = 3,
+        reading_polls: int = 2,
+        guards: Guards = Guards(),
+    ) -> None:
+        self.database, self.guards = database, guards
+        self._staging, self._span_rows, self._polls = staging, span_rows, reading_polls
+        self._unsettled: dict[int, list[Change]] = {}
+        self.window: MemoryWindow | None = None
+
+    def open_log(self, state: State) -> tuple[State, MemoryLog]:
+        position = state.position or Position((self.database.acknowledged,))
+        self._unsettled = {
+            int(xid): [
+                Change(CollectionId(tuple(parts)), key, value, old) for parts, key, value, old in changes
+            ]
+            for xid, changes in state.memory.get("unsettled", {}).items()
+        }
+        start = int(position.order[0])
+        return replace(state, position=position), MemoryLog(self.database, start, self._span_rows)
+
+    def memory(self) -> dict[str, Any]:
+        return {
+            "unsettled": {
+                str(xid): [[list(c.collection.parts), c.key, c.value, c.old] for c in changes]
+                for xid, changes in self._unsettled.items()
+            }
+        }
+
+    def encode(self, span: MemorySpan, writer: PartWriter) -> Encoded:
+        shown = frozenset(self.database.visible)
+        for entry in span.logged:
+            if entry.transaction not in shown:
+                self._unsettled.setdefault(entry.transaction, []).append(entry.change)
+        start = int(span.end.order[0]) - len(span.logged)
+        writer.write(0, [batch_of([self._event(at, entry) for at, entry in enumerate(span.logged, start)])])
+        return Encoded(
+            parts=1,
+            events=len(span.logged),
+            signals=self._signals(span),
+            superseded=self._superseded(span.logged) if self.window else Superseded(),
+        )
+
+    @staticmethod
+    def _event(at: int, entry: LoggedEntry) -> tuple[str, str | None, str]:
+        change = entry.change
+        detail = {"op": "w", "at": at, "value": change.value, "old": change.old}
+        return event(change.collection, change.key, detail)
+
+    def _signals(self, span: MemorySpan) -> tuple[SignalRow, ...]:
+        start = int(span.end.order[0]) - len(span.logged)
+        return tuple(
+            SignalRow(str(start + index), *orjson.loads(entry.change.value or "[]"))
+            for index, entry in enumerate(span.logged)
+            if entry.change.collection == SIGNALS
+        )
+
+    def _superseded(self, logged: Sequence[LoggedEntry]) -> Superseded:
+        if self.window is None:
+            return Superseded()
+        newer = [
+            entry.change
+            for entry in logged
+            if not (self.guards.contains and entry.transaction in self.window.shown)
+        ]
+        if not self.guards.contains:
+            newer = []
+        return self.superseding(newer)
+
+    def superseding(self, changes: Sequence[Change]) -> Superseded:
+        keys: dict[CollectionId, list[int]] = {}
+        truncated = set()
+        for change in changes:
+            if change.key is None:
+                if self.guards.truncates:
+                    truncated.add(change.collection)
+                continue
+            touched = keys.setdefault(change.collection, [])
+            touched.append(change.key)
+            if change.old is not None and self.guards.old_keys:
+                touched.append(change.old)
+        arrays = {collection: (key_array(found),) for collection, found in keys.items()}
+        return Superseded(arrays, frozenset(truncated))
+
+    def tables(self) -> MemorySource:
+        return self
+
+    def captured(self) -> list[CollectionId]:
+        return sorted({entry.change.collection for entry in self.database.log} - {SIGNALS})
+
+    def measure(self, targets: Sequence[Target]) -> list[Extent]:
+        extents = []
+        for target in targets:
+            keys = sorted(self.database.rows(target.collection, frozenset(self.database.visible)))
+            greatest = (str(keys[-1]),) if keys else None
+            extents.append(Extent(rows=len(keys), bytes=10 * len(keys), greatest=greatest))
+        return extents
+
+    def boundaries(
+        self, target: Target, after: Key | None, upto: Key, step_rows: int, count: int
+    ) -> list[Key]:
+        low = -(10**9) if after is None else int(after[0] or 0)
+        rows = self.database.rows(target.collection, frozenset(self.database.visible))
+        keys = [key for key in sorted(rows) if low < key < int(upto[0] or 0)]
+        return [(str(key),) for key in keys[step_rows - 1 :: step_rows][:count]]
+
+    def open_window(self, window: Window) -> MemoryWindow:
+        shown = frozenset(self.database.visible)
+        self._unsettled = {xid: c for xid, c in self._unsettled.items() if xid not in shown}
+        missed = [change for changes in self._unsettled.values() for change in changes]
+        before = self.superseding(missed) if self.guards.unsettled else Superseded()
+        self.window = MemoryWindow(self, window, shown, before, self._staging, self._polls)
+        return self.window
+
+
+class MemoryWindow:
+    """Rows read under one snapshot; staged when it is polled often enough."""
+
+    def __init__(
+        self,
+        source: MemorySource,
+        window: Window,
+        shown: frozenset[int],
+        superseded: Superseded,
+        staging: str,
+        polls: int,
+    ) -> None:
+        self._source, self._window, self.shown = source, window, shown
+        self.superseded = superseded
+        self._staging, self._polls = staging, polls
+        # The log holds a visible transaction's last entry somewhere before this point.
+        shows = [i for i, entry in enumerate(source.database.log, 1) if entry.transaction in shown]
+        self._horizon = max(shows, default=0)
+        self._staged: list[Staged] | None = None
+        self.failure: SchemaChanged | SourceError | None = None
+
+    def poll(self) -> list[Staged] | None:
+        if self.failure is not None:
+            raise self.failure
+        self._polls -= 1
+        if self._polls > 0:
+            return None
+        if self._staged is None:
+            self._staged = [self._stage(index) for index in range(len(self._window.runs))]
+        return self._staged
+
+    def _stage(self, index: int) -> Staged:
+        run = self._window.runs[index]
+        low = -(10**9) if run.after is None else int(run.after[0] or 0)
+        high = 10**9 if run.upto is None else int(run.upto[0] or 0)
+        found = self._source.database.rows(run.target.collection, self.shown)
+        rows = sorted((key, value) for key, value in found.items() if low < key <= high)
+        path = f"{self._staging}/{self._window.id}-{index}"
+        contained = self._contained(run.target.collection)
+        events = batch_of(
+            [
+                event(run.target.collection, key, {"op": "r", "value": value, "at": contained[key]})
+                for key, value in rows
+            ]
+        )
+        with staging_file(path) as write:
+            keys = key_array([key for key, _value in rows]) if rows else pa.array([], KEY_TYPE)
+            write(pa.RecordBatch.from_arrays([*events.columns, keys], schema=STAGED))
+        return Staged(run.ticket, run.target.collection, path, len(rows), events.nbytes)
+
+    def _contained(self, collection: CollectionId) -> dict[int | None, int]:
+        """For each key, the place in the log of the last change that the snapshot shows."""
+        return {
+            entry.change.key: index
+            for index, entry in enumerate(self._source.database.log)
+            if entry.change.collection == collection and entry.transaction in self.shown
+        }
+
+    def reached(self, position: Position) -> bool:
+        return not self._source.guards.reached or int(position.order[0]) >= self._horizon
+
+    def close(self) -> None:
+        if self._source.window is self:
+            self._source.window = None
