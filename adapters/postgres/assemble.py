@@ -1,0 +1,212 @@
+"""From a stream of replication messages to parts of a span, with the position after each.
+
+Owns everything that can be known without decoding a row: transaction boundaries, the sequence of
+entries inside a transaction, which relation definition is in force, and where to cut. Decoding is
+`decode.py`, receiving `log.py`. Pure.
+
+A position is `(lsn, sequence)`. Outside a transaction: everything committed before `lsn` has been
+seen. Inside one: `lsn` is where its commit record starts, and `sequence` of its entries have been
+seen. Only row, truncate and message entries are counted, since a server sends relation messages
+again in every session.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from adapters.postgres.decode import SpanPart
+from adapters.postgres.timeline import TransactionContext
+from engine.errors import InvariantError, PositionLost
+from engine.model import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HEADER_BYTES = 25
+POSTGRES_EPOCH_S = 946_684_800
+"""2000-01-01, from which PostgreSQL counts, in Unix seconds."""
+_BEGIN, _COMMIT, _RELATION, _MESSAGE = b"BCRM"
+_ENTRIES = frozenset(b"IUDTM")
+_TRANSACTIONAL = 1
+_begin = struct.Struct(">qqI").unpack_from
+_commit = struct.Struct(">Bqqq").unpack_from
+_message = struct.Struct(">Bq").unpack_from
+_oid = struct.Struct(">I").unpack_from
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A part of a span, the relation definitions in force in it by oid, its number of entries."""
+
+    part: SpanPart
+    definitions: Mapping[int, Definition]
+    entries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A pgoutput relation message, and which of all the session's messages it was.
+
+    A server sends one again whenever the table's catalog entry may have changed, also where the
+    message itself is the same: a default or NOT NULL does not show in it.
+    """
+
+    serial: int
+    message: bytes
+
+
+class Assembler:
+    """Collects the messages of one replication session; `take` hands over what came, as parts.
+
+    A part holds at most `part_rows` entries or about `part_bytes` bytes, and every relation has
+    one definition inside it, so that parts can be decoded apart from each other.
+    """
+
+    def __init__(
+        self, start: Position, *, last_commit_end: int | None, part_rows: int, part_bytes: int
+    ) -> None:
+        lsn, sequence = (int(element) for element in start.order)
+        self._end = lsn
+        self._resume = (lsn, sequence) if sequence else None
+        self._skip = 0
+        self._xid: int | None = None
+        self._commit_lsn = self._commit_ts = self._sequence = 0
+        self.last_commit_end = last_commit_end
+        self._part_rows, self._part_bytes = part_rows, part_bytes
+        self._definitions: dict[int, Definition] = {}
+        self._serial = 0
+        self._cuts: list[Cut] = []
+        self._open_part()
+        self.entries = 0
+        self.bytes = 0
+
+    def _open_part(self) -> None:
+        self._messages: list[bytes] = []
+        self._part_size = self._part_entries = 0
+        self._part_context = TransactionContext(
+            xid=self._xid,
+            commit_lsn=self._commit_lsn,
+            commit_ts_us=self._commit_ts,
+            last_commit_end=self.last_commit_end,
+            sequence=self._sequence,
+        )
+
+    @property
+    def position(self) -> Position:
+        """Where the stream stands after everything added."""
+        if self._resume:
+            return Position(self._resume)
+        if self._xid is None:
+            return Position((self._end, 0))
+        return Position((self._commit_lsn, self._sequence))
+
+    @property
+    def committed_at_s(self) -> float:
+        """When the last transaction seen was committed, in Unix seconds."""
+        return self._commit_ts / 1_000_000
+
+    @property
+    def skipping(self) -> bool:
+        """Whether entries before the saved position are still being passed over."""
+        return bool(self._skip or self._resume)
+
+    def add(self, payload: bytes) -> None:
+        """Take one XLogData payload, its 25 byte header included."""
+        kind = payload[HEADER_BYTES]
+        if kind in _ENTRIES:
+            if self._skip:
+                self._skip -= 1
+                return
+            if self._part_entries >= self._part_rows or self._part_size >= self._part_bytes:
+                self._cut()
+            self._part_entries += 1
+            self.entries += 1
+            if kind == _MESSAGE:
+                self._passed_message(payload)
+            else:
+                self._sequence += 1
+            self._append(payload)
+        elif kind == _BEGIN:
+            self._began(payload)
+        elif kind == _COMMIT:
+            self._append(payload)
+            self._committed(payload)
+        elif kind == _RELATION:
+            self._defined(payload)
+
+    def _append(self, payload: bytes) -> None:
+        self._messages.append(payload)
+        self._part_size += len(payload)
+        self.bytes += len(payload)
+
+    def _passed_message(self, payload: bytes) -> None:
+        flags, lsn = _message(payload, HEADER_BYTES + 1)
+        if not flags & _TRANSACTIONAL:
+            self.last_commit_end = lsn
+        if self._xid is None:
+            # A message that starts before the requested position is not sent again.
+            self._end = max(self._end, lsn + 1)
+        else:
+            self._sequence += 1
+
+    def _began(self, payload: bytes) -> None:
+        commit_lsn, commit_ts, xid = _begin(payload, HEADER_BYTES + 1)
+        commit_ts += POSTGRES_EPOCH_S * 1_000_000
+        sequence = self._resumed(commit_lsn)
+        if not sequence:
+            self._append(payload)
+        self._xid, self._commit_lsn, self._commit_ts, self._sequence = xid, commit_lsn, commit_ts, sequence
+        if sequence:
+            # The decoder must count on from the saved position, so it gets no BEGIN but its context.
+            self._cut()
+
+    def _resumed(self, commit_lsn: int) -> int:
+        if self._resume is None:
+            return 0
+        lsn, sequence = self._resume
+        if commit_lsn != lsn:
+            raise PositionLost(
+                f"the log begins at a transaction that commits at {commit_lsn}, not at {lsn}",
+                place=f"position ({lsn}, {sequence})",
+                hint="the slot was moved; start with an empty checkpoint and take snapshots again",
+            )
+        self._resume = None
+        self._skip = sequence
+        return sequence
+
+    def _committed(self, payload: bytes) -> None:
+        if self._skip:
+            raise InvariantError(f"a transaction ended {self._skip} entries before the saved position")
+        _flags, _start, end, _ts = _commit(payload, HEADER_BYTES + 1)
+        self._end = max(self._end, end)
+        self._xid, self._sequence, self.last_commit_end = None, 0, end
+
+    def _defined(self, payload: bytes) -> None:
+        (oid,) = _oid(payload, HEADER_BYTES + 1)
+        if oid in self._definitions and self._part_entries:
+            self._cut()
+        self._serial += 1
+        self._definitions = {**self._definitions, oid: Definition(self._serial, payload[HEADER_BYTES:])}
+        self._append(payload)
+
+    def keepalive(self, wal_end: int) -> None:
+        """Move the position to where the server says it has sent everything, if that is ahead."""
+        if self._xid is None and self._resume is None:
+            self._end = max(self._end, wal_end)
+
+    def _cut(self) -> None:
+        if self._messages:
+            part = SpanPart(pa.array(self._messages, pa.large_binary()), self._part_context)
+            self._cuts.append(Cut(part, self._definitions, self._part_entries))
+        self._open_part()
+
+    def take(self) -> tuple[Cut, ...]:
+        """Hand over everything since the last call, in order."""
+        self._cut()
+        cuts, self._cuts = tuple(self._cuts), []
+        self.entries = self.bytes = 0
+        return cuts

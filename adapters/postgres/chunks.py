@@ -1,0 +1,273 @@
+"""The chunk reader: runs of keys read by Spark's JDBC source, encoded and staged by Python tasks.
+
+One Spark job reads a window. Every run is a branch of one UNION ALL query, so that a task may read
+one run of a large table or many whole small ones; each task's session adopts the window's exported
+snapshot and refuses to read under any other. Owns the query and the tasks; which runs there are is
+the engine's affair, how a row is written as one text column `rows.py`'s.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+
+from adapters.postgres.rows import RowMode, SeparatorInData, row_expression, split_rows
+from adapters.postgres.session import TEXT_SETTINGS
+from adapters.postgres.sql import quote_literal
+from engine.errors import SourceError
+from engine.events.batch import EVENTS
+from engine.merge_key import merge_keys
+from engine.staging import STAGED, Staged, staging_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from adapters.postgres.extents import ReadTable
+    from adapters.postgres.rows import RowShape
+    from adapters.postgres.watermark import Exported
+    from engine.events.codec import TableCodec
+    from engine.model import Run
+
+_FETCH_BYTES = 4 << 20
+_MOST_ROWS_FETCHED = 10_000
+_LOCK_TIMEOUT_MS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class RunRead:
+    """A run with all it takes to read it: the table, the codec, the READ events' source block.
+
+    `condition` is the signal's, as SQL; `row_bytes` the estimated size of a row.
+    """
+
+    run: Run
+    read: ReadTable
+    shape: RowShape
+    codec: TableCodec
+    source_json: str
+    row_bytes: float
+
+    def query(self, index: int, task: int, mode: RowMode) -> str:
+        """One branch: the run's number, its task, and its rows as text."""
+        expression = row_expression(self.shape, mode)
+        where = self.read.keyset.between(self.run.after, self.run.upto)
+        if self.run.target.condition:
+            where = f"({where}) AND ({_escaped(self.run.target.condition)}\n)"
+        return (
+            f"SELECT {index} AS run, {task} AS task, {expression} AS r"
+            f" FROM {self.read.relation} WHERE {where}"
+        )
+
+
+def _escaped(condition: str) -> str:
+    """Keep the driver from taking a `?` operator for a parameter; inside quotes it takes none."""
+    out, quote = [], ""
+    for character in condition:
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "'\"":
+            quote = character
+        out.append("??" if character == "?" and not quote else character)
+    return "".join(out)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTask:
+    """What a task does with the rows it is given: split, encode, stage. Goes to the executors."""
+
+    reads: Mapping[int, tuple[TableCodec, RowShape, str]]
+    directory: str
+    mode: RowMode
+    ts_ms: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Stage every run that has rows; yields one row of RESULT for each."""
+        results: dict[int, list[int | bool | str]] = {}
+        with ExitStack() as files:
+            writers = {}
+            for batch in batches:
+                for index, rows in _by_run(batch):
+                    if index not in writers:
+                        path = self._path(index)
+                        writers[index] = files.enter_context(staging_file(path))
+                        results[index] = [index, 0, 0, path, False]
+                    result = results[index]
+                    try:
+                        staged = self._staged(index, rows)
+                    except SeparatorInData:
+                        result[4] = True
+                        continue
+                    writers[index](staged)
+                    result[1] = int(result[1]) + staged.num_rows
+                    result[2] = int(result[2]) + staged.nbytes
+        if results:
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array(column, kind.type)
+                    for column, kind in zip(zip(*results.values(), strict=True), RESULT, strict=True)
+                ],
+                schema=RESULT,
+            )
+
+    def _path(self, index: int) -> str:
+        context = TaskContext.get()
+        attempt = context.taskAttemptId() if context else 0
+        return f"{self.directory}/run-{index:05d}-{attempt}.arrow"
+
+    def _staged(self, index: int, rows: pa.Array) -> pa.RecordBatch:
+        codec, shape, source_json = self.reads[index]
+        columns = split_rows(rows, shape, self.mode)
+        keys, values = codec.reads(columns, source_json, self.ts_ms)
+        merge = merge_keys([columns[column] for column in codec.merge_key])
+        count = len(values)
+        topics = pa.DictionaryArray.from_arrays(
+            pa.array(np.zeros(count, np.int32)), pa.array([codec.topic], pa.string())
+        )
+        text = EVENTS.field("key").type
+        return pa.RecordBatch.from_arrays(
+            [topics, pa.nulls(count, text) if keys is None else keys, values, pa.nulls(count, text), merge],
+            schema=STAGED,
+        )
+
+
+RESULT = pa.schema(
+    [
+        ("run", pa.int32()),
+        ("rows", pa.int64()),
+        ("bytes", pa.int64()),
+        ("path", pa.string()),
+        ("collided", pa.bool_()),
+    ]
+)
+_RESULT_DDL = "run int, rows long, bytes long, path string, collided boolean"
+
+
+def _by_run(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.Array]]:
+    """The rows of a batch by run; a task reads its runs one after the other."""
+    runs, rows = batch.column(0).to_numpy(), batch.column(1)
+    if not len(runs):
+        return
+    starts = np.concatenate(([0], np.flatnonzero(np.diff(runs)) + 1, [len(runs)]))
+    for start, end in pairwise(starts):
+        yield int(runs[start]), rows.slice(start, end - start)
+
+
+class ChunkReader:
+    """Reads windows through one SparkSession."""
+
+    def __init__(
+        self, spark: SparkSession, url: str, properties: Mapping[str, str], staging: str, *, tasks: int
+    ) -> None:
+        self._spark, self._url, self._properties = spark, url, dict(properties)
+        self._staging, self._tasks = staging, tasks
+
+    def read(
+        self,
+        window_id: str,
+        reads: Sequence[RunRead],
+        exported: Exported,
+        ts_ms: int,
+    ) -> list[Staged]:
+        """Read and stage all runs; blocks until that is done. Runs without rows give nothing.
+
+        Raises SourceError. A run whose text holds the separator is read again in the exact mode.
+        """
+        context = self._spark.sparkContext
+        context.setJobGroup(f"tidemark-{window_id}", f"window {window_id}", interruptOnCancel=True)
+        directory = self.directory(window_id)
+        results = self._job(dict(enumerate(reads)), RowMode.FAST, exported, ts_ms, directory)
+        collided = {row["run"]: reads[row["run"]] for row in results if row["collided"]}
+        results = [row for row in results if not row["collided"]]
+        if collided:
+            results += self._job(collided, RowMode.EXACT, exported, ts_ms, f"{directory}/exact")
+        return [
+            Staged(
+                ticket=reads[row["run"]].run.ticket,
+                collection=reads[row["run"]].run.target.collection,
+                path=row["path"],
+                rows=row["rows"],
+                bytes=row["bytes"],
+            )
+            for row in sorted(results, key=lambda row: row["run"])
+        ]
+
+    def directory(self, window_id: str) -> str:
+        """Where a window's rows are staged."""
+        return f"{self._staging}/{window_id}"
+
+    def cancel(self, window_id: str) -> None:
+        """Stop a window's tasks."""
+        self._spark.sparkContext.cancelJobGroup(f"tidemark-{window_id}")
+
+    def _job(
+        self,
+        reads: Mapping[int, RunRead],
+        mode: RowMode,
+        exported: Exported,
+        ts_ms: int,
+        directory: str,
+    ) -> list[dict[str, Any]]:
+        known = {index: (read.codec, read.shape, read.source_json) for index, read in reads.items()}
+        task = ReadTask(known, directory, mode, ts_ms)
+        try:
+            frame = self._frame(reads, mode, exported)
+            return [row.asDict() for row in frame.mapInArrow(task, _RESULT_DDL).collect()]
+        except Exception as error:
+            raise _source_error(error) from error
+
+    def _frame(
+        self,
+        reads: Mapping[int, RunRead],
+        mode: RowMode,
+        exported: Exported,
+    ) -> DataFrame:
+        tasks = min(self._tasks, len(reads))
+        branches = [
+            read.query(index, place % tasks, mode) for place, (index, read) in enumerate(reads.items())
+        ]
+        widest = max(read.row_bytes for read in reads.values())
+        fetched = max(1, min(_MOST_ROWS_FETCHED, int(_FETCH_BYTES / max(widest, 1.0))))
+        self._spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(2 * fetched))
+        return self._spark.read.jdbc(
+            self._url,
+            f"({' UNION ALL '.join(branches)}) AS q",
+            predicates=[f"task = {task}" for task in range(tasks)],
+            properties={
+                **self._properties,
+                "driver": "org.postgresql.Driver",
+                "fetchsize": str(fetched),
+                "sessionInitStatement": session_statement(exported),
+            },
+        ).select("run", "r")
+
+
+def session_statement(exported: Exported) -> str:
+    """What a reader runs first: adopt the snapshot, and fail unless it is the exporter's.
+
+    Without a fetch size above 0 Spark would run it in a transaction of its own, and read under
+    another snapshot; the comparison makes that an error instead of a lost row.
+    """
+    settings = " ".join(f"SET {name} = {quote_literal(value)};" for name, value in TEXT_SETTINGS.items())
+    mine = "pg_current_snapshot()::text"
+    return (
+        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;"
+        f" SET TRANSACTION SNAPSHOT {quote_literal(exported.id)}; {settings}"
+        f" SELECT CASE WHEN {mine} = {quote_literal(exported.text)} THEN 1"
+        f" ELSE ('the reader is on snapshot ' || {mine})::int END"
+    )
+
+
+def _source_error(error: Exception) -> SourceError:
+    text = str(error)
+    said = next(
+        (line for line in text.splitlines() if "ERROR:" in line), text.splitlines()[0] if text else ""
+    )
+    return SourceError(f"reading rows failed: {said.strip()[:500]}", place="spark jdbc")

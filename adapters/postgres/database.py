@@ -1,0 +1,366 @@
+"""One PostgreSQL database as the engine's `Source`: its log, its tables, its windows.
+
+Owns what must be known across turns: the codecs of the relations seen, the transactions not settled
+yet, and the window in progress. Everything that decides is in the pure modules beside it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from adapters.postgres import unsettled
+from adapters.postgres.catalog import Catalog
+from adapters.postgres.chunks import RunRead
+from adapters.postgres.codec import codec_for
+from adapters.postgres.extents import CapturedTables, Extents
+from adapters.postgres.log import LogBounds, PostgresLog, Span
+from adapters.postgres.pgoutput import parse_relation
+from adapters.postgres.rows import row_shape
+from adapters.postgres.server import (
+    Server,
+    check_identity,
+    check_slot,
+    create_slot,
+    ensure_publication,
+    find_slot,
+    source_errors,
+)
+from adapters.postgres.source import ReadPlace, read_source
+from adapters.postgres.table import relation_of
+from adapters.postgres.touched import Watch
+from adapters.postgres.unsettled import Touches, Unsettled
+from adapters.postgres.visibility import Visibility, format_lsn
+from adapters.postgres.watermark import ExportedSnapshot, SignalRows, SignalTable, VisibilityWatermark
+from adapters.postgres.window import PostgresWindow, Reading
+from engine.config.settings import Watermarking
+from engine.errors import InvariantError
+from engine.merge import Superseded
+from engine.model import CollectionId, Position, SignalRow
+from engine.ports import Encoded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import psycopg
+
+    from adapters.postgres.assemble import Definition
+    from adapters.postgres.chunks import ChunkReader
+    from adapters.postgres.decode import Decoded
+    from adapters.postgres.encode import SpanEncoder
+    from adapters.postgres.table import PgType, Relation, Table
+    from adapters.postgres.watermark import Exported
+    from engine import ports
+    from engine.config.settings import Settings
+    from engine.events.codec import TableCodec
+    from engine.model import Target, Window
+    from engine.ports import PartWriter
+    from engine.state import State
+
+_log = logging.getLogger("adapters")
+_SETTLE_S = 0.1
+_SETTLE_POLL_S = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What one opening of the log set up; the next opening makes another."""
+
+    control: psycopg.Connection
+    catalog: Catalog
+    extents: Extents
+    types: Mapping[int, PgType]
+
+
+class PostgresSource:
+    """The engine's `Source`; used by the job's thread alone."""
+
+    def __init__(self, settings: Settings, server: Server, encoder: SpanEncoder, reader: ChunkReader) -> None:
+        self._settings, self._server = settings, server
+        self._encoder, self._reader = encoder, reader
+        self._session: Session | None = None
+        self._codecs: dict[int, tuple[int, TableCodec | None]] = {}
+        self._ids: dict[int, CollectionId] = {}
+        self._surrogates: dict[int, tuple[str, ...]] = {}
+        self._unsettled = Unsettled()
+        self._last_commit_end: int | None = None
+        self._window: PostgresWindow | None = None
+        self._window_oids: frozenset[int] = frozenset()
+
+    # The log.
+
+    def open_log(self, state: State) -> tuple[State, PostgresLog]:
+        """Check server, publication and slot against the state, and open the log there."""
+        postgres = self._settings.postgres
+        identity = self._server.identity()
+        check_identity(state.identity, identity)
+        self._server.refuse_standby()
+        session = self._open_session()
+        captured = session.catalog.tables()
+        wanted = [one for one in captured if self._captures(*one.parts)]
+        ensure_publication(self._server, postgres.publication, postgres.publication_autocreate, wanted)
+        position = self._position(state)
+        self._unsettled = unsettled.from_json(state.memory.get("unsettled", ()))
+        self._last_commit_end = state.memory.get("last_commit_end")
+        log = PostgresLog(
+            self._server.conninfo,
+            slot=postgres.slot,
+            publication=postgres.publication,
+            start=position,
+            last_commit_end=self._last_commit_end,
+            bounds=self._bounds(),
+        )
+        _log.info("reading the log from %s", format_lsn(int(position.order[0])))
+        return replace(state, position=position, identity=identity), log
+
+    def _bounds(self) -> LogBounds:
+        job = self._settings.job
+        return LogBounds(
+            span_rows=job.span_max_rows,
+            span_bytes=job.span_max_bytes,
+            part_rows=max(1, job.span_max_rows // 4),
+            part_bytes=max(1, job.span_max_bytes // 4),
+            status_interval_s=self._settings.postgres.status_interval_ms / 1000,
+        )
+
+    def _open_session(self) -> Session:
+        if self._session is not None:
+            self._session.control.close()
+        control = self._server.connect()
+        with source_errors("setting up the control connection"):
+            # A missing synchronous standby must not hold up what only flushes the log.
+            control.execute("SET synchronous_commit = local")
+        catalog = Catalog(self._server.connect)
+        captured = CapturedTables(self._settings.postgres.publication, self._captures)
+        whole = 0 if self._settings.job.window_max_chunks else None
+        extents = Extents(control, catalog, captured, whole_bytes=whole)
+        self._session = Session(control, catalog, extents, catalog.types())
+        self._codecs.clear()
+        return self._session
+
+    def _position(self, state: State) -> Position:
+        postgres = self._settings.postgres
+        slot = find_slot(self._server, postgres.slot, postgres.database)
+        if state.position is not None:
+            check_slot(slot, postgres.slot, state.position)
+            return state.position
+        slot = slot or create_slot(self._server, postgres.slot)
+        return Position((slot.confirmed_lsn, 0))
+
+    def _captures(self, schema: str, table: str) -> bool:
+        signal = self._settings.signals.collection
+        if signal is not None and signal.parts[-2:] == (schema, table):
+            return True
+        return self._settings.capture.captures(schema, table)
+
+    def memory(self) -> Mapping[str, Any]:
+        """The last commit's end, and transactions that were streamed and are not visible yet."""
+        return {"last_commit_end": self._last_commit_end, "unsettled": self._unsettled.to_json()}
+
+    def tables(self) -> Extents:
+        """The tables that a signal can name."""
+        return self._opened().extents
+
+    def _opened(self) -> Session:
+        if self._session is None:
+            raise InvariantError("the source was used before its log was opened")
+        return self._session
+
+    # A span.
+
+    def encode(self, span: ports.Span, writer: PartWriter) -> Encoded:
+        """Encode a span into the writer, and tell what it superseded."""
+        if not isinstance(span, Span):
+            raise InvariantError(f"a span of another source: {span!r}")
+        visibility = self._visibility() if span.entries else None
+        parts = [(cut.part, self._codecs_of(cut.definitions)) for cut in span.cuts]
+        decoded = self._encoder.encode(parts, span.entries, self._watch(visibility), writer)
+        self._last_commit_end = span.last_commit_end
+        if visibility is not None:
+            self._note_unsettled(decoded, visibility)
+        rows = [row for one in decoded for row in one.signals]
+        if self._window and isinstance(self._window.watermark, SignalRows):
+            for row in rows:
+                self._window.watermark.streamed(row.op, row.id)
+        return Encoded(
+            parts=len(parts),
+            events=sum(one.entries for one in decoded),
+            signals=tuple(
+                SignalRow(f"{format_lsn(row.position[0])}/{row.position[1]}", row.id, row.type, row.data)
+                for row in rows
+                if row.op == "c"
+            ),
+            superseded=self._superseded(decoded),
+        )
+
+    def _visibility(self) -> Visibility:
+        with source_errors("asking which transactions are visible"):
+            row = self._opened().control.execute("SELECT pg_current_snapshot()::text").fetchone()
+        return Visibility.parse(row[0] if row else "")
+
+    def _watch(self, visibility: Visibility | None) -> Watch:
+        settled = visibility.shows if visibility else None
+        if self._window is None:
+            return Watch(settled=settled)
+        contained = self._window.watermark.exported.visibility.shows
+        return Watch(oids=self._window_oids, contained=contained, settled=settled)
+
+    def _note_unsettled(self, decoded: Sequence[Decoded], visibility: Visibility) -> None:
+        waiting = self._unsettled.seen(visibility)
+        for one in decoded:
+            waiting = waiting.add_keys(unsettled.unsettled_rows(one.touched, visibility))
+            hidden = visibility.missing({xid for _oid, xid in one.truncated})
+            for oid, xid in one.truncated:
+                if xid in hidden:
+                    waiting = waiting.add(xid, Touches(truncated=frozenset([oid])))
+        self._unsettled = waiting
+
+    def _superseded(self, decoded: Sequence[Decoded]) -> Superseded:
+        superseded = Superseded()
+        if self._window is None:
+            return superseded
+        shown = self._window.watermark.exported.visibility
+        for one in decoded:
+            emptied = {xid for oid, xid in one.truncated if oid in self._window_oids}
+            newer = shown.missing(emptied)
+            superseded |= Superseded(
+                {
+                    self._ids[oid]: (keys,)
+                    for oid in self._window_oids
+                    if len(keys := unsettled.superseding_rows(one.touched, oid, shown))
+                },
+                frozenset(
+                    self._ids[oid] for oid, xid in one.truncated if oid in self._window_oids and xid in newer
+                ),
+            )
+        return superseded
+
+    # Codecs.
+
+    def _codecs_of(self, definitions: Mapping[int, Definition]) -> dict[int, TableCodec]:
+        stale = {
+            oid: one
+            for oid, one in definitions.items()
+            if oid not in self._codecs or self._codecs[oid][0] != one.serial
+        }
+        if stale:
+            self._build(stale)
+        known = ((oid, self._codecs[oid][1]) for oid in definitions)
+        return {oid: codec for oid, codec in known if codec is not None}
+
+    def _build(self, definitions: Mapping[int, Definition]) -> None:
+        catalog = self._opened().catalog
+        relations = {oid: parse_relation(one.message) for oid, one in definitions.items()}
+        captured = {oid: one for oid, one in relations.items() if self._captures(one.namespace, one.name)}
+        tables = catalog.describe(list(captured)) if captured else {}
+        self._learn_types(tables.values())
+        for oid, one in definitions.items():
+            codec = None
+            if oid in captured:
+                codec = self._codec(captured[oid], tables.get(oid))
+            self._codecs[oid] = (one.serial, codec)
+
+    def _learn_types(self, tables: Iterable[Table]) -> None:
+        """Read the types again where a table has one that was made after the session began."""
+        session = self._opened()
+        if any(column.type not in session.types for table in tables for column in table.columns):
+            self._session = replace(session, types=session.catalog.types())
+
+    def _codec(self, relation: Relation, table: Table | None) -> TableCodec:
+        self._ids[relation.oid] = relation.id
+        key = self._surrogates.get(relation.oid) or (merge_key(table) if table else ())
+        codec = codec_for(relation, table, self._settings.events, self._opened().types, merge_key=key)
+        for warning in codec.warnings:
+            _log.warning("%s: %s", relation.id, warning)
+        return codec
+
+    # Windows.
+
+    def open_window(self, window: Window) -> PostgresWindow:
+        """Take a snapshot, and start a Spark job that reads the window's runs under it."""
+        session = self._opened()
+        tables = {target: session.extents.reading(target) for target in window.targets}
+        self._adopt_surrogates(tables)
+        self._learn_types(read.table for read in tables.values())
+        types = self._opened().types
+        self._settle()
+        ids = list(dict.fromkeys(target.collection for target in window.targets))
+        watermark, held = self._watermark(window.id, ids)
+        exported = held.exported
+        self._unsettled = self._unsettled.seen(exported.visibility)
+        self._window_oids = frozenset(read.table.oid for read in tables.values())
+        self._ids |= {read.table.oid: read.table.id for read in tables.values()}
+        now_ms = int(time.time() * 1000)
+        reads = []
+        for run in window.runs:
+            read = tables[run.target]
+            relation = relation_of(read.table)
+            shape = row_shape(relation, read.table, types)
+            codec = self._codec(relation, read.table)
+            source = self._read_source(read.table, exported, now_ms)
+            reads.append(RunRead(run, read, shape, codec, source, session.extents.row_bytes(run.target)))
+        self._window = PostgresWindow(
+            watermark,
+            held,
+            session.control,
+            self._superseded_before(),
+            Reading(
+                read=partial(self._reader.read, window.id, reads, exported, now_ms),
+                cancel=partial(self._reader.cancel, window.id),
+                directory=self._reader.directory(window.id),
+                closed=self._window_closed,
+            ),
+        )
+        return self._window
+
+    def _window_closed(self) -> None:
+        self._window, self._window_oids = None, frozenset()
+
+    def _settle(self) -> None:
+        """Wait a moment for streamed transactions to become visible; most do within microseconds."""
+        until = time.monotonic() + _SETTLE_S
+        while self._unsettled.transactions and time.monotonic() < until:
+            self._unsettled = self._unsettled.seen(self._visibility())
+            time.sleep(_SETTLE_POLL_S)
+
+    def _superseded_before(self) -> Superseded:
+        oids = self._window_oids
+        return Superseded(
+            {self._ids[oid]: (keys,) for oid in oids if len(keys := self._unsettled.keys_of(oid))},
+            frozenset(self._ids[oid] for oid in oids if self._unsettled.truncated(oid)),
+        )
+
+    def _adopt_surrogates(self, tables: Mapping[Target, Any]) -> None:
+        """The log's entries of a table without a key are known by the surrogate key from now on."""
+        for read in tables.values():
+            if not merge_key(read.table) and read.table.oid not in self._surrogates:
+                self._surrogates[read.table.oid] = tuple(column.name for column in read.keyset.columns)
+                self._codecs.pop(read.table.oid, None)
+
+    def _watermark(
+        self, window_id: str, tables: Sequence[CollectionId]
+    ) -> tuple[SignalRows | VisibilityWatermark, ExportedSnapshot]:
+        control = self._opened().control
+        strategy, signal = self._settings.snapshot.watermarking, self._settings.signals.collection
+        if strategy is Watermarking.VISIBILITY:
+            held = ExportedSnapshot(self._server, tables, time.monotonic)
+            return VisibilityWatermark(held, control, time.monotonic), held
+        if signal is None:
+            raise InvariantError("signal rows need a signal table")
+        table = SignalTable(signal, control, delete=strategy is Watermarking.INSERT_DELETE)
+        rows = SignalRows(self._server, tables, window_id, table, time.monotonic)
+        return rows, rows.held
+
+    def _read_source(self, table: Table, exported: Exported, now_ms: int) -> str:
+        place = ReadPlace(now_ms, last_commit_end=self._last_commit_end, sequence_lsn=exported.horizon)
+        return read_source(self._settings.events, table.id, place)
+
+
+def merge_key(table: Table) -> tuple[str, ...]:
+    """The columns that the log is sure to carry for a row's old and new version; empty if none are."""
+    if table.identity == "i":
+        return table.identity_key
+    return table.primary_key or table.unique_key

@@ -1,0 +1,120 @@
+"""Encoding a span: its parts decoded where they are, or on the executors when there are many.
+
+Owns the task that turns one part into a part of the turn, and what comes back from it. Every part's
+events go straight to the sink's writer; only facts travel to the driver.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pyarrow as pa
+
+from adapters.postgres.decode import Decoded, SpanPart, decode
+from engine.events.batch import no_events
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from adapters.postgres.timeline import TransactionContext
+    from adapters.postgres.touched import Watch
+    from engine.events.codec import TableCodec
+    from engine.events.settings import EventSettings
+    from engine.ports import Executors, PartWriter
+
+
+@dataclass(frozen=True, slots=True)
+class PartTask:
+    """One part of a span on its way to the sink. `messages` is the path of a file, or the array."""
+
+    messages: str | pa.Array
+    context: TransactionContext
+    codecs: Mapping[int, TableCodec]
+    part: int
+
+
+@dataclass(frozen=True, slots=True)
+class EncodePart:
+    """What to do with a part; goes to the executors."""
+
+    settings: EventSettings
+    watch: Watch
+    writer: PartWriter
+    now_ms: int
+
+    def __call__(self, task: PartTask) -> Decoded:
+        """Decode, encode, write; gives what was decoded less the events, but counted."""
+        messages = _load(task.messages) if isinstance(task.messages, str) else task.messages
+        part = SpanPart(messages, task.context)
+        decoded = decode(part, task.codecs, self.settings, self.watch, self.now_ms)
+        if decoded.events.num_rows:
+            self.writer.write(task.part, [decoded.events])
+        return replace(decoded, events=no_events(), entries=decoded.events.num_rows)
+
+
+def _load(path: str) -> pa.Array:
+    with pa.memory_map(path) as source, pa.ipc.open_file(source) as batches:
+        return batches.get_batch(0).column(0)
+
+
+class SpanEncoder:
+    """Encodes the parts of a span, in order; more than `local_rows` entries go to the executors."""
+
+    def __init__(
+        self, settings: EventSettings, executors: Executors, staging: str, *, local_rows: int
+    ) -> None:
+        self._settings, self._executors = settings, executors
+        self._staging, self._local_rows = staging, local_rows
+
+    def encode(
+        self,
+        parts: Sequence[tuple[SpanPart, Mapping[int, TableCodec]]],
+        entries: int,
+        watch: Watch,
+        writer: PartWriter,
+    ) -> list[Decoded]:
+        """The parts' facts, in order. `Decoded.entries` counts the events that were written."""
+        task = EncodePart(self._settings, watch, writer, int(time.time() * 1000))
+        if self._settings.transaction_metadata:
+            return self._one_by_one(task, parts)
+        tasks = [
+            PartTask(part.messages, part.context, codecs, index) for index, (part, codecs) in enumerate(parts)
+        ]
+        if entries <= self._local_rows or len(tasks) == 1:
+            return [task(one) for one in tasks]
+        return self._remote(task, tasks)
+
+    def _one_by_one(
+        self, task: EncodePart, parts: Sequence[tuple[SpanPart, Mapping[int, TableCodec]]]
+    ) -> list[Decoded]:
+        """Counters of transaction metadata pass from part to part."""
+        done: list[Decoded] = []
+        context: TransactionContext | None = None
+        for index, (part, codecs) in enumerate(parts):
+            started = part.context if context is None else context
+            done.append(task(PartTask(part.messages, started, codecs, index)))
+            context = done[-1].context
+        return done
+
+    def _remote(self, task: EncodePart, tasks: Sequence[PartTask]) -> list[Decoded]:
+        directory = Path(self._staging)
+        directory.mkdir(parents=True, exist_ok=True)
+        files = [directory / f"span-{uuid4().hex}.arrow" for _one in tasks]
+        try:
+            for path, one in zip(files, tasks, strict=True):
+                _save(path, one.messages)
+            remote = [replace(one, messages=str(path)) for path, one in zip(files, tasks, strict=True)]
+            return self._executors.map(task, remote)
+        finally:
+            for path in files:
+                path.unlink(missing_ok=True)
+
+
+def _save(path: Path, messages: str | pa.Array) -> None:
+    batch = pa.RecordBatch.from_arrays([messages], names=["message"])
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as stream:
+        stream.write_batch(batch)

@@ -1,0 +1,214 @@
+"""What can be asked for, how large it is, and where to cut it: the engine's `Tables` on PostgreSQL.
+
+Owns which tables are captured, which can be snapshotted and by which key, and the queries for the
+extent and the boundaries of one. All of them use the key's index; none reads a table through.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from adapters.postgres.keyset import KeyColumn, Keyset
+from adapters.postgres.server import source_errors
+from adapters.postgres.sql import quote_ident
+from engine.errors import SignalError, SourceError
+from engine.model import CollectionId
+from engine.snapshot import Extent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import psycopg
+
+    from adapters.postgres.catalog import Catalog
+    from adapters.postgres.table import Table
+    from engine.model import Key, Target
+
+_WHOLE_BYTES = 1 << 20
+_DENSE = 0.2
+_INTEGERS = frozenset({"smallint", "integer", "bigint"})
+_ORDINARY, _PARTITIONED = "r", "p"
+_KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTable:
+    """A table as a snapshot reads it: the catalog's description, and the keyset it is cut by."""
+
+    table: Table
+    keyset: Keyset
+
+    @property
+    def relation(self) -> str:
+        """The table in a FROM clause. Heirs are tables of their own; partitions are not."""
+        only = "" if self.table.kind == _PARTITIONED else "ONLY "
+        return only + ".".join(quote_ident(part) for part in self.table.id.parts)
+
+
+class Extents:
+    """Reads the catalog and the keys through one connection, which the job's thread alone uses."""
+
+    def __init__(
+        self,
+        connection: psycopg.Connection,
+        catalog: Catalog,
+        captured: CapturedTables,
+        *,
+        whole_bytes: int | None = None,
+    ) -> None:
+        self._connection, self._catalog = connection, catalog
+        self._captured = captured
+        self._whole_bytes = _WHOLE_BYTES if whole_bytes is None else whole_bytes
+        self._row_bytes: dict[CollectionId, float] = {}
+
+    def captured(self) -> Sequence[CollectionId]:
+        """The tables whose changes are captured, by name."""
+        return self._captured.names(self._connection)
+
+    def measure(self, targets: Sequence[Target]) -> list[Extent | SignalError]:
+        """The extent of each table, or why it can't be read."""
+        tables = self._describe([target.collection for target in targets])
+        with source_errors("measuring tables"):
+            sizes = self._sizes([table.oid for table in tables.values()])
+            return [self._measured(target, tables.get(target.collection), sizes) for target in targets]
+
+    def _describe(self, names: Sequence[CollectionId]) -> dict[CollectionId, Table]:
+        return {table.id: table for table in self._catalog.describe(names).values()}
+
+    def row_bytes(self, target: Target) -> float:
+        """The estimated size of a row, as measured last."""
+        return self._row_bytes.get(target.collection, 1000.0)
+
+    def _sizes(self, oids: Sequence[int]) -> dict[int, tuple[int, float]]:
+        """Bytes and estimated rows by oid; -1 rows where the table was never analysed."""
+        rows = self._connection.execute(
+            "SELECT c.oid::bigint, coalesce(sum(pg_table_size(part.oid)), 0)::bigint,"
+            " sum(part.reltuples)::float8"
+            " FROM pg_class c JOIN LATERAL (SELECT p.oid, p.reltuples FROM pg_class p WHERE p.oid = c.oid"
+            "  OR (c.relkind = 'p' AND p.oid IN (SELECT relid FROM pg_partition_tree(c.oid)"
+            "   WHERE isleaf))) part ON true"
+            " WHERE c.oid = ANY (%s) GROUP BY c.oid",
+            [list(oids)],
+        ).fetchall()
+        return {oid: (size, tuples) for oid, size, tuples in rows}
+
+    def _measured(
+        self, target: Target, table: Table | None, sizes: Mapping[int, tuple[int, float]]
+    ) -> Extent | SignalError:
+        try:
+            read = self.reading(target, table)
+        except SignalError as refusal:
+            return refusal
+        size, tuples = sizes.get(read.table.oid, (0, -1.0))
+        rows = self._estimated_rows(read) if tuples <= 0 and size else int(max(tuples, 0))
+        self._row_bytes[target.collection] = size / max(rows, 1)
+        if size <= self._whole_bytes:
+            return Extent(rows, size, whole=True)
+        greatest = self._edge(read, read.keyset.reverse_order)
+        return Extent(rows, size, greatest=greatest, span=self._span(read, greatest, rows))
+
+    def reading(self, target: Target, table: Table | None = None) -> ReadTable:
+        """How to read a target; SignalError says why it can't be."""
+        if table is None:
+            table = self._describe([target.collection]).get(target.collection)
+        if table is None:
+            raise SignalError("there is no such table", place=str(target.collection))
+        if table.kind not in {_ORDINARY, _PARTITIONED}:
+            what = _KINDS.get(table.kind, "no table")
+            raise SignalError(f"{what} can't be snapshotted", place=str(target.collection))
+        if table.persistence != "p":
+            raise SignalError(
+                "an unlogged or temporary table has no changes in the log", place=str(target.collection)
+            )
+        return ReadTable(table, Keyset(self._key(table, target.surrogate_key)))
+
+    def _key(self, table: Table, surrogate: str | None) -> tuple[KeyColumn, ...]:
+        names = tuple(surrogate.split(",")) if surrogate else table.primary_key or table.unique_key
+        names = tuple(name.strip() for name in names)
+        if not names:
+            raise SignalError(
+                "the table has neither a primary key nor a unique index over NOT NULL columns",
+                place=str(table.id),
+                hint='name a column to order it by in "surrogate-key"',
+            )
+        columns = [table.column(name) for name in names]
+        if any(column is None for column in columns):
+            known = ", ".join(column.name for column in table.columns)
+            raise SignalError(
+                f"no column {surrogate!r} for a surrogate key", place=str(table.id), hint=f"columns: {known}"
+            )
+        types = self._type_names([column.type for column in columns if column])
+        return tuple(
+            KeyColumn(column.name, types[column.type], column.nullable) for column in columns if column
+        )
+
+    def _type_names(self, oids: Sequence[int]) -> dict[int, str]:
+        with source_errors("reading types"):
+            rows = self._connection.execute(
+                "SELECT oid::bigint, format_type(oid, NULL) FROM pg_type WHERE oid = ANY (%s)", [list(oids)]
+            ).fetchall()
+        return dict(rows)
+
+    def _edge(self, read: ReadTable, order: str) -> Key | None:
+        row = self._connection.execute(
+            f"SELECT {read.keyset.texts} FROM {read.relation} ORDER BY {order} LIMIT 1".encode()
+        ).fetchone()
+        return None if row is None else tuple(row)
+
+    def _estimated_rows(self, read: ReadTable) -> int:
+        plan = self._connection.execute(
+            f"EXPLAIN (FORMAT JSON) SELECT FROM {read.relation}".encode()
+        ).fetchone()
+        if plan is None:
+            raise SourceError("the server gave no plan", place=str(read.table.id))
+        return int(plan[0][0]["Plan"]["Plan Rows"])
+
+    def _span(self, read: ReadTable, greatest: Key | None, rows: int) -> tuple[int, int] | None:
+        """Least and greatest value of a single integer key, if it is used densely enough."""
+        columns = read.keyset.columns
+        if greatest is None or len(columns) != 1 or columns[0].type not in _INTEGERS or columns[0].nullable:
+            return None
+        least = self._edge(read, read.keyset.order)
+        if least is None or least[0] is None or greatest[0] is None:
+            return None
+        low, high = int(least[0]), int(greatest[0])
+        return (low, high) if rows >= _DENSE * (high - low + 1) else None
+
+    def boundaries(
+        self, target: Target, after: Key | None, upto: Key, step_rows: int, count: int
+    ) -> list[Key]:
+        """Keys below `upto` at every `step_rows` rows behind `after`, each found from the last one."""
+        read = self.reading(target)
+        found: list[Key] = []
+        with source_errors("finding chunk boundaries"), self._connection.transaction():
+            # Where an index has the order, a plan that sorts the rest of the table is never better.
+            self._connection.execute("SET LOCAL enable_sort = off")
+            self._connection.execute("SET LOCAL enable_seqscan = off")
+            while len(found) < count:
+                where = read.keyset.between(after, upto)
+                row = self._connection.execute(
+                    f"SELECT {read.keyset.texts} FROM {read.relation} WHERE {where}"
+                    f" ORDER BY {read.keyset.order} OFFSET {step_rows - 1} LIMIT 1".encode()
+                ).fetchone()
+                if row is None or tuple(row) == upto:
+                    break
+                after = tuple(row)
+                found.append(after)
+        return found
+
+
+class CapturedTables:
+    """Which published tables are captured, by the include and exclude lists."""
+
+    def __init__(self, publication: str, captures: Callable[[str, str], bool]) -> None:
+        self._publication, self._captures = publication, captures
+
+    def names(self, connection: psycopg.Connection) -> list[CollectionId]:
+        """Their names, in order; one query."""
+        with source_errors("listing published tables"):
+            rows = connection.execute(
+                "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s ORDER BY 1, 2",
+                [self._publication],
+            ).fetchall()
+        return [CollectionId((schema, name)) for schema, name in rows if self._captures(schema, name)]

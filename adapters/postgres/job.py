@@ -1,0 +1,226 @@
+"""A PostgreSQL job put together from its settings: the one place where everything meets.
+
+Owns which implementation stands behind each port, and the directories they share. `run` serves the
+command; `build` gives the parts to whoever drives a job from Python on a session of their own.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, assert_never
+from urllib.parse import quote, urlparse
+
+from adapters.postgres.chunks import ChunkReader
+from adapters.postgres.database import PostgresSource
+from adapters.postgres.encode import SpanEncoder
+from adapters.postgres.server import Server
+from adapters.sinks.console import ConsoleSink
+from adapters.sinks.files import FilesSink
+from adapters.sinks.null import NullSink
+from adapters.spark.executors import SparkExecutors
+from adapters.spark.session import POSTGRES_JDBC, spark_session
+from adapters.spark.state import HadoopStateStore
+from engine.config.driver import LIBPQ
+from engine.config.settings import SinkKind
+from engine.errors import ConfigError
+from engine.job import Job, Pace, Seams
+from engine.progress import ProgressLog
+from engine.staging import clear
+from signals.desk import Desk
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from engine.config.settings import PostgresSettings, Settings, SinkSettings
+    from engine.job import Observation
+    from engine.ports import Sink
+    from signals.answers import Answer
+
+_LOCAL_ROWS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Directories: a URI for the state, a path that driver and executors share for what is staged."""
+
+    checkpoint: str
+    staging: str
+
+
+@dataclass(frozen=True, slots=True)
+class Onlookers:
+    """Who is told what: every turn's observation, and every signal's answer; None logs them."""
+
+    observe: Callable[[Observation], None] | None = None
+    answer: Callable[[Answer], None] | None = None
+
+
+def run(
+    settings: Settings,
+    *,
+    stop: threading.Event,
+    spark: SparkSession | None = None,
+    onlookers: Onlookers = Onlookers(),
+) -> None:
+    """Run the job until `stop` is set; on `spark` if given, else on a session made for it.
+
+    Raises a TidemarkError when it can't go on. A session made here is stopped at the end.
+    """
+    session = spark or spark_session(
+        settings.job.spark_master or "local[*]", settings.job.spark_conf, (POSTGRES_JDBC,)
+    )
+    try:
+        with building(settings, session, onlookers) as job:
+            job.run(stop.is_set)
+    finally:
+        if spark is None:
+            session.stop()
+
+
+@contextmanager
+def building(settings: Settings, spark: SparkSession, onlookers: Onlookers) -> Iterator[Job]:
+    """The job, not yet started; its sink and its staging directory are given up at the end."""
+    with _places(settings) as places:
+        sink = make_sink(settings.sink)
+        try:
+            yield Job(
+                _seams(settings, spark, sink, places, onlookers),
+                _pace(settings, spark),
+                _observer(settings, onlookers),
+            )
+        finally:
+            sink.close()
+            clear(places.staging)
+
+
+def _observer(settings: Settings, onlookers: Onlookers) -> Callable[[Observation], None]:
+    return onlookers.observe or ProgressLog(settings.job.progress_interval_ms / 1000)
+
+
+def _seams(
+    settings: Settings, spark: SparkSession, sink: Sink, places: Places, onlookers: Onlookers
+) -> Seams:
+    executors = SparkExecutors(spark)
+    postgres = settings.postgres
+    reader = ChunkReader(
+        spark, jdbc_url(postgres), jdbc_properties(postgres), places.staging, tasks=_tasks(spark)
+    )
+    encoder = SpanEncoder(settings.events, executors, places.staging, local_rows=_LOCAL_ROWS)
+    server = Server(libpq_parameters(postgres), postgres.initial_statements)
+    return Seams(
+        source=PostgresSource(settings, server, encoder, reader),
+        sink=sink,
+        store=HadoopStateStore(spark, places.checkpoint),
+        executors=executors,
+        desk=Desk(onlookers.answer) if onlookers.answer else Desk(),
+        now=time.time,
+        sleep=time.sleep,
+        local_rows=_LOCAL_ROWS,
+    )
+
+
+def _tasks(spark: SparkSession) -> int:
+    return max(1, spark.sparkContext.defaultParallelism)
+
+
+def _pace(settings: Settings, spark: SparkSession) -> Pace:
+    job, snapshot = settings.job, settings.snapshot
+    return Pace(
+        chunk_rows=snapshot.chunk_size,
+        window_s=job.window_seconds,
+        window_bytes=job.window_max_bytes,
+        max_chunks=job.window_max_chunks or None,
+        tasks=_tasks(spark),
+        max_lag_s=job.max_lag_ms / 1000,
+        retries=settings.postgres.slot_max_retries,
+        backoff_s=min(1.0, settings.postgres.slot_retry_delay_ms / 1000),
+    )
+
+
+@contextmanager
+def _places(settings: Settings) -> Iterator[Places]:
+    """The directories of a job; without a checkpoint in the settings, temporary ones."""
+    with tempfile.TemporaryDirectory(prefix="tidemark-") as temporary:
+        checkpoint = settings.job.checkpoint or f"{temporary}/checkpoint"
+        staging = settings.job.staging or _staging_beside(settings, checkpoint, temporary)
+        clear(staging)
+        yield Places(checkpoint, staging)
+
+
+def _staging_beside(settings: Settings, checkpoint: str, temporary: str) -> str:
+    """Beside a local checkpoint, where there is room for state; else in a temporary directory."""
+    place = urlparse(checkpoint)
+    if settings.job.checkpoint and place.scheme in {"", "file"}:
+        return str(Path(place.path).absolute() / "staging")
+    return f"{temporary}/staging"
+
+
+def make_sink(settings: SinkSettings) -> Sink:
+    """The sink of the settings."""
+    match settings.kind:
+        case SinkKind.FILES:
+            return FilesSink(settings.directory)
+        case SinkKind.CONSOLE:
+            return ConsoleSink()
+        case SinkKind.NULL:
+            return NullSink()
+        case _:
+            assert_never(settings.kind)
+
+
+def libpq_parameters(postgres: PostgresSettings) -> dict[str, str]:
+    """Connection parameters under libpq's names; driver options that libpq does not know are left out."""
+    if "options" in postgres.driver:
+        raise ConfigError("database.options can't be passed on: both roads set options of their own")
+    driver = {LIBPQ[name]: value for name, value in postgres.driver.items() if name in LIBPQ}
+    return {
+        "host": postgres.host,
+        "port": str(postgres.port),
+        "user": postgres.user,
+        "password": postgres.password,
+        "dbname": postgres.database,
+        "keepalives": "1" if postgres.tcp_keepalive else "0",
+        **_tls(postgres),
+        **driver,
+    }
+
+
+def _tls(postgres: PostgresSettings) -> dict[str, str]:
+    """The settings that libpq and pgjdbc name alike."""
+    given = {
+        "sslmode": postgres.ssl_mode.value,
+        "sslcert": postgres.ssl_cert,
+        "sslkey": postgres.ssl_key,
+        "sslpassword": postgres.ssl_password,
+        "sslrootcert": postgres.ssl_root_cert,
+    }
+    return {name: value for name, value in given.items() if value}
+
+
+def jdbc_url(postgres: PostgresSettings) -> str:
+    """The readers' URL; it carries no secret, since Spark shows it in plans."""
+    return f"jdbc:postgresql://{postgres.host}:{postgres.port}/{quote(postgres.database, safe='')}"
+
+
+def jdbc_properties(postgres: PostgresSettings) -> dict[str, str]:
+    """The readers' connection properties, under pgjdbc's names.
+
+    The lock timeout is a start-up option, because Spark asks for a query's schema in a session
+    that does not run the readers' first statement.
+    """
+    return {
+        "user": postgres.user,
+        "password": postgres.password,
+        "ApplicationName": "tidemark",
+        "options": "-c lock_timeout=5000",
+        "tcpKeepAlive": "true" if postgres.tcp_keepalive else "false",
+        **_tls(postgres),
+        **postgres.driver,
+    }

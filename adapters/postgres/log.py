@@ -1,0 +1,273 @@
+"""The change log: one persistent replication connection, read by a thread of the driver.
+
+Owns the connection, keepalives, and the bounds on what is held in memory; `assemble.py` decides
+where parts end, and nothing here decodes a row. The thread is the only user of the connection;
+everybody else talks to it through flags under one lock and a pipe that wakes it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import struct
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import psycopg
+from psycopg import pq
+from psycopg.conninfo import make_conninfo
+
+from adapters.postgres.assemble import POSTGRES_EPOCH_S, Assembler, Cut
+from adapters.postgres.session import startup_options
+from adapters.postgres.sql import quote_ident, quote_literal
+from adapters.postgres.visibility import format_lsn
+from engine.errors import InvariantError, PositionLost, SourceError, TidemarkError
+
+if TYPE_CHECKING:
+    from engine.model import Position
+
+_log = logging.getLogger("adapters")
+_XLOG_DATA, _KEEPALIVE = b"wk"
+_keepalive = struct.Struct(">qqb").unpack_from
+_status = struct.Struct(">cqqqqb").pack
+_HURRY_INTERVAL_S = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class LogBounds:
+    """How much of the log is held at once: a span's rows and bytes, and those of its parts."""
+
+    span_rows: int = 200_000
+    span_bytes: int = 64 << 20
+    part_rows: int = 50_000
+    part_bytes: int = 16 << 20
+    status_interval_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The entries of `(start, end]`, in parts; `committed_at_s` is the last commit's time."""
+
+    start: Position
+    end: Position
+    cuts: tuple[Cut, ...]
+    committed_at_s: float
+    last_commit_end: int | None
+
+    @property
+    def entries(self) -> int:
+        """How many row, truncate and message entries the span holds."""
+        return sum(cut.entries for cut in self.cuts)
+
+    @property
+    def silent(self) -> bool:
+        """Whether nothing but the position moved."""
+        return not self.cuts
+
+
+class PostgresLog:
+    """A replication session from `start` on. `take` may be called by one thread.
+
+    Raises SourceError when the connection fails; then it is spent: close it and open another.
+    """
+
+    def __init__(
+        self,
+        conninfo: str,
+        *,
+        slot: str,
+        publication: str,
+        start: Position,
+        last_commit_end: int | None = None,
+        bounds: LogBounds = LogBounds(),
+    ) -> None:
+        self._bounds = bounds
+        self._assembler = Assembler(
+            start,
+            last_commit_end=last_commit_end,
+            part_rows=bounds.part_rows,
+            part_bytes=bounds.part_bytes,
+        )
+        self._start = start
+        self._acknowledged = self._received = int(start.order[0])
+        self._changed = threading.Condition()
+        self._hurry = self._full = self._closing = False
+        self._failure: TidemarkError | None = None
+        self._wake_r, self._wake_w = os.pipe()
+        os.set_blocking(self._wake_w, False)
+        self._connection = _replicate(conninfo, slot, publication, self._acknowledged)
+        self._thread = threading.Thread(target=self._run, name="tidemark-log", daemon=True)
+        self._thread.start()
+
+    def take(self, timeout_s: float) -> Span | None:
+        """What has come since the last call, waiting for `timeout_s` while there is nothing.
+
+        None when neither an entry came nor the position moved.
+        """
+        with self._changed:
+            self._changed.wait_for(self._has_news, timeout_s)
+            if self._failure:
+                raise self._failure
+            if self._assembler.position <= self._start:
+                return None
+            cuts, end = self._assembler.take(), self._assembler.position
+            span = Span(
+                self._start, end, cuts, self._assembler.committed_at_s, self._assembler.last_commit_end
+            )
+            self._start = end
+            if self._full:
+                self._full = False
+                self._wake()
+            return span
+
+    def _has_news(self) -> bool:
+        return bool(self._failure or self._assembler.position > self._start)
+
+    def acknowledge(self, position: Position) -> None:
+        """Tell the server that everything up to `position` is safe; inside a transaction, nothing."""
+        lsn, sequence = (int(element) for element in position.order)
+        with self._changed:
+            if not sequence and lsn > self._acknowledged:
+                self._acknowledged = lsn
+                self._wake()
+
+    def hurry(self, *, on: bool) -> None:
+        """Ask the server for its position every 10 ms, while a window waits for it."""
+        with self._changed:
+            if self._hurry != on:
+                self._hurry = on
+                self._wake()
+
+    def close(self) -> None:
+        """End the session; what was not taken is lost, and will be sent again."""
+        with self._changed:
+            self._closing = True
+            self._wake()
+        self._thread.join(timeout=10)
+        for descriptor in (self._wake_r, self._wake_w):
+            os.close(descriptor)
+
+    def _wake(self) -> None:
+        try:
+            os.write(self._wake_w, b"!")
+        except BlockingIOError:
+            return
+
+    # The thread.
+
+    def _run(self) -> None:
+        try:
+            self._receive()
+        except TidemarkError as error:
+            self._fail(error)
+        except psycopg.Error:
+            self._fail(self._lost())
+        except Exception as error:  # noqa: BLE001  a thread must hand over whatever happened
+            self._fail(InvariantError(f"the log reader failed: {error!r}"))
+        finally:
+            self._connection.finish()
+
+    def _fail(self, error: TidemarkError) -> None:
+        with self._changed:
+            self._failure = error
+            self._changed.notify_all()
+
+    def _receive(self) -> None:
+        next_status = 0.0
+        while not self._closing:
+            now = time.monotonic()
+            acknowledged = self._acknowledged
+            if now >= next_status:
+                self._send_status(reply=self._hurry)
+                next_status = now + (_HURRY_INTERVAL_S if self._hurry else self._bounds.status_interval_s)
+            if not self._full and self._drain():
+                continue
+            self._wait(max(0.0, next_status - time.monotonic()))
+            if self._acknowledged != acknowledged or self._hurry:
+                next_status = min(next_status, now + _HURRY_INTERVAL_S)
+
+    def _wait(self, timeout_s: float) -> None:
+        wanted = [self._wake_r] if self._full else [self._wake_r, self._connection.socket]
+        ready, _, _ = select.select(wanted, [], [], timeout_s)
+        if self._wake_r in ready:
+            os.read(self._wake_r, 1024)
+        if self._connection.socket in ready:
+            self._connection.consume_input()
+
+    def _drain(self) -> bool:
+        """Take what libpq has buffered; True when there may be more at once."""
+        get, add, sequence_of_bytes = self._connection.get_copy_data, self._assembler.add, bytes
+        with self._changed:
+            before = self._assembler.position
+            for _ in range(2000):
+                size, data = get(1)
+                if size <= 0:
+                    break
+                payload = sequence_of_bytes(data)
+                if payload[0] == _XLOG_DATA:
+                    add(payload)
+                elif payload[0] == _KEEPALIVE:
+                    self._answer(payload)
+            else:
+                size = 1
+            self._full = (
+                self._assembler.entries >= self._bounds.span_rows
+                or self._assembler.bytes >= self._bounds.span_bytes
+            )
+            if self._assembler.position > before:
+                self._changed.notify_all()
+        if size < 0:
+            raise self._lost()
+        return size > 0 and not self._full
+
+    def _answer(self, payload: bytes) -> None:
+        wal_end, _sent, wants_reply = _keepalive(payload, 1)
+        self._assembler.keepalive(wal_end)
+        if wants_reply:
+            self._send_status(reply=False)
+
+    def _send_status(self, *, reply: bool) -> None:
+        flushed = self._acknowledged
+        received = max(flushed, int(self._assembler.position.order[0]))
+        now_us = int((time.time() - POSTGRES_EPOCH_S) * 1_000_000)
+        self._connection.put_copy_data(_status(b"r", received, flushed, flushed, now_us, reply))
+        self._connection.flush()
+
+    def _lost(self) -> SourceError:
+        result = self._connection.get_result()
+        said = (result.error_message if result else self._connection.error_message) or b"connection closed"
+        return _source_error(said.decode(errors="replace").strip())
+
+
+def _replicate(conninfo: str, slot: str, publication: str, lsn: int) -> pq.abc.PGconn:
+    target = make_conninfo(conninfo, replication="database", options=startup_options())
+    connection = pq.PGconn.connect(target.encode())
+    if connection.status != pq.ConnStatus.OK:
+        said = connection.error_message.decode(errors="replace").strip()
+        connection.finish()
+        raise _source_error(said)
+    command = (
+        f"START_REPLICATION SLOT {quote_ident(slot)} LOGICAL {format_lsn(lsn)} "
+        f"(proto_version '1', publication_names {quote_literal(quote_ident(publication))}, messages 'true')"
+    )
+    result = connection.exec_(command.encode())
+    if result.status != pq.ExecStatus.COPY_BOTH:
+        said = result.error_message.decode(errors="replace").strip()
+        connection.finish()
+        raise _source_error(said)
+    connection.nonblocking = 1
+    return connection
+
+
+def _source_error(said: str) -> SourceError:
+    lost = "requested WAL segment" in said or "can no longer get changes from replication slot" in said
+    if lost or "has been invalidated" in said:
+        return PositionLost(
+            f"the change log is gone: {said}",
+            place="replication slot",
+            hint="drop the slot, start with an empty checkpoint and take snapshots again",
+        )
+    return SourceError(f"the change log failed: {said}", place="replication connection")

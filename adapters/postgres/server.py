@@ -1,0 +1,203 @@
+"""Ordinary connections to PostgreSQL, and what must stand on the server before the log can be read.
+
+Owns the connection string, the identity of the server, the replication slot and the publication:
+found, created where that is asked for, or reported with the statement to run. Reading the log is
+`log.py`, reading the catalog `catalog.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, LiteralString
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from adapters.postgres.session import startup_options
+from adapters.postgres.visibility import format_lsn, parse_lsn
+from engine.config.settings import Autocreate
+from engine.errors import ConfigError, PositionLost, SourceError, StateError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from engine.model import CollectionId, Position
+
+_log = logging.getLogger("adapters")
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A replication slot: where its changes begin, and how much log the server keeps for it."""
+
+    confirmed_lsn: int
+    retained_bytes: int
+
+
+class Server:
+    """One database on one server; every connection of the adapter but the log's starts here."""
+
+    def __init__(self, parameters: Mapping[str, str], initial_statements: Sequence[str] = ()) -> None:
+        self.conninfo = make_conninfo("", **{**parameters, "application_name": "tidemark"})
+        self._initial_statements = tuple(initial_statements)
+
+    def connect(self, *, autocommit: bool = True) -> psycopg.Connection:
+        """Open a connection under the settings that both roads read text by."""
+        with source_errors("connection"):
+            connection = psycopg.connect(self.conninfo, options=startup_options(), autocommit=True)
+            for statement in self._initial_statements:
+                connection.execute(statement.encode())
+            connection.autocommit = autocommit
+        return connection
+
+    def identity(self) -> dict[str, str]:
+        """What tells this database from every other one: system identifier, timeline, database."""
+        with self.connect() as connection, source_errors("identity"):
+            row = connection.execute(
+                "SELECT system_identifier::text, timeline_id::text, current_database()"
+                " FROM pg_control_system(), pg_control_checkpoint()"
+            ).fetchone()
+        if row is None:
+            raise SourceError("the server does not tell its identity")
+        return dict(zip(("system", "timeline", "database"), row, strict=True))
+
+    def refuse_standby(self) -> None:
+        """A standby shows transactions in progress as visible, so no snapshot of it is exact."""
+        with self.connect() as connection, source_errors("recovery check"):
+            row = connection.execute("SELECT pg_is_in_recovery()").fetchone()
+        if row and row[0]:
+            raise ConfigError("the server is a standby", hint="connect to the primary")
+
+
+@contextmanager
+def source_errors(what: str) -> Iterator[None]:
+    """Turn a driver's exception into SourceError, once, at this edge."""
+    try:
+        yield
+    except psycopg.Error as error:
+        said = (error.diag.message_primary or str(error)).strip()
+        raise SourceError(f"{what} failed: {said}", place="postgresql") from error
+
+
+def find_slot(server: Server, name: str, database: str) -> Slot | None:
+    """Find the slot; None if there is none.
+
+    Raises ConfigError if a slot of that name can't serve, PositionLost if the server gave it up.
+    """
+    with server.connect() as connection, source_errors("replication slot"):
+        row = connection.execute(
+            "SELECT plugin, database, active, wal_status, confirmed_flush_lsn::text,"
+            " pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint"
+            " FROM pg_replication_slots WHERE slot_name = %s",
+            [name],
+        ).fetchone()
+    if row is None:
+        return None
+    plugin, of, active, wal_status, confirmed, retained = row
+    if plugin != "pgoutput" or of != database:
+        raise ConfigError(
+            f"slot {name!r} belongs to plugin {plugin!r} and database {of!r}", hint="set another slot.name"
+        )
+    if wal_status == "lost":
+        raise PositionLost(
+            f"the server no longer keeps the log of slot {name!r}",
+            hint="drop the slot, start with an empty checkpoint and take snapshots again",
+        )
+    if active:
+        raise SourceError(f"slot {name!r} is in use by another session", hint="stop the other reader")
+    return Slot(parse_lsn(confirmed), retained or 0)
+
+
+def create_slot(server: Server, name: str) -> Slot:
+    """Create the slot: changes committed from now on will be in the log."""
+    with server.connect() as connection, source_errors("replication slot"):
+        row = connection.execute(
+            "SELECT lsn::text FROM pg_create_logical_replication_slot(%s, 'pgoutput')", [name]
+        ).fetchone()
+    if row is None:
+        raise SourceError(f"slot {name!r} was not created")
+    _log.info("created replication slot %s", name)
+    return Slot(parse_lsn(row[0]), 0)
+
+
+def check_slot(slot: Slot | None, name: str, saved: Position) -> Slot:
+    """Refuse a slot that has been moved past the saved position: PostgreSQL would skip in silence."""
+    lsn = int(saved.order[0])
+    if slot is None or slot.confirmed_lsn > lsn:
+        begins = f"begins at {format_lsn(slot.confirmed_lsn)}, past" if slot else "is gone, which held"
+        raise PositionLost(
+            f"slot {name!r} {begins} the saved position {format_lsn(lsn)}",
+            hint="changes after it are lost: start with an empty checkpoint and take snapshots again",
+        )
+    return slot
+
+
+def check_identity(saved: Mapping[str, str], found: Mapping[str, str]) -> None:
+    """Refuse a state that was saved for another server, timeline or database."""
+    other = [
+        f"{name} {saved[name]!r}, now {found.get(name)!r}" for name in saved if saved[name] != found.get(name)
+    ]
+    if other:
+        raise StateError(
+            f"the saved state belongs to another database: {', '.join(other)}",
+            hint="use the right server, or an empty checkpoint",
+        )
+
+
+def ensure_publication(server: Server, name: str, mode: Autocreate, captured: Sequence[CollectionId]) -> None:
+    """Find the publication or create it; for `filtered` also bring its tables up to date.
+
+    Raises ConfigError with the statement to run when it is missing and may not be created.
+    """
+    with server.connect() as connection:
+        with source_errors("publication"):
+            found = connection.execute(
+                "SELECT puballtables FROM pg_publication WHERE pubname = %s", [name]
+            ).fetchone()
+        if found is None:
+            _create_publication(connection, name, mode, captured)
+        elif mode == Autocreate.FILTERED and not found[0]:
+            _alter_publication(connection, name, captured)
+
+
+def _tables(captured: Sequence[CollectionId]) -> sql.Composed:
+    return sql.SQL(", ").join(sql.Identifier(*collection.parts) for collection in captured)
+
+
+def _create_publication(
+    connection: psycopg.Connection, name: str, mode: Autocreate, captured: Sequence[CollectionId]
+) -> None:
+    create: LiteralString = "CREATE PUBLICATION {} FOR ALL TABLES"
+    statement = sql.SQL(create).format(sql.Identifier(name))
+    if mode == Autocreate.FILTERED:
+        if not captured:
+            raise ConfigError("no table matches the include and exclude lists", hint="mend the lists")
+        statement = sql.SQL("CREATE PUBLICATION {} FOR TABLE {}").format(
+            sql.Identifier(name), _tables(captured)
+        )
+    text = statement.as_string(connection)
+    if mode == Autocreate.DISABLED:
+        raise ConfigError(f"publication {name!r} does not exist", hint=f"run: {text}")
+    try:
+        connection.execute(statement)
+    except psycopg.Error as error:
+        said = (error.diag.message_primary or str(error)).strip()
+        raise ConfigError(
+            f"publication {name!r} does not exist and can't be created: {said}",
+            hint=f"run as a superuser: {text}",
+        ) from error
+    _log.info("created publication %s", name)
+
+
+def _alter_publication(connection: psycopg.Connection, name: str, captured: Sequence[CollectionId]) -> None:
+    statement = sql.SQL("ALTER PUBLICATION {} SET TABLE {}").format(sql.Identifier(name), _tables(captured))
+    with source_errors("publication"):
+        published = connection.execute(
+            "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s", [name]
+        ).fetchall()
+        if set(published) != {collection.parts for collection in captured}:
+            connection.execute(statement)
+            _log.info("publication %s now names %d tables", name, len(captured))

@@ -1,0 +1,234 @@
+"""What a window knows about the log: an exported snapshot, and the position H that holds all of it.
+
+The window's rows are read in one snapshot, shared by all readers. A streamed transaction is contained
+in them exactly if the snapshot shows its id; and once the stream has passed H, taken after the
+snapshot, it has passed every change that the rows can contain. Nothing is written to the source.
+
+`SignalRows` is the alternative that Debezium's users know: an open and a close row in the signal
+table. The chunk reads still run in one snapshot, so what they contain is still told by visibility;
+the rows only say when the window may close.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from psycopg import sql
+
+from adapters.postgres.server import Server, source_errors
+from adapters.postgres.visibility import Visibility, format_lsn, normalised, parse_lsn
+from engine.errors import SchemaChanged, SourceError
+from engine.model import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import psycopg
+
+    from engine.model import CollectionId
+
+_log = logging.getLogger("adapters")
+_LOCK_TIMEOUT_MS = 5_000
+_PUSH_AFTER_S = 0.02
+_CHECK_EVERY_S = 0.25
+_GIVE_WAY_AFTER_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A snapshot other sessions can adopt: its id, its text as `pg_current_snapshot()` gives it."""
+
+    id: str
+    text: str
+    visibility: Visibility
+    horizon: int
+
+
+class ExportedSnapshot:
+    """A transaction that holds a snapshot, and ACCESS SHARE locks on the window's tables.
+
+    The locks keep out what is not MVCC-safe, a rewriting ALTER TABLE or a TRUNCATE, for as long as
+    the window lasts; `give_way` tells when somebody waits for them.
+    """
+
+    def __init__(self, server: Server, tables: Sequence[CollectionId], clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._waited_since: float | None = None
+        self._next_check = 0.0
+        self._holder = server.connect()
+        try:
+            with source_errors("exporting a snapshot"):
+                self.exported = self._export(tables)
+        except SourceError:
+            self.close()
+            raise
+
+    def _export(self, tables: Sequence[CollectionId]) -> Exported:
+        run = self._holder.execute
+        run("SET idle_in_transaction_session_timeout = 0")
+        run("SET statement_timeout = 0")
+        run(sql.SQL("SET lock_timeout = {}").format(_LOCK_TIMEOUT_MS))
+        run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        names = sql.SQL(", ").join(sql.Identifier(*table.parts) for table in tables)
+        if tables:
+            # Before the snapshot is taken, which LOCK TABLE does not do.
+            run(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(names))
+        row = run("SELECT pg_export_snapshot(), pg_current_snapshot()::text").fetchone()
+        after = run(
+            "SELECT pg_current_wal_insert_lsn()::text,"
+            " (SELECT setting::bigint FROM pg_settings WHERE name = 'wal_segment_size'),"
+            " (SELECT setting::bigint FROM pg_settings WHERE name = 'wal_block_size')"
+        ).fetchone()
+        if row is None or after is None:
+            raise SourceError("the server gave no snapshot")
+        horizon = normalised(parse_lsn(after[0]), after[1], after[2])
+        return Exported(row[0], row[1], Visibility.parse(row[1]), horizon)
+
+    def give_way(self, control: psycopg.Connection) -> None:
+        """Raise SchemaChanged when another session has waited for our locks for a second."""
+        now = self._clock()
+        if now < self._next_check:
+            return
+        self._next_check = now + _CHECK_EVERY_S
+        with source_errors("lock check"):
+            row = control.execute(
+                "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND %s = ANY (pg_blocking_pids(pid)))",
+                [self._holder.info.backend_pid],
+            ).fetchone()
+        if not (row and row[0]):
+            self._waited_since = None
+        elif self._waited_since is None:
+            self._waited_since = now
+        elif now - self._waited_since >= _GIVE_WAY_AFTER_S - _CHECK_EVERY_S:
+            raise SchemaChanged("another session waits to change a table that the window reads")
+
+    def close(self) -> None:
+        """End the transaction; readers that have adopted the snapshot keep it."""
+        self._holder.close()
+
+
+class Watermark(Protocol):
+    """When a window may close. `visibility` says which streamed transactions its rows contain."""
+
+    @property
+    def exported(self) -> Exported:
+        """The snapshot that the window's rows are read in."""
+
+    def seal(self) -> None:
+        """All rows have been read."""
+
+    def reached(self, position: Position) -> bool:
+        """Whether the stream has passed every change that the rows may contain."""
+
+    def close(self) -> None:
+        """Let go of the snapshot and its locks."""
+
+
+class VisibilityWatermark:
+    """The default: closes once the stream has passed H. Writes no row.
+
+    On an idle server the stream may stop short of H, since a walsender sends only what has been
+    flushed; then an empty transaction is committed, which flushes it.
+    """
+
+    def __init__(
+        self, held: ExportedSnapshot, control: psycopg.Connection, clock: Callable[[], float]
+    ) -> None:
+        self._held, self._control, self._clock = held, control, clock
+        self._push_at = clock() + _PUSH_AFTER_S
+
+    @property
+    def exported(self) -> Exported:
+        """The snapshot that the window's rows are read in."""
+        return self._held.exported
+
+    def seal(self) -> None:
+        """Nothing to do: H was taken when the window opened."""
+
+    def reached(self, position: Position) -> bool:
+        """Whether the stream has passed H; asks the server to flush if that takes long."""
+        horizon = self._held.exported.horizon
+        if position >= Position((horizon, 0)):
+            return True
+        if self._clock() >= self._push_at:
+            _log.debug("flushing the log up to %s", format_lsn(horizon))
+            with source_errors("flushing the log"):
+                self._control.execute("SELECT pg_current_xact_id()")
+            self._push_at = self._clock() + 50 * _PUSH_AFTER_S
+        return False
+
+    def close(self) -> None:
+        """Let go of the snapshot."""
+        self._held.close()
+
+
+@dataclass(frozen=True, slots=True)
+class SignalTable:
+    """The table that window rows are written to, by `control`; `delete` removes an open row again."""
+
+    id: CollectionId
+    control: psycopg.Connection
+    delete: bool
+
+
+class SignalRows:
+    """A `snapshot-window-open` and a `snapshot-window-close` row; closes once the latter is streamed.
+
+    With `delete` the open row is deleted instead, so that the signal table does not grow. Rows are
+    known by the window's id: those of a window given up in a crash mean nothing to another one.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        tables: Sequence[CollectionId],
+        window_id: str,
+        signals: SignalTable,
+        clock: Callable[[], float],
+    ) -> None:
+        self._control, self._delete, self._window_id = signals.control, signals.delete, window_id
+        self._table = sql.Identifier(*signals.id.parts)
+        self._closed = False
+        self._insert("open")
+        self._held = ExportedSnapshot(server, tables, clock)
+
+    def _insert(self, what: str) -> None:
+        statement = sql.SQL("INSERT INTO {} VALUES (%s, %s, NULL)").format(self._table)
+        with source_errors("writing a window row"):
+            self._control.execute(statement, [f"{self._window_id}-{what}", f"snapshot-window-{what}"])
+
+    @property
+    def exported(self) -> Exported:
+        """The snapshot that the window's rows are read in."""
+        return self._held.exported
+
+    @property
+    def held(self) -> ExportedSnapshot:
+        """The exporting transaction."""
+        return self._held
+
+    def seal(self) -> None:
+        """Write the close row, or delete the open one."""
+        if not self._delete:
+            self._insert("close")
+            return
+        statement = sql.SQL("DELETE FROM {} WHERE id = %s").format(self._table)
+        with source_errors("deleting a window row"):
+            self._control.execute(statement, [f"{self._window_id}-open"])
+
+    def streamed(self, operation: str, row_id: str | None) -> None:
+        """Note a row of the signal table that was seen in the log."""
+        if self._delete:
+            self._closed |= operation == "d" and row_id == f"{self._window_id}-open"
+        else:
+            self._closed |= operation == "c" and row_id == f"{self._window_id}-close"
+
+    def reached(self, _position: Position) -> bool:
+        """Whether the closing row has been streamed."""
+        return self._closed
+
+    def close(self) -> None:
+        """Let go of the snapshot."""
+        self._held.close()

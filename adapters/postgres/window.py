@@ -1,0 +1,86 @@
+"""A window in progress: its watermark, and the thread that waits for Spark to read its rows.
+
+The engine polls it from its own thread; this one does nothing but wait for the Spark job.
+"""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine.errors import TidemarkError
+from engine.staging import clear
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import psycopg
+
+    from adapters.postgres.watermark import ExportedSnapshot, Watermark
+    from engine.merge import Superseded
+    from engine.model import Position
+    from engine.staging import Staged
+
+_log = logging.getLogger("adapters")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The Spark job of a window: `read` blocks until all rows are staged below `directory`.
+
+    `cancel` makes it end early, `closed` is told when the window is done with.
+    """
+
+    read: Callable[[], list[Staged]]
+    cancel: Callable[[], None]
+    directory: str
+    closed: Callable[[], None]
+
+
+class PostgresWindow:
+    """The engine's `OpenWindow` on PostgreSQL."""
+
+    def __init__(
+        self,
+        watermark: Watermark,
+        held: ExportedSnapshot,
+        control: psycopg.Connection,
+        superseded: Superseded,
+        reading: Reading,
+    ) -> None:
+        self.watermark, self.superseded = watermark, superseded
+        self._held, self._control = held, control
+        self._reading = reading
+        self._sealed = False
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="tidemark-window")
+        self._staged: Future[list[Staged]] = self._pool.submit(reading.read)
+
+    def poll(self) -> Sequence[Staged] | None:
+        """The staged rows; None while they are read. Gives way to a session that waits for a table."""
+        self._held.give_way(self._control)
+        if not self._staged.done():
+            return None
+        staged = self._staged.result()
+        if not self._sealed:
+            self.watermark.seal()
+            self._sealed = True
+        return staged
+
+    def reached(self, position: Position) -> bool:
+        """Whether the stream has passed the watermark."""
+        return self.watermark.reached(position)
+
+    def close(self) -> None:
+        """Stop reading, release snapshot and locks, remove what was staged."""
+        if not self._staged.done():
+            self._reading.cancel()
+        self.watermark.close()
+        try:
+            self._staged.result(timeout=30)
+        except (TidemarkError, CancelledError, TimeoutError) as error:
+            _log.debug("a closed window's reading ended with %s", error)
+        self._pool.shutdown(wait=False)
+        clear(self._reading.directory)
+        self._reading.closed()

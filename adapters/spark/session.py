@@ -1,0 +1,51 @@
+"""The SparkSession: found, or made for a job that runs on its own.
+
+Owns the settings that the job relies on; everything under `tidemark.spark.conf.` overrides them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+POSTGRES_JDBC = "org.postgresql:postgresql:42.7.7"
+
+_DEFAULTS: Mapping[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    # A worker keeps pyarrow and the codec loaded; tasks are short.
+    "spark.python.worker.reuse": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    "spark.sql.execution.arrow.useLargeVarTypes": "true",
+    "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+}
+
+
+def spark_session(master: str, conf: Mapping[str, str], packages: tuple[str, ...] = ()) -> SparkSession:
+    """The active session if there is one, else a new one on `master`.
+
+    A local master binds to loopback: nothing outside the machine needs to reach the driver.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    # Workers must be this interpreter: another one has none of our packages.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    settings = {**_DEFAULTS, **conf}
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        settings = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", **settings}
+    if packages:
+        asked = settings.get("spark.jars.packages")
+        settings["spark.jars.packages"] = ",".join((*packages, *([asked] if asked else [])))
+    builder = SparkSession.builder.appName("tidemark").master(master)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
