@@ -10,9 +10,6 @@ import threading
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
-import psycopg
-from psycopg.conninfo import make_conninfo
-
 from adapters.postgres.job import Onlookers, run
 from adapters.postgres.visibility import normalised
 from adapters.spark.session import POSTGRES_JDBC, spark_session
@@ -53,7 +50,6 @@ class Job:
 
     def __init__(self, properties: Mapping[str, str], events_dir: Path) -> None:
         self._events_dir = events_dir
-        self._properties = properties
         self._settings = parse({**properties, **_own(events_dir)})
         self._stop = threading.Event()
         self._died_of: BaseException | None = None
@@ -62,14 +58,17 @@ class Job:
         self._thread.start()
 
     def drained(self, position: int) -> bool:
-        """Whether the stream has passed `position` and the last turn left nothing to snapshot."""
+        """Whether a saved turn has passed `position` and left nothing to snapshot.
+
+        A position that the stream passes in silence is saved with the next turn, at most ten
+        seconds later.
+        """
         self._raise_if_dead()
         seen = self._seen
-        if seen is not None and seen.state.snapshot.tables:
-            return False
-        # a turn without events is not shown, but its end is acknowledged
+        if seen is None or seen.state.position is None:
+            return position == 0
         target = normalised(position, _SEGMENT_BYTES, _PAGE_BYTES)
-        return _position(seen) >= target or self._acknowledged() >= target
+        return int(seen.state.position.order[0]) >= target and not seen.state.snapshot.tables
 
     def stop(self) -> None:
         """Set the job's stop event and wait for its end."""
@@ -96,18 +95,6 @@ class Job:
         if self._died_of is not None:
             raise self._died_of
 
-    def _acknowledged(self) -> int:
-        server = {
-            name: self._properties[f"database.{name}"] for name in ("user", "password", "port", "dbname")
-        }
-        dsn = make_conninfo(host=self._properties["database.hostname"], **server)
-        with psycopg.connect(dsn, autocommit=True) as connection:
-            row = connection.execute(
-                "SELECT confirmed_flush_lsn - '0/0' FROM pg_replication_slots WHERE slot_name = %s",
-                [self._properties["slot.name"]],
-            ).fetchone()
-        return int(row[0]) if row and row[0] is not None else 0
-
 
 def start(properties: Mapping[str, str], events_dir: Path) -> Engine:
     """Start the engine with a connector's properties; it goes on where an earlier one stopped.
@@ -123,12 +110,6 @@ def _own(events_dir: Path) -> dict[str, str]:
         "tidemark.sink.files.dir": str(events_dir),
         "tidemark.checkpoint": str(events_dir.with_name(f"{events_dir.name}-state")),
     }
-
-
-def _position(seen: Observation | None) -> int:
-    if seen is None or seen.state.position is None:
-        return 0
-    return int(seen.state.position.order[0])
 
 
 @cache

@@ -1,7 +1,7 @@
 """An event as it is compared: topic, key, value and headers as parsed JSON.
 
 Reads both forms: the recorded one, where key and value are JSON text, and the files sink's, where
-they are JSON. Leaves masks and comparison to others.
+they are JSON. A header's value is JSON text in both. Leaves masks and comparison to others.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _event(line: str, parse: Any) -> Event:
     fields = _loads(line)
     if fields.keys() != {"topic", "key", "value", "headers"}:
         raise ValueError(f"an event has topic, key, value and headers, not {sorted(fields)!r}")
-    headers = tuple((header["key"], parse(header["value"])) for header in fields["headers"])
+    headers = tuple((header["key"], _parse_text(header["value"])) for header in fields["headers"])
     return Event(fields["topic"], parse(fields["key"]), parse(fields["value"]), headers)
 
 
