@@ -58,7 +58,8 @@ class Pace:
 
     `window_rows` bounds the first window, before a rate is known; `max_chunks` None is no bound.
     No window opens while the stream lags more than `max_lag_s`. A silent log's position is saved
-    every `save_s`.
+    every `save_s`. After a SourceError the log is opened again `retries` times (None: no bound; as long
+    as it has never been open, `first_retries` times), with pauses that double up to the longest.
     """
 
     chunk_rows: int = 1024
@@ -71,8 +72,11 @@ class Pace:
     idle_s: float = 0.1
     waiting_s: float = 0.01
     save_s: float = 10.0
-    retries: int = 5
+    retries: int | None = None
+    first_retries: int = 6
+    window_retries: int = 5
     backoff_s: float = 0.5
+    longest_backoff_s: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +130,7 @@ class Job:
         self._saved_s = 0.0
         self._failures = self._window_failures = 0
         self._open_after_s = 0.0
+        self._was_open = False
 
     def run(self, stopping: Callable[[], bool]) -> None:
         """Turn until `stopping`; reopen the log after a SourceError, with growing pauses."""
@@ -148,11 +153,16 @@ class Job:
             self._failures += 1
             self.close()
             self.settle()
-            if self._failures > self._pace.retries:
+            most = self._pace.retries if self._was_open else self._pace.first_retries
+            if most is not None and self._failures > most:
                 raise
-            pause_s = self._pace.backoff_s * 2 ** (self._failures - 1)
+            pause_s = self._pause_s(self._failures)
             _log.warning("%s; trying again in %.1f s", error, pause_s)
             self._seams.sleep(pause_s)
+
+    def _pause_s(self, failures: int) -> float:
+        longest = self._pace.longest_backoff_s
+        return min(longest, self._pace.backoff_s * 2.0 ** min(failures - 1, 20))
 
     def settle(self) -> None:
         """Load the newest state; a turn left pending counts if the sink has all of it."""
@@ -172,6 +182,7 @@ class Job:
         if self._log is None:
             self.state, self._log = self._seams.source.open_log(self.state)
             self._saved_s = self._seams.now()
+            self._was_open = True
 
     def close(self) -> None:
         """Give up the window and the session; the next start goes on from the saved state."""
@@ -402,8 +413,8 @@ class Job:
     def _window_failed(self, opened: _Opened, error: SourceError) -> None:
         self._close_window()
         self._window_failures += 1
-        if self._window_failures <= self._pace.retries:
-            pause_s = self._pace.backoff_s * 2 ** (self._window_failures - 1)
+        if self._window_failures <= self._pace.window_retries:
+            pause_s = self._pause_s(self._window_failures)
             _log.warning("%s; the window is read again in %.1f s", error, pause_s)
             self._open_after_s = self._seams.now() + pause_s
             return

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from engine.model import Run
 
 _FETCH_BYTES = 4 << 20
-_MOST_ROWS_FETCHED = 10_000
-_LOCK_TIMEOUT_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,14 +158,21 @@ def _by_run(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.Array]]:
         yield int(runs[start]), rows.slice(start, end - start)
 
 
+@dataclass(frozen=True, slots=True)
+class Jdbc:
+    """How Spark reaches the server. At most `fetch_rows` rows are fetched at once, fewer if large."""
+
+    url: str
+    properties: Mapping[str, str]
+    initial_statements: tuple[str, ...] = ()
+    fetch_rows: int = 10_240
+
+
 class ChunkReader:
     """Reads windows through one SparkSession."""
 
-    def __init__(
-        self, spark: SparkSession, url: str, properties: Mapping[str, str], staging: str, *, tasks: int
-    ) -> None:
-        self._spark, self._url, self._properties = spark, url, dict(properties)
-        self._staging, self._tasks = staging, tasks
+    def __init__(self, spark: SparkSession, jdbc: Jdbc, staging: str, *, tasks: int) -> None:
+        self._spark, self._jdbc, self._staging, self._tasks = spark, jdbc, staging, tasks
 
     def read(
         self,
@@ -234,22 +239,22 @@ class ChunkReader:
             read.query(index, place % tasks, mode) for place, (index, read) in enumerate(reads.items())
         ]
         widest = max(read.row_bytes for read in reads.values())
-        fetched = max(1, min(_MOST_ROWS_FETCHED, int(_FETCH_BYTES / max(widest, 1.0))))
+        fetched = max(1, min(self._jdbc.fetch_rows, int(_FETCH_BYTES / max(widest, 1.0))))
         self._spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(2 * fetched))
         return self._spark.read.jdbc(
-            self._url,
+            self._jdbc.url,
             f"({' UNION ALL '.join(branches)}) AS q",
             predicates=[f"task = {task}" for task in range(tasks)],
             properties={
-                **self._properties,
+                **self._jdbc.properties,
                 "driver": "org.postgresql.Driver",
                 "fetchsize": str(fetched),
-                "sessionInitStatement": session_statement(exported),
+                "sessionInitStatement": session_statement(exported, self._jdbc.initial_statements),
             },
         ).select("run", "r")
 
 
-def session_statement(exported: Exported) -> str:
+def session_statement(exported: Exported, initial_statements: tuple[str, ...] = ()) -> str:
     """What a reader runs first: adopt the snapshot, and fail unless it is the exporter's.
 
     Without a fetch size above 0 Spark would run it in a transaction of its own, and read under
@@ -257,8 +262,10 @@ def session_statement(exported: Exported) -> str:
     """
     settings = " ".join(f"SET {name} = {quote_literal(value)};" for name, value in TEXT_SETTINGS.items())
     mine = "pg_current_snapshot()::text"
+    # The user's statements may query, and a transaction that has queried adopts no snapshot.
+    initial = "".join(f"{statement.rstrip(';')}; " for statement in initial_statements)
     return (
-        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;"
+        f"{initial}{'COMMIT; ' if initial else ''}BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;"
         f" SET TRANSACTION SNAPSHOT {quote_literal(exported.id)}; {settings}"
         f" SELECT CASE WHEN {mine} = {quote_literal(exported.text)} THEN 1"
         f" ELSE ('the reader is on snapshot ' || {mine})::int END"

@@ -17,7 +17,7 @@ from adapters.postgres.catalog import Catalog
 from adapters.postgres.chunks import RunRead
 from adapters.postgres.codec import codec_for
 from adapters.postgres.extents import CapturedTables, Extents
-from adapters.postgres.log import LogBounds, PostgresLog, Span
+from adapters.postgres.log import LogBounds, PostgresLog, Span, Subscription
 from adapters.postgres.pgoutput import parse_relation
 from adapters.postgres.rows import row_shape
 from adapters.postgres.server import (
@@ -107,8 +107,7 @@ class PostgresSource:
         self._last_commit_end = state.memory.get("last_commit_end")
         log = PostgresLog(
             self._server.conninfo,
-            slot=postgres.slot,
-            publication=postgres.publication,
+            subscription=Subscription(postgres.slot, postgres.publication, postgres.stream_params),
             start=position,
             last_commit_end=self._last_commit_end,
             bounds=self._bounds(),

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 from urllib.parse import quote, urlparse
 
-from adapters.postgres.chunks import ChunkReader
+from adapters.postgres.chunks import ChunkReader, Jdbc
 from adapters.postgres.database import PostgresSource
 from adapters.postgres.encode import SpanEncoder
-from adapters.postgres.server import Server
+from adapters.postgres.server import Server, drop_slot
 from adapters.sinks.console import ConsoleSink
 from adapters.sinks.files import FilesSink
 from adapters.sinks.null import NullSink
@@ -79,6 +79,8 @@ def run(
     try:
         with building(settings, session, onlookers) as job:
             job.run(stop.is_set)
+        if settings.postgres.drop_slot_on_stop:
+            drop_slot(make_server(settings.postgres), settings.postgres.slot)
     finally:
         if spark is None:
             session.stop()
@@ -109,13 +111,16 @@ def _seams(
 ) -> Seams:
     executors = SparkExecutors(spark)
     postgres = settings.postgres
-    reader = ChunkReader(
-        spark, jdbc_url(postgres), jdbc_properties(postgres), places.staging, tasks=_tasks(spark)
+    jdbc = Jdbc(
+        jdbc_url(postgres),
+        jdbc_properties(postgres),
+        postgres.initial_statements,
+        settings.snapshot.fetch_size,
     )
+    reader = ChunkReader(spark, jdbc, places.staging, tasks=_tasks(spark))
     encoder = SpanEncoder(settings.events, executors, places.staging, local_rows=_LOCAL_ROWS)
-    server = Server(libpq_parameters(postgres), postgres.initial_statements)
     return Seams(
-        source=PostgresSource(settings, server, encoder, reader),
+        source=PostgresSource(settings, make_server(postgres), encoder, reader),
         sink=sink,
         store=HadoopStateStore(spark, places.checkpoint),
         executors=executors,
@@ -139,8 +144,9 @@ def _pace(settings: Settings, spark: SparkSession) -> Pace:
         max_chunks=job.window_max_chunks or None,
         tasks=_tasks(spark),
         max_lag_s=job.max_lag_ms / 1000,
-        retries=settings.postgres.slot_max_retries,
-        backoff_s=min(1.0, settings.postgres.slot_retry_delay_ms / 1000),
+        retries=None if job.max_retries < 0 else job.max_retries,
+        first_retries=settings.postgres.slot_max_retries,
+        longest_backoff_s=max(0.5, job.restart_wait_ms / 1000),
     )
 
 
@@ -160,6 +166,11 @@ def _staging_beside(settings: Settings, checkpoint: str, temporary: str) -> str:
     if settings.job.checkpoint and place.scheme in {"", "file"}:
         return str(Path(place.path).absolute() / "staging")
     return f"{temporary}/staging"
+
+
+def make_server(postgres: PostgresSettings) -> Server:
+    """The server of the settings."""
+    return Server(libpq_parameters(postgres), postgres.initial_statements)
 
 
 def make_sink(settings: SinkSettings) -> Sink:

@@ -48,6 +48,26 @@ class LogBounds:
 
 
 @dataclass(frozen=True, slots=True)
+class Subscription:
+    """What to read: a slot, a publication, and further options of the decoding plug-in."""
+
+    slot: str
+    publication: str
+    options: tuple[tuple[str, str], ...] = ()
+
+    def command(self, lsn: int) -> str:
+        """The replication command that starts at a place in the log."""
+        options = (
+            ("proto_version", "1"),
+            ("publication_names", quote_ident(self.publication)),
+            ("messages", "true"),
+            *self.options,
+        )
+        listed = ", ".join(f"{quote_ident(name)} {quote_literal(value)}" for name, value in options)
+        return f"START_REPLICATION SLOT {quote_ident(self.slot)} LOGICAL {format_lsn(lsn)} ({listed})"
+
+
+@dataclass(frozen=True, slots=True)
 class Span:
     """The entries of `(start, end]`, in parts; `committed_at_s` is the last commit's time."""
 
@@ -78,8 +98,7 @@ class PostgresLog:
         self,
         conninfo: str,
         *,
-        slot: str,
-        publication: str,
+        subscription: Subscription,
         start: Position,
         last_commit_end: int | None = None,
         bounds: LogBounds = LogBounds(),
@@ -98,7 +117,7 @@ class PostgresLog:
         self._failure: TidemarkError | None = None
         self._wake_r, self._wake_w = os.pipe()
         os.set_blocking(self._wake_w, False)
-        self._connection = _replicate(conninfo, slot, publication, self._acknowledged)
+        self._connection = _replicate(conninfo, subscription.command(self._acknowledged))
         self._thread = threading.Thread(target=self._run, name="tidemark-log", daemon=True)
         self._thread.start()
 
@@ -242,17 +261,13 @@ class PostgresLog:
         return _source_error(said.decode(errors="replace").strip())
 
 
-def _replicate(conninfo: str, slot: str, publication: str, lsn: int) -> pq.abc.PGconn:
+def _replicate(conninfo: str, command: str) -> pq.abc.PGconn:
     target = make_conninfo(conninfo, replication="database", options=startup_options())
     connection = pq.PGconn.connect(target.encode())
     if connection.status != pq.ConnStatus.OK:
         said = connection.error_message.decode(errors="replace").strip()
         connection.finish()
         raise _source_error(said)
-    command = (
-        f"START_REPLICATION SLOT {quote_ident(slot)} LOGICAL {format_lsn(lsn)} "
-        f"(proto_version '1', publication_names {quote_literal(quote_ident(publication))}, messages 'true')"
-    )
     result = connection.exec_(command.encode())
     if result.status != pq.ExecStatus.COPY_BOTH:
         said = result.error_message.decode(errors="replace").strip()

@@ -8,6 +8,7 @@ found, created where that is asked for, or reported with the statement to run. R
 from __future__ import annotations
 
 import logging
+import re
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, LiteralString
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
     from engine.model import CollectionId, Position
 
 _log = logging.getLogger("adapters")
+_REFUSED = re.compile(
+    r'(password|peer|SASL|certificate) authentication failed|(role|database) ".*" does not exist'
+    r"|no pg_hba.conf entry|no password supplied"
+)
+"""What no retry mends; libpq gives a refused connection no SQLSTATE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +53,21 @@ class Server:
     def connect(self, *, autocommit: bool = True) -> psycopg.Connection:
         """Open a connection under the settings that both roads read text by."""
         with source_errors("connection"):
-            connection = psycopg.connect(self.conninfo, options=startup_options(), autocommit=True)
+            connection = self._open()
             for statement in self._initial_statements:
                 connection.execute(statement.encode())
             connection.autocommit = autocommit
         return connection
+
+    def _open(self) -> psycopg.Connection:
+        try:
+            return psycopg.connect(self.conninfo, options=startup_options(), autocommit=True)
+        except psycopg.OperationalError as error:
+            refused = next((line for line in str(error).splitlines() if _REFUSED.search(line)), None)
+            if refused is None:
+                raise
+            hint = "check database.user, database.password, database.dbname and the server's pg_hba.conf"
+            raise ConfigError(refused.strip(), hint=hint) from error
 
     def identity(self) -> dict[str, str]:
         """What tells this database from every other one: system identifier, timeline, database."""
@@ -121,6 +137,13 @@ def create_slot(server: Server, name: str) -> Slot:
         raise SourceError(f"slot {name!r} was not created")
     _log.info("created replication slot %s", name)
     return Slot(parse_lsn(row[0]), 0)
+
+
+def drop_slot(server: Server, name: str) -> None:
+    """Drop the slot, once its reader has let go of it; the log it kept is gone."""
+    with server.connect() as connection, source_errors("dropping the replication slot"):
+        connection.execute("SELECT pg_drop_replication_slot(%s)", [name])
+    _log.info("dropped replication slot %s", name)
 
 
 def check_slot(slot: Slot | None, name: str, saved: Position) -> Slot:
