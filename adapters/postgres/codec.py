@@ -23,6 +23,7 @@ from engine.events.envelope import envelope_schema
 from engine.events.field import Conversion, Field
 from engine.events.names import field_name, schema_name, topic_of
 from engine.events.text import join
+from engine.expressions import matches
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -169,8 +170,8 @@ class _Described:
     def _source_parameters(self) -> tuple[tuple[str, str], ...]:
         name = f"{self._relation.id}.{self.column.name}"
         by_type = f"{self._relation.id}.{self._type.name}"
-        if shaping.matches(name, self._settings.propagate_columns) or shaping.matches(
-            by_type, self._settings.propagate_types
+        if matches(self._settings.propagate_columns, name) or matches(
+            self._settings.propagate_types, by_type
         ):
             return source_parameters(self._type, self.column.typmod, self._types)
         return ()

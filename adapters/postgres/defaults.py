@@ -35,7 +35,6 @@ _OF_CALLS = {
     "interval": "00:00:00",
 }
 _LITERALS = frozenset({*_OF_CALLS, "bit", "varbit", "enum"})
-_NUMERIC = frozenset(("int2", "int4", "int8", "float4", "float8", "numeric"))
 
 
 def default_json(type_name: str, expression: str, typmod: int) -> str | None:
@@ -45,18 +44,26 @@ def default_json(type_name: str, expression: str, typmod: int) -> str | None:
     """
     if type_name not in _LITERALS or expression.upper().startswith("NULL::"):
         return None
-    if _CALL.fullmatch(_without_cast(expression)):
-        return _OF_CALLS.get(type_name)
-    text = _literal(expression)
+    called = _CALL.fullmatch(_without_cast(expression))
+    text = _OF_CALLS.get(type_name) if called else _literal(expression)
     if text is None:
         return None
-    if type_name == "numeric" and typmod == -1:
-        return None
+    if type_name == "numeric":
+        return _scaled(text, typmod)
     return text.rstrip(" ") if type_name == "bpchar" else text
 
 
+def _scaled(text: str, typmod: int) -> str:
+    """A decimal with as many digits of fraction as the column has."""
+    scale = (typmod - 4) & 0x7FF
+    whole, _, fraction = text.partition(".")
+    if typmod == -1 or scale > 1000 or len(fraction) >= scale or not whole.lstrip("-").isdigit():
+        return text
+    return f"{whole}.{fraction.ljust(scale, '0')}"
+
+
 def _without_cast(expression: str) -> str:
-    return re.sub(r"::[\w\s\".\[\]()]+$", "", expression)
+    return re.sub(r"::[\w\s\".]+(\(\d+(,-?\d+)?\))?(\[\])*$", "", expression)
 
 
 def _literal(expression: str) -> str | None:

@@ -14,8 +14,8 @@ from engine.events.binary import encode_bytes
 from engine.events.connect import BYTES, INT64, STRING, Schema, struct, with_schema
 from engine.events.names import message_topic
 from engine.events.settings import BinaryMode, EventSettings
-from engine.events.shaping import matches
 from engine.events.text import quote
+from engine.expressions import matches
 
 if TYPE_CHECKING:
     from adapters.postgres.timeline import Timeline
@@ -52,8 +52,8 @@ def _wanted(message: LogicalMessage, settings: EventSettings) -> bool:
     if "m" in settings.skipped_operations or (message.prefix == OWN_PREFIX and not message.content):
         return False
     if settings.include_message_prefixes:
-        return matches(message.prefix, settings.include_message_prefixes)
-    return not matches(message.prefix, settings.exclude_message_prefixes)
+        return matches(settings.include_message_prefixes, message.prefix)
+    return not matches(settings.exclude_message_prefixes, message.prefix)
 
 
 def _value_schema(settings: EventSettings) -> Schema:

@@ -37,6 +37,8 @@ def number_events(
     Counts are by ordinal, collections in the order of their first event; those of the open
     transaction include what `context` says came before.
     """
+    if not drafts:
+        return [], _counts([name for name, _ in context.collections], _joined([]), len(line.xids), context)
     names = list(
         dict.fromkeys([name for name, _ in context.collections] + [str(d.codec.collection) for d in drafts])
     )

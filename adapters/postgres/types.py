@@ -118,6 +118,7 @@ _POINT = struct(
     doc="Geometry (POINT)",
 )
 _POINT_FILLER = values.point("(0,0)")
+_GEOMETRIC = frozenset(("line", "lseg", "box", "path", "polygon", "circle"))
 _NO_ARRAYS = frozenset(("bytea", "interval", "money", "xml", "point", "varbit"))
 """Element types whose arrays Debezium leaves out of the event."""
 
@@ -140,7 +141,7 @@ def conversion(
             parameters=(("allowed", ",".join(kind.labels)),),
         )
         return replace(_with_text_placeholder(_quoted(schema, escape), settings), text=True)
-    return _base(kind.name, typmod, settings) or _unknown(settings)
+    return _base(kind.name, typmod, settings) or _unknown(settings, kind.name)
 
 
 def type_of(oid: int, types: Mapping[int, PgType]) -> PgType | None:
@@ -158,7 +159,9 @@ def _base(name: str, typmod: int, settings: EventSettings) -> Conversion | None:
         schema = Schema("string", name=_SEMANTIC_STRINGS[name], version=1)
         return _with_text_placeholder(_quoted(schema, unchanged if name in _PLAIN else escape), settings)
     if name in {"float4", "float8"}:
-        return _bare(FLOAT if name == "float4" else DOUBLE, numbers.doubles_as_java, "0.0")
+        wide = name == "float8"
+        encode = numbers.doubles_as_java if wide else numbers.floats_as_java
+        return _bare(DOUBLE if wide else FLOAT, encode, "0.0")
     if name == "bool":
         return _bare(BOOLEAN, booleans, "false")
     choose = _CHOICES.get(name)
@@ -217,15 +220,24 @@ def _bytea(_: int, settings: EventSettings) -> Conversion:
     return replace(_quoted(BYTES, encode), placeholder=quote(unavailable))
 
 
-def _unknown(settings: EventSettings) -> Conversion | None:
+def _unknown(settings: EventSettings, name: str = "") -> Conversion | None:
     if not settings.include_unknown_types:
         return None
     schema = BYTES if settings.binary is BinaryMode.BYTES else STRING
-    return _quoted(schema, partial(_text_bytes, mode=settings.binary))
+    encode = _geometric_bytes if name in _GEOMETRIC else _text_bytes
+    return _quoted(schema, partial(encode, mode=settings.binary))
+
+
+def _geometric_bytes(texts: Text, mode: BinaryMode) -> Text:
+    return _text_bytes(each(texts, values.java_numbers), mode)
 
 
 def _text_bytes(texts: Text, mode: BinaryMode) -> Text:
     return each(texts, lambda text: binary.encode_bytes(text.encode(), mode))
+
+
+_MICRO_TIME = _bare(Schema("int64", name="io.debezium.time.MicroTime", version=1), times.clock_micros)
+"""Times to the microsecond; arrays of times always are."""
 
 
 def _precision(typmod: int) -> int:
@@ -248,7 +260,7 @@ def _time(typmod: int, settings: EventSettings) -> Conversion:
         )
     if settings.times is TimeMode.ADAPTIVE and _precision(typmod) <= 3:
         return _bare(Schema("int32", name="io.debezium.time.Time", version=1), times.clock_millis)
-    return _bare(Schema("int64", name="io.debezium.time.MicroTime", version=1), times.clock_micros)
+    return _MICRO_TIME
 
 
 def _timestamp(typmod: int, settings: EventSettings) -> Conversion:
@@ -355,6 +367,8 @@ def _array(
     element = type_of(kind.element, types)
     if element is None or element.name in _NO_ARRAYS:
         return None
+    if element.name == "time":
+        return _array_of(_MICRO_TIME, element, settings)
     if element.kind == "d":
         return _array_of(_unknown(settings), element, settings)
     return _array_of(conversion(element, typmod, types, settings), element, settings)

@@ -27,6 +27,7 @@ MONTH_US = 2_629_800_000_000
 DAY_US = 86_400_000_000
 _LONGEST = 2**63 - 1
 _INTERVAL = re.compile(r"([+-]?\d+) (year|mon|day)s?|([+-]?)(\d+:\d\d:\d\d(?:\.\d+)?)")
+_NUMBER = re.compile(r"-?(?:\d+(?:\.\d*)?(?:e[+-]?\d+)?|Infinity)|NaN")
 _MONEY = re.compile(r"[^0-9.]")
 _EWKB_SRID = 0x20000000
 
@@ -89,6 +90,11 @@ def money(text: str) -> str:
     """`-$1,234.50` or `($1,234.50)` as a decimal number."""
     negative = "-" in text or text.startswith("(")
     return ("-" if negative else "") + _MONEY.sub("", text)
+
+
+def java_numbers(text: str) -> str:
+    """A geometric value with its numbers as Java writes them, as the JDBC driver's objects do."""
+    return _NUMBER.sub(lambda number: java_double(number[0]).strip('"'), text)
 
 
 def point(text: str) -> str:

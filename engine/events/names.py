@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from engine.events.settings import EventSettings, NameAdjustment
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from engine.model import CollectionId
 
 _NOT_IN_TOPIC = re.compile(r"[^A-Za-z0-9._-]")
@@ -61,3 +63,15 @@ def field_name(name: str, settings: EventSettings) -> str:
         return name
     cleaned = _NOT_IN_FIELD.sub("_", name)
     return f"_{cleaned}" if cleaned[:1].isdigit() else cleaned
+
+
+def topic_collisions(collections: Iterable[CollectionId], settings: EventSettings) -> tuple[str, ...]:
+    """A line for each topic that several collections would share, to be warned about."""
+    by_topic: dict[str, list[str]] = {}
+    for collection in collections:
+        by_topic.setdefault(topic_of(collection, settings), []).append(str(collection))
+    return tuple(
+        f"{' and '.join(repr(name) for name in names)} share the topic {topic!r}"
+        for topic, names in by_topic.items()
+        if len(names) > 1
+    )

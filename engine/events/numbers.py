@@ -30,12 +30,14 @@ def decimal_base64(texts: Text, scale: int) -> Text:
         return each(texts, partial(_decimal_slow, scale=scale))
     whole = _WORDS - scale
     good = rf"^-?[0-9]{{0,{whole}}}(\.[0-9]{{0,{scale}}})?$"
-    return mostly(texts, partial(_decimal_fast, scale=scale), good, partial(_decimal_slow, scale=scale))
+    return mostly(
+        texts, partial(_decimal_fast, scale=scale), good, partial(_decimal_slow, scale=scale), _WORDS
+    )
 
 
 def variable_decimals(texts: Text) -> Text:
     """`{"scale":s,"value":base64}` with the zeros at the end of the fraction dropped; NaN becomes null."""
-    return mostly(texts, _variable_fast, r"^-?[0-9.]{1,38}$", _variable_slow)
+    return mostly(texts, _variable_fast, r"^-?[0-9.]{1,38}$", _variable_slow, _WORDS)
 
 
 def unscaled_base64(number: int) -> str:
@@ -57,6 +59,14 @@ def doubles_as_java(texts: Text) -> Text:
     mask = np.zeros(len(texts), bool)
     mask[rows] = True
     return pc.replace_with_mask(texts, pa.array(mask), _java_forms(odd))
+
+
+def floats_as_java(texts: Text) -> Text:
+    """As `doubles_as_java`, for 32 bits, whose least normal number Java writes with a digit more."""
+    least = pc.match_substring_regex(texts, r"^-?1\.1754944e-38$")
+    if pc.any(least).as_py():
+        texts = pc.if_else(least, pc.replace_substring(texts, "44e", "435e"), texts)
+    return doubles_as_java(texts)
 
 
 def numbers_as_doubles(texts: Text) -> Text:

@@ -7,15 +7,15 @@ case. A column's full name is `schema.table.column`.
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Callable, Iterable
-from functools import lru_cache, partial
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.events.text import Text, each, scalar
+from engine.expressions import matches
 
 if TYPE_CHECKING:
     from engine.events.settings import ColumnMask, EventSettings
@@ -24,22 +24,12 @@ if TYPE_CHECKING:
 Shape = Callable[[Text], Text]
 
 
-def matches(name: str, expressions: Iterable[str]) -> bool:
-    """Whether one of the expressions matches the whole name."""
-    return any(_compiled(expression).fullmatch(name) for expression in expressions)
-
-
-@lru_cache(maxsize=1000)
-def _compiled(expression: str) -> re.Pattern[str]:
-    return re.compile(expression, re.IGNORECASE)
-
-
 def is_included(collection: CollectionId, column: str, settings: EventSettings) -> bool:
     """Whether `column.include.list` and `column.exclude.list` leave a column in the rows."""
     name = f"{collection}.{column}"
     if settings.include_columns:
-        return matches(name, settings.include_columns)
-    return not matches(name, settings.exclude_columns)
+        return matches(settings.include_columns, name)
+    return not matches(settings.exclude_columns, name)
 
 
 def message_key(
@@ -47,15 +37,15 @@ def message_key(
 ) -> tuple[str, ...]:
     """The columns that `message.key.columns` names for a table, in the table's order; () for none."""
     for key in settings.message_keys:
-        if matches(str(collection), [key.table]):
-            return tuple(name for name in columns if matches(name, key.columns))
+        if matches([key.table], str(collection)):
+            return tuple(name for name in columns if matches(key.columns, name))
     return ()
 
 
 def mask_of(collection: CollectionId, column: str, settings: EventSettings) -> ColumnMask | None:
     """The first mask that names the column."""
     name = f"{collection}.{column}"
-    return next((mask for mask in settings.masks if matches(name, mask.columns)), None)
+    return next((mask for mask in settings.masks if matches(mask.columns, name)), None)
 
 
 def mask_parameters(mask: ColumnMask) -> tuple[tuple[str, str], ...]:

@@ -7,6 +7,7 @@ or `\u001B`, everything else as itself. Knows nothing of schemas, envelopes or d
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -171,19 +172,26 @@ def each(texts: Text, convert: Callable[[str], str | None]) -> Text:
     )
 
 
-def mostly(texts: Text, fast: Callable[[Text], Text], good: str, slow: Callable[[str], str | None]) -> Text:
+def mostly(
+    texts: Text,
+    fast: Callable[[Text], Text],
+    good: str,
+    slow: Callable[[str], str | None],
+    longest: int,
+) -> Text:
     """`fast` over the whole column; where it refuses, `slow` for the rows that don't match `good`.
 
-    `fast` raises `pa.ArrowInvalid` on a value it can't take, and must take all that match `good`.
+    `fast` raises `pa.ArrowInvalid` on a value it can't take, is right for all others of at most
+    `longest` bytes, and must take all that match `good`.
     """
-    try:
-        return fast(texts)
-    except pa.ArrowInvalid:
-        fits = pc.fill_null(pc.match_substring_regex(texts, good), fill_value=True)
-        rows = np.flatnonzero(~fits.to_numpy(zero_copy_only=False))
-        odd = [slow(text) for text in texts.take(pa.array(rows)).to_pylist()]
-        common = fast(pc.if_else(fits, texts, pa.scalar(None, pa.large_string())))
-        return replace_rows(common, rows, odd)
+    if (pc.max(pc.binary_length(texts)).as_py() or 0) <= longest:
+        with contextlib.suppress(pa.ArrowInvalid):
+            return fast(texts)
+    fits = pc.fill_null(pc.match_substring_regex(texts, good), fill_value=True)
+    rows = np.flatnonzero(~fits.to_numpy(zero_copy_only=False))
+    odd = [slow(text) for text in texts.take(pa.array(rows)).to_pylist()]
+    common = fast(pc.if_else(fits, texts, pa.scalar(None, pa.large_string())))
+    return replace_rows(common, rows, odd)
 
 
 def digits(numbers: pa.Array) -> Text:

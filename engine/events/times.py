@@ -23,6 +23,7 @@ INFINITY_DAYS = -2_147_472_692
 MINUS_INFINITY_DAYS = -2_147_472_691
 """What is left of them as a date's days in 32 bits."""
 
+_LONGEST = 26
 _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _CLOCK = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?$"
 _STAMP = r"^[0-9]{4}-[0-9]{2}-[0-9]{2} " + _CLOCK
@@ -34,27 +35,33 @@ _ANY = re.compile(
 
 def days(texts: Text) -> Text:
     """ISO dates as days since 1970-01-01."""
-    return mostly(texts, _days_fast, _DATE, _days_slow)
+    return mostly(texts, _days_fast, _DATE, _days_slow, _LONGEST)
 
 
 def micros(texts: Text) -> Text:
     """ISO timestamps without zone as microseconds since the epoch."""
-    return mostly(texts, partial(_stamp_fast, divisor=1), _STAMP, partial(_stamp_slow, divisor=1))
+    return mostly(texts, partial(_stamp_fast, divisor=1), _STAMP, partial(_stamp_slow, divisor=1), _LONGEST)
 
 
 def millis(texts: Text) -> Text:
     """ISO timestamps without zone as milliseconds since the epoch, rounded down."""
-    return mostly(texts, partial(_stamp_fast, divisor=1000), _STAMP, partial(_stamp_slow, divisor=1000))
+    return mostly(
+        texts, partial(_stamp_fast, divisor=1000), _STAMP, partial(_stamp_slow, divisor=1000), _LONGEST
+    )
 
 
 def clock_micros(texts: Text) -> Text:
     """Times of day as microseconds since midnight; 24:00 is a whole day."""
-    return mostly(texts, partial(_clock_fast, divisor=1), "^" + _CLOCK, partial(_clock_slow, divisor=1))
+    return mostly(
+        texts, partial(_clock_fast, divisor=1), "^" + _CLOCK, partial(_clock_slow, divisor=1), _LONGEST
+    )
 
 
 def clock_millis(texts: Text) -> Text:
     """Times of day as milliseconds since midnight, rounded down."""
-    return mostly(texts, partial(_clock_fast, divisor=1000), "^" + _CLOCK, partial(_clock_slow, divisor=1000))
+    return mostly(
+        texts, partial(_clock_fast, divisor=1000), "^" + _CLOCK, partial(_clock_slow, divisor=1000), _LONGEST
+    )
 
 
 def utc_clock(texts: Text) -> Text:
