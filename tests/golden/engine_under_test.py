@@ -7,7 +7,6 @@ recording had, plus a files sink and a checkpoint below the directory that it is
 from __future__ import annotations
 
 import threading
-from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 from adapters.postgres.job import Onlookers, run
@@ -112,6 +111,6 @@ def _own(events_dir: Path) -> dict[str, str]:
     }
 
 
-@cache
 def _spark() -> SparkSession:
+    # the living one if there is one: a test of the session itself may have ended an earlier one
     return spark_session("local[2]", {}, (POSTGRES_JDBC,))

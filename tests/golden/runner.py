@@ -6,6 +6,7 @@ engine stops. The statements are psql's to split and send, as they were when the
 
 from __future__ import annotations
 
+import re
 import tempfile
 import time
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 DATABASE = "inventory"
 _POLL_S = 0.02
 _HEARTBEATS = 3
+_LONG_PAUSE = re.compile(r"^SELECT pg_sleep\([1-9][0-9.]*\);$", re.MULTILINE)
 
 
 class CaseFailed(Exception):
@@ -73,13 +75,17 @@ class Runner:
         try:
             with database.connect() as connection:
                 self._wait(lambda: _slot_active(connection, engine), "the slot is not active")
-            self._psql(database, case.script(change) or "", change, must_work=False)
-            end = _end_of_log(database)
+            for part in _parts(case, change):
+                self._psql(database, part, change, must_work=False)
+                self._drain(database, engine, change)
             time.sleep(_HEARTBEATS * int(case.properties.get("heartbeat.interval.ms", "0")) / 1000)
-            self._wait(lambda: engine.drained(end), f"not everything after {change} has been sent")
         finally:
             engine.stop()
         return engine.events()
+
+    def _drain(self, database: Database, engine: Engine, change: str) -> None:
+        end = _end_of_log(database)
+        self._wait(lambda: engine.drained(end), f"not everything that {change} did has been sent")
 
     def _properties(self, case: Case) -> dict[str, str]:
         return {
@@ -112,6 +118,16 @@ _ONE_CHUNK_A_WINDOW = {
     "incremental.snapshot.watermarking.strategy": "insert_insert",
     "tidemark.window.max.chunks": "1",
 }
+
+
+def _parts(case: Case, change: str) -> list[str]:
+    """The script, cut after each long pause of an incremental case.
+
+    Such a pause is there for the snapshot to end before what follows; ours may take as long as it
+    needs. Shorter ones, which let something happen in the midst of a snapshot, stay as they are.
+    """
+    script = case.script(change) or ""
+    return _LONG_PAUSE.sub(r"\g<0>\0", script).split("\0") if case.incremental else [script]
 
 
 def _slot_active(connection: psycopg.Connection[tuple[Any, ...]], engine: Engine) -> bool:

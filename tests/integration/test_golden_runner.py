@@ -11,7 +11,7 @@ import pytest
 
 from tests.golden.case import OWN_CASES, load_case
 from tests.golden.event import Event
-from tests.golden.runner import DATABASE, CaseFailed, Runner
+from tests.golden.runner import DATABASE, CaseFailed, Runner, _parts
 from tests.servers.binaries import client_tool
 from tests.servers.postgres import PostgresServer
 
@@ -104,3 +104,15 @@ def test_a_case_whose_setup_fails_says_so(runner: Runner, tmp_path: Path):
 
     with pytest.raises(CaseFailed, match=r"setup\.sql: .*syntax error"):
         runner.run(case)
+
+
+def test_a_long_pause_of_an_incremental_case_lasts_until_the_engine_has_caught_up(tmp_path: Path):
+    script = "INSERT 1;\nSELECT pg_sleep(1);\nSELECT pg_sleep(0.3);\nINSERT 2;\n"
+    other = case_of(tmp_path / "a9_case", change=script)
+    incremental = case_of(tmp_path / "j9_case", change=script)
+
+    assert _parts(other, "change.sql") == [script]
+    assert _parts(incremental, "change.sql") == [
+        "INSERT 1;\nSELECT pg_sleep(1);",
+        "\nSELECT pg_sleep(0.3);\nINSERT 2;\n",
+    ]

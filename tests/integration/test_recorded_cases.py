@@ -1,0 +1,38 @@
+"""Every recorded case that starts without an initial snapshot gives the recorded events, or our own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.golden import engine_under_test
+from tests.golden.case import OWN_CASES, case_folders, load_case
+from tests.golden.runner import Runner
+from tests.golden.verdict import verdict
+from tests.servers.postgres import PostgresServer
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.usefixtures("spark")]
+
+NOT_YET = {"q1_heartbeat": "heartbeats are not there yet"}
+"""Cases known to fail, and why. One that begins to pass fails its test until its line is removed."""
+
+CASES = [
+    folder
+    for folder in case_folders(OWN_CASES / "postgres")
+    if load_case(folder).properties["snapshot.mode"] == "never"
+]
+
+
+def parameters():
+    for folder in CASES:
+        reason = NOT_YET.get(folder.name)
+        marks = [pytest.mark.xfail(strict=True, reason=reason)] if reason else []
+        yield pytest.param(folder, id=folder.name, marks=marks)
+
+
+@pytest.mark.parametrize("folder", list(parameters()))
+def test_a_recorded_case_gives_its_events(folder: Path, postgres15: PostgresServer):
+    result = verdict(folder, Runner(postgres15, engine_under_test.start).run)
+
+    assert result.fault is None
