@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ from adapters.postgres.server import (
 )
 from adapters.postgres.source import ReadPlace, read_source
 from adapters.postgres.table import relation_of
+from adapters.postgres.timeline import TransactionContext
 from adapters.postgres.touched import Watch
 from adapters.postgres.unsettled import Touches, Unsettled
 from adapters.postgres.visibility import Visibility, format_lsn
@@ -87,6 +88,7 @@ class PostgresSource:
         self._surrogates: dict[int, tuple[str, ...]] = {}
         self._unsettled = Unsettled()
         self._last_commit_end: int | None = None
+        self._context: TransactionContext | None = None
         self._window: PostgresWindow | None = None
         self._window_oids: frozenset[int] = frozenset()
 
@@ -105,6 +107,7 @@ class PostgresSource:
         position = self._position(state)
         self._unsettled = unsettled.from_json(state.memory.get("unsettled", ()))
         self._last_commit_end = state.memory.get("last_commit_end")
+        self._context = _context_of(state.memory.get("transaction"))
         log = PostgresLog(
             self._server.conninfo,
             subscription=Subscription(postgres.slot, postgres.publication, postgres.stream_params),
@@ -114,6 +117,12 @@ class PostgresSource:
         )
         _log.info("reading the log from %s", format_lsn(int(position.order[0])))
         return replace(state, position=position, identity=identity), log
+
+    def close(self) -> None:
+        """Give up the connection that was opened beside the log."""
+        if self._session is not None:
+            self._session.control.close()
+            self._session = None
 
     def _bounds(self) -> LogBounds:
         job = self._settings.job
@@ -126,8 +135,7 @@ class PostgresSource:
         )
 
     def _open_session(self) -> Session:
-        if self._session is not None:
-            self._session.control.close()
+        self.close()
         control = self._server.connect()
         with source_errors("setting up the control connection"):
             # A missing synchronous standby must not hold up what only flushes the log.
@@ -156,8 +164,13 @@ class PostgresSource:
         return self._settings.capture.captures(schema, table)
 
     def memory(self) -> Mapping[str, Any]:
-        """The last commit's end, and transactions that were streamed and are not visible yet."""
-        return {"last_commit_end": self._last_commit_end, "unsettled": self._unsettled.to_json()}
+        """The last commit's end, what is counted of an open transaction, and what is not visible yet."""
+        context = self._context
+        return {
+            "last_commit_end": self._last_commit_end,
+            "unsettled": self._unsettled.to_json(),
+            "transaction": asdict(context) if context and context.xid is not None else None,
+        }
 
     def tables(self) -> Extents:
         """The tables that a signal can name."""
@@ -176,7 +189,9 @@ class PostgresSource:
             raise InvariantError(f"a span of another source: {span!r}")
         visibility = self._visibility() if span.entries else None
         parts = [(cut.part, self._codecs_of(cut.definitions)) for cut in span.cuts]
-        decoded = self._encoder.encode(parts, span.entries, self._watch(visibility), writer)
+        watch = self._watch(visibility)
+        decoded = self._encoder.encode(parts, span.entries, watch, writer, self._context)
+        self._context = decoded[-1].context if decoded else self._context
         self._last_commit_end = span.last_commit_end
         if visibility is not None:
             self._note_unsettled(decoded, visibility)
@@ -356,6 +371,13 @@ class PostgresSource:
     def _read_source(self, table: Table, exported: Exported, now_ms: int) -> str:
         place = ReadPlace(now_ms, last_commit_end=self._last_commit_end, sequence_lsn=exported.horizon)
         return read_source(self._settings.events, table.id, place)
+
+
+def _context_of(saved: Mapping[str, Any] | None) -> TransactionContext | None:
+    if saved is None:
+        return None
+    collections = tuple((name, count) for name, count in saved["collections"])
+    return TransactionContext(**{**saved, "collections": collections})
 
 
 def merge_key(table: Table) -> tuple[str, ...]:

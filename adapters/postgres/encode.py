@@ -76,11 +76,15 @@ class SpanEncoder:
         entries: int,
         watch: Watch,
         writer: PartWriter,
+        before: TransactionContext | None,
     ) -> list[Decoded]:
-        """The parts' facts, in order. `Decoded.entries` counts the events that were written."""
+        """The parts' facts, in order. `Decoded.entries` counts the events that were written.
+
+        `before` is the context that the last span ended with, None at the start.
+        """
         task = EncodePart(self._settings, watch, writer, int(time.time() * 1000))
         if self._settings.transaction_metadata:
-            return self._one_by_one(task, parts)
+            return self._one_by_one(task, parts, before)
         tasks = [
             PartTask(part.messages, part.context, codecs, index) for index, (part, codecs) in enumerate(parts)
         ]
@@ -89,15 +93,19 @@ class SpanEncoder:
         return self._remote(task, tasks)
 
     def _one_by_one(
-        self, task: EncodePart, parts: Sequence[tuple[SpanPart, Mapping[int, TableCodec]]]
+        self,
+        task: EncodePart,
+        parts: Sequence[tuple[SpanPart, Mapping[int, TableCodec]]],
+        before: TransactionContext | None,
     ) -> list[Decoded]:
-        """Counters of transaction metadata pass from part to part."""
+        """Counters of transaction metadata pass from part to part, and from span to span."""
         done: list[Decoded] = []
-        context: TransactionContext | None = None
         for index, (part, codecs) in enumerate(parts):
-            started = part.context if context is None else context
+            started = part.context
+            if before is not None and started.xid is not None and started.xid == before.xid:
+                started = replace(started, events=before.events, collections=before.collections)
             done.append(task(PartTask(part.messages, started, codecs, index)))
-            context = done[-1].context
+            before = done[-1].context
         return done
 
     def _remote(self, task: EncodePart, tasks: Sequence[PartTask]) -> list[Decoded]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
@@ -89,27 +89,31 @@ def run(
 @contextmanager
 def building(settings: Settings, spark: SparkSession, onlookers: Onlookers) -> Iterator[Job]:
     """The job, not yet started; its sink and its staging directory are given up at the end."""
-    with _places(settings) as places:
+    with ExitStack() as held:
+        places = held.enter_context(_places(settings))
+        held.callback(clear, places.staging)
         sink = make_sink(settings.sink)
-        try:
-            yield Job(
-                _seams(settings, spark, sink, places, onlookers),
-                _pace(settings, spark),
-                _observer(settings, onlookers),
-            )
-        finally:
-            sink.close()
-            clear(places.staging)
+        held.callback(sink.close)
+        source = _source(settings, spark, places)
+        held.callback(source.close)
+        seams = Seams(
+            source=source,
+            sink=sink,
+            store=HadoopStateStore(spark, places.checkpoint),
+            executors=SparkExecutors(spark),
+            desk=Desk(onlookers.answer) if onlookers.answer else Desk(),
+            now=time.time,
+            sleep=time.sleep,
+            local_rows=_LOCAL_ROWS,
+        )
+        yield Job(seams, _pace(settings, spark), _observer(settings, onlookers))
 
 
 def _observer(settings: Settings, onlookers: Onlookers) -> Callable[[Observation], None]:
     return onlookers.observe or ProgressLog(settings.job.progress_interval_ms / 1000)
 
 
-def _seams(
-    settings: Settings, spark: SparkSession, sink: Sink, places: Places, onlookers: Onlookers
-) -> Seams:
-    executors = SparkExecutors(spark)
+def _source(settings: Settings, spark: SparkSession, places: Places) -> PostgresSource:
     postgres = settings.postgres
     jdbc = Jdbc(
         jdbc_url(postgres),
@@ -118,17 +122,8 @@ def _seams(
         settings.snapshot.fetch_size,
     )
     reader = ChunkReader(spark, jdbc, places.staging, tasks=_tasks(spark))
-    encoder = SpanEncoder(settings.events, executors, places.staging, local_rows=_LOCAL_ROWS)
-    return Seams(
-        source=PostgresSource(settings, make_server(postgres), encoder, reader),
-        sink=sink,
-        store=HadoopStateStore(spark, places.checkpoint),
-        executors=executors,
-        desk=Desk(onlookers.answer) if onlookers.answer else Desk(),
-        now=time.time,
-        sleep=time.sleep,
-        local_rows=_LOCAL_ROWS,
-    )
+    encoder = SpanEncoder(settings.events, SparkExecutors(spark), places.staging, local_rows=_LOCAL_ROWS)
+    return PostgresSource(settings, make_server(postgres), encoder, reader)
 
 
 def _tasks(spark: SparkSession) -> int:

@@ -1,0 +1,117 @@
+"""A real job on a real server, turned by hand: every step at the moment that a test chooses."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from adapters.postgres.job import Onlookers, building
+from engine.config import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from engine.job import Job
+    from signals.answers import Answer
+    from tests.servers.postgres import Database
+
+SIGNAL_TABLE = "CREATE TABLE signals (id text, type text, data text)"
+TIMEOUT_S = 60.0
+
+
+def properties(database: Database, directory: Path, **more: str) -> dict[str, str]:
+    """A connector's properties for a database, with a files sink and a checkpoint in `directory`.
+
+    `__` in a name stands for a dot.
+    """
+    server = database.server
+    return {
+        "database.hostname": server.host,
+        "database.port": str(server.port),
+        "database.user": server.user,
+        "database.password": server.password,
+        "database.dbname": database.name,
+        "topic.prefix": "tm",
+        "plugin.name": "pgoutput",
+        "slot.name": f"slot_{database.name}",
+        "snapshot.mode": "never",
+        "signal.data.collection": "public.signals",
+        "key.converter.schemas.enable": "false",
+        "value.converter.schemas.enable": "false",
+        "tidemark.sink": "files",
+        "tidemark.sink.files.dir": str(directory / "events"),
+        "tidemark.checkpoint": str(directory / "state"),
+        **{name.replace("__", "."): value for name, value in more.items()},
+    }
+
+
+def read_events(directory: Path) -> list[dict[str, Any]]:
+    """What the files sink has committed, in order."""
+    return [
+        orjson.loads(line)
+        for turn in sorted(directory.glob("turn-*"))
+        for part in sorted(turn.glob("part-*.jsonl"))
+        for line in part.read_bytes().splitlines()
+    ]
+
+
+@dataclass
+class Driven:
+    """A started job and what it has answered."""
+
+    job: Job
+    directory: Path
+    answers: list[Answer] = field(default_factory=list)
+
+    def until(self, condition: Callable[[], Any], timeout_s: float = TIMEOUT_S) -> None:
+        """Turn until the condition holds."""
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            assert time.monotonic() < deadline, f"not within {timeout_s} s; state: {self.job.state}"
+            self.job.turn()
+
+    def until_answered(self, outcome: str, count: int = 1) -> None:
+        """Turn until so many answers have this outcome."""
+        self.until(lambda: len(self.answered(outcome)) >= count)
+
+    def answered(self, outcome: str) -> list[Answer]:
+        """The answers of this outcome so far."""
+        return [answer for answer in self.answers if answer.outcome == outcome]
+
+    def until_drained(self, database: Database) -> None:
+        """Turn until everything committed by now has been streamed."""
+        with database.connect() as connection:
+            # An empty transaction flushes the log, so that the stream gets there.
+            row = connection.execute(
+                "SELECT pg_current_wal_insert_lsn() - '0/0' FROM pg_current_xact_id()"
+            ).fetchone()
+        end = int(row[0]) if row else 0
+        self.until(
+            lambda: self.job.state.position is not None and int(self.job.state.position.order[0]) >= end
+        )
+
+    def events(self, table: str | None = None) -> list[dict[str, Any]]:
+        """The committed events, of one table's topic if that is named."""
+        found = read_events(self.directory / "events")
+        return [one for one in found if table is None or one["topic"].endswith(f".{table}")]
+
+
+@contextmanager
+def driven(database: Database, directory: Path, spark: SparkSession, **more: str) -> Iterator[Driven]:
+    """A job that has opened its log and waits to be turned."""
+    answers: list[Answer] = []
+    onlookers = Onlookers(observe=lambda _seen: None, answer=answers.append)
+    with building(parse(properties(database, directory, **more)), spark, onlookers) as job:
+        job.settle()
+        job.start()
+        try:
+            yield Driven(job, directory, answers)
+        finally:
+            job.close()

@@ -1,0 +1,230 @@
+"""PostgreSQL's traps on a real server: each guard, and what would happen without it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from adapters.postgres import watermark
+from adapters.postgres.chunks import session_statement
+from adapters.postgres.job import jdbc_properties, jdbc_url, make_server
+from adapters.postgres.watermark import ExportedSnapshot
+from engine.config import parse
+from engine.model import CollectionId
+from tests.driven import SIGNAL_TABLE, driven, properties
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from adapters.postgres.watermark import Exported
+    from tests.driven import Driven
+    from tests.servers.postgres import Database
+
+pytestmark = pytest.mark.integration
+SNAPSHOT = """INSERT INTO signals VALUES ('s', 'execute-snapshot', '{"data-collections": ["public.t"]}')"""
+T = CollectionId(("public", "t"))
+
+
+def rows_of(events: list[dict[str, Any]]) -> dict[Any, Any]:
+    """Replay one table's events by their key `id`."""
+    rows: dict[Any, Any] = {}
+    for event in events:
+        if event["value"] is None or event["value"]["op"] == "t":
+            rows = {} if event["key"] is None else rows
+        elif event["value"]["op"] == "d":
+            rows.pop(event["key"]["id"], None)
+        else:
+            rows[event["key"]["id"]] = event["value"]["after"]
+    return rows
+
+
+@pytest.fixture
+def table(database: Database) -> Database:
+    with database.connect() as connection:
+        connection.execute(SIGNAL_TABLE)
+        connection.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+        connection.execute("INSERT INTO t SELECT g, 'old' FROM generate_series(1, 10) g")
+    return database
+
+
+@contextmanager
+def no_standby(database: Database) -> Iterator[None]:
+    """Commits wait for a synchronous standby that does not exist: in the log, and not visible."""
+    with database.connect() as connection:
+        connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+        connection.execute("SELECT pg_reload_conf()")
+        time.sleep(0.3)
+        try:
+            yield
+        finally:
+            connection.execute("ALTER SYSTEM RESET synchronous_standby_names")
+            connection.execute("SELECT pg_reload_conf()")
+
+
+def update_that_waits(database: Database, statement: str) -> threading.Thread:
+    def update() -> None:
+        with database.connect() as connection:
+            connection.execute(statement)
+
+    thread = threading.Thread(target=update, daemon=True)
+    thread.start()
+    return thread
+
+
+class TestUnsettled:
+    """Streamed before a snapshot shows it."""
+
+    def run(self, table: Database, job: Driven) -> None:
+        with no_standby(table), table.connect() as local:
+            local.execute("SET synchronous_commit = local")
+            waiting = update_that_waits(table, "UPDATE t SET v = 'new' WHERE id = 3")
+            job.until(lambda: any(e["value"]["after"]["v"] == "new" for e in job.events("t")))
+            local.execute(SNAPSHOT)
+            job.until_answered("finished")
+        waiting.join(10)
+
+    def test_a_row_changed_by_an_invisible_transaction_is_not_read_over_it(self, table, tmp_path, spark):
+        with driven(table, tmp_path, spark) as job:
+            self.run(table, job)
+
+            assert rows_of(job.events("t"))[3]["v"] == "new"
+            assert len(rows_of(job.events("t"))) == 10
+
+    def test_it_is_remembered_over_a_restart(self, table, tmp_path, spark):
+        with driven(table, tmp_path, spark) as job:
+            job.job.turn()
+        with no_standby(table), table.connect() as local:
+            local.execute("SET synchronous_commit = local")
+            with driven(table, tmp_path, spark) as job:
+                waiting = update_that_waits(table, "UPDATE t SET v = 'new' WHERE id = 3")
+                job.until(lambda: job.events("t"))
+            with driven(table, tmp_path, spark) as job:
+                local.execute(SNAPSHOT)
+                job.until_answered("finished")
+
+                assert rows_of(job.events("t"))[3]["v"] == "new"
+        waiting.join(10)
+
+    def test_without_the_unsettled_set_the_old_row_wins(self, table, tmp_path, spark, monkeypatch):
+        from adapters.postgres.database import PostgresSource  # noqa: PLC0415
+
+        monkeypatch.setattr(PostgresSource, "_note_unsettled", lambda *_args: None)
+        with driven(table, tmp_path, spark) as job:
+            self.run(table, job)
+
+            assert rows_of(job.events("t"))[3]["v"] == "old"
+
+
+class TestVisibility:
+    """A transaction that began before the window and committed after its snapshot."""
+
+    def test_an_open_transaction_supersedes_when_it_commits_in_the_window(self, table, tmp_path, spark):
+        with driven(table, tmp_path, spark) as job, table.connect(autocommit=False) as writer:
+            writer.execute("UPDATE t SET v = 'new' WHERE id = 3")
+            with table.connect() as other:
+                other.execute(SNAPSHOT)
+            job.until(lambda: job.job._opened is not None)
+            writer.commit()
+            job.until_answered("finished")
+            job.until_drained(table)
+
+            reads = [e["key"]["id"] for e in job.events("t") if e["value"]["op"] == "r"]
+            ops = [e["value"]["op"] for e in job.events("t") if e["key"]["id"] == 3]
+            assert sorted(reads) in (list(range(1, 11)), [n for n in range(1, 11) if n != 3])
+            assert ops in (["r", "u"], ["u"])
+            assert rows_of(job.events("t"))[3]["v"] == "new"
+
+
+class TestHorizon:
+    """H, and how soon the stream gets there."""
+
+    def snapshot_s(self, table: Database, job: Driven) -> float:
+        with table.connect() as connection:
+            connection.execute(SNAPSHOT)
+        finished = len(job.answered("finished"))
+        job.until_answered("accepted", finished + 1)
+        begun = time.monotonic()
+        job.until_answered("finished", finished + 1)
+        return time.monotonic() - begun
+
+    def test_a_horizon_behind_a_page_header_is_moved_to_where_a_record_can_end(self, table):
+        server = make_server(parse(properties(table, Path("unused"))).postgres)
+        with table.connect() as connection:
+            connection.execute("SELECT pg_switch_wal()")
+            row = connection.execute("SELECT pg_current_wal_insert_lsn() - '0/0'").fetchone()
+        held = ExportedSnapshot(server, [T], time.monotonic)
+        try:
+            assert row is not None
+            if int(row[0]) % (16 << 20) == 40:
+                assert held.exported.horizon == int(row[0]) - 40
+            assert held.exported.horizon % 8192 not in (24, 40)
+        finally:
+            held.close()
+
+    def test_windows_on_an_idle_server_close_at_once(self, table, tmp_path, spark):
+        with driven(table, tmp_path, spark) as job:
+            self.snapshot_s(table, job)  # the first one starts Spark's workers
+            taken = []
+            for _ in range(5):
+                with table.connect() as connection:
+                    connection.execute("SELECT pg_switch_wal()")
+                taken.append(self.snapshot_s(table, job))
+
+            assert sorted(taken)[2] < 2.0
+
+    @pytest.mark.parametrize("pushes", [True, False])
+    def test_beside_an_open_writer_the_log_is_flushed(self, table, tmp_path, spark, monkeypatch, pushes):
+        if not pushes:
+            monkeypatch.setattr(watermark, "_PUSH_AFTER_S", 1e6)
+        with driven(table, tmp_path, spark) as job, table.connect(autocommit=False) as writer:
+            self.snapshot_s(table, job)
+            with table.connect() as connection:
+                connection.execute(SNAPSHOT)
+            # A record that nobody flushes stands before the horizon of the window that opens now.
+            writer.execute("UPDATE t SET v = 'open' WHERE id = 4")
+            begun = time.monotonic()
+            while time.monotonic() - begun < 3.0 and len(job.answered("finished")) < 2:
+                job.job.turn()
+
+            assert len(job.answered("finished")) == (2 if pushes else 1)
+
+
+class TestReaders:
+    """Every reader is on the exporter's snapshot, or fails."""
+
+    @pytest.fixture
+    def held(self, table: Database, tmp_path: Path) -> Iterator[ExportedSnapshot]:
+        settings = parse(properties(table, tmp_path))
+        held = ExportedSnapshot(make_server(settings.postgres), [T], time.monotonic)
+        with table.connect() as connection:
+            connection.execute("INSERT INTO t VALUES (11, 'later')")
+        yield held
+        held.close()
+
+    def read(self, table: Database, spark: Any, exported: Exported, fetch_rows: int) -> int:
+        postgres = parse(properties(table, Path("unused"))).postgres
+        frame = spark.read.jdbc(
+            jdbc_url(postgres),
+            "(SELECT id FROM t) AS q",
+            properties={
+                **jdbc_properties(postgres),
+                "driver": "org.postgresql.Driver",
+                "fetchsize": str(fetch_rows),
+                "sessionInitStatement": session_statement(exported),
+            },
+        )
+        return len(frame.collect())
+
+    @pytest.mark.parametrize("fetch_rows", [0, 100])
+    def test_a_reader_sees_what_the_exporter_sees(self, table, held, spark, fetch_rows):
+        assert self.read(table, spark, held.exported, fetch_rows) == 10
+
+    def test_a_reader_on_another_snapshot_fails(self, table, held, spark):
+        with pytest.raises(Exception, match="the reader is on snapshot"):
+            self.read(table, spark, replace(held.exported, text="1:2:"), 100)
