@@ -1,0 +1,251 @@
+"""A row read by a query and the same row decoded from the log are the same bytes, for every type."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from adapters.postgres.catalog import Catalog
+from adapters.postgres.codec import codec_for
+from adapters.postgres.decode import SpanPart, decode
+from adapters.postgres.pgoutput import parse_relation
+from adapters.postgres.rows import RowMode, SeparatorInData, row_expression, row_shape, split_rows
+from adapters.postgres.session import TEXT_SETTINGS, startup_options
+from adapters.postgres.source import ReadPlace, read_source
+from adapters.postgres.sql import quote_ident, quote_table
+from adapters.postgres.table import relation_of
+from adapters.postgres.timeline import TransactionContext
+from adapters.postgres.touched import Watch
+from engine.events.settings import (
+    BinaryMode,
+    DecimalMode,
+    EventSettings,
+    HstoreMode,
+    IntervalMode,
+    TimeMode,
+)
+from engine.merge_key import merge_keys
+from engine.model import CollectionId
+from tests.golden.case import OWN_CASES
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from adapters.postgres.table import PgType, Table
+    from tests.servers.postgres import Database
+
+pytestmark = pytest.mark.integration
+
+CASES = [
+    "g1_types_stream_default",
+    "g3_arrays_stream_default",
+    "g6_exotic_stream_unknown_true",
+    "g9_float_special_stream",
+    "g11_numeric_values_precise_stream",
+    "g12_time_infinity_adaptive_stream",
+    "g12_time_odd_adaptive_stream",
+    "g14_intervals",
+    "g15_key_types",
+    "k1_sanitize_default",
+    "l1_toast_default",
+]
+SETTINGS = [
+    EventSettings("p", "d", include_unknown_types=True),
+    EventSettings(
+        "p",
+        "d",
+        key_schemas=False,
+        value_schemas=False,
+        decimals=DecimalMode.STRING,
+        binary=BinaryMode.HEX,
+        times=TimeMode.CONNECT,
+        intervals=IntervalMode.STRING,
+        hstore=HstoreMode.MAP,
+    ),
+    EventSettings(
+        "p",
+        "d",
+        decimals=DecimalMode.DOUBLE,
+        binary=BinaryMode.BASE64_URL_SAFE,
+        times=TimeMode.ADAPTIVE_TIME_MICROSECONDS,
+    ),
+]
+_PEEK = (
+    "SELECT lsn - '0/0', data FROM pg_logical_slot_peek_binary_changes('s', NULL, NULL, "
+    "'proto_version', '1', 'publication_names', 'p', 'messages', 'true')"
+)
+
+
+def session(database: Database) -> psycopg.Connection[tuple[Any, ...]]:
+    return database.connect(options=startup_options())
+
+
+def prepare(database: Database) -> None:
+    with database.connect() as connection:
+        connection.execute("CREATE PUBLICATION p FOR ALL TABLES")
+        connection.execute("SELECT pg_create_logical_replication_slot('s', 'pgoutput')")
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A database's log, read once, and its types."""
+
+    database: Database
+    messages: list[bytes]
+    types: dict[int, PgType]
+
+    def rows(self, table: Table, settings: EventSettings, mode: RowMode) -> dict[bytes, str]:
+        """The `after` text of every row read by a query, by merge key."""
+        relation = relation_of(table)
+        codec = codec_for(relation, table, settings, self.types)
+        shape = row_shape(relation, table, self.types)
+        with session(self.database) as connection:
+            query = f"SELECT {row_expression(shape, mode)} FROM {quote_table(table.schema, table.name)}"
+            texts = pa.array([row[0] for row in connection.execute(query)], pa.string())
+        columns = split_rows(texts, shape, mode)
+        _, values = codec.reads(columns, read_source(settings, table.id, ReadPlace(1)), 2)
+        keys = merge_keys([columns[at] for at in codec.merge_key])
+        return dict(zip(keys.to_pylist(), map(after, values.to_pylist()), strict=True))
+
+    def inserts(self, table: Table, settings: EventSettings) -> dict[bytes, str]:
+        """The `after` text of every insert in the log, by merge key."""
+        relations = [parse_relation(message[25:]) for message in self.messages if message[25:26] == b"R"]
+        relation = next((one for one in relations if one.oid == table.oid), None)
+        if relation is None:  # a server without XML refuses some rows
+            return {}
+        codec = codec_for(relation, table, settings, self.types)
+        part = SpanPart(pa.array(self.messages, pa.large_binary()), TransactionContext())
+        decoded = decode(part, {table.oid: codec}, settings, Watch(frozenset({table.oid})), 2)
+        texts = [after(value) for value in decoded.events["value"].to_pylist()]
+        return dict(zip(decoded.touched["key"].to_pylist(), texts, strict=True))
+
+
+def recorded(database: Database) -> Recorded:
+    with session(database) as connection:
+        rows = connection.execute(_PEEK).fetchall()
+    messages = [b"w" + int(lsn).to_bytes(8, "big") * 2 + bytes(8) + bytes(data) for lsn, data in rows]
+    return Recorded(database, messages, Catalog(database.connect).types())
+
+
+def after(value: str) -> str:
+    found = re.search(r'"before":null,"after":(.*),"source":\{"version"', value, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_both_roads_give_the_same_bytes(each_database, name):
+    database = each_database
+    server = database.server
+    folder = OWN_CASES / "postgres" / name
+    server.psql(database.name, "--quiet", input_text=(folder / "setup.sql").read_text("utf-8"))
+    prepare(database)
+    change = (folder / "change.sql").read_text("utf-8")
+    inserts = re.sub(r"^(UPDATE|DELETE)[^\n]*$", "", change, flags=re.MULTILINE)
+    server.psql(database.name, "--quiet", input_text=inserts)
+    catalog = Catalog(database.connect)
+    tables = [table for table in catalog.describe(catalog.tables()).values() if table.primary_key]
+
+    log = recorded(database)
+    compared = 0
+    for table in tables:
+        for settings in SETTINGS:
+            streamed = log.inserts(table, settings)
+            compared += len(streamed)
+            for mode in RowMode:
+                assert streamed == log.rows(table, settings, mode)
+    assert compared >= len(SETTINGS)
+
+
+def test_null_empty_and_separators_are_told_apart(database):
+    with database.connect() as connection:
+        connection.execute(
+            "CREATE DOMAIN word AS text; CREATE TABLE t (id int PRIMARY KEY, a text, b varchar(9), c word, "
+            "d char(3), e int, f bytea, g text NOT NULL, h text[], i bit varying(4))",
+        )
+        connection.execute("INSERT INTO t VALUES (1, NULL, '', NULL, NULL, NULL, NULL, '', NULL, B'')")
+        connection.execute("INSERT INTO t VALUES (2, '', NULL, '', '', 0, '', 'x', '{}', NULL)")
+        connection.execute("INSERT INTO t VALUES (3, E'\\x1f', NULL, E't\\x1f', 'é', 0, '', 'f', '{}', B'1')")
+    table = next(iter(Catalog(database.connect).describe([CollectionId(("public", "t"))]).values()))
+
+    expected = [
+        ["1", None, "", None, None, None, None, "", None, ""],
+        ["2", "", None, "", "   ", "0", "\\x", "x", "{}", None],
+        ["3", "\x1f", None, "t\x1f", "é  ", "0", "\\x", "f", "{}", "1"],
+    ]
+    assert split(database, table, RowMode.EXACT) == expected
+    assert split(database, table, RowMode.FAST, "id < 3") == expected[:2]
+    with pytest.raises(SeparatorInData):
+        split(database, table, RowMode.FAST)
+
+
+def split(database: Database, table: Table, mode: RowMode, where: str = "true") -> list[list[str | None]]:
+    shape = row_shape(relation_of(table), table, Catalog(database.connect).types())
+    with session(database) as connection:
+        query = f"SELECT {row_expression(shape, mode)} FROM t WHERE {where} ORDER BY id"
+        texts = pa.array([row[0] for row in connection.execute(query)])
+    columns = [column.to_pylist() for column in split_rows(texts, shape, mode)]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def test_a_row_of_1000_columns_is_read(database):
+    names = [f"c {number}" for number in range(1000)]
+    with database.connect() as connection:
+        columns = ", ".join(f"{quote_ident(name)} int" for name in names)
+        connection.execute(f"CREATE TABLE t (id int PRIMARY KEY, {columns})")
+        connection.execute(f"INSERT INTO t (id, {quote_ident(names[7])}) VALUES (1, 7)")
+    table = next(iter(Catalog(database.connect).describe([CollectionId(("public", "t"))]).values()))
+
+    for mode in RowMode:
+        assert split(database, table, mode) == [["1", *("7" if at == 7 else None for at in range(1000))]]
+
+
+def test_the_catalog_says_what_a_table_is(database):
+    with database.connect() as connection:
+        connection.execute(
+            "CREATE TYPE mood AS ENUM ('b', 'a'); CREATE DOMAIN small AS numeric(4,1) NOT NULL;"
+            "CREATE TABLE p (k2 int, k1 text, v mood[], d small, x int DEFAULT 5, "
+            "g int GENERATED ALWAYS AS (k2 * 2) STORED, i int GENERATED ALWAYS AS IDENTITY, gone int, "
+            "PRIMARY KEY (k1, k2)) PARTITION BY LIST (k1);"
+            "CREATE TABLE p1 PARTITION OF p DEFAULT;"
+            "ALTER TABLE p DROP COLUMN gone;"
+            "CREATE TABLE u (a int NOT NULL, b int NOT NULL, c int UNIQUE);"
+            "CREATE UNIQUE INDEX ab ON u (b, a) INCLUDE (c); ALTER TABLE u REPLICA IDENTITY USING INDEX ab;"
+            "CREATE TABLE heap (a int); ALTER TABLE heap REPLICA IDENTITY FULL;"
+            "CREATE UNLOGGED TABLE fleeting (a int); CREATE VIEW seen AS SELECT 1",
+        )
+    catalog = Catalog(database.connect)
+    listed = [str(one) for one in catalog.tables()]
+    tables = {table.name: table for table in catalog.describe(catalog.tables()).values()}
+    types = catalog.types()
+
+    assert listed == ["public.heap", "public.p", "public.p1", "public.u"]
+    p, u = tables["p"], tables["u"]
+    assert (p.kind, p.primary_key, p.identity, p.identity_key) == ("p", ("k1", "k2"), "d", ("k1", "k2"))
+    assert (p.children, tables["p1"].parents, tables["p1"].partition) == ((tables["p1"].oid,), (p.oid,), True)
+    assert [(one.name, one.nullable) for one in p.columns] == [
+        ("k2", False),
+        ("k1", False),
+        ("v", True),
+        ("d", False),
+        ("x", True),
+        ("g", True),
+        ("i", False),
+    ]
+    assert [one.default for one in p.columns] == [None, None, None, None, "5", None, None]
+    assert (p.columns[5].generated, p.columns[6].identity) == ("s", "a")
+    assert types[types[p.columns[2].type].element].labels == ("b", "a")
+    assert (u.unique_key, u.primary_key, u.identity, u.identity_key) == (("b", "a"), (), "i", ("b", "a"))
+    assert tables["heap"].identity == "f"
+    assert [one.name for one in relation_of(p).columns] == ["k2", "k1", "v", "d", "x", "i"]
+
+
+def test_the_session_settings_are_taken_by_the_server(database):
+    with session(database) as connection:
+        shown = {name: connection.execute(f"SHOW {name}").fetchall()[0][0] for name in TEXT_SETTINGS}
+
+    assert shown == TEXT_SETTINGS

@@ -1,0 +1,113 @@
+"""Values that are read one by one."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapters.postgres import values
+from engine.events.text import escape
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
+
+
+def array_text(items: list[str | None]) -> str:
+    """An array as PostgreSQL writes it, everything quoted that may be."""
+    shown = (
+        "NULL" if item is None else '"' + item.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        for item in items
+    )
+    return "{" + ",".join(shown) + "}"
+
+
+@given(st.lists(st.none() | st.lists(st.none() | TEXT)))
+def test_arrays_of_any_text_come_back(rows):
+    texts = pa.array([None if row is None else array_text(row) for row in rows], pa.large_string())
+
+    shown = values.arrays(texts, escape, quoted=True).to_pylist()
+
+    assert [None if one is None else json.loads(one) for one in shown] == rows
+
+
+@pytest.mark.parametrize(
+    ("text", "items"),
+    [
+        ("{}", []),
+        ("{1,NULL,-3}", ["1", None, "-3"]),
+        ('{"NULL",null,a b}', ["NULL", "null", "a b"]),
+        ("[0:2]={5,6,7}", ["5", "6", "7"]),
+        ("{{1,2},{3,4}}", ["1", "2", "3", "4"]),
+        ('{"{x}","a\\"b"}', ["{x}", 'a"b']),
+    ],
+)
+def test_items_of_arrays(text, items):
+    assert values.array_items(text) == items
+
+
+@given(st.dictionaries(TEXT, st.none() | TEXT, max_size=30))
+def test_hstore_comes_back(pairs):
+    def quoted(text: str) -> str:
+        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+    text = ", ".join(f"{quoted(k)}=>{'NULL' if v is None else quoted(v)}" for k, v in pairs.items())
+
+    assert json.loads(values.hstore_json(text)) == pairs
+
+
+def test_hstore_has_the_order_of_javas_hash_map():
+    assert values.hstore_json('"a"=>"1", "n"=>NULL, "b c"=>"x"') == '{"a":"1","b c":"x","n":null}'
+
+
+@pytest.mark.parametrize(
+    ("text", "micros", "iso"),
+    [
+        ("1 mon", 2629800000000, "P0Y1M0DT0H0M0S"),
+        ("-1 days +02:00:00", -79200000000, "P0Y0M-1DT2H0M0S"),
+        ("1 year 2 mons 3 days 04:05:06.789012", 37091106789012, "P1Y2M3DT4H5M6.789012S"),
+        ("-1 years -2 mons +3 days -04:05:06.5", -36572706500000, "P-1Y-2M3DT-4H-5M-6.5S"),
+        ("00:00:00", 0, "P0Y0M0DT0H0M0S"),
+        ("178000000 years", 2**63 - 1, "P178000000Y0M0DT0H0M0S"),
+        ("infinity", 2**63 - 1, "infinity"),
+    ],
+)
+def test_intervals(text, micros, iso):
+    assert values.interval_micros(text) == str(micros)
+    assert values.interval_iso(text) == iso
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("1", "AQ=="), ("10000001", "gQ=="), ("00000000", ""), ("", ""), ("10000000000000000001", "AQAI")],
+)
+def test_bits_are_little_endian_without_zeros_at_the_end(text, shown):
+    assert values.bits(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("$12.34", "12.34"), ("-$92,233.08", "-92233.08"), ("($1.50)", "-1.50"), ("$0.00", "0.00")],
+)
+def test_money(text, number):
+    assert values.money(text) == number
+
+
+def test_points_and_geometries():
+    assert json.loads(values.point("(1.5,-2)")) == {
+        "x": 1.5,
+        "y": -2.0,
+        "wkb": "AQEAAAAAAAAAAAD4PwAAAAAAAADA",
+        "srid": None,
+    }
+    plain, with_srid = (
+        json.loads(values.geometry(text))
+        for text in (
+            "0101000000000000000000F03F0000000000000040",
+            "0101000020E6100000000000000000F03F0000000000000040",
+        )
+    )
+    assert (plain["srid"], with_srid["srid"]) == (None, 4326)
+    assert values.java_numbers("[(0,0),(1e+20,-1.5)]") == "[(0.0,0.0),(1.0E20,-1.5)]"
