@@ -71,7 +71,7 @@ class Pace:
     max_lag_s: float = 5.0
     idle_s: float = 0.1
     waiting_s: float = 0.01
-    save_s: float = 10.0
+    save_s: float = 1.0
     retries: int | None = None
     first_retries: int = 6
     window_retries: int = 5
@@ -225,6 +225,9 @@ class Job:
         return self._log
 
     def _unsaved_for_long(self) -> bool:
+        """Whether the queue has changed since the last save, or the position a while ago."""
+        if self.state.snapshot != self._saved.snapshot and not self._opened:
+            return True
         return self.state is not self._saved and self._seams.now() - self._saved_s >= self._pace.save_s
 
     def _may_emit(self, staged: Sequence[Staged] | None) -> bool:

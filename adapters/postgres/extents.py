@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from adapters.postgres.keyset import KeyColumn, Keyset
 from adapters.postgres.server import source_errors
-from adapters.postgres.sql import quote_ident
+from adapters.postgres.sql import quote_ident, quote_table
 from engine.errors import SignalError, SourceError
 from engine.model import CollectionId
 from engine.snapshot import Extent
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _WHOLE_BYTES = 1 << 20
 _DENSE = 0.2
-_INTEGERS = frozenset({"smallint", "integer", "bigint"})
+_INTEGERS = frozenset(quote_table("pg_catalog", name) for name in ("int2", "int4", "int8"))
 _ORDINARY, _PARTITIONED = "r", "p"
 _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
 
@@ -146,9 +146,12 @@ class Extents:
     def _type_names(self, oids: Sequence[int]) -> dict[int, str]:
         with source_errors("reading types"):
             rows = self._connection.execute(
-                "SELECT oid::bigint, format_type(oid, NULL) FROM pg_type WHERE oid = ANY (%s)", [list(oids)]
+                "SELECT t.oid::bigint, n.nspname, t.typname FROM pg_type t"
+                " JOIN pg_namespace n ON n.oid = t.typnamespace WHERE t.oid = ANY (%s)",
+                [list(oids)],
             ).fetchall()
-        return dict(rows)
+        # Not format_type(): its "character" and "bit" mean a length of 1 and would cut bounds short.
+        return {oid: quote_table(schema, name) for oid, schema, name in rows}
 
     def _edge(self, read: ReadTable, order: str) -> Key | None:
         row = self._connection.execute(

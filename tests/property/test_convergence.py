@@ -84,9 +84,9 @@ class World:
         self.source = MemorySource(self.database, self.staging, guards=self.guards)
         fused = Fused(self.source, self.fuse)
         seams = Seams(
-            source=fused,  # type: ignore[arg-type]  # passes everything on
-            sink=Fused(self.sink, self.fuse),  # type: ignore[arg-type]
-            store=Fused(self.store, self.fuse),  # type: ignore[arg-type]
+            source=fused,
+            sink=Fused(self.sink, self.fuse),
+            store=Fused(self.store, self.fuse),
             executors=LocalExecutors(),
             desk=Desk(lambda _answer: None),
             now=self._now,
@@ -211,8 +211,10 @@ def check_history(sink: MemorySink, collection: CollectionId) -> None:
     for topic, key, value in events(sink):
         if topic != str(collection):
             continue
-        touched = seen.keys() | {key} if key is None else {key, value.get("old")} - {None}
-        for one in touched - {None}:
+        touched: set[int] = (
+            set(seen) if key is None else {one for one in (key, value.get("old")) if one is not None}
+        )
+        for one in touched:
             at = value["at"]
             last = seen.get(one, -1)
             repeated_read = value["op"] == "r" and at == last
