@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import psycopg
+
 from adapters.postgres.keyset import KeyColumn, Keyset
 from adapters.postgres.server import source_errors
 from adapters.postgres.sql import quote_ident, quote_table
@@ -18,8 +20,6 @@ from engine.snapshot import Extent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    import psycopg
 
     from adapters.postgres.catalog import Catalog
     from adapters.postgres.table import Table
@@ -98,6 +98,7 @@ class Extents:
     ) -> Extent | SignalError:
         try:
             read = self.reading(target, table)
+            self._check_condition(read, target)
         except SignalError as refusal:
             return refusal
         size, tuples = sizes.get(read.table.oid, (0, -1.0))
@@ -107,6 +108,20 @@ class Extents:
             return Extent(rows, size, whole=True)
         greatest = self._edge(read, read.keyset.reverse_order)
         return Extent(rows, size, greatest=greatest, span=self._span(read, greatest, rows))
+
+    def _check_condition(self, read: ReadTable, target: Target) -> None:
+        """Let the server plan the signal's condition, which is refused at once if it can't be."""
+        if target.condition is None:
+            return
+        query = f"EXPLAIN SELECT FROM {read.relation} WHERE ({target.condition}\n)"
+        try:
+            # Prepared: the extended protocol takes one statement and no more.
+            self._connection.execute(query.encode(), prepare=True)
+        except (psycopg.ProgrammingError, psycopg.DataError, psycopg.NotSupportedError) as error:
+            said = (error.diag.message_primary or str(error)).strip()
+            raise SignalError(
+                f"the condition {target.condition!r} is refused: {said}", place=str(target.collection)
+            ) from error
 
     def reading(self, target: Target, table: Table | None = None) -> ReadTable:
         """How to read a target; SignalError says why it can't be."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from engine.progress import table_report
 from tests import replay
 from tests.demo.display import Lag, Progress
-from tests.demo.source import ORDERS, SIGNALS, SLOT, STOCK, TABLES, prepare
+from tests.demo.source import ORDERS, SIGNALS, SLOT, STOCK, TABLES, fill, grant
 from tests.demo.tidemark import PREFIX, JobFailed, Tidemark, write_properties
 from tests.demo.writer import Writers
 
@@ -87,8 +87,8 @@ class Scene:
         """Everything; raises JobFailed when the job can't do its part."""
         say, load = self.display.say, self.load
         say(f"making {load.orders:,} orders and {load.stock:,} articles in stock")
-        login = prepare(self.database, orders=load.orders, stock=load.stock)
-        write_properties(self.folder, self.database, login)
+        fill(self.database, orders=load.orders, stock=load.stock)
+        write_properties(self.folder, self.database, grant(self.database))
         say(f"tidemark run {self.folder.properties}")
         say("  as a role with LOGIN, REPLICATION, SELECT on the tables, INSERT on the signal table")
         with Tidemark(self.folder) as job:

@@ -103,8 +103,8 @@ class Login:
     password: str
 
 
-def prepare(database: Database, *, orders: int, stock: int) -> Login:
-    """Make the tables and their rows, the publication, and the job's role."""
+def fill(database: Database, *, orders: int, stock: int) -> None:
+    """Make the tables and their rows."""
     warehouses = list(WAREHOUSES)
     with database.connect() as connection:
         connection.execute(_TABLES)
@@ -112,10 +112,10 @@ def prepare(database: Database, *, orders: int, stock: int) -> Login:
         stock_rows = sql.SQL(_STOCK.replace("%s", "{}"))
         connection.execute(stock_rows.format(warehouses, warehouses, stock))
         connection.execute("ANALYZE")
-    return _grant(database)
 
 
-def _grant(database: Database) -> Login:
+def grant(database: Database) -> Login:
+    """Make the publication and the job's role."""
     login = Login("tidemark", secrets.token_hex(16))
     with database.connect() as connection:
         connection.execute(
