@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         Span,
         StateStore,
     )
+    from engine.pulse import Pulse
     from engine.snapshot import Table
     from engine.staging import Staged
     from engine.state import State
@@ -88,6 +89,7 @@ class Seams:
     store: StateStore
     executors: Executors
     desk: SignalDesk
+    pulse: Pulse
     now: Callable[[], float]
     sleep: Callable[[float], None]
     local_rows: int = 20_000
@@ -200,7 +202,8 @@ class Job:
         staged = self._poll_window()
         log.hurry(on=staged is not None)
         commands = self._seams.desk.pending()
-        if span or commands or self._may_emit(staged) or self._unsaved_for_long():
+        beats = self._seams.pulse.due(self._seams.now())
+        if span or commands or beats or self._may_emit(staged) or self._unsaved_for_long():
             self._send(log, span, staged)
             sent = True
         else:
@@ -259,6 +262,8 @@ class Job:
             after = replace(after, position=span.end, memory=dict(seams.source.memory()))
         after = self._obey(after, encoded)
         after, emitted = self._emit(after, staged, writer, encoded)
+        if seams.pulse.due(now):
+            seams.pulse.beat(writer, encoded.parts + len(staged or ()), now)
         seams.store.save_pending(after.turn, saved.to_json(after))
         seams.sink.commit(after.turn)
         seams.store.promote(after.turn)

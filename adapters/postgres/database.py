@@ -181,6 +181,12 @@ class PostgresSource:
             raise InvariantError("the source was used before its log was opened")
         return self._session
 
+    def run_statement(self, statement: str) -> None:
+        """Run the user's statement, if there is one, in a transaction of its own."""
+        if statement:
+            with source_errors("the user's statement"):
+                self._opened().control.execute(statement.encode())
+
     # A span.
 
     def encode(self, span: ports.Span, writer: PartWriter) -> Encoded:

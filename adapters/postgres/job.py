@@ -10,6 +10,7 @@ import tempfile
 import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 from urllib.parse import quote, urlparse
@@ -28,7 +29,9 @@ from engine.config.driver import LIBPQ
 from engine.config.settings import SinkKind
 from engine.errors import ConfigError
 from engine.job import Job, Pace, Seams
+from engine.events.heartbeat import heartbeat
 from engine.progress import ProgressLog
+from engine.pulse import Pulse
 from engine.staging import clear
 from signals.desk import Desk
 
@@ -102,6 +105,7 @@ def building(settings: Settings, spark: SparkSession, onlookers: Onlookers) -> I
             store=HadoopStateStore(spark, places.checkpoint),
             executors=SparkExecutors(spark),
             desk=Desk(onlookers.answer) if onlookers.answer else Desk(),
+            pulse=_pulse(settings, source),
             now=time.time,
             sleep=time.sleep,
             local_rows=_LOCAL_ROWS,
@@ -124,6 +128,15 @@ def _source(settings: Settings, spark: SparkSession, places: Places) -> Postgres
     reader = ChunkReader(spark, jdbc, places.staging, tasks=_tasks(spark))
     encoder = SpanEncoder(settings.events, SparkExecutors(spark), places.staging, local_rows=_LOCAL_ROWS)
     return PostgresSource(settings, make_server(postgres), encoder, reader)
+
+
+def _pulse(settings: Settings, source: PostgresSource) -> Pulse:
+    job = settings.job
+    return Pulse(
+        job.heartbeat_interval_ms / 1000,
+        partial(heartbeat, settings.events),
+        partial(source.run_statement, job.heartbeat_query),
+    )
 
 
 def _tasks(spark: SparkSession) -> int:

@@ -181,8 +181,8 @@ EVENTS = (
     P("column.mask.hash.<algorithm>.with.salt.<salt>", APPLIED, "columns replaced by a hash", EXPRESSIONS),
     P("column.propagate.source.type", APPLIED, "columns whose type goes into the schema", EXPRESSIONS),
     P("datatype.propagate.source.type", APPLIED, "types that go into the schema", EXPRESSIONS),
-    P("heartbeat.interval.ms", LATER, "how often a heartbeat is emitted; 0: never", _MS_32, "0"),
-    P("heartbeat.action.query", LATER, "SQL to run with every heartbeat", VERBATIM),
+    P("heartbeat.interval.ms", APPLIED, "how often a heartbeat is emitted; 0: never", _MS_32, "0"),
+    P("heartbeat.action.query", APPLIED, "SQL to run with every heartbeat", VERBATIM),
 )
 
 SNAPSHOT = (

@@ -20,9 +20,10 @@ from adapters.spark.executors import LocalExecutors
 from engine.errors import SourceError
 from engine.job import Job, Pace, Seams
 from engine.model import CollectionId
+from engine.pulse import Pulse
 from signals.desk import Desk
 from tests.fakes import MemorySink, MemoryStateStore
-from tests.memory_source import Change, Guards, MemoryDatabase, MemorySource
+from tests.memory_source import Change, Guards, MemoryDatabase, MemorySource, batch_of
 
 TABLE, OTHER = CollectionId(("public", "t")), CollectionId(("public", "u"))
 _KEYS = st.integers(0, 7)
@@ -89,6 +90,7 @@ class World:
             store=Fused(self.store, self.fuse),
             executors=LocalExecutors(),
             desk=Desk(lambda _answer: None),
+            pulse=Pulse(0.0, lambda _now_ms: batch_of([]), lambda: None),
             now=self._now,
             sleep=lambda _s: None,
         )
