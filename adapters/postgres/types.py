@@ -13,7 +13,7 @@ Deliberately other than Debezium 2.1.4, which loses or garbles these values in a
 | arrays of more than one dimension | wrong items | the items in order, flat |
 | bit(n)[] | null, as Bits | an array of Bits |
 | interval under `interval.handling.mode=string` | noise of floating point | exact |
-| numeric infinity | the connector dies | null (precise), or by name, as NaN |
+| numeric infinity; NaN in a NOT NULL column | the connector dies | null (precise), else by name, as NaN |
 | date, timestamp before 1582 in a snapshot | Julian | proleptic Gregorian, as in the stream |
 """
 

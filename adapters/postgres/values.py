@@ -11,12 +11,14 @@ import re
 import struct
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from engine.events.java import hash_order
 from engine.events.numbers import java_double
 from engine.events.settings import BinaryMode
-from engine.events.text import Text, quote
+from engine.events.text import Ints, Text, fill, join, quote, replace_rows, scalar, slices, text_parts
 from engine.events.times import clock_us
 
 if TYPE_CHECKING:
@@ -30,6 +32,9 @@ _INTERVAL = re.compile(r"([+-]?\d+) (year|mon|day)s?|([+-]?)(\d+:\d\d:\d\d(?:\.\
 _NUMBER = re.compile(r"-?(?:\d+(?:\.\d*)?(?:e[+-]?\d+)?|Infinity)|NaN")
 _MONEY = re.compile(r"[^0-9.]")
 _EWKB_SRID = 0x20000000
+_NULL = pa.scalar(None, pa.large_string())
+_ABSENT = pa.array(["NULL", ""], pa.large_string())
+"""What stands for NULL between commas, and for nothing between braces; as text both are quoted."""
 
 
 def distinct(texts: Text, convert: Callable[[str], str | None]) -> Text:
@@ -151,13 +156,51 @@ def array_items(text: str, delimiter: str = ",") -> list[str | None]:
 
 
 def arrays(texts: Text, encode: Callable[[Text], Text], *, quoted: bool) -> Text:
-    """Arrays as JSON arrays: all items of the column go through `encode` at once."""
-    rows = [None if text is None else array_items(text) for text in texts.to_pylist()]
-    flat = pa.array([item for row in rows if row for item in row], pa.large_string())
+    """Arrays as JSON arrays.
+
+    Arrays of one dimension are split at their commas in bulk, all items going through `encode` at
+    once. Those with an escape, a comma or a quote inside an item, inner arrays or bounds of their own
+    are read item by item.
+    """
+    lists = pc.split_pattern(_without_braces(texts), ",")
+    items = lists.flatten()
+    fine = pc.match_substring_regex(items, r'^(?:"[^"\\]*"|[^"\\{}\[]*)$')
+    if not pc.all(fine, min_count=0).as_py():
+        odd = np.unique(pc.list_parent_indices(lists).filter(pc.invert(fine)).to_numpy())
+        return _with_odd_arrays(texts, odd, encode, quoted=quoted)
+    absent = pc.is_in(items, _ABSENT)
+    marked = pc.starts_with(items, '"')
+    bare = pc.utf8_trim(items, '"') if pc.any(marked).as_py() else items
+    values = pc.if_else(absent, _NULL, bare)
+    shown = encode(values)
+    shown = fill(join(['"', shown, '"'], len(shown)) if quoted else shown, "null")
+    joined = pc.binary_join(type(lists).from_arrays(lists.offsets, shown, mask=_mask(lists)), scalar(","))
+    whole = join(["[", joined, "]"], len(texts))
+    return pc.if_else(pc.equal(texts, "{}"), scalar("[]"), whole)
+
+
+def _mask(lists: pa.Array) -> pa.Array | None:
+    return pc.is_null(lists) if lists.null_count else None
+
+
+def _without_braces(texts: Text) -> Text:
+    offsets, data = text_parts(texts)
+    given = pc.is_valid(texts).to_numpy(zero_copy_only=False)
+    return slices(data, offsets[:-1] + given, offsets[1:] - given, given)
+
+
+def _with_odd_arrays(texts: Text, odd: Ints, encode: Callable[[Text], Text], *, quoted: bool) -> Text:
+    mask = np.zeros(len(texts), bool)
+    mask[odd] = True
+    common = arrays(pc.if_else(pa.array(mask), _NULL, texts), encode, quoted=quoted)
+    return replace_rows(common, odd, _odd_arrays(texts.take(pa.array(odd)), encode, quoted=quoted))
+
+
+def _odd_arrays(texts: Text, encode: Callable[[Text], Text], *, quoted: bool) -> list[str | None]:
+    rows = [array_items(text) for text in texts.to_pylist()]
+    flat = pa.array([item for row in rows for item in row], pa.large_string())
     shown = iter(encode(flat).to_pylist())
-    return pa.array(
-        [None if row is None else _json_array(row, shown, quoted=quoted) for row in rows], pa.large_string()
-    )
+    return [_json_array(row, shown, quoted=quoted) for row in rows]
 
 
 def _json_array(row: list[str | None], shown: Iterable[str | None], *, quoted: bool) -> str:

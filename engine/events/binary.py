@@ -11,6 +11,8 @@ from engine.events.numbers import base64_chars
 from engine.events.settings import BinaryMode
 from engine.events.text import Bytes, Ints, Text, each, text_from, text_parts
 
+_LARGE = 200
+"""Bytes of a value on average, from which values are encoded one by one."""
 _NIBBLE = np.zeros(256, np.uint8)
 _NIBBLE[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
 _NIBBLE[np.frombuffer(b"ABCDEF", np.uint8)] = np.arange(10, 16)
@@ -21,10 +23,9 @@ def hex_text(texts: Text, mode: BinaryMode) -> Text:
     strange = pc.invert(pc.starts_with(texts, "\\x"))
     if pc.any(strange).as_py():
         return each(texts, lambda text: encode_bytes(unescape(text), mode))
-    plain = _without_mark(texts)
     if mode is BinaryMode.HEX:
-        return plain
-    chars = _hex_as_base64(plain)
+        return _without_mark(texts)
+    chars = _hex_as_base64(texts)
     if mode is BinaryMode.BASE64_URL_SAFE:
         return pc.replace_substring(pc.replace_substring(chars, "+", "-"), "/", "_")
     return chars
@@ -72,10 +73,18 @@ def _without_mark(texts: Text) -> Text:
 
 
 def _hex_as_base64(texts: Text) -> Text:
+    r"""Base64 of hex after `\x`; the mark, two characters too, is read as a byte and dropped."""
     offsets, data = text_parts(texts)
     nibbles = _NIBBLE[data[offsets[0] : offsets[-1]]].reshape(-1, 2)
-    raw: Bytes = (nibbles[:, 0] << 4 | nibbles[:, 1]).astype(np.uint8)
-    sizes = np.diff(offsets) // 2
+    raw: Bytes = (nibbles[:, 0] << 4 | nibbles[:, 1]).astype(np.uint8, copy=False)
+    lengths = np.diff(offsets)
+    present = lengths > 0
+    keep = np.ones(len(raw), bool)
+    keep[(offsets[:-1] - offsets[0])[present] // 2] = False
+    raw = raw[keep]
+    sizes = lengths // 2 - present
+    if len(raw) > _LARGE * len(texts):
+        return _each_as_base64(raw, sizes, texts)
     groups = (sizes + 2) // 3
     starts = np.zeros(len(texts) + 1, np.int64)
     np.cumsum(4 * groups, out=starts[1:])
@@ -85,6 +94,14 @@ def _hex_as_base64(texts: Text) -> Text:
         for place in range(1, 4 - left):
             chars[ends - place] = ord("=")
     return text_from(starts, chars, texts)
+
+
+def _each_as_base64(raw: Bytes, sizes: Ints, texts: Text) -> Text:
+    """Value by value: for large ones, whose padding in bulk would cost sixteen bytes for each."""
+    ends = np.cumsum(sizes)
+    shown = [base64.b64encode(raw[end - size : end]) for end, size in zip(ends, sizes, strict=True)]
+    starts = np.concatenate([[0], np.cumsum([len(one) for one in shown])])
+    return text_from(starts, b"".join(shown), texts)
 
 
 def _padded(raw: Bytes, sizes: Ints, groups: Ints) -> Bytes:

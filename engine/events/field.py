@@ -25,7 +25,8 @@ class Conversion:
     """How a type's text becomes JSON.
 
     `encode` gives the inside of a JSON string where `quoted`, else JSON; null stays null, and a value
-    that the schema can't hold becomes null. `filler` is the JSON of a NOT NULL column whose value is
+    that the schema can't hold (NaN as a decimal) becomes null, in events too, whether or not the
+    column may be NULL: nothing else would be true. `filler` is the JSON of a NOT NULL column whose value is
     not known, `placeholder` that of an unchanged value which the log left out (None: as if NULL).
     `text` is set where the value is plain text, which masks can work on.
     """
@@ -74,11 +75,19 @@ class Field:
         if texts.null_count == len(texts):
             return [self.missing]
         shown = self.conversion.encode(texts)
+        if shown.null_count > texts.null_count:
+            return [self._with_misfits(texts, shown)]
         if not self.conversion.quoted:
             return [fill(shown, self.missing)]
         if shown.null_count == 0:
             return ['"', shown, '"']
         return [fill(join(['"', shown, '"'], len(shown)), self.missing)]
+
+    def _with_misfits(self, texts: Text, shown: Text) -> Text:
+        """JSON null for values that the type can't hold, whatever stands for NULL."""
+        whole = join(['"', shown, '"'], len(shown)) if self.conversion.quoted else shown
+        missing = pc.if_else(pc.is_null(texts), scalar(self.missing), scalar("null"))
+        return pc.coalesce(whole, missing)
 
 
 def object_pieces(fields: tuple[Field, ...], shown: list[list[Piece]]) -> list[Piece]:

@@ -18,7 +18,13 @@ import pyarrow.compute as pc
 from engine.events.text import Bytes, Ints, Text, each, join, mostly, text_from
 
 _BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
-_SPECIAL_DOUBLES = {"NaN": '"NaN"', "Infinity": '"Infinity"', "-Infinity": '"-Infinity"'}
+_SPECIAL_DOUBLES = {
+    "nan": '"NaN"',
+    "inf": '"Infinity"',
+    "infinity": '"Infinity"',
+    "-inf": '"-Infinity"',
+    "-infinity": '"-Infinity"',
+}
 _SPECIAL_NAMES = {"NaN": "NAN", "Infinity": "POSITIVE_INFINITY", "-Infinity": "NEGATIVE_INFINITY"}
 _WORDS = 38
 """The digits that a 128 bit decimal holds."""
@@ -47,18 +53,20 @@ def unscaled_base64(number: int) -> str:
 
 
 def doubles_as_java(texts: Text) -> Text:
-    """Shortest decimal text of floats, in Java's form: `1.0`, `1.0E10`, and NaN in quotes."""
-    whole = pc.match_substring_regex(texts, r"^-?(0|[1-9][0-9]{0,6})$")
-    if pc.any(whole).as_py():
-        texts = pc.if_else(whole, join([texts, ".0"], len(texts)), texts)
-    plain = pc.match_substring_regex(texts, r"^-?([1-9][0-9]{0,6}\.[0-9]+|0\.0{0,2}[1-9][0-9]*|0\.0)$")
-    if pc.all(plain, min_count=0).as_py() in {True, None}:
+    """Shortest decimal text of floats, in Java's form: `1.0`, `1.0E10`, and NaN in quotes.
+
+    From 0.001 up to 10,000,000 both write plain decimals; Java's always have a point.
+    """
+    size = np.abs(pc.cast(texts, pa.float64()).fill_null(1).to_numpy())
+    plain = ((size >= 1e-3) & (size < 1e7)) | (size == 0)
+    pointed = pc.match_substring(texts, ".")
+    if not pc.all(pointed, min_count=0).as_py():
+        texts = pc.if_else(pointed, texts, join([texts, ".0"], len(texts)))
+    rows = np.flatnonzero(~plain)
+    if len(rows) == 0:
         return texts
-    rows = np.flatnonzero(~pc.fill_null(plain, fill_value=True).to_numpy(zero_copy_only=False))
-    odd = texts.take(pa.array(rows))
-    mask = np.zeros(len(texts), bool)
-    mask[rows] = True
-    return pc.replace_with_mask(texts, pa.array(mask), _java_forms(odd))
+    forms = _java_forms(texts.take(pa.array(rows)))
+    return pc.replace_with_mask(texts, pa.array(~plain), forms)
 
 
 def floats_as_java(texts: Text) -> Text:
@@ -83,10 +91,9 @@ def special_names(texts: Text) -> Text:
 
 def java_double(text: str) -> str:
     """One float's shortest text in Java's form."""
-    special = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity", "infinity": "Infinity"}
-    text = special.get(text.lower(), "-Infinity" if text.lower() == "-infinity" else text)
-    if text in _SPECIAL_DOUBLES:
-        return _SPECIAL_DOUBLES[text]
+    special = _SPECIAL_DOUBLES.get(text.lower().removesuffix(".0"))
+    if special is not None:
+        return special
     sign, digits, point = _decompose(text)
     if not digits:
         return f"{sign}0.0"
@@ -100,7 +107,7 @@ def java_double(text: str) -> str:
 def _decompose(text: str) -> tuple[str, str, int]:
     """Sign, digits without zeros at either end, and the place of the point after the first digit."""
     sign, text = ("-", text[1:]) if text.startswith("-") else ("", text.lstrip("+"))
-    mantissa, _, exponent = text.lower().partition("e")
+    mantissa, _, exponent = text.lower().removesuffix(".0").partition("e")
     whole, _, fraction = mantissa.partition(".")
     point = len(whole) + int(exponent or 0)
     digits = whole + fraction

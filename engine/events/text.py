@@ -118,8 +118,6 @@ def _moved(offsets: Ints, marks: Ints, used: Bytes) -> Ints:
 def _escaped(used: Bytes, marks: Ints) -> Bytes:
     specials = used[marks]
     growth = _GROWTH[specials].astype(np.int64)
-    sizes = np.ones(len(used), np.int64)
-    sizes[marks] += growth
     ends = marks + np.cumsum(growth)
     starts = ends - growth
     keep = np.ones(len(used) + int(growth.sum()), bool)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from engine.events.binary import hex_text, unescape
 from engine.events.settings import BinaryMode
 
-VALUES = st.lists(st.none() | st.binary(max_size=20))
+VALUES = st.lists(st.none() | (st.binary(max_size=20) | st.binary(min_size=300, max_size=700)))
 
 
 def column(values: list[bytes | None]) -> pa.Array:
