@@ -3,7 +3,7 @@
 Owns the choice by type and settings; reading the text is the encoders' affair (`engine.events` for
 the common types, `adapters.postgres.values` for the rest).
 
-Deliberately other than Debezium 2.1.4, which loses or garbles these values in a stream:
+Deliberately other than Debezium 2.1.4, which loses or garbles these values (in a stream unless said):
 
 | type | there | here |
 |---|---|---|
@@ -14,7 +14,11 @@ Deliberately other than Debezium 2.1.4, which loses or garbles these values in a
 | bit(n)[] | null, as Bits | an array of Bits |
 | interval under `interval.handling.mode=string` | noise of floating point | exact |
 | numeric infinity; NaN in a NOT NULL column | the connector dies | null (precise), else by name, as NaN |
-| date, timestamp before 1582 in a snapshot | Julian | proleptic Gregorian, as in the stream |
+| date, timestamp before 1582 in a snapshot | Julian, other days | proleptic Gregorian, as in the stream |
+| date infinity in a snapshot | another number than in the stream | as in the stream |
+| money beyond 2**53 in a snapshot | rounded as a double | exact |
+| timetz whose zone has seconds, in a snapshot | null | the value |
+| numeric(p,-s) under `decimal.handling.mode=string` | 2046 zeros after the point | the number |
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ def _hex_as_base64(texts: Text) -> Text:
 def _each_as_base64(raw: Bytes, sizes: Ints, texts: Text) -> Text:
     """Value by value: for large ones, whose padding in bulk would cost sixteen bytes for each."""
     ends = np.cumsum(sizes)
-    shown = [base64.b64encode(raw[end - size : end]) for end, size in zip(ends, sizes, strict=True)]
+    shown = [base64.b64encode(raw[end - size : end].tobytes()) for end, size in zip(ends, sizes, strict=True)]
     starts = np.concatenate([[0], np.cumsum([len(one) for one in shown])])
     return text_from(starts, b"".join(shown), texts)
 
