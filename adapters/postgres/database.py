@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 from adapters.postgres import unsettled
 from adapters.postgres.catalog import Catalog
 from adapters.postgres.chunks import RunRead
-from adapters.postgres.codec import codec_for
 from adapters.postgres.extents import CapturedTables, Extents
 from adapters.postgres.log import LogBounds, PostgresLog, Span, Subscription
-from adapters.postgres.pgoutput import parse_relation
+from adapters.postgres.relations import Relations
 from adapters.postgres.rows import row_shape
 from adapters.postgres.server import (
     Server,
@@ -38,25 +37,24 @@ from adapters.postgres.visibility import Visibility, format_lsn
 from adapters.postgres.watermark import ExportedSnapshot, SignalRows, SignalTable, VisibilityWatermark
 from adapters.postgres.window import PostgresWindow, Reading
 from engine.config.settings import Watermarking
-from engine.errors import InvariantError
+from engine.errors import InvariantError, TidemarkError
 from engine.merge import Superseded
 from engine.model import CollectionId, Position, SignalRow
 from engine.ports import Encoded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import psycopg
 
-    from adapters.postgres.assemble import Definition
     from adapters.postgres.chunks import ChunkReader
     from adapters.postgres.decode import Decoded
     from adapters.postgres.encode import SpanEncoder
-    from adapters.postgres.table import PgType, Relation, Table
+    from adapters.postgres.extents import ReadTable
+    from adapters.postgres.table import Table
     from adapters.postgres.watermark import Exported
     from engine import ports
     from engine.config.settings import Settings
-    from engine.events.codec import TableCodec
     from engine.model import Target, Window
     from engine.ports import PartWriter
     from engine.state import State
@@ -71,9 +69,8 @@ class Session:
     """What one opening of the log set up; the next opening makes another."""
 
     control: psycopg.Connection
-    catalog: Catalog
     extents: Extents
-    types: Mapping[int, PgType]
+    relations: Relations
 
 
 class PostgresSource:
@@ -83,9 +80,6 @@ class PostgresSource:
         self._settings, self._server = settings, server
         self._encoder, self._reader = encoder, reader
         self._session: Session | None = None
-        self._codecs: dict[int, tuple[int, TableCodec | None]] = {}
-        self._ids: dict[int, CollectionId] = {}
-        self._surrogates: dict[int, tuple[str, ...]] = {}
         self._unsettled = Unsettled()
         self._last_commit_end: int | None = None
         self._context: TransactionContext | None = None
@@ -100,9 +94,8 @@ class PostgresSource:
         identity = self._server.identity()
         check_identity(state.identity, identity)
         self._server.refuse_standby()
-        session = self._open_session()
-        captured = session.catalog.tables()
-        wanted = [one for one in captured if self._captures(*one.parts)]
+        self._open_session()
+        wanted = [one for one in Catalog(self._server.connect).tables() if self._captures(*one.parts)]
         ensure_publication(self._server, postgres.publication, postgres.publication_autocreate, wanted)
         position = self._position(state)
         self._unsettled = unsettled.from_json(state.memory.get("unsettled", ()))
@@ -134,7 +127,7 @@ class PostgresSource:
             status_interval_s=self._settings.postgres.status_interval_ms / 1000,
         )
 
-    def _open_session(self) -> Session:
+    def _open_session(self) -> None:
         self.close()
         control = self._server.connect()
         with source_errors("setting up the control connection"):
@@ -144,9 +137,8 @@ class PostgresSource:
         captured = CapturedTables(self._settings.postgres.publication, self._captures)
         whole = 0 if self._settings.job.window_max_chunks else None
         extents = Extents(control, catalog, captured, whole_bytes=whole)
-        self._session = Session(control, catalog, extents, catalog.types())
-        self._codecs.clear()
-        return self._session
+        relations = Relations(catalog, self._settings.events, self._captures)
+        self._session = Session(control, extents, relations)
 
     def _position(self, state: State) -> Position:
         postgres = self._settings.postgres
@@ -193,8 +185,9 @@ class PostgresSource:
         """Encode a span into the writer, and tell what it superseded."""
         if not isinstance(span, Span):
             raise InvariantError(f"a span of another source: {span!r}")
+        relations = self._opened().relations
         visibility = self._visibility() if span.entries else None
-        parts = [(cut.part, self._codecs_of(cut.definitions)) for cut in span.cuts]
+        parts = [(cut.part, relations.codecs(cut.definitions)) for cut in span.cuts]
         watch = self._watch(visibility)
         decoded = self._encoder.encode(parts, span.entries, watch, writer, self._context)
         self._context = decoded[-1].context if decoded else self._context
@@ -244,84 +237,40 @@ class PostgresSource:
             return superseded
         shown = self._window.watermark.exported.visibility
         for one in decoded:
-            emptied = {xid for oid, xid in one.truncated if oid in self._window_oids}
-            newer = shown.missing(emptied)
-            superseded |= Superseded(
-                {
-                    self._ids[oid]: (keys,)
-                    for oid in self._window_oids
-                    if len(keys := unsettled.superseding_rows(one.touched, oid, shown))
-                },
-                frozenset(
-                    self._ids[oid] for oid, xid in one.truncated if oid in self._window_oids and xid in newer
-                ),
-            )
+            superseded |= self._superseded_by(one, shown)
         return superseded
 
-    # Codecs.
-
-    def _codecs_of(self, definitions: Mapping[int, Definition]) -> dict[int, TableCodec]:
-        stale = {
-            oid: one
-            for oid, one in definitions.items()
-            if oid not in self._codecs or self._codecs[oid][0] != one.serial
-        }
-        if stale:
-            self._build(stale)
-        known = ((oid, self._codecs[oid][1]) for oid in definitions)
-        return {oid: codec for oid, codec in known if codec is not None}
-
-    def _build(self, definitions: Mapping[int, Definition]) -> None:
-        catalog = self._opened().catalog
-        relations = {oid: parse_relation(one.message) for oid, one in definitions.items()}
-        captured = {oid: one for oid, one in relations.items() if self._captures(one.namespace, one.name)}
-        tables = catalog.describe(list(captured)) if captured else {}
-        self._learn_types(tables.values())
-        for oid, one in definitions.items():
-            codec = None
-            if oid in captured:
-                codec = self._codec(captured[oid], tables.get(oid))
-            self._codecs[oid] = (one.serial, codec)
-
-    def _learn_types(self, tables: Iterable[Table]) -> None:
-        """Read the types again where a table has one that was made after the session began."""
-        session = self._opened()
-        if any(column.type not in session.types for table in tables for column in table.columns):
-            self._session = replace(session, types=session.catalog.types())
-
-    def _codec(self, relation: Relation, table: Table | None) -> TableCodec:
-        self._ids[relation.oid] = relation.id
-        key = self._surrogates.get(relation.oid) or (merge_key(table) if table else ())
-        codec = codec_for(relation, table, self._settings.events, self._opened().types, merge_key=key)
-        for warning in codec.warnings:
-            _log.warning("%s: %s", relation.id, warning)
-        return codec
+    def _superseded_by(self, decoded: Decoded, shown: Visibility) -> Superseded:
+        oids, ids = self._window_oids, self._opened().relations.ids
+        newer = shown.missing({xid for oid, xid in decoded.truncated if oid in oids})
+        return Superseded(
+            {
+                ids[oid]: (keys,)
+                for oid in oids
+                if len(keys := unsettled.superseding_rows(decoded.touched, oid, shown))
+            },
+            frozenset(ids[oid] for oid, xid in decoded.truncated if oid in oids and xid in newer),
+        )
 
     # Windows.
 
     def open_window(self, window: Window) -> PostgresWindow:
         """Take a snapshot, and start a Spark job that reads the window's runs under it."""
         session = self._opened()
-        tables = {target: session.extents.reading(target) for target in window.targets}
-        self._adopt_surrogates(tables)
-        self._learn_types(read.table for read in tables.values())
-        types = self._opened().types
         self._settle()
         ids = list(dict.fromkeys(target.collection for target in window.targets))
         watermark, held = self._watermark(window.id, ids)
+        try:
+            # Under the locks, so that what is described is what the snapshot shows.
+            tables = session.extents.readings(window.targets)
+            reads = self._reads(window, tables, held.exported)
+        except TidemarkError:
+            watermark.close()
+            raise
         exported = held.exported
         self._unsettled = self._unsettled.seen(exported.visibility)
         self._window_oids = frozenset(read.table.oid for read in tables.values())
-        self._ids |= {read.table.oid: read.table.id for read in tables.values()}
         now_ms = int(time.time() * 1000)
-        reads = []
-        for run in window.runs:
-            read = tables[run.target]
-            relation = relation_of(read.table)
-            shape = row_shape(relation, read.table, types)
-            codec = self._codec(relation, read.table)
-            source = self._read_source(read.table, exported, now_ms)
-            reads.append(RunRead(run, read, shape, codec, source, session.extents.row_bytes(run.target)))
         self._window = PostgresWindow(
             watermark,
             held,
@@ -336,6 +285,21 @@ class PostgresSource:
         )
         return self._window
 
+    def _reads(self, window: Window, tables: Mapping[Target, ReadTable], exported: Exported) -> list[RunRead]:
+        session = self._opened()
+        relations = session.relations
+        relations.learn_types(read.table for read in tables.values())
+        prepared = {}
+        for target, read in tables.items():
+            relations.adopt(read)
+            relation = relation_of(read.table)
+            shape = row_shape(relation, read.table, relations.types)
+            source = self._read_source(read.table, exported)
+            prepared[target] = (read, shape, relations.codec(relation, read.table), source)
+        return [
+            RunRead(run, *prepared[run.target], session.extents.row_bytes(run.target)) for run in window.runs
+        ]
+
     def _window_closed(self) -> None:
         self._window, self._window_oids = None, frozenset()
 
@@ -347,18 +311,11 @@ class PostgresSource:
             time.sleep(_SETTLE_POLL_S)
 
     def _superseded_before(self) -> Superseded:
-        oids = self._window_oids
+        oids, ids = self._window_oids, self._opened().relations.ids
         return Superseded(
-            {self._ids[oid]: (keys,) for oid in oids if len(keys := self._unsettled.keys_of(oid))},
-            frozenset(self._ids[oid] for oid in oids if self._unsettled.truncated(oid)),
+            {ids[oid]: (keys,) for oid in oids if len(keys := self._unsettled.keys_of(oid))},
+            frozenset(ids[oid] for oid in oids if self._unsettled.truncated(oid)),
         )
-
-    def _adopt_surrogates(self, tables: Mapping[Target, Any]) -> None:
-        """The log's entries of a table without a key are known by the surrogate key from now on."""
-        for read in tables.values():
-            if not merge_key(read.table) and read.table.oid not in self._surrogates:
-                self._surrogates[read.table.oid] = tuple(column.name for column in read.keyset.columns)
-                self._codecs.pop(read.table.oid, None)
 
     def _watermark(
         self, window_id: str, tables: Sequence[CollectionId]
@@ -374,7 +331,8 @@ class PostgresSource:
         rows = SignalRows(self._server, tables, window_id, table, time.monotonic)
         return rows, rows.held
 
-    def _read_source(self, table: Table, exported: Exported, now_ms: int) -> str:
+    def _read_source(self, table: Table, exported: Exported) -> str:
+        now_ms = int(time.time() * 1000)
         place = ReadPlace(now_ms, last_commit_end=self._last_commit_end, sequence_lsn=exported.horizon)
         return read_source(self._settings.events, table.id, place)
 
@@ -384,10 +342,3 @@ def _context_of(saved: Mapping[str, Any] | None) -> TransactionContext | None:
         return None
     collections = tuple((name, count) for name, count in saved["collections"])
     return TransactionContext(**{**saved, "collections": collections})
-
-
-def merge_key(table: Table) -> tuple[str, ...]:
-    """The columns that the log is sure to carry for a row's old and new version; empty if none are."""
-    if table.identity == "i":
-        return table.identity_key
-    return table.primary_key or table.unique_key

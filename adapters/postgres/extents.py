@@ -14,7 +14,7 @@ import psycopg
 from adapters.postgres.keyset import KeyColumn, Keyset
 from adapters.postgres.server import source_errors
 from adapters.postgres.sql import quote_ident, quote_table
-from engine.errors import SignalError, SourceError
+from engine.errors import SchemaChanged, SignalError, SourceError
 from engine.model import CollectionId
 from engine.snapshot import Extent
 
@@ -97,7 +97,7 @@ class Extents:
         self, target: Target, table: Table | None, sizes: Mapping[int, tuple[int, float]]
     ) -> Extent | SignalError:
         try:
-            read = self.reading(target, table)
+            read = self._reading(target, table)
             self._check_condition(read, target)
         except SignalError as refusal:
             return refusal
@@ -123,10 +123,16 @@ class Extents:
                 f"the condition {target.condition!r} is refused: {said}", place=str(target.collection)
             ) from error
 
-    def reading(self, target: Target, table: Table | None = None) -> ReadTable:
+    def readings(self, targets: Sequence[Target]) -> dict[Target, ReadTable]:
+        """How to read each target now; SchemaChanged if one can't be read any more."""
+        tables = self._describe([target.collection for target in targets])
+        try:
+            return {target: self._reading(target, tables.get(target.collection)) for target in targets}
+        except SignalError as error:
+            raise SchemaChanged(error.message, place=error.place, hint=error.hint) from error
+
+    def _reading(self, target: Target, table: Table | None) -> ReadTable:
         """How to read a target; SignalError says why it can't be."""
-        if table is None:
-            table = self._describe([target.collection]).get(target.collection)
         if table is None:
             raise SignalError("there is no such table", place=str(target.collection))
         if table.kind not in {_ORDINARY, _PARTITIONED}:
@@ -197,7 +203,7 @@ class Extents:
         self, target: Target, after: Key | None, upto: Key, step_rows: int, count: int
     ) -> list[Key]:
         """Keys below `upto` at every `step_rows` rows behind `after`, each found from the last one."""
-        read = self.reading(target)
+        read = self.readings([target])[target]
         found: list[Key] = []
         with source_errors("finding chunk boundaries"), self._connection.transaction():
             # Where an index has the order, a plan that sorts the rest of the table is never better.

@@ -28,8 +28,8 @@ from adapters.spark.state import HadoopStateStore
 from engine.config.driver import LIBPQ
 from engine.config.settings import SinkKind
 from engine.errors import ConfigError
-from engine.job import Job, Pace, Seams
 from engine.events.heartbeat import heartbeat
+from engine.job import Job, Pace, Seams
 from engine.progress import ProgressLog
 from engine.pulse import Pulse
 from engine.staging import clear

@@ -198,9 +198,7 @@ def test_bad_signals_are_answered_one_by_one_and_stop_nothing(
         for label, (type_, data) in BAD_SIGNALS.items():
             before = len(job.answered("rejected"))
             signal(database, type_, data, label=label)
-            job.until(
-                lambda before=before: len(job.answered("rejected")) + len(job.answered("failed")) > before
-            )
+            job.until_answered("rejected", before + 1)
         snapshot(database, "public.one")
         job.until_answered("finished")
 
@@ -338,7 +336,7 @@ def test_changes_of_keys_between_read_and_emission_supersede_both(
     execute(database, SIGNAL_TABLE, *numbered("one", 200))
     with driven(database, tmp_path, spark) as job:
         snapshot(database, "public.one")
-        job.until(lambda: job.job._opened is not None)
+        job.until(lambda: job.job.window is not None)
         execute(
             database,
             "UPDATE one SET id = id + 1000 WHERE id <= 50",

@@ -129,7 +129,7 @@ class TestVisibility:
             writer.execute("UPDATE t SET v = 'new' WHERE id = 3")
             with table.connect() as other:
                 other.execute(SNAPSHOT)
-            job.until(lambda: job.job._opened is not None)
+            job.until(lambda: job.job.window is not None)
             writer.commit()
             job.until_answered("finished")
             job.until_drained(table)

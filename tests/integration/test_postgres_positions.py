@@ -91,7 +91,7 @@ class TestWrap:
                 for round_ in range(4):
                     writer.execute("UPDATE t SET v = %s WHERE id = 3", [f"new {round_}"])
                     connection.execute(SNAPSHOT)
-                    job.until(lambda: job.job._opened is not None)
+                    job.until(lambda: job.job.window is not None)
                     writer.commit()
                     job.until_answered("finished", round_ + 1)
                     for _ in range(100):

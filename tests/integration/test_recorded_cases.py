@@ -14,9 +14,6 @@ from tests.servers.postgres import PostgresServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.usefixtures("spark")]
 
-NOT_YET = {"q1_heartbeat": "heartbeats are not there yet"}
-"""Cases known to fail, and why. One that begins to pass fails its test until its line is removed."""
-
 CASES = [
     folder
     for folder in case_folders(OWN_CASES / "postgres")

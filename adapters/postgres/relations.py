@@ -1,0 +1,89 @@
+"""The codecs of the relations that the log and the windows bring up, kept while they hold.
+
+A codec is built from the log's definition of a relation and the catalog's description of the table at
+that moment, as Debezium does it, and built anew whenever the server sends the definition again.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from adapters.postgres.codec import codec_for
+from adapters.postgres.pgoutput import parse_relation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from adapters.postgres.assemble import Definition
+    from adapters.postgres.catalog import Catalog
+    from adapters.postgres.extents import ReadTable
+    from adapters.postgres.table import PgType, Relation, Table
+    from engine.events.codec import TableCodec
+    from engine.events.settings import EventSettings
+    from engine.model import CollectionId
+
+_log = logging.getLogger("adapters")
+
+
+class Relations:
+    """Codecs by oid for one session of the log; None for a relation that is not captured."""
+
+    def __init__(
+        self, catalog: Catalog, settings: EventSettings, captures: Callable[[str, str], bool]
+    ) -> None:
+        self._catalog, self._settings, self._captures = catalog, settings, captures
+        self._codecs: dict[int, tuple[int, TableCodec | None]] = {}
+        self._surrogates: dict[int, tuple[str, ...]] = {}
+        self.types: Mapping[int, PgType] = catalog.types()
+        self.ids: dict[int, CollectionId] = {}
+
+    def codecs(self, definitions: Mapping[int, Definition]) -> dict[int, TableCodec]:
+        """The codecs under these definitions, those that are new built in a fixed number of queries."""
+        stale = {
+            oid: one
+            for oid, one in definitions.items()
+            if oid not in self._codecs or self._codecs[oid][0] != one.serial
+        }
+        if stale:
+            self._build(stale)
+        known = ((oid, self._codecs[oid][1]) for oid in definitions)
+        return {oid: codec for oid, codec in known if codec is not None}
+
+    def _build(self, definitions: Mapping[int, Definition]) -> None:
+        relations = {oid: parse_relation(one.message) for oid, one in definitions.items()}
+        captured = {oid: one for oid, one in relations.items() if self._captures(one.namespace, one.name)}
+        tables = self._catalog.describe(list(captured)) if captured else {}
+        self.learn_types(tables.values())
+        for oid, one in definitions.items():
+            codec = self.codec(captured[oid], tables.get(oid)) if oid in captured else None
+            self._codecs[oid] = (one.serial, codec)
+
+    def learn_types(self, tables: Iterable[Table]) -> None:
+        """Read the types again where a table has one that was made after the session began."""
+        if any(column.type not in self.types for table in tables for column in table.columns):
+            self.types = self._catalog.types()
+
+    def codec(self, relation: Relation, table: Table | None) -> TableCodec:
+        """The codec of one relation, under the merge key that both roads use for it."""
+        self.ids[relation.oid] = relation.id
+        key = self._surrogates.get(relation.oid) or (merge_key(table) if table else ())
+        codec = codec_for(relation, table, self._settings, self.types, merge_key=key)
+        for warning in codec.warnings:
+            _log.warning("%s: %s", relation.id, warning)
+        return codec
+
+    def adopt(self, read: ReadTable) -> None:
+        """Know the entries of a table without a key by the columns that it is read by, from now on."""
+        oid = read.table.oid
+        self.ids[oid] = read.table.id
+        if not merge_key(read.table) and oid not in self._surrogates:
+            self._surrogates[oid] = tuple(column.name for column in read.keyset.columns)
+            self._codecs.pop(oid, None)
+
+
+def merge_key(table: Table) -> tuple[str, ...]:
+    """The columns that the log is sure to carry for a row's old and new version; empty if none are."""
+    if table.identity == "i":
+        return table.identity_key
+    return table.primary_key or table.unique_key

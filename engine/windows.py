@@ -1,0 +1,256 @@
+"""The snapshot's side of a turn: which window is open, when its rows may go out, when the next opens.
+
+Owns the one window in progress, what has superseded its rows so far, and what was learnt of the speed.
+The merge rule is `merge.py`'s, which keys to read `plan.py`'s; saving and sending are the job's.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from engine.errors import SchemaChanged, SignalError, SourceError
+from engine.model import Window
+from engine.plan import Budget, plan_window
+from engine.snapshot import Advance
+from engine.staging import Emission
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.job import Pace, Seams
+    from engine.merge import Superseded
+    from engine.ports import OpenWindow, PartWriter
+    from engine.snapshot import Extent, Progress, Table
+    from engine.staging import Staged
+    from engine.state import State
+
+_log = logging.getLogger("engine")
+_MEASURED_AT_ONCE = 500
+_RATE_WORTH_LEARNING = 10_000
+
+
+@dataclass(slots=True)
+class _Opened:
+    """The window in progress: what was planned, and what has superseded its rows so far."""
+
+    window: Window
+    reading: OpenWindow
+    superseded: Superseded
+    since_s: float
+
+
+class Windows:
+    """Opens one window after the other and emits what survives of each."""
+
+    def __init__(self, seams: Seams, pace: Pace) -> None:
+        self._seams, self._pace = seams, pace
+        self._opened: _Opened | None = None
+        self._rate = 0.0
+        self._failures = 0
+        self._open_after_s = 0.0
+
+    @property
+    def window(self) -> Window | None:
+        """The window in progress."""
+        return self._opened.window if self._opened else None
+
+    def close(self) -> None:
+        """Give up the window in progress; its rows are read again."""
+        if self._opened is not None:
+            self._opened.reading.close()
+            self._opened = None
+
+    def drop(self, tables: Sequence[Table]) -> None:
+        """Give up the window if it reads one of these entries of the queue."""
+        gone = {table.ticket for table in tables}
+        if self._opened and any(run.ticket in gone for run in self._opened.window.runs):
+            self.close()
+
+    # Emitting.
+
+    def poll(self, state: State) -> tuple[State, Sequence[Staged] | None]:
+        """The window's staged rows once all are read; deals with a window that failed."""
+        opened = self._opened
+        if opened is None:
+            return state, None
+        try:
+            return state, opened.reading.poll()
+        except SchemaChanged as error:
+            _log.warning("window %s is given up and will be read again: %s", opened.window.id, error)
+            self.close()
+        except SourceError as error:
+            state = self._failed(state, opened.window, error)
+        return state, None
+
+    def may_emit(self, state: State, staged: Sequence[Staged] | None) -> bool:
+        """Whether the staged rows may go out at the state's position."""
+        if self._opened is None or staged is None or state.position is None:
+            return False
+        return self._opened.reading.reached(state.position)
+
+    def supersede(self, superseded: Superseded) -> None:
+        """Count what a span has brought for the open window."""
+        if self._opened is not None:
+            self._opened.superseded |= superseded
+
+    def emit(
+        self, state: State, staged: Sequence[Staged] | None, writer: PartWriter, first_part: int
+    ) -> tuple[State, int]:
+        """Write what survives, if its watermark is reached, as parts from `first_part` on.
+
+        Gives the state with the progress recorded, and the READ events written.
+        """
+        opened = self._opened
+        if opened is None or staged is None or not self.may_emit(state, staged):
+            return state, 0
+        self._failures = 0
+        emissions = [
+            Emission(one, opened.superseded.of(one.collection), part)
+            for part, one in enumerate(staged, first_part)
+        ]
+        emitted = self._write(emissions, writer)
+        state = self._record(state, opened.window, staged, emitted)
+        self._learn_rate(sum(one.rows for one in staged), self._seams.now() - opened.since_s)
+        self.close()
+        return state, sum(emitted)
+
+    def _write(self, emissions: Sequence[Emission], writer: PartWriter) -> list[int]:
+        if sum(emission.staged.rows for emission in emissions) <= self._seams.local_rows:
+            return [emission.write(writer) for emission in emissions]
+        return self._seams.executors.map(EmitTo(writer), emissions)
+
+    def _record(
+        self, state: State, window: Window, staged: Sequence[Staged], emitted: Sequence[int]
+    ) -> State:
+        snapshot = state.snapshot
+        for ticket in dict.fromkeys(run.ticket for run in window.runs):
+            runs = [run for run in window.runs if run.ticket == ticket]
+            mine = [
+                (one.rows, rows) for one, rows in zip(staged, emitted, strict=True) if one.ticket == ticket
+            ]
+            advance = Advance(
+                ticket=ticket,
+                last=runs[-1].upto,
+                finished=ticket in window.finishes,
+                rows=sum(read for read, _written in mine),
+                emitted=sum(written for _read, written in mine),
+                chunks=sum(run.chunks for run in runs),
+            )
+            snapshot, done = snapshot.advanced(advance)
+            if done is not None:
+                self._seams.desk.finished(done)
+        return replace(state, snapshot=snapshot)
+
+    def _learn_rate(self, rows: int, elapsed_s: float) -> None:
+        if rows >= _RATE_WORTH_LEARNING:
+            rate = rows / max(elapsed_s, 0.001)
+            self._rate = rate if not self._rate else (self._rate + rate) / 2
+
+    def _failed(self, state: State, window: Window, error: SourceError) -> State:
+        self.close()
+        self._failures += 1
+        if self._failures <= self._pace.window_retries:
+            pause_s = self._pace.pause_s(self._failures)
+            _log.warning("%s; the window is read again in %.1f s", error, pause_s)
+            self._open_after_s = self._seams.now() + pause_s
+            return state
+        self._failures = 0
+        tickets = {run.ticket for run in window.runs}
+        failed = [table for table in state.snapshot.tables if table.ticket in tickets]
+        for table in failed:
+            self._seams.desk.failed(table, error)
+        return replace(state, snapshot=state.snapshot.without(failed))
+
+    # Opening.
+
+    def consider(self, state: State, lag_s: float) -> State:
+        """Open the next window if there is something to read and the stream keeps up."""
+        now_s = self._seams.now()
+        if self._opened or not state.snapshot.tables or now_s < self._open_after_s:
+            return state
+        if lag_s > self._pace.max_lag_s:
+            _log.info("no window opens while the stream lags %.1f s", lag_s)
+            self._open_after_s = now_s + 1.0
+            return state
+        state = self._measured(state)
+        try:
+            plan = plan_window(state.snapshot, self._budget(), self._seams.source.tables().boundaries)
+            if plan.runs:
+                self._open(Window(str(uuid4()), plan.runs, plan.finishes))
+        except SchemaChanged as error:
+            _log.warning("no window opens yet: %s", error)
+            self._open_after_s = now_s + self._pace.backoff_s
+            return self._checked(state)
+        return state if plan.runs else self._finished(state, plan.finishes)
+
+    def _open(self, window: Window) -> None:
+        since_s = self._seams.now()
+        reading = self._seams.source.open_window(window)
+        self._opened = _Opened(window, reading, reading.superseded, since_s)
+
+    def _finished(self, state: State, tickets: frozenset[int]) -> State:
+        """Take collections without rows out of the queue."""
+        done = [table for table in state.snapshot.tables if table.ticket in tickets]
+        for table in done:
+            self._seams.desk.finished(table)
+        return replace(state, snapshot=state.snapshot.without(done))
+
+    def _checked(self, state: State) -> State:
+        """Measure again what has begun; drop what can't be read any more, begin anew under a new key."""
+        begun = [table for table in state.snapshot.tables if table.progress is not None]
+        extents = self._seams.source.tables().measure([table.target for table in begun])
+        snapshot = state.snapshot
+        for table, extent in zip(begun, extents, strict=True):
+            if isinstance(extent, SignalError):
+                self._seams.desk.failed(table, extent)
+                snapshot = snapshot.without([table])
+            elif table.progress and _key_changed(table.progress, extent):
+                _log.warning("the key of %s has changed; it is read anew", table.target.collection)
+                snapshot = snapshot.began(table.ticket, extent, table.progress.since_ms)
+        return replace(state, snapshot=snapshot)
+
+    def _measured(self, state: State) -> State:
+        """Measure the collections that come next in the queue; refuse those that can't be read."""
+        waiting = [table for table in state.snapshot.tables if table.progress is None]
+        if len(waiting) < len(state.snapshot.tables):
+            waiting = waiting[:1]
+        waiting = waiting[:_MEASURED_AT_ONCE]
+        extents = self._seams.source.tables().measure([table.target for table in waiting])
+        snapshot, now_ms = state.snapshot, int(self._seams.now() * 1000)
+        for table, extent in zip(waiting, extents, strict=True):
+            if isinstance(extent, SignalError):
+                self._seams.desk.failed(table, extent)
+                snapshot = snapshot.without([table])
+            else:
+                snapshot = snapshot.began(table.ticket, extent, now_ms)
+        return replace(state, snapshot=snapshot)
+
+    def _budget(self) -> Budget:
+        pace = self._pace
+        rows = int(self._rate * pace.window_s) or pace.window_rows
+        return Budget(
+            rows=max(rows, pace.chunk_rows),
+            bytes=pace.window_bytes,
+            tasks=pace.tasks,
+            chunk_rows=pace.chunk_rows,
+            chunks=pace.max_chunks,
+        )
+
+
+def _key_changed(progress: Progress, extent: Extent) -> bool:
+    keys = progress.last or progress.extent.greatest, extent.greatest
+    return None not in keys and len(keys[0] or ()) != len(keys[1] or ())
+
+
+@dataclass(frozen=True, slots=True)
+class EmitTo:
+    """The task that writes one emission; goes to the executors."""
+
+    writer: PartWriter
+
+    def __call__(self, emission: Emission) -> int:
+        """Write it; gives the rows written."""
+        return emission.write(self.writer)
