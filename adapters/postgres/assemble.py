@@ -148,8 +148,9 @@ class Assembler:
         if not flags & _TRANSACTIONAL:
             self.last_commit_end = lsn
         if self._xid is None:
-            # A message that starts before the requested position is not sent again.
-            self._end = max(self._end, lsn + 1)
+            # Its record ends there, where the commit record of the next transaction may begin: asked
+            # for a byte later, the server would skip that transaction in silence.
+            self._end = max(self._end, lsn)
         else:
             self._sequence += 1
 

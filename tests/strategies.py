@@ -1,0 +1,64 @@
+"""Hypothesis strategies that several suites share."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from engine.model import CollectionId, Position, Target
+from engine.snapshot import Extent, Progress, Snapshot, Table
+from engine.state import State
+from tests.unit.adapters.postgres.wal import WalServer
+
+names = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=8)
+"""Any text that a database can hold."""
+counts = st.integers(0, 2**63 - 1)
+
+collections = st.builds(CollectionId, st.lists(names, min_size=1, max_size=3).map(tuple))
+targets = st.builds(Target, collections, condition=st.none() | names, surrogate_key=st.none() | names)
+keys = st.lists(st.none() | names, min_size=1, max_size=3).map(tuple)
+positions = st.lists(counts | names, min_size=1, max_size=3).map(tuple).map(Position)
+
+# The state of a job.
+
+_spans = st.tuples(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1))
+extents = st.builds(
+    Extent, counts, counts, whole=st.booleans(), greatest=st.none() | keys, span=st.none() | _spans
+)
+progresses = st.builds(
+    Progress, extents, counts, last=st.none() | keys, rows=counts, emitted=counts, chunks=counts
+)
+tables = st.builds(Table, counts, names, targets, st.none() | progresses)
+snapshots = st.builds(Snapshot, st.lists(tables, max_size=4).map(tuple), counts)
+_json = st.recursive(
+    st.none() | st.booleans() | counts | names,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=8,
+)
+states = st.builds(
+    State,
+    turn=counts,
+    position=st.none() | positions,
+    snapshot=snapshots,
+    identity=st.dictionaries(names, names, max_size=3),
+    memory=st.dictionaries(names, _json, max_size=3),
+)
+
+# PostgreSQL's log.
+
+_steps = st.lists(
+    st.tuples(st.sampled_from(["row", "row", "row", "alter", "message"]), st.integers(1, 3)), max_size=6
+)
+
+
+def _logged(records: list[list[tuple[str, int]] | None]) -> WalServer:
+    server = WalServer()
+    for one in records:
+        if one is None:
+            server.message()
+        else:
+            server.transaction(one)
+    return server
+
+
+wal_servers = st.lists(st.none() | _steps, min_size=1, max_size=6).map(_logged)
+"""Servers whose logs hold transactions, and messages outside of them."""
