@@ -76,9 +76,7 @@ def run(
 
     Raises a TidemarkError when it can't go on. A session made here is stopped at the end.
     """
-    session = spark or spark_session(
-        settings.job.spark_master or "local[*]", settings.job.spark_conf, (POSTGRES_JDBC,)
-    )
+    session = spark or spark_session(settings.job.spark_master, settings.job.spark_conf, (POSTGRES_JDBC,))
     try:
         with building(settings, session, onlookers) as job:
             job.run(stop.is_set)

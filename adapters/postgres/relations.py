@@ -37,6 +37,7 @@ class Relations:
         self._surrogates: dict[int, tuple[str, ...]] = {}
         self.types: Mapping[int, PgType] = catalog.types()
         self.ids: dict[int, CollectionId] = {}
+        self._topics: dict[str, CollectionId] = {}
 
     def codecs(self, definitions: Mapping[int, Definition]) -> dict[int, TableCodec]:
         """The codecs under these definitions, those that are new built in a fixed number of queries."""
@@ -71,6 +72,9 @@ class Relations:
         codec = codec_for(relation, table, self._settings, self.types, merge_key=key)
         for warning in codec.warnings:
             _log.warning("%s: %s", relation.id, warning)
+        other = self._topics.setdefault(codec.topic, relation.id)
+        if other != relation.id:
+            _log.warning("%s and %s both go to topic %s", other, relation.id, codec.topic)
         return codec
 
     def adopt(self, read: ReadTable) -> None:

@@ -9,6 +9,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 if TYPE_CHECKING:
@@ -28,10 +29,13 @@ _DEFAULTS: Mapping[str, str] = {
 }
 
 
-def spark_session(master: str, conf: Mapping[str, str], packages: tuple[str, ...] = ()) -> SparkSession:
+def spark_session(
+    master: str | None, conf: Mapping[str, str], packages: tuple[str, ...] = ()
+) -> SparkSession:
     """The active session if there is one, else a new one on `master`.
 
-    A local master binds to loopback: nothing outside the machine needs to reach the driver.
+    Without a master it is spark-submit's, or `local[*]`. A local one binds to loopback: nothing outside
+    the machine needs to reach the driver.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -39,6 +43,7 @@ def spark_session(master: str, conf: Mapping[str, str], packages: tuple[str, ...
     # Workers must be this interpreter: another one has none of our packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {**_DEFAULTS, **conf}
+    master = master or _submitted_master() or "local[*]"
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", **settings}
@@ -49,3 +54,11 @@ def spark_session(master: str, conf: Mapping[str, str], packages: tuple[str, ...
     for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def _submitted_master() -> str | None:
+    """What spark-submit was told; its JVM is there before us, and only then may be asked."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return None
+    SparkContext._ensure_initialized()  # noqa: SLF001  there is no public way
+    return SparkConf().get("spark.master", None)

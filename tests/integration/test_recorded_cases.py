@@ -21,14 +21,7 @@ CASES = [
 ]
 
 
-def parameters():
-    for folder in CASES:
-        reason = NOT_YET.get(folder.name)
-        marks = [pytest.mark.xfail(strict=True, reason=reason)] if reason else []
-        yield pytest.param(folder, id=folder.name, marks=marks)
-
-
-@pytest.mark.parametrize("folder", list(parameters()))
+@pytest.mark.parametrize("folder", CASES, ids=lambda folder: folder.name)
 def test_a_recorded_case_gives_its_events(folder: Path, postgres15: PostgresServer):
     result = verdict(folder, Runner(postgres15, engine_under_test.start).run)
 
