@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from engine.model import ExecuteSnapshot, Key, StopSnapshot, Target
 
@@ -101,6 +101,15 @@ class Snapshot:
         """Record what was measured of a collection before its first window."""
         return self._with(ticket, lambda table: replace(table, progress=Progress(extent, now_ms)))
 
+    def opened(self, tickets: Collection[int], now_ms: int) -> Snapshot:
+        """Start the clock of those entries that a window reads for the first time.
+
+        They may have been measured long before, while others were read.
+        """
+        return replace(
+            self, tables=tuple(_opened(t, now_ms) if t.ticket in tickets else t for t in self.tables)
+        )
+
     def advanced(self, advance: Advance) -> tuple[Snapshot, Table | None]:
         """Record a window's work; also gives the entry if it is finished, which leaves the queue.
 
@@ -129,3 +138,9 @@ class Snapshot:
 
     def _with(self, ticket: int, change: Callable[[Table], Table]) -> Snapshot:
         return replace(self, tables=tuple(change(t) if t.ticket == ticket else t for t in self.tables))
+
+
+def _opened(table: Table, now_ms: int) -> Table:
+    if table.progress is None or table.progress.last is not None:
+        return table
+    return replace(table, progress=replace(table.progress, since_ms=now_ms))

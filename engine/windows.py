@@ -14,6 +14,7 @@ from uuid import uuid4
 from engine.errors import SchemaChanged, SignalError, SourceError
 from engine.model import Window
 from engine.plan import Budget, plan_window
+from engine.rate import Rate
 from engine.snapshot import Advance
 from engine.staging import Emission
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("engine")
 _MEASURED_AT_ONCE = 500
-_RATE_WORTH_LEARNING = 10_000
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class Windows:
     def __init__(self, seams: Seams, pace: Pace) -> None:
         self._seams, self._pace = seams, pace
         self._opened: _Opened | None = None
-        self._rate = 0.0
+        self._rate = Rate()
         self._failures = 0
         self._open_after_s = 0.0
 
@@ -113,7 +113,8 @@ class Windows:
         ]
         emitted = self._write(emissions, writer)
         state = self._record(state, opened.window, staged, emitted)
-        self._learn_rate(sum(one.rows for one in staged), self._seams.now() - opened.since_s)
+        rows = sum(one.rows for one in staged)
+        self._rate = self._rate.learned(rows, self._seams.now() - opened.since_s)
         self.close()
         return state, sum(emitted)
 
@@ -143,11 +144,6 @@ class Windows:
             if done is not None:
                 self._seams.desk.finished(done)
         return replace(state, snapshot=snapshot)
-
-    def _learn_rate(self, rows: int, elapsed_s: float) -> None:
-        if rows >= _RATE_WORTH_LEARNING:
-            rate = rows / max(elapsed_s, 0.001)
-            self._rate = rate if not self._rate else (self._rate + rate) / 2
 
     def _failed(self, state: State, window: Window, error: SourceError) -> State:
         self.close()
@@ -180,6 +176,8 @@ class Windows:
             plan = plan_window(state.snapshot, self._budget(), self._seams.source.tables().boundaries)
             if plan.runs:
                 self._open(Window(str(uuid4()), plan.runs, plan.finishes))
+                tickets = {run.ticket for run in plan.runs}
+                state = replace(state, snapshot=state.snapshot.opened(tickets, int(now_s * 1000)))
         except SchemaChanged as error:
             _log.warning("no window opens yet: %s", error)
             self._open_after_s = now_s + self._pace.backoff_s
@@ -230,7 +228,7 @@ class Windows:
 
     def _budget(self) -> Budget:
         pace = self._pace
-        rows = int(self._rate * pace.window_s) or pace.window_rows
+        rows = int(self._rate.rows_per_s * pace.window_s) or pace.window_rows
         return Budget(
             rows=max(rows, pace.chunk_rows),
             bytes=pace.window_bytes,
