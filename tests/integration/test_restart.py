@@ -1,0 +1,127 @@
+"""The command `tidemark run`, stopped and killed in the middle of a snapshot, and started again."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests import replay
+from tests.demo import source
+from tests.demo.tidemark import PREFIX, Folder, Tidemark, write_properties
+from tests.driven import read_events
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from engine.snapshot import Progress
+    from tests.servers.postgres import Database
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+ROWS = 24_000
+TOPIC = f"{PREFIX}.public.orders"
+
+
+def wait(job: Tidemark, condition: Callable[[], Any], timeout_s: float = 120.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        job.check()
+        assert time.monotonic() < deadline, job.last_lines()
+        time.sleep(0.02)
+
+
+def progress(job: Tidemark) -> Progress | None:
+    """How far the first table of the queue is, by the saved state."""
+    state = job.state()
+    return state.snapshot.tables[0].progress if state and state.snapshot.tables else None
+
+
+def rows_read(job: Tidemark) -> int:
+    now = progress(job)
+    return now.rows if now else 0
+
+
+def value(database: Database, query: str) -> Any:
+    with database.connect() as connection:
+        row = connection.execute(query.encode()).fetchone()
+    return row[0] if row else None
+
+
+def streaming(database: Database) -> bool:
+    return (
+        value(database, f"SELECT active FROM pg_replication_slots WHERE slot_name = '{source.SLOT}'") is True
+    )
+
+
+@pytest.fixture
+def folder(database: Database, tmp_path: Path) -> Folder:
+    """A configured job on a filled database, with one small chunk in a window."""
+    source.fill(database, orders=ROWS, stock=10)
+    folder = Folder(tmp_path)
+    login = source.Login(database.server.user, database.server.password)
+    write_properties(folder, database, login)
+    with folder.properties.open("a", encoding="utf-8") as file:
+        file.write("tidemark.window.max.chunks=1\nincremental.snapshot.chunk.size=2000\n")
+    with database.connect() as connection:
+        connection.execute(f"CREATE PUBLICATION {source.PUBLICATION} FOR ALL TABLES".encode())
+    return folder
+
+
+def test_a_snapshot_goes_on_where_it_was_stopped_and_where_it_was_killed(folder: Folder, database: Database):
+    with Tidemark(folder) as job:
+        wait(job, lambda: streaming(database))
+        data = '{"data-collections": ["public.orders"]}'
+        with database.connect() as connection:
+            connection.execute(
+                f"INSERT INTO {source.SIGNALS} VALUES ('s', 'execute-snapshot', '{data}')".encode()
+            )
+        wait(job, lambda: rows_read(job) >= 4_000)
+
+        assert job.stop() < 15
+        stopped = progress(job)
+    assert stopped is not None
+    assert 4_000 <= stopped.rows < ROWS
+
+    with Tidemark(folder) as job:
+        wait(job, lambda: rows_read(job) > stopped.rows + 4_000)
+        job.kill()
+        killed = progress(job)
+    assert killed is not None
+    assert killed.since_ms == stopped.since_ms
+    assert stopped.rows < killed.rows < ROWS
+
+    with database.connect() as connection:
+        connection.execute("UPDATE public.orders SET note = 'while nobody was looking' WHERE id % 400 = 0")
+        connection.execute("DELETE FROM public.orders WHERE id % 1000 = 1")
+    with Tidemark(folder) as job:
+        wait(job, lambda: job.said("completed: "))
+        end = value(database, "SELECT pg_current_wal_insert_lsn()::text FROM pg_current_xact_id()")
+        wait(
+            job,
+            lambda: value(
+                database,
+                f"SELECT confirmed_flush_lsn >= '{end}' FROM pg_replication_slots"
+                f" WHERE slot_name = '{source.SLOT}'",
+            ),
+        )
+        job.stop()
+
+        assert len(job.said("accepted: ")) == 1
+        # those that were deleted before their window came are not counted
+        rows = int(job.said("completed: ")[0].partition("completed: ")[2].split()[0])
+        assert ROWS * 0.999 <= rows <= ROWS
+    assert_read_once_and_equal(folder, database)
+
+
+def assert_read_once_and_equal(folder: Folder, database: Database) -> None:
+    events = [event["value"] for event in read_events(folder.events) if event["topic"] == TOPIC]
+    reads = Counter(event["after"]["id"] for event in events if event and event["op"] == "r")
+    assert max(reads.values()) == 1
+    with database.connect() as connection:
+        replay.replay(connection, folder.events, {TOPIC: replay.shape_of(connection, source.ORDERS)})
+
+        assert replay.compare(connection, source.ORDERS).equal, replay.differences(connection, source.ORDERS)
