@@ -12,6 +12,8 @@ from typing import Any
 
 import psycopg
 
+from adapters.postgres.session import TEXT_SETTINGS
+from adapters.postgres.sql import quote_literal
 from adapters.postgres.table import Column, PgType, Table
 from engine.errors import SourceError
 from engine.model import CollectionId
@@ -65,6 +67,13 @@ LEFT JOIN pg_type e ON e.oid = t.typelem AND t.typcategory = 'A'
 LEFT JOIN pg_class c ON c.oid = coalesce(nullif(e.typrelid, 0), t.typrelid)
 WHERE c.oid IS NULL OR c.relkind = 'c'
 """
+
+
+_AS_TEXT = "SELECT " + ", ".join(
+    f"set_config({quote_literal(name)}, {quote_literal(value)}, true)"
+    for name, value in TEXT_SETTINGS.items()
+)
+"""Defaults are printed by the same settings as values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +135,7 @@ class Catalog:
                 connection.autocommit = False
                 connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
                 connection.read_only = True
-                connection.execute(
-                    "SELECT set_config('TimeZone', 'UTC', true), set_config('DateStyle', 'ISO', true)"
-                )
+                connection.execute(_AS_TEXT)
                 return [connection.execute(sql, arguments).fetchall() for sql, *arguments in queries]
         except psycopg.Error as error:
             raise SourceError(f"the catalog can't be read: {error}".rstrip(), place="catalog") from error

@@ -249,3 +249,24 @@ def test_the_session_settings_are_taken_by_the_server(database):
         shown = {name: connection.execute(f"SHOW {name}").fetchall()[0][0] for name in TEXT_SETTINGS}
 
     assert shown == TEXT_SETTINGS
+
+
+def test_defaults_are_printed_the_same_whatever_the_database_prefers(database):
+    with database.connect() as connection:
+        connection.execute(
+            f"ALTER DATABASE {quote_ident(database.name)} SET IntervalStyle = 'iso_8601';"
+            f"ALTER DATABASE {quote_ident(database.name)} SET TimeZone = 'America/New_York';"
+            f"ALTER DATABASE {quote_ident(database.name)} SET DateStyle = 'German, DMY'",
+        )
+        connection.execute(
+            "CREATE TABLE t (i interval DEFAULT '1 day', z timestamptz DEFAULT '2020-01-02 03:04:05+00', "
+            "d date DEFAULT '2020-02-01')",
+        )
+    (table,) = Catalog(database.connect).describe([CollectionId(("public", "t"))]).values()
+    codec = codec_for(relation_of(table), table, EventSettings("p", "d"), {})
+
+    assert [field.schema.default for field in codec.fields] == [
+        "86400000000",
+        '"2020-01-02T03:04:05.000000Z"',
+        "18293",
+    ]
