@@ -184,7 +184,7 @@ def test_unchanged_values_are_filled_from_a_full_old_row_or_reported():
     log.update(LINES, (1, "x", UNCHANGED), (1, "x", "big"), "O")
     log.update(ORDERS, (1, UNCHANGED, 5))
     log.commit()
-    decoded = run(log)
+    decoded = run(log, watch=Watch(frozenset({LINES, ORDERS})))
     rows = [json.loads(event["value"])["after"] for event in events(decoded)]
 
     assert rows == [
