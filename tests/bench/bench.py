@@ -1,0 +1,167 @@
+"""A database, a warm Spark session and the job on both: what every benchmark starts from.
+
+The job is turned by hand, so that a benchmark knows when it began and when its last event was in the
+sink. Leaves what is measured to the modules beside it.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import orjson
+
+from adapters.postgres.job import Onlookers, building
+from adapters.postgres.visibility import normalised, parse_lsn
+from engine.config import parse
+from engine.model import Position
+from tests.bench.limits import PUBLICATION
+from tests.bench.tables import CUSTOMERS, SIGNALS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from engine.job import Job, Observation
+    from signals.answers import Answer
+    from tests.servers.postgres import Database, PostgresServer
+
+SERVER_SETTINGS = {
+    "shared_buffers": "1GB",
+    "max_wal_size": "16GB",
+    "autovacuum": "off",
+    "wal_buffers": "16MB",
+}
+_SEGMENT_BYTES, _PAGE_BYTES = 16 << 20, 8192
+_TIMEOUT_S = 600.0
+
+
+@dataclass(slots=True)
+class Bench:
+    """What the benchmarks of one run share."""
+
+    database: Database
+    spark: SparkSession
+    directory: Path
+    answers: list[Answer] = field(default_factory=list)
+    seen: list[tuple[float, Observation]] = field(default_factory=list)
+
+    @contextmanager
+    def job(self, tables: Sequence[str], *, sink: str, slot: str) -> Iterator[Job]:
+        """A job over these tables, its log open; what it has seen begins anew."""
+        server = self.database.server
+        settings = parse(
+            {
+                "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+                "database.hostname": server.host,
+                "database.port": str(server.port),
+                "database.user": server.user,
+                "database.password": server.password,
+                "database.dbname": self.database.name,
+                "topic.prefix": "bench",
+                "plugin.name": "pgoutput",
+                "slot.name": slot,
+                "snapshot.mode": "never",
+                "publication.name": PUBLICATION,
+                "publication.autocreate.mode": "disabled",
+                "table.include.list": ",".join(f"public.{table}" for table in tables),
+                "signal.data.collection": f"public.{SIGNALS}",
+                "key.converter.schemas.enable": "false",
+                "value.converter.schemas.enable": "false",
+                "tidemark.sink": sink,
+                "tidemark.sink.files.dir": str(self.directory / f"events-{slot}"),
+                "tidemark.checkpoint": str(self.directory / f"state-{slot}"),
+            }
+        )
+        self.seen.clear()
+        self.answers.clear()
+        with building(settings, self.spark, Onlookers(self._observe, self.answers.append)) as job:
+            job.settle()
+            job.start()
+            try:
+                yield job
+            finally:
+                job.close()
+
+    def _observe(self, seen: Observation) -> None:
+        self.seen.append((time.perf_counter(), seen))
+
+    def signal(self, label: str, table: str) -> None:
+        """Ask for a snapshot of one table."""
+        data = orjson.dumps({"type": "incremental", "data-collections": [f"public.{table}"]}).decode()
+        with self.database.connect() as connection:
+            connection.execute(
+                f"INSERT INTO {SIGNALS} VALUES (%s, 'execute-snapshot', %s)".encode(), [label, data]
+            )
+
+    def snapshot(self, job: Job, table: str) -> float:
+        """Seconds from a signal's commit to the last READ in the sink."""
+        answers = len(self.answers)
+        self.signal(f"snapshot of {table}", table)
+        started = time.perf_counter()
+        while len(self.answers) < answers + 2:
+            job.turn()
+            _check(started)
+        return self.seen[-1][0] - started
+
+    def drain(self, job: Job, end: str) -> float:
+        """Seconds until everything up to an LSN is in the sink, from now on."""
+        target = Position((normalised(parse_lsn(end), _SEGMENT_BYTES, _PAGE_BYTES), 0))
+        started = time.perf_counter()
+        while job.state.position is None or job.state.position < target:
+            job.turn()
+            _check(started)
+        return time.perf_counter() - started
+
+    def create_slot(self, name: str) -> None:
+        """A slot that keeps the log from here on."""
+        with self.database.connect() as connection:
+            connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [name])
+
+    def end_of_log(self) -> str:
+        """The present end of the log, with something behind it, so that readers pass it at once."""
+        with self.database.connect() as connection:
+            row = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
+            connection.execute("SELECT pg_logical_emit_message(true, 'bench', '')")
+        assert row is not None
+        return str(row[0])
+
+    def warm(self) -> None:
+        """Start workers, and compile what Spark compiles: a small snapshot and a small backlog."""
+        self.create_slot("warm")
+        with self.database.connect() as connection:
+            connection.execute("INSERT INTO warm SELECT * FROM warm_more")
+        with self.job(["warm"], sink="null", slot="warm") as job:
+            self.drain(job, self.end_of_log())
+            self.snapshot(job, "warm")
+        with self.database.connect() as connection:
+            connection.execute("SELECT pg_drop_replication_slot('warm')")
+
+
+def _check(started: float) -> None:
+    if time.perf_counter() - started > _TIMEOUT_S:
+        raise TimeoutError(f"not done after {_TIMEOUT_S:g} s")
+
+
+@contextmanager
+def benches(
+    server: PostgresServer, spark: SparkSession, directory: Path, *, warm_rows: int = 60_000
+) -> Iterator[Bench]:
+    """A fresh database, and the session warmed by some rows; the database is dropped at the end."""
+    database = server.create_database("bench")
+    try:
+        with database.connect() as connection:
+            connection.execute(f"CREATE TABLE {SIGNALS} (id varchar(64), type varchar(32), data text)")
+            CUSTOMERS.create(connection, warm_rows, name="warm")
+            connection.execute("CREATE TABLE warm_more AS SELECT * FROM warm")
+            connection.execute("UPDATE warm_more SET id = -id")
+            connection.execute(f"CREATE PUBLICATION {PUBLICATION} FOR TABLE {SIGNALS}, warm")
+        bench = Bench(database, spark, directory)
+        bench.warm()
+        yield bench
+    finally:
+        server.drop_database(database.name)

@@ -1,0 +1,112 @@
+"""How long an event takes from its commit to the sink, at a given rate of writes.
+
+A writer of its own process stamps each row with the server's clock; a row is in the sink when its
+turn has been committed. The same machine, so the same clock.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tests.bench.limits import PUBLICATION
+from tests.servers.binaries import client_tool
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.bench.bench import Bench
+    from tests.bench.tables import BenchTable
+    from tests.servers.postgres import Database
+
+_STAMP = re.compile(rb'"after":\{"id":\d+,"stamp":(\d+)')
+_SETTLE_S = 2.0
+_SCRIPT = """
+\\set id random(1, 1000000)
+INSERT INTO latency VALUES (:id, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 'a note')
+ ON CONFLICT (id) DO UPDATE SET stamp = excluded.stamp;
+"""
+
+
+def measure_latency(
+    bench: Bench, table: BenchTable, rows: int, seconds: float, writes_per_s: int
+) -> Iterator[dict[str, Any]]:
+    """Idle, then with `table` of `rows` rows snapshotted over and over meanwhile."""
+    with bench.database.connect() as connection:
+        if not connection.execute("SELECT to_regclass('latency')").fetchone()[0]:  # type: ignore[index] # one row
+            connection.execute("CREATE TABLE latency (id bigint PRIMARY KEY, stamp bigint, note text)")
+            table.create(connection, rows)
+            connection.execute(f"ALTER PUBLICATION {PUBLICATION} ADD TABLE latency, {table.name}")
+    for snapshot in (False, True):
+        slot = f"latency_{writes_per_s}_{snapshot:d}"
+        bench.create_slot(slot)
+        delays = _delays(bench, table.name if snapshot else None, slot, seconds, writes_per_s)
+        yield {
+            "bench": "latency",
+            "table": table.name if snapshot else "latency",
+            "writes_per_s": writes_per_s,
+            "snapshot": snapshot,
+            "events": len(delays),
+            "p50_ms": round(float(np.percentile(delays, 50)), 1),
+            "p99_ms": round(float(np.percentile(delays, 99)), 1),
+        }
+
+
+def _delays(bench: Bench, table: str | None, slot: str, seconds: float, rate: int) -> np.ndarray:
+    """Milliseconds from commit to sink, of each write."""
+    tables = ["latency", *([table] if table else [])]
+    clock = time.time() - time.perf_counter()
+    with bench.job(tables, sink="files", slot=slot) as job, _writing(bench.database, rate, seconds) as writer:
+        asked = 0
+        while writer.poll() is None:
+            if table and len(bench.answers) == 2 * asked:
+                asked += 1
+                bench.signal(f"snapshot {asked}", table)
+            job.turn()
+        bench.drain(job, bench.end_of_log())
+    moments = {f"turn-{seen.state.turn:012d}": clock + at for at, seen in bench.seen}
+    found = [
+        moments[turn.name] * 1000 - stamps / 1000
+        for turn in (bench.directory / f"events-{slot}").glob("turn-*")
+        for stamps in _stamps(turn)
+    ]
+    return np.concatenate(found) if found else np.zeros(0)
+
+
+def _stamps(turn: Path) -> Iterator[np.ndarray]:
+    for part in turn.iterdir():
+        stamps = _STAMP.findall(part.read_bytes())
+        if stamps:
+            yield np.array([int(stamp) for stamp in stamps], np.float64)
+
+
+@contextmanager
+def _writing(database: Database, rate: int, seconds: float) -> Iterator[subprocess.Popen[bytes]]:
+    """A pgbench that commits each write on its own."""
+    with tempfile.NamedTemporaryFile("w", suffix=".sql") as script:
+        script.write(_SCRIPT)
+        script.flush()
+        server = database.server
+        writer = subprocess.Popen(
+            [
+                *(client_tool("pgbench"), "--no-vacuum", "--client", "2", "--rate", str(rate)),
+                *("--time", str(round(seconds)), "--protocol", "prepared", "--file", script.name),
+                *("--host", server.host, "--port", str(server.port), "--username", server.user),
+                database.name,
+            ],
+            env=server.client_environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            yield writer
+        finally:
+            writer.terminate()
+            writer.wait()
