@@ -20,6 +20,7 @@ from pyspark import TaskContext
 from adapters.postgres.rows import RowMode, SeparatorInData, row_expression, split_rows
 from adapters.postgres.session import TEXT_SETTINGS
 from adapters.postgres.sql import quote_literal
+from adapters.spark.worker import spare_worker
 from engine.errors import SourceError
 from engine.events.batch import EVENTS
 from engine.merge_key import merge_keys
@@ -79,12 +80,17 @@ def _escaped(condition: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReadTask:
-    """What a task does with the rows it is given: split, encode, stage. Goes to the executors."""
+    """What a task does with the rows it is given: split, encode, stage. Goes to the executors.
+
+    Batches have the rows' texts and the numbers of their runs. Where every task reads one run, the
+    texts alone: then `alone` has the run of each task.
+    """
 
     reads: Mapping[int, tuple[TableCodec, RowShape, str]]
     directory: str
     mode: RowMode
     ts_ms: int
+    alone: tuple[int, ...] = ()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Stage every run that has rows; yields one row of RESULT for each."""
@@ -92,7 +98,7 @@ class ReadTask:
         with ExitStack() as files:
             writers = {}
             for batch in batches:
-                for index, rows in _by_run(batch):
+                for index, rows in self._by_run(batch):
                     if index not in writers:
                         path = self._path(index)
                         writers[index] = files.enter_context(staging_file(path))
@@ -114,6 +120,20 @@ class ReadTask:
                 ],
                 schema=RESULT,
             )
+        spare_worker()
+
+    def _by_run(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.Array]]:
+        """The rows of a batch by run; a task reads its runs one after the other."""
+        if self.alone:
+            context = TaskContext.get()
+            yield self.alone[context.partitionId() if context else 0], batch.column(0)
+            return
+        rows, runs = batch.column(0), batch.column(1).to_numpy()
+        if not len(runs):
+            return
+        starts = np.concatenate(([0], np.flatnonzero(np.diff(runs)) + 1, [len(runs)]))
+        for start, end in pairwise(starts):
+            yield int(runs[start]), rows.slice(start, end - start)
 
     def _path(self, index: int) -> str:
         context = TaskContext.get()
@@ -146,16 +166,6 @@ RESULT = pa.schema(
     ]
 )
 _RESULT_DDL = "run int, rows long, bytes long, path string, collided boolean"
-
-
-def _by_run(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.Array]]:
-    """The rows of a batch by run; a task reads its runs one after the other."""
-    runs, rows = batch.column(0).to_numpy(), batch.column(1)
-    if not len(runs):
-        return
-    starts = np.concatenate(([0], np.flatnonzero(np.diff(runs)) + 1, [len(runs)]))
-    for start, end in pairwise(starts):
-        yield int(runs[start]), rows.slice(start, end - start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,9 +231,10 @@ class ChunkReader:
         directory: str,
     ) -> list[dict[str, Any]]:
         known = {index: (read.codec, read.shape, read.source_json) for index, read in reads.items()}
-        task = ReadTask(known, directory, mode, ts_ms)
+        alone = tuple(reads) if len(reads) <= self._tasks else ()
+        task = ReadTask(known, directory, mode, ts_ms, alone)
         try:
-            frame = self._frame(reads, mode, exported)
+            frame = self._frame(reads, mode, exported).select("r", *([] if alone else ["run"]))
             return [row.asDict() for row in frame.mapInArrow(task, _RESULT_DDL).collect()]
         except Exception as error:
             raise _source_error(error) from error
@@ -241,6 +252,8 @@ class ChunkReader:
         widest = max(read.row_bytes for read in reads.values())
         fetched = max(1, min(self._jdbc.fetch_rows, int(_FETCH_BYTES / max(widest, 1.0))))
         self._spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(2 * fetched))
+        # Any other bound makes Spark add up the batch's size anew at every row.
+        self._spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
         return self._spark.read.jdbc(
             self._jdbc.url,
             f"({' UNION ALL '.join(branches)}) AS q",
@@ -251,7 +264,7 @@ class ChunkReader:
                 "fetchsize": str(fetched),
                 "sessionInitStatement": session_statement(exported, self._jdbc.initial_statements),
             },
-        ).select("run", "r")
+        )
 
 
 def session_statement(exported: Exported, initial_statements: tuple[str, ...] = ()) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from adapters.spark.worker import spare_worker
 from engine.errors import TidemarkError
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class _Attempt(Generic[Item, Result]):
             return self.task(item)
         except TidemarkError as error:
             return error
+        finally:
+            spare_worker()
 
 
 class SparkExecutors:
