@@ -124,13 +124,13 @@ class ReadTask:
 
     def _by_run(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.Array]]:
         """The rows of a batch by run; a task reads its runs one after the other."""
+        if not batch.num_rows:
+            return
         if self.alone:
             context = TaskContext.get()
             yield self.alone[context.partitionId() if context else 0], batch.column(0)
             return
         rows, runs = batch.column(0), batch.column(1).to_numpy()
-        if not len(runs):
-            return
         starts = np.concatenate(([0], np.flatnonzero(np.diff(runs)) + 1, [len(runs)]))
         for start, end in pairwise(starts):
             yield int(runs[start]), rows.slice(start, end - start)
