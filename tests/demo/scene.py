@@ -135,7 +135,8 @@ class Scene:
     def _finished(self, job: Tidemark) -> bool:
         """Whether each table has been answered to the end; raises if one was refused."""
         job.check()
-        refused = [*job.said(" rejected: "), *job.said(" failed: ")]
+        answers = job.said("tidemark.signals: ")
+        refused = [line for line in answers if " rejected: " in line or " failed: " in line]
         if refused:
             raise JobFailed(f"the snapshot was refused\n{refused[0]}")
         state = job.state()
