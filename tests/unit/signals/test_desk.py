@@ -1,0 +1,151 @@
+"""From a received signal to a command or a refusal, and what is said when a table is done."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.errors import SignalError, SourceError
+from engine.model import CollectionId, ExecuteSnapshot, SignalRow, StopSnapshot, Target
+from engine.snapshot import Extent, Progress, Table
+from signals.answers import Answer, Outcome
+from signals.desk import Desk
+
+T, U = CollectionId(("public", "t")), CollectionId(("public", "u"))
+EXECUTE = SignalRow("0/1A/1", "a", "execute-snapshot", '{"data-collections": ["public.t"]}')
+STOP = SignalRow("0/1A/2", "b", "stop-snapshot", '{"type": "incremental", "data-collections": ["public.u"]}')
+UNKNOWN = SignalRow("0/1A/3", "c", "execute-snapsht", "{}")
+OPEN = SignalRow("0/1A/4", "w-open", "snapshot-window-open", None)
+
+
+class Known:
+    """What may be named, and how often that was asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __call__(self) -> list[CollectionId]:
+        self.asked += 1
+        return [T, U]
+
+
+@pytest.fixture
+def answers():
+    return []
+
+
+@pytest.fixture
+def desk(answers):
+    return Desk(answers.append)
+
+
+def test_valid_signals_become_commands_in_order(desk, answers):
+    commands = desk.commands([EXECUTE, STOP], Known())
+
+    assert list(commands) == [ExecuteSnapshot("0/1A/1", (Target(T),)), StopSnapshot("0/1A/2", (U,))]
+    assert [(one.label, one.id, one.outcome) for one in answers] == [
+        ("0/1A/1", "a", Outcome.ACCEPTED),
+        ("0/1A/2", "b", Outcome.ACCEPTED),
+    ]
+
+
+def test_a_refused_signal_is_answered_and_left_out(desk, answers):
+    commands = desk.commands([UNKNOWN, EXECUTE], Known())
+
+    assert len(commands) == 1
+    assert [one.outcome for one in answers] == [Outcome.REJECTED, Outcome.ACCEPTED]
+    assert "execute-snapsht" in answers[0].text
+
+
+def test_the_same_label_twice_is_two_signals(desk, answers):
+    again = SignalRow("0/1B/1", EXECUTE.id, EXECUTE.type, EXECUTE.data)
+
+    assert len(desk.commands([EXECUTE, again], Known())) == len(answers) == 2
+
+
+@pytest.mark.parametrize(
+    ("rows", "asked"), [([], 0), ([OPEN], 0), ([EXECUTE], 1), ([EXECUTE, UNKNOWN, STOP], 1)]
+)
+def test_the_catalog_is_asked_once_and_only_for_signals(desk, rows, asked):
+    known = Known()
+    desk.commands(rows, known)
+
+    assert known.asked == asked
+
+
+def test_the_rows_of_a_window_are_no_signals(desk, answers):
+    assert (list(desk.commands([OPEN], Known())), answers) == ([], [])
+
+
+def test_no_other_channel_has_anything(desk):
+    assert not desk.pending()
+
+
+def table(progress: Progress | None) -> Table:
+    return Table(1, "0/1A/1", Target(T), progress)
+
+
+def read(rows: int, emitted: int) -> Table:
+    return table(Progress(Extent(9, 9), 0, ("7", None), rows=rows, emitted=emitted))
+
+
+@pytest.mark.parametrize(
+    ("about", "expected"),
+    [
+        (read(10, 10), "public.t completed: 10 rows read"),
+        (read(10, 8), "public.t completed: 10 rows read, 2 of them superseded by the log"),
+        (table(None), "public.t completed: 0 rows read"),
+    ],
+)
+def test_a_table_read_to_its_end_is_counted(desk, answers, about, expected):
+    desk.finished(about)
+
+    assert answers == [Answer("0/1A/1", None, Outcome.FINISHED, expected)]
+
+
+@pytest.mark.parametrize(
+    ("about", "expected"),
+    [(read(10, 8), "public.t stopped after 10 rows"), (table(None), "public.t stopped after 0 rows")],
+)
+def test_a_stopped_table_says_how_far_it_came(desk, answers, about, expected):
+    desk.stopped(about)
+
+    assert answers == [Answer("0/1A/1", None, Outcome.STOPPED, expected)]
+
+
+@pytest.mark.parametrize(
+    ("about", "error", "outcome", "expected"),
+    [
+        pytest.param(
+            table(None),
+            SignalError("there is no such table", place="public.t", hint="mend the name"),
+            Outcome.REJECTED,
+            "public.t not read: public.t: there is no such table; mend the name",
+            id="can't be asked for",
+        ),
+        pytest.param(
+            table(None),
+            SourceError("bad block"),
+            Outcome.FAILED,
+            "public.t not read: bad block",
+            id="failed at the begin",
+        ),
+        pytest.param(
+            read(10, 8),
+            SourceError("bad block"),
+            Outcome.FAILED,
+            "public.t not read: bad block; missing: everything after key ('7', None)",
+            id="failed in the middle",
+        ),
+        pytest.param(
+            table(None),
+            ValueError("odd"),
+            Outcome.FAILED,
+            "public.t not read: ValueError('odd')",
+            id="an error of somebody else",
+        ),
+    ],
+)
+def test_a_failed_table_says_why_and_what_is_missing(desk, answers, about, error, outcome, expected):
+    desk.failed(about, error)
+
+    assert answers == [Answer("0/1A/1", None, outcome, expected)]
