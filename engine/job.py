@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from engine import state as saved
 from engine.errors import PositionLost, SourceError
+from engine.merge_key import key_of
 from engine.model import ExecuteSnapshot, LogMessage, StopSnapshot
 from engine.ports import Encoded
 from engine.windows import Windows
@@ -67,6 +68,7 @@ class Pace:
     retries: int | None = None
     first_retries: int = 6
     window_retries: int = 5
+    reread_rounds: int = 10
     backoff_s: float = 0.5
     longest_backoff_s: float = 10.0
 
@@ -226,6 +228,7 @@ class Job:
         if span:
             after = replace(after, position=span.end, memory=dict(seams.source.memory()))
         after = self._obey(after, encoded)
+        after = self._note_moved(after, encoded)
         self._windows.supersede(encoded.superseded)
         after, emitted = self._windows.emit(after, staged, writer, encoded.parts)
         if seams.pulse.due(now):
@@ -238,6 +241,13 @@ class Job:
         if after.position is not None:
             log.acknowledge(after.position)
         self._observe(Observation(after, encoded.events + emitted, self._lag_s, now, self.window))
+
+    @staticmethod
+    def _note_moved(state: State, encoded: Encoded) -> State:
+        snapshot = state.snapshot
+        for collection, keys in encoded.moved.items():
+            snapshot = snapshot.moved(collection, frozenset(key_of(key) for key in keys))
+        return replace(state, snapshot=snapshot)
 
     def _obey(self, state: State, encoded: Encoded) -> State:
         seams = self._seams

@@ -9,7 +9,10 @@ For a row with merge key *k* that a window read:
   truncate for every key of its collection.
 
 The rule is set-based. An adapter says which keys were superseded; here they are gathered over the
-turns that a window is open, and taken out of the window's rows. Pure.
+turns that a window is open, and taken out of the window's rows.
+
+An entry whose row lacks a value (a large one that it left unchanged) supersedes all the same, but then
+nobody has sent that value: the row under its newest key must be read again. Pure.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from engine.model import CollectionId
 
@@ -34,33 +37,46 @@ class Superseded:
     """Merge keys that the stream has carried something newer for, and collections truncated.
 
     `keys` holds arrays of merge keys (`engine.merge_key`), as they came; a key may come twice.
+    `lacking` holds, for entries whose row lacks a value, the key before and the key after.
     """
 
     keys: Mapping[CollectionId, tuple[pa.LargeBinaryArray, ...]] = field(default_factory=dict)
     truncated: frozenset[CollectionId] = frozenset()
+    lacking: Mapping[CollectionId, tuple[tuple[bytes, bytes], ...]] = field(default_factory=dict)
 
     def __or__(self, other: Superseded) -> Superseded:
-        keys = dict(self.keys)
+        keys, lacking = dict(self.keys), dict(self.lacking)
         for collection, arrays in other.keys.items():
             keys[collection] = keys.get(collection, ()) + arrays
-        return Superseded(keys, self.truncated | other.truncated)
+        for collection, pairs in other.lacking.items():
+            lacking[collection] = lacking.get(collection, ()) + pairs
+        return Superseded(keys, self.truncated | other.truncated, lacking)
 
-    def __bool__(self) -> bool:
-        return bool(self.keys or self.truncated)
+    def unsent(self, collection: CollectionId, dropped: Iterable[bytes]) -> frozenset[bytes]:
+        """The keys to read again, given those dropped from a window: where lacking rows are now."""
+        there = set(dropped)
+        lacking = self.lacking.get(collection, ())
+        found: set[bytes] = set()
+        while more := {after for before, after in lacking if before in there} - found:
+            found |= more
+            there |= more
+        return frozenset(found)
 
     def of(self, collection: CollectionId) -> Newer:
         """What supersedes rows of one collection, ready to be asked often and elsewhere."""
         arrays = self.keys.get(collection, ())
         keys = pa.chunked_array(arrays, KEY_TYPE).combine_chunks() if arrays else pa.array([], KEY_TYPE)
-        return Newer(keys.unique(), truncated=collection in self.truncated)
+        lacking = {before for before, _after in self.lacking.get(collection, ())}
+        return Newer(keys.unique(), collection in self.truncated, pa.array(sorted(lacking), KEY_TYPE))
 
 
 @dataclass(frozen=True, slots=True)
 class Newer:
-    """The superseded keys of one collection: a value that travels to executors."""
+    """The superseded keys of one collection, and those of lacking rows: a value for executors."""
 
     keys: pa.LargeBinaryArray
     truncated: bool = False
+    lacking: pa.LargeBinaryArray = field(default_factory=lambda: pa.array([], KEY_TYPE))
 
     def survivors(self, keys: pa.LargeBinaryArray) -> pa.BooleanArray | None:
         """A mask of the rows to emit, given their merge keys; None when that is all of them."""
@@ -70,3 +86,11 @@ class Newer:
             return None
         dropped = pc.is_in(keys, value_set=self.keys)
         return pc.invert(dropped) if pc.any(dropped).as_py() else None
+
+    def dropped_lacking(self, keys: pa.LargeBinaryArray, survivors: pa.BooleanArray | None) -> list[bytes]:
+        """Those of a window's keys that were dropped for a row that lacks a value."""
+        if self.truncated or survivors is None or not len(self.lacking):
+            return []
+        lost = pc.and_(pc.invert(survivors), pc.is_in(keys, value_set=self.lacking))
+        found: list[bytes] = keys.filter(lost).to_pylist()
+        return found

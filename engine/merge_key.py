@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from engine.model import Key
+
 
 def merge_keys(columns: Sequence[pa.Array]) -> pa.Array:
     """The rows' keys as `large_binary`: each column's length in four bytes (-1: NULL), then its text.
@@ -29,3 +31,15 @@ def merge_keys(columns: Sequence[pa.Array]) -> pa.Array:
         )
         parts.append(pc.fill_null(data, b"") if data.null_count else data)
     return pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.large_binary()))
+
+
+def key_of(merge_key: bytes) -> Key:
+    """The key's columns, from their canonical bytes."""
+    columns: list[str | None] = []
+    at = 0
+    while at < len(merge_key):
+        length = int.from_bytes(merge_key[at : at + 4], "big", signed=True)
+        at += 4
+        columns.append(None if length < 0 else merge_key[at : at + length].decode())
+        at += max(length, 0)
+    return tuple(columns)

@@ -96,6 +96,7 @@ class Run:
     `after` None starts at the least key. `upto` None has no upper bound, which is right only for
     a collection that one window reads whole. `chunks` is its size in units of
     `incremental.snapshot.chunk.size`, `ticket` the entry of the snapshot's queue it belongs to.
+    With `keys` it is not a range: the rows under just these merge keys are read again.
     """
 
     ticket: int
@@ -103,13 +104,14 @@ class Run:
     after: Key | None
     upto: Key | None
     chunks: int = 1
+    keys: tuple[Key, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
     """Runs of one or several collections, read together under one watermark.
 
-    `finishes` holds the tickets of the collections whose last run is among them.
+    `finishes` holds the tickets of the collections whose last range is among them.
     """
 
     id: str

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     """`(target, after, upto, step_rows, count)`: up to `count` keys below `upto`, each about
     `step_rows` rows behind the one before, the first that far behind `after`; fewer at the end."""
 
+_REREAD_AT_ONCE = 5_000
+"""Keys named in one query."""
+
 
 @dataclass(frozen=True, slots=True)
 class Budget:
@@ -55,7 +58,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The runs of a window and the tickets of the collections that they finish."""
+    """The runs of a window and the tickets of the collections whose last range is among them."""
 
     runs: tuple[Run, ...] = ()
     finishes: frozenset[int] = frozenset()
@@ -75,7 +78,8 @@ def plan_window(snapshot: Snapshot, budget: Budget, boundaries: Boundaries) -> P
         runs += planned
         if not finished:
             break
-        finishes.add(table.ticket)
+        if not table.progress.covered:
+            finishes.add(table.ticket)
         budget = _after(budget, table.progress, planned)
     return Plan(tuple(runs), frozenset(finishes))
 
@@ -91,6 +95,10 @@ def _plan_table(
     table: Table, progress: Progress, budget: Budget, boundaries: Boundaries
 ) -> tuple[list[Run], bool]:
     extent = progress.extent
+    if progress.covered:
+        keys = progress.reread[:_REREAD_AT_ONCE]
+        chunks = ceil(len(keys) / budget.chunk_rows)
+        return [Run(table.ticket, table.target, None, None, chunks, keys)], True
     if extent.whole:
         chunks = max(1, ceil(extent.rows / budget.chunk_rows))
         return [Run(table.ticket, table.target, None, None, chunks)], True

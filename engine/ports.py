@@ -154,13 +154,15 @@ class LogReader(Protocol):
 class Encoded:
     """What encoding a span told, beside the events that went to the writer as `parts` parts.
 
-    `superseded` is counted for the open window alone; `signals` are the signal table's inserts.
+    `superseded` is counted for the open window alone; `signals` are the signal table's inserts. `moved`
+    holds the new merge keys of rows that changed their key and lack a value, of every collection.
     """
 
     parts: int = 0
     events: int = 0
     signals: tuple[SignalRow, ...] = ()
     superseded: Superseded = field(default_factory=Superseded)
+    moved: Mapping[CollectionId, frozenset[bytes]] = field(default_factory=dict)
 
 
 class OpenWindow(Protocol):

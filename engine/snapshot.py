@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from engine.model import ExecuteSnapshot, Key, StopSnapshot, Target
+    from engine.model import CollectionId, ExecuteSnapshot, Key, StopSnapshot, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,8 @@ class Progress:
     """How far a collection has been read: everything up to key `last` (None: nothing yet).
 
     `rows` counts the rows read, `emitted` the READ events that survived, `since_ms` when it began.
+    Once all is `covered`, the keys in `reread` remain: rows whose newest image in the log lacks a value
+    that was never sent. `rounds` counts the windows that tried.
     """
 
     extent: Extent
@@ -47,6 +49,9 @@ class Progress:
     rows: int = 0
     emitted: int = 0
     chunks: int = 0
+    covered: bool = False
+    reread: tuple[Key, ...] = ()
+    rounds: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +66,35 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """What one window did for one collection of the queue: the ranges up to `last`, or all of it."""
+    """What one window did for one collection of the queue.
+
+    The ranges up to `last` were read, all of them if `covered`; or `reread` keys were read again. Rows
+    under the keys in `lacking` must be read again.
+    """
 
     ticket: int
     last: Key | None
-    finished: bool
+    covered: bool
     rows: int
     emitted: int
     chunks: int
+    reread: frozenset[Key] = frozenset()
+    lacking: frozenset[Key] = frozenset()
+
+    def applied(self, progress: Progress) -> Progress:
+        """The progress after it."""
+        left = [key for key in progress.reread if key not in self.reread or key in self.lacking]
+        left += sorted(self.lacking.difference(progress.reread), key=str)
+        return replace(
+            progress,
+            last=progress.last if self.reread else self.last,
+            rows=progress.rows + self.rows,
+            emitted=progress.emitted + self.emitted,
+            chunks=progress.chunks + self.chunks,
+            covered=progress.covered or self.covered,
+            reread=tuple(left),
+            rounds=progress.rounds + bool(self.reread),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,19 +144,23 @@ class Snapshot:
         table = self.find(advance.ticket)
         if table is None or table.progress is None:
             return self, None
-        done = replace(
-            table,
-            progress=replace(
-                table.progress,
-                last=advance.last,
-                rows=table.progress.rows + advance.rows,
-                emitted=table.progress.emitted + advance.emitted,
-                chunks=table.progress.chunks + advance.chunks,
-            ),
-        )
-        if advance.finished:
+        progress = advance.applied(table.progress)
+        done = replace(table, progress=progress)
+        if progress.covered and not progress.reread:
             return self.without([table]), done
         return self._with(advance.ticket, lambda _table: done), None
+
+    def moved(self, collection: CollectionId, keys: frozenset[Key]) -> Snapshot:
+        """Read these keys of a collection again, if it is being read: a row may have come past its ranges."""
+        return replace(
+            self,
+            tables=tuple(
+                replace(table, progress=_reading_again(table.progress, keys))
+                if table.target.collection == collection and table.progress
+                else table
+                for table in self.tables
+            ),
+        )
 
     def find(self, ticket: int) -> Table | None:
         """The entry with this ticket, None when it has left the queue."""
@@ -144,3 +174,8 @@ def _opened(table: Table, now_ms: int) -> Table:
     if table.progress is None or table.progress.last is not None:
         return table
     return replace(table, progress=replace(table.progress, since_ms=now_ms))
+
+
+def _reading_again(progress: Progress, keys: frozenset[Key]) -> Progress:
+    added = () if progress.covered else tuple(sorted(keys.difference(progress.reread), key=str))
+    return replace(progress, reread=progress.reread + added)

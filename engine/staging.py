@@ -41,6 +41,14 @@ class Staged:
 
 
 @dataclass(frozen=True, slots=True)
+class Emitted:
+    """What became of a staged run: READ events written, and keys dropped for a row that lacks a value."""
+
+    rows: int
+    lacking: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Emission:
     """A staged run on its way to the sink, as part `part` of a turn; a value for executors."""
 
@@ -48,34 +56,34 @@ class Emission:
     newer: Newer
     part: int
 
-    def write(self, writer: PartWriter) -> int:
-        """Write what survives; gives how many rows that was."""
-        counted = _Counted(self._survivors())
-        writer.write(self.part, counted)
-        return counted.rows
-
-    def _survivors(self) -> Iterator[pa.RecordBatch]:
-        with pa.memory_map(self.staged.path) as source, pa.ipc.open_stream(source) as batches:
-            for batch in batches:
-                mask = self.newer.survivors(batch.column(EVENTS_WIDTH))
-                events = batch.select(range(EVENTS_WIDTH))
-                yield events if mask is None else events.filter(mask)
+    def write(self, writer: PartWriter) -> Emitted:
+        """Write what survives."""
+        survivors = _Survivors(self)
+        writer.write(self.part, survivors)
+        return Emitted(survivors.rows, tuple(survivors.lacking))
 
 
 EVENTS_WIDTH = len(EVENTS)
 
 
-class _Counted:
-    """Batches passed on, and their rows counted on the way."""
+class _Survivors:
+    """A staged run's batches less what was superseded; counted as they are passed on."""
 
-    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        self._batches = batches
+    def __init__(self, emission: Emission) -> None:
+        self._path, self._newer = emission.staged.path, emission.newer
         self.rows = 0
+        self.lacking: list[bytes] = []
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        for batch in self._batches:
-            self.rows += batch.num_rows
-            yield batch
+        with pa.memory_map(self._path) as source, pa.ipc.open_stream(source) as batches:
+            for batch in batches:
+                keys = batch.column(EVENTS_WIDTH)
+                mask = self._newer.survivors(keys)
+                self.lacking += self._newer.dropped_lacking(keys, mask)
+                events = batch.select(range(EVENTS_WIDTH))
+                events = events if mask is None else events.filter(mask)
+                self.rows += events.num_rows
+                yield events
 
 
 @contextmanager

@@ -59,7 +59,7 @@ def from_json(document: bytes) -> State:
         if version != VERSION:
             raise StateError(f"state of version {version!r} was saved by another release; known: {VERSION}")
         return _state_in(fields)
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (orjson.JSONDecodeError, LookupError, TypeError, ValueError, AttributeError) as error:
         raise StateError(f"the saved state can't be read: {error!r}") from error
 
 
@@ -109,6 +109,9 @@ def _progress_out(progress: Progress) -> dict[str, Any]:
         "emitted": progress.emitted,
         "chunks": progress.chunks,
         "since_ms": progress.since_ms,
+        "covered": progress.covered,
+        "reread": [list(key) for key in progress.reread],
+        "rounds": progress.rounds,
         "extent": {
             "rows": extent.rows,
             "bytes": extent.bytes,
@@ -135,6 +138,9 @@ def _progress_in(fields: dict[str, Any]) -> Progress:
         rows=int(fields["rows"]),
         emitted=int(fields["emitted"]),
         chunks=int(fields["chunks"]),
+        covered=bool(fields["covered"]),
+        reread=tuple(tuple(key) for key in fields["reread"]),
+        rounds=int(fields["rounds"]),
     )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from engine.errors import SchemaChanged, SignalError, SourceError
+from engine.merge_key import key_of
 from engine.model import Window
 from engine.plan import Budget, plan_window
 from engine.rate import Rate
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from engine.job import Pace, Seams
     from engine.merge import Superseded
     from engine.ports import OpenWindow, PartWriter
-    from engine.snapshot import Extent, Progress, Table
-    from engine.staging import Staged
+    from engine.snapshot import Extent, Progress, Snapshot, Table
+    from engine.staging import Emitted, Staged
     from engine.state import State
 
 _log = logging.getLogger("engine")
@@ -112,38 +113,44 @@ class Windows:
             for part, one in enumerate(staged, first_part)
         ]
         emitted = self._write(emissions, writer)
-        state = self._record(state, opened.window, staged, emitted)
+        state = self._record(state, opened, staged, emitted)
         rows = sum(one.rows for one in staged)
         self._rate = self._rate.learned(rows, self._seams.now() - opened.since_s)
         self.close()
-        return state, sum(emitted)
+        return state, sum(one.rows for one in emitted)
 
-    def _write(self, emissions: Sequence[Emission], writer: PartWriter) -> list[int]:
+    def _write(self, emissions: Sequence[Emission], writer: PartWriter) -> list[Emitted]:
         if sum(emission.staged.rows for emission in emissions) <= self._seams.local_rows:
             return [emission.write(writer) for emission in emissions]
         return self._seams.executors.map(EmitTo(writer), emissions)
 
     def _record(
-        self, state: State, window: Window, staged: Sequence[Staged], emitted: Sequence[int]
+        self, state: State, opened: _Opened, staged: Sequence[Staged], emitted: Sequence[Emitted]
     ) -> State:
         snapshot = state.snapshot
-        for ticket in dict.fromkeys(run.ticket for run in window.runs):
-            runs = [run for run in window.runs if run.ticket == ticket]
-            mine = [
-                (one.rows, rows) for one, rows in zip(staged, emitted, strict=True) if one.ticket == ticket
-            ]
-            advance = Advance(
-                ticket=ticket,
-                last=runs[-1].upto,
-                finished=ticket in window.finishes,
-                rows=sum(read for read, _written in mine),
-                emitted=sum(written for _read, written in mine),
-                chunks=sum(run.chunks for run in runs),
-            )
-            snapshot, done = snapshot.advanced(advance)
+        results = list(zip(staged, emitted, strict=True))
+        for ticket in dict.fromkeys(run.ticket for run in opened.window.runs):
+            mine = [(read, sent) for read, sent in results if read.ticket == ticket]
+            snapshot, done = snapshot.advanced(_advance(opened, ticket, mine))
             if done is not None:
                 self._seams.desk.finished(done)
+            else:
+                snapshot = self._given_up(snapshot, ticket)
         return replace(state, snapshot=snapshot)
+
+    def _given_up(self, snapshot: Snapshot, ticket: int) -> Snapshot:
+        """Take a collection out of the queue whose last rows change faster than they can be read."""
+        table = snapshot.find(ticket)
+        if table is None or table.progress is None or table.progress.rounds < self._pace.reread_rounds:
+            return snapshot
+        left = len(table.progress.reread)
+        error = SourceError(
+            f"{left} rows changed, without their unchanged large values, each time they were read again",
+            place=str(table.target.collection),
+            hint="set REPLICA IDENTITY FULL on the table, or ask again when it is quieter",
+        )
+        self._seams.desk.failed(table, error)
+        return snapshot.without([table])
 
     def _failed(self, state: State, window: Window, error: SourceError) -> State:
         self.close()
@@ -238,6 +245,22 @@ class Windows:
         )
 
 
+def _advance(opened: _Opened, ticket: int, results: Sequence[tuple[Staged, Emitted]]) -> Advance:
+    runs = [run for run in opened.window.runs if run.ticket == ticket]
+    dropped = [key for _read, sent in results for key in sent.lacking]
+    unsent = opened.superseded.unsent(runs[0].target.collection, dropped)
+    return Advance(
+        ticket=ticket,
+        last=runs[-1].upto,
+        covered=ticket in opened.window.finishes,
+        rows=sum(read.rows for read, _sent in results),
+        emitted=sum(sent.rows for _read, sent in results),
+        chunks=sum(run.chunks for run in runs),
+        reread=frozenset(key for run in runs for key in run.keys),
+        lacking=frozenset(key_of(key) for key in unsent),
+    )
+
+
 def _key_changed(progress: Progress, extent: Extent) -> bool:
     keys = progress.last or progress.extent.greatest, extent.greatest
     return None not in keys and len(keys[0] or ()) != len(keys[1] or ())
@@ -249,6 +272,6 @@ class EmitTo:
 
     writer: PartWriter
 
-    def __call__(self, emission: Emission) -> int:
-        """Write it; gives the rows written."""
+    def __call__(self, emission: Emission) -> Emitted:
+        """Write it."""
         return emission.write(self.writer)

@@ -33,12 +33,16 @@ SIGNALS = CollectionId(("public", "signals"))
 
 @dataclass(frozen=True)
 class Change:
-    """One entry: `key` None truncates, `value` None deletes, `old` is the key a row had before."""
+    """One entry: `key` None truncates, `value` None deletes, `old` is the key a row had before.
+
+    `large` is a second value, which the log leaves out (None) where an update does not change it.
+    """
 
     collection: CollectionId
     key: int | None
     value: str | None = None
     old: int | None = None
+    large: str | None = ""
 
 
 @dataclass(frozen=True)
@@ -78,9 +82,11 @@ class MemoryDatabase:
     def signal(self, id_: str, type_: str, data: str) -> None:
         self.commit(Change(SIGNALS, len(self.log), orjson.dumps([id_, type_, data]).decode()))
 
-    def rows(self, collection: CollectionId, shown: frozenset[int] | None = None) -> dict[int, str]:
+    def rows(
+        self, collection: CollectionId, shown: frozenset[int] | None = None
+    ) -> dict[int, tuple[str, str | None]]:
         """The table as a snapshot of these transactions shows it; None: all of them."""
-        rows: dict[int, str] = {}
+        rows: dict[int, tuple[str, str | None]] = {}
         for entry in self.log:
             change = entry.change
             if change.collection != collection or (shown is not None and entry.transaction not in shown):
@@ -88,12 +94,9 @@ class MemoryDatabase:
             if change.key is None:
                 rows.clear()
                 continue
-            if change.old is not None:
-                rows.pop(change.old, None)
-            if change.value is None:
-                rows.pop(change.key, None)
-            else:
-                rows[change.key] = change.value
+            before = rows.pop(change.key if change.old is None else change.old, ("", None))
+            if change.value is not None:
+                rows[change.key] = (change.value, before[1] if change.large is None else change.large)
         return rows
 
 
@@ -165,6 +168,8 @@ class Guards:
     reached: bool = True
     unsettled: bool = True
     old_keys: bool = True
+    rereads: bool = True
+    moves: bool = True
     truncates: bool = True
 
 
@@ -189,7 +194,8 @@ class MemorySource:
         position = state.position or Position((self.database.acknowledged,))
         self._unsettled = {
             int(xid): [
-                Change(CollectionId(tuple(parts)), key, value, old) for parts, key, value, old in changes
+                Change(CollectionId(tuple(parts)), key, value, old, large)
+                for parts, key, value, old, large in changes
             ]
             for xid, changes in state.memory.get("unsettled", {}).items()
         }
@@ -199,7 +205,7 @@ class MemorySource:
     def memory(self) -> dict[str, Any]:
         return {
             "unsettled": {
-                str(xid): [[list(c.collection.parts), c.key, c.value, c.old] for c in changes]
+                str(xid): [[list(c.collection.parts), c.key, c.value, c.old, c.large] for c in changes]
                 for xid, changes in self._unsettled.items()
             }
         }
@@ -216,12 +222,26 @@ class MemorySource:
             events=len(span.logged),
             signals=self._signals(span),
             superseded=self._superseded(span.logged) if self.window else Superseded(),
+            moved=self._moved(span.logged),
         )
+
+    def _moved(self, logged: Sequence[LoggedEntry]) -> dict[CollectionId, frozenset[bytes]]:
+        moved: dict[CollectionId, frozenset[bytes]] = {}
+        for change in (entry.change for entry in logged):
+            if (
+                self.guards.moves
+                and change.key is not None
+                and change.old is not None
+                and change.large is None
+            ):
+                keys = frozenset([key_array([change.key])[0].as_py()])
+                moved[change.collection] = moved.get(change.collection, frozenset()) | keys
+        return moved
 
     @staticmethod
     def _event(at: int, entry: LoggedEntry) -> tuple[str, str | None, str]:
         change = entry.change
-        detail = {"op": "w", "at": at, "value": change.value, "old": change.old}
+        detail = {"op": "w", "at": at, "value": change.value, "old": change.old, "large": change.large}
         return event(change.collection, change.key, detail)
 
     def _signals(self, span: MemorySpan) -> tuple[SignalRow, ...]:
@@ -257,7 +277,16 @@ class MemorySource:
             if change.old is not None and self.guards.old_keys:
                 touched.append(change.old)
         arrays = {collection: (key_array(found),) for collection, found in keys.items()}
-        return Superseded(arrays, frozenset(truncated))
+        return Superseded(arrays, frozenset(truncated), self._lacking(changes))
+
+    def _lacking(self, changes: Sequence[Change]) -> dict[CollectionId, tuple[tuple[bytes, bytes], ...]]:
+        lacking: dict[CollectionId, tuple[tuple[bytes, bytes], ...]] = {}
+        for change in changes:
+            if change.key is not None and change.large is None and self.guards.rereads:
+                before = change.key if change.old is None else change.old
+                pair = (key_array([before])[0].as_py(), key_array([change.key])[0].as_py())
+                lacking[change.collection] = (*lacking.get(change.collection, ()), pair)
+        return lacking
 
     def tables(self) -> MemorySource:
         return self
@@ -326,13 +355,22 @@ class MemoryWindow:
         low = -(10**9) if run.after is None else int(run.after[0] or 0)
         high = 10**9 if run.upto is None else int(run.upto[0] or 0)
         found = self._source.database.rows(run.target.collection, self.shown)
-        rows = sorted((key, value) for key, value in found.items() if low < key <= high)
+        wanted = {int(key[0] or 0) for key in run.keys}
+        rows = sorted(
+            (key, value)
+            for key, value in found.items()
+            if low < key <= high and (not wanted or key in wanted)
+        )
         path = f"{self._staging}/{self._window.id}-{index}"
         contained = self._contained(run.target.collection)
         events = batch_of(
             [
-                event(run.target.collection, key, {"op": "r", "value": value, "at": contained[key]})
-                for key, value in rows
+                event(
+                    run.target.collection,
+                    key,
+                    {"op": "r", "value": value, "large": large, "at": contained[key]},
+                )
+                for key, (value, large) in rows
             ]
         )
         with staging_file(path) as write:

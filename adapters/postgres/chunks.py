@@ -8,6 +8,7 @@ the engine's affair, how a row is written as one text column `rows.py`'s.
 
 from __future__ import annotations
 
+import re
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
@@ -57,13 +58,18 @@ class RunRead:
     def query(self, index: int, task: int, mode: RowMode) -> str:
         """One branch: the run's number, its task, and its rows as text."""
         expression = row_expression(self.shape, mode)
-        where = self.read.keyset.between(self.run.after, self.run.upto)
+        where = self._where()
         if self.run.target.condition:
             where = f"({where}) AND ({_escaped(self.run.target.condition)}\n)"
         return (
             f"SELECT {index} AS run, {task} AS task, {expression} AS r"
             f" FROM {self.read.relation} WHERE {where}"
         )
+
+    def _where(self) -> str:
+        if self.run.keys:
+            return self.read.merge.among(self.run.keys)
+        return self.read.keyset.between(self.run.after, self.run.upto)
 
 
 def _escaped(condition: str) -> str:
@@ -220,7 +226,8 @@ class ChunkReader:
 
     def cancel(self, window_id: str) -> None:
         """Stop a window's tasks."""
-        self._spark.sparkContext.cancelJobGroup(f"tidemark-{window_id}")
+        # Also the job that is still being planned.
+        self._spark.sparkContext.cancelJobGroupAndFutureJobs(f"tidemark-{window_id}")
 
     def _job(
         self,
@@ -286,8 +293,10 @@ def session_statement(exported: Exported, initial_statements: tuple[str, ...] = 
 
 
 def _source_error(error: Exception) -> SourceError:
-    text = str(error)
-    said = next(
-        (line for line in text.splitlines() if "ERROR:" in line), text.splitlines()[0] if text else ""
-    )
-    return SourceError(f"reading rows failed: {said.strip()[:500]}", place="spark jdbc")
+    """Spark wraps what happened in pages of stack traces; the line that says it is worth keeping."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = [line for line in lines if _TELLING.search(line)] or lines[-1:] or [repr(error)]
+    return SourceError(f"reading rows failed: {telling[0][:500]}", place="spark jdbc")
+
+
+_TELLING = re.compile(r"ERROR:|FATAL:|^[\w.]*(Error|Exception|Lost|Changed): ")

@@ -207,6 +207,7 @@ class PostgresSource:
                 if row.op == "c"
             ),
             superseded=self._superseded(decoded),
+            moved=self._moved(decoded),
         )
 
     def _visibility(self) -> Visibility:
@@ -225,6 +226,7 @@ class PostgresSource:
         waiting = self._unsettled.seen(visibility)
         for one in decoded:
             waiting = waiting.add_keys(unsettled.unsettled_rows(one.touched, visibility))
+            waiting = waiting.add_lacking(unsettled.unsettled_rows(one.incomplete, visibility))
             hidden = visibility.missing({xid for _oid, xid in one.truncated})
             for oid, xid in one.truncated:
                 if xid in hidden:
@@ -240,6 +242,13 @@ class PostgresSource:
             superseded |= self._superseded_by(one, shown)
         return superseded
 
+    def _moved(self, decoded: Sequence[Decoded]) -> dict[CollectionId, frozenset[bytes]]:
+        ids, moved = self._opened().relations.ids, dict[CollectionId, frozenset[bytes]]()
+        for one in decoded:
+            for oid, keys in unsettled.moved_keys(one.incomplete).items():
+                moved[ids[oid]] = moved.get(ids[oid], frozenset()) | keys
+        return moved
+
     def _superseded_by(self, decoded: Decoded, shown: Visibility) -> Superseded:
         oids, ids = self._window_oids, self._opened().relations.ids
         newer = shown.missing({xid for oid, xid in decoded.truncated if oid in oids})
@@ -250,6 +259,11 @@ class PostgresSource:
                 if len(keys := unsettled.superseding_rows(decoded.touched, oid, shown))
             },
             frozenset(ids[oid] for oid, xid in decoded.truncated if oid in oids and xid in newer),
+            {
+                ids[oid]: pairs
+                for oid in oids
+                if (pairs := unsettled.lacking_pairs(decoded.incomplete, oid, shown))
+            },
         )
 
     # Windows.
@@ -315,6 +329,7 @@ class PostgresSource:
         return Superseded(
             {ids[oid]: (keys,) for oid in oids if len(keys := self._unsettled.keys_of(oid))},
             frozenset(ids[oid] for oid in oids if self._unsettled.truncated(oid)),
+            {ids[oid]: pairs for oid in oids if (pairs := self._unsettled.lacking_of(oid))},
         )
 
     def _watermark(

@@ -24,7 +24,7 @@ from adapters.postgres.logical import message_events
 from adapters.postgres.pgoutput import Messages, parse_truncate, read_messages
 from adapters.postgres.source import source_head
 from adapters.postgres.timeline import ENTRIES, Timeline, TransactionContext, timeline
-from adapters.postgres.touched import Watch, incomplete, together, touched
+from adapters.postgres.touched import LACKING, Watch, incomplete, together, touched
 from engine.events.assemble import EventGroup, event_batch
 from engine.events.envelope import value_pieces
 from engine.events.text import Ints, Piece, Text, digits, join, scalar
@@ -63,8 +63,9 @@ class SignalRow:
 class Decoded:
     """What a part holds: its events in the order of the log, and what the driver needs to know.
 
-    `touched` and `incomplete` have the schema `TOUCHED`. `truncated` are all relations emptied, captured
-    or not, each with the 32-bit id of the transaction. `entries` counts row, truncate and message entries.
+    `touched` has the schema `TOUCHED`, `incomplete` that of `LACKING`. `truncated` are all relations
+    emptied, captured or not, each with the 32-bit id of the transaction. `entries` counts row, truncate
+    and message entries.
     """
 
     events: pa.RecordBatch
@@ -96,7 +97,7 @@ def decode(
     for entries in row_entries(messages, codecs):
         codec = codecs[entries.oid]
         keys += touched(entries, codec, line, watch)
-        lacking += incomplete(entries, codec, line)
+        lacking += incomplete(entries, codec, line, watch)
         if codec.signal:
             signals += _signals(entries, codec, line)
         if codec.emit:
@@ -108,7 +109,7 @@ def decode(
         event_batch(groups),
         tuple(sorted(signals, key=lambda signal: signal.position)),
         together(keys),
-        together(lacking),
+        together(lacking, LACKING),
         truncated,
         context,
         int(np.isin(messages.kinds, ENTRIES).sum()),

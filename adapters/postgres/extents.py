@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from adapters.postgres.keyset import KeyColumn, Keyset
+from adapters.postgres.relations import merge_key
 from adapters.postgres.server import source_errors
 from adapters.postgres.sql import quote_ident, quote_table
 from engine.errors import SchemaChanged, SignalError, SourceError
@@ -34,10 +35,11 @@ _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
 
 @dataclass(frozen=True, slots=True)
 class ReadTable:
-    """A table as a snapshot reads it: the catalog's description, and the keyset it is cut by."""
+    """A table as a snapshot reads it: the catalog's description, the keyset it is cut by, its merge key."""
 
     table: Table
     keyset: Keyset
+    merge: Keyset
 
     @property
     def relation(self) -> str:
@@ -142,9 +144,11 @@ class Extents:
             raise SignalError(
                 "an unlogged or temporary table has no changes in the log", place=str(target.collection)
             )
-        return ReadTable(table, Keyset(self._key(table, target.surrogate_key)))
+        keyset = self._keyset(table, self._key(table, target.surrogate_key))
+        names = merge_key(table)
+        return ReadTable(table, keyset, self._keyset(table, names) if names else keyset)
 
-    def _key(self, table: Table, surrogate: str | None) -> tuple[KeyColumn, ...]:
+    def _key(self, table: Table, surrogate: str | None) -> tuple[str, ...]:
         names = tuple(surrogate.split(",")) if surrogate else table.primary_key or table.unique_key
         names = tuple(name.strip() for name in names)
         if not names:
@@ -153,15 +157,18 @@ class Extents:
                 place=str(table.id),
                 hint='name a column to order it by in "surrogate-key"',
             )
-        columns = [table.column(name) for name in names]
-        if any(column is None for column in columns):
+        if any(table.column(name) is None for name in names):
             known = ", ".join(column.name for column in table.columns)
             raise SignalError(
                 f"no column {surrogate!r} for a surrogate key", place=str(table.id), hint=f"columns: {known}"
             )
-        types = self._type_names([column.type for column in columns if column])
-        return tuple(
-            KeyColumn(column.name, types[column.type], column.nullable) for column in columns if column
+        return names
+
+    def _keyset(self, table: Table, names: tuple[str, ...]) -> Keyset:
+        columns = [column for name in names if (column := table.column(name))]
+        types = self._type_names([column.type for column in columns])
+        return Keyset(
+            tuple(KeyColumn(column.name, types[column.type], column.nullable) for column in columns)
         )
 
     def _type_names(self, oids: Sequence[int]) -> dict[int, str]:

@@ -67,6 +67,22 @@ class Keyset:
             return f"NOT coalesce({self._nested(key, inclusive=False)}, false)"
         return self._compared(key, "<=")
 
+    def among(self, keys: Sequence[Key]) -> str:
+        """A condition for the rows under just these keys."""
+        if all(self._plain(key) for key in keys):
+            names = ", ".join(quote_ident(column.name) for column in self.columns)
+            values = ", ".join(f"({', '.join(_literals(self.columns, key))})" for key in keys)
+            return f"({names}) IN ({values})"
+        return " OR ".join(f"({self._equal(key)})" for key in keys)
+
+    def _equal(self, key: Key) -> str:
+        return " AND ".join(
+            f"{quote_ident(column.name)} IS NULL"
+            if text is None
+            else f"{quote_ident(column.name)} = {column.literal(text)}"
+            for column, text in zip(self.columns, key, strict=True)
+        )
+
     def between(self, after: Key | None, upto: Key | None) -> str:
         """A condition for the keys of `(after, upto]`; `true` where both are None."""
         conditions = [] if after is None else [self.beyond(after)]

@@ -28,6 +28,9 @@ TOUCHED = pa.schema(
 )
 """Keys touched: the relation, the 32-bit transaction id, the merge key."""
 
+LACKING = TOUCHED.append(pa.field("old", pa.large_binary(), nullable=False))
+"""Keys whose new row lacks a value, and the keys that those rows had before (mostly the same)."""
+
 
 class Visible(Protocol):
     """Which of these 32-bit transaction ids (as int64) are in a snapshot, or settled."""
@@ -79,16 +82,24 @@ def touched(entries: Entries, codec: TableCodec, line: Timeline, watch: Watch) -
             yield _table(entries, codec, line, tuples.columns, rows)
 
 
-def incomplete(entries: Entries, codec: TableCodec, line: Timeline) -> Iterable[pa.Table]:
-    """The new keys of updates that lack values which the log left out and no old tuple holds."""
-    if entries.new is None or not codec.merge_key:
+def incomplete(entries: Entries, codec: TableCodec, line: Timeline, watch: Watch) -> Iterable[pa.Table]:
+    """The keys of updates that lack values which the log left out and no old tuple holds.
+
+    Key changes are given always, other updates if they matter.
+    """
+    if entries.new is None or not codec.merge_key or (watch.idle and entries.old is None):
         return
     rows = np.zeros(len(entries.messages), bool)
     for mark in entries.new.unchanged:
         if mark is not None:
             rows |= mark
+    if rows.any() and entries.old is None:
+        rows &= watched(entries, line, watch)
     if rows.any():
-        yield _table(entries, codec, line, entries.new.columns, rows)
+        table = _table(entries, codec, line, entries.new.columns, rows)
+        before = entries.old or entries.new
+        old = _table(entries, codec, line, before.columns, rows).column("key")
+        yield table.append_column(LACKING.field("old"), old)
 
 
 def _table(entries: Entries, codec: TableCodec, line: Timeline, columns: list[Text], rows: Mask) -> pa.Table:
@@ -98,7 +109,7 @@ def _table(entries: Entries, codec: TableCodec, line: Timeline, columns: list[Te
     return pa.table([np.full(len(xids), entries.oid), xids, keys], schema=TOUCHED)
 
 
-def together(tables: Iterable[pa.Table]) -> pa.Table:
-    """All of them as one."""
+def together(tables: Iterable[pa.Table], schema: pa.Schema = TOUCHED) -> pa.Table:
+    """All of them as one, of this schema."""
     found = list(tables)
-    return pa.concat_tables(found) if found else TOUCHED.empty_table()
+    return pa.concat_tables(found) if found else schema.empty_table()

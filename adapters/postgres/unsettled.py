@@ -23,16 +23,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Touches:
-    """What one transaction touched: merge keys by relation, and relations it truncated."""
+    """What one transaction touched: merge keys by relation, and relations it truncated.
+
+    `lacking` holds, of its rows that lack a value, the relation, the key before and the key after.
+    """
 
     keys: dict[int, frozenset[bytes]] = field(default_factory=dict)
     truncated: frozenset[int] = frozenset()
+    lacking: frozenset[tuple[int, bytes, bytes]] = frozenset()
 
     def __or__(self, other: Touches) -> Touches:
         oids = self.keys.keys() | other.keys.keys()
         nothing: frozenset[bytes] = frozenset()
         keys = {oid: self.keys.get(oid, nothing) | other.keys.get(oid, nothing) for oid in oids}
-        return Touches(keys, self.truncated | other.truncated)
+        return Touches(keys, self.truncated | other.truncated, self.lacking | other.lacking)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,22 @@ class Unsettled:
         for oid, xid, key in zip(*(column.to_pylist() for column in touched.columns), strict=True):
             unsettled = unsettled.add(xid, Touches({oid: frozenset([key])}))
         return unsettled
+
+    def add_lacking(self, lacking: pa.Table) -> Unsettled:
+        """With rows `(oid, xid, key, old)` that lack a value."""
+        unsettled = self
+        for oid, xid, key, old in zip(*(column.to_pylist() for column in lacking.columns), strict=True):
+            unsettled = unsettled.add(xid, Touches(lacking=frozenset([(oid, old, key)])))
+        return unsettled
+
+    def lacking_of(self, oid: int) -> tuple[tuple[bytes, bytes], ...]:
+        """The keys before and after of a relation's rows that lack a value."""
+        return tuple(
+            (before, after)
+            for touches in self.transactions.values()
+            for relation, before, after in sorted(touches.lacking)
+            if relation == oid
+        )
 
     def keys_of(self, oid: int) -> pa.LargeBinaryArray:
         """The keys of a relation that any of the transactions touched."""
@@ -85,6 +105,10 @@ class Unsettled:
                     for oid, keys in touches.keys.items()
                 },
                 "truncated": sorted(touches.truncated),
+                "lacking": [
+                    [oid, b64encode(before).decode(), b64encode(after).decode()]
+                    for oid, before, after in sorted(touches.lacking)
+                ],
             }
             for xid, touches in self.transactions.items()
         ]
@@ -97,6 +121,9 @@ def from_json(saved: Iterable[dict[str, Any]]) -> Unsettled:
             int(one["xid"]): Touches(
                 {int(oid): frozenset(b64decode(key) for key in keys) for oid, keys in one["keys"].items()},
                 frozenset(one["truncated"]),
+                frozenset(
+                    (oid, b64decode(before), b64decode(after)) for oid, before, after in one["lacking"]
+                ),
             )
             for one in saved
         }
@@ -109,6 +136,22 @@ def unsettled_rows(touched: pa.Table, visibility: Visibility) -> pa.Table:
         return touched
     shown = visibility.shows(touched.column("xid").to_numpy())
     return touched.filter(pa.array(~shown))
+
+
+def lacking_pairs(lacking: pa.Table, oid: int, visibility: Visibility) -> tuple[tuple[bytes, bytes], ...]:
+    """The keys before and after of one relation's rows that lack a value, less what the window holds."""
+    rows = lacking.filter(pa.array(lacking.column("oid").to_numpy() == oid))
+    rows = unsettled_rows(rows, visibility)
+    return tuple(zip(rows.column("old").to_pylist(), rows.column("key").to_pylist(), strict=True))
+
+
+def moved_keys(lacking: pa.Table) -> dict[int, frozenset[bytes]]:
+    """By relation, the new keys of rows that lack a value and had another key before."""
+    found: dict[int, frozenset[bytes]] = {}
+    for oid, _xid, key, old in zip(*(column.to_pylist() for column in lacking.columns), strict=True):
+        if key != old:
+            found[oid] = found.get(oid, frozenset()) | {key}
+    return found
 
 
 def superseding_rows(touched: pa.Table, oid: int, visibility: Visibility) -> pa.LargeBinaryArray:

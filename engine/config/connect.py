@@ -162,7 +162,13 @@ _WHY = {
 }
 
 RETRIES = (
-    P("retriable.restart.connector.wait.ms", APPLIED, "longest wait before the job tries again", whole(1), "10000"),
+    P(
+        "retriable.restart.connector.wait.ms",
+        APPLIED,
+        "longest wait before the job tries again",
+        whole(1),
+        "10000",
+    ),
     P("errors.max.retries", APPLIED, "attempts after a failure; -1: no bound", whole(-1, 2**31 - 1), "-1"),
     P("errors.retry.delay.initial.ms", LATER, "first wait after a failure", whole(1), "300"),
     P("errors.retry.delay.max.ms", LATER, "longest wait after a failure", whole(1), "10000"),

@@ -16,6 +16,7 @@ from adapters.postgres.chunks import session_statement
 from adapters.postgres.job import jdbc_properties, jdbc_url, make_server
 from adapters.postgres.watermark import ExportedSnapshot
 from engine.config import parse
+from engine.merge import Superseded
 from engine.model import CollectionId
 from tests.driven import SIGNAL_TABLE, driven, properties
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 SNAPSHOT = """INSERT INTO signals VALUES ('s', 'execute-snapshot', '{"data-collections": ["public.t"]}')"""
 T = CollectionId(("public", "t"))
+UNAVAILABLE = "__debezium_unavailable_value"
 
 
 def rows_of(events: list[dict[str, Any]]) -> dict[Any, Any]:
@@ -228,3 +230,46 @@ class TestReaders:
     def test_a_reader_on_another_snapshot_fails(self, table, held, spark):
         with pytest.raises(Exception, match="the reader is on snapshot"):
             self.read(table, spark, replace(held.exported, text="1:2:"), 100)
+
+
+class TestLargeValues:
+    """A large value that an update leaves alone is not in the log."""
+
+    @pytest.fixture
+    def documents(self, table: Database) -> Database:
+        with table.connect() as connection:
+            connection.execute("ALTER TABLE t ADD COLUMN body text STORAGE EXTERNAL")
+            connection.execute("UPDATE t SET body = repeat('large ' || id, 2000)")
+        return table
+
+    def bodies(self, documents: Database, tmp_path: Path, spark: Any, statement: str) -> dict[int, str]:
+        """What a consumer has in the large column, after a statement that ran in the window."""
+        with driven(documents, tmp_path, spark) as job, documents.connect() as connection:
+            connection.execute(SNAPSHOT)
+            job.until(lambda: job.job.window is not None)
+            connection.execute(statement)
+            job.until_answered("finished")
+            job.until_drained(documents)
+            found: dict[int, str] = {}
+            for event in job.events("t"):
+                if event["value"] and event["value"]["after"]:
+                    key, body = event["key"]["id"], event["value"]["after"]["body"]
+                    found[key] = found.get(key, body) if body == UNAVAILABLE else body
+            return found
+
+    def test_a_row_dropped_for_an_update_without_it_is_read_again(self, documents, tmp_path, spark):
+        bodies = self.bodies(documents, tmp_path, spark, "UPDATE t SET v = 'new' WHERE id < 4")
+
+        assert bodies == {n: f"large {n}" * 2000 for n in range(1, 11)}
+
+    def test_so_is_one_that_moved_to_another_key(self, documents, tmp_path, spark):
+        bodies = self.bodies(documents, tmp_path, spark, "UPDATE t SET id = 20 WHERE id = 3")
+
+        assert bodies[20] == "large 3" * 2000
+
+    def test_without_the_second_reading_the_value_is_lost(self, documents, tmp_path, spark, monkeypatch):
+        monkeypatch.setattr(Superseded, "unsent", lambda *_args: frozenset())
+
+        bodies = self.bodies(documents, tmp_path, spark, "UPDATE t SET v = 'new' WHERE id < 4")
+
+        assert bodies[3] == UNAVAILABLE
