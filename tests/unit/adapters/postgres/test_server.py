@@ -1,0 +1,71 @@
+"""What must stand before the log is read: the right database, and a slot that reaches back."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from adapters.postgres.server import Server, Slot, check_identity, check_slot, source_errors
+from engine.errors import PositionLost, SourceError, StateError
+from engine.model import Position
+
+HERE = {"system": "7001", "timeline": "1", "database": "app"}
+
+
+@pytest.mark.parametrize("confirmed", [0, 999, 1000])
+@pytest.mark.parametrize("sequence", [0, 5])
+def test_a_slot_that_reaches_back_serves(confirmed, sequence):
+    slot = Slot(confirmed, 0)
+
+    assert check_slot(slot, "s", Position((1000, sequence))) is slot
+
+
+@pytest.mark.parametrize(
+    ("slot", "said"),
+    [(Slot(1001, 0), "begins at 0/3E9, past the saved position 0/3E8"), (None, "is gone, which held")],
+)
+def test_a_slot_that_was_moved_on_or_dropped_is_a_lost_position(slot, said):
+    with pytest.raises(PositionLost, match=said) as caught:
+        check_slot(slot, "s", Position((1000, 0)))
+
+    assert "take snapshots again" in caught.value.hint
+
+
+@pytest.mark.parametrize("saved", [{}, HERE, {"system": "7001"}])
+def test_a_state_of_this_database_is_taken(saved):
+    check_identity(saved, HERE)
+
+
+@pytest.mark.parametrize(
+    ("saved", "said"),
+    [
+        ({**HERE, "system": "7002"}, "system '7002', now '7001'"),
+        ({**HERE, "timeline": "2"}, "timeline '2', now '1'"),
+        ({**HERE, "system": "7002", "database": "other"}, "system '7002', now '7001', database 'other'"),
+        ({**HERE, "cluster": "x"}, "cluster 'x', now None"),
+    ],
+)
+def test_a_state_of_another_database_is_refused(saved, said):
+    with pytest.raises(StateError, match=said):
+        check_identity(saved, HERE)
+
+
+def test_a_driver_s_error_is_ours_with_its_cause():
+    with (
+        pytest.raises(SourceError, match="postgresql: measuring failed: no such thing") as caught,
+        source_errors("measuring"),
+    ):
+        raise psycopg.ProgrammingError("no such thing\n")
+
+    assert isinstance(caught.value.__cause__, psycopg.ProgrammingError)
+
+
+def test_other_errors_pass():
+    with pytest.raises(KeyError), source_errors("measuring"):
+        raise KeyError("ours")
+
+
+def test_parameters_are_quoted_for_libpq():
+    server = Server({"host": "db", "password": "it's \\ a secret"})
+
+    assert server.conninfo == r"host=db password='it\'s \\ a secret' application_name=tidemark"
