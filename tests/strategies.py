@@ -25,7 +25,16 @@ extents = st.builds(
     Extent, counts, counts, whole=st.booleans(), greatest=st.none() | keys, span=st.none() | _spans
 )
 progresses = st.builds(
-    Progress, extents, counts, last=st.none() | keys, rows=counts, emitted=counts, chunks=counts
+    Progress,
+    extents,
+    counts,
+    last=st.none() | keys,
+    rows=counts,
+    emitted=counts,
+    chunks=counts,
+    covered=st.booleans(),
+    reread=st.lists(keys, max_size=3).map(tuple),
+    rounds=counts,
 )
 tables = st.builds(Table, counts, names, targets, st.none() | progresses)
 snapshots = st.builds(Snapshot, st.lists(tables, max_size=4).map(tuple), counts)

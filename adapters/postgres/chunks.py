@@ -171,6 +171,14 @@ RESULT = pa.schema(
         ("collided", pa.bool_()),
     ]
 )
+
+
+def _nothing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A task without results; unpickling it has imported everything that a reading task needs."""
+    for _batch in batches:
+        yield from ()
+
+
 _RESULT_DDL = "run int, rows long, bytes long, path string, collided boolean"
 
 
@@ -189,6 +197,7 @@ class ChunkReader:
 
     def __init__(self, spark: SparkSession, jdbc: Jdbc, staging: str, *, tasks: int) -> None:
         self._spark, self._jdbc, self._staging, self._tasks = spark, jdbc, staging, tasks
+        self._reached = False
 
     def read(
         self,
@@ -226,8 +235,20 @@ class ChunkReader:
 
     def cancel(self, window_id: str) -> None:
         """Stop a window's tasks."""
-        # Also the job that is still being planned.
-        self._spark.sparkContext.cancelJobGroupAndFutureJobs(f"tidemark-{window_id}")
+        # Also the job that is still being planned; PySpark has no method of its own for that.
+        context = self._spark.sparkContext._jsc.sc()  # noqa: SLF001
+        context.cancelJobGroupAndFutureJobs(f"tidemark-{window_id}")
+
+    def reach(self) -> None:
+        """Read nothing, once: tells early whether Spark reaches the server, and starts its workers."""
+        if self._reached:
+            return
+        frame = self._load(f"SELECT ''::text AS r FROM generate_series(1, {self._tasks})", ["true"])
+        try:
+            frame.repartition(self._tasks).mapInArrow(_nothing, _RESULT_DDL).collect()
+        except Exception as error:
+            raise _source_error(error) from error
+        self._reached = True
 
     def _job(
         self,
@@ -261,16 +282,17 @@ class ChunkReader:
         self._spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(2 * fetched))
         # Any other bound makes Spark add up the batch's size anew at every row.
         self._spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
+        return self._load(
+            " UNION ALL ".join(branches),
+            [f"task = {task}" for task in range(tasks)],
+            fetchsize=str(fetched),
+            sessionInitStatement=session_statement(exported, self._jdbc.initial_statements),
+        )
+
+    def _load(self, query: str, predicates: list[str], **options: str) -> DataFrame:
+        properties = {**self._jdbc.properties, "driver": "org.postgresql.Driver", **options}
         return self._spark.read.jdbc(
-            self._jdbc.url,
-            f"({' UNION ALL '.join(branches)}) AS q",
-            predicates=[f"task = {task}" for task in range(tasks)],
-            properties={
-                **self._jdbc.properties,
-                "driver": "org.postgresql.Driver",
-                "fetchsize": str(fetched),
-                "sessionInitStatement": session_statement(exported, self._jdbc.initial_statements),
-            },
+            self._jdbc.url, f"({query}) AS q", predicates=predicates, properties=properties
         )
 
 

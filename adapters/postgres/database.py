@@ -94,6 +94,7 @@ class PostgresSource:
         identity = self._server.identity()
         check_identity(state.identity, identity)
         self._server.refuse_standby()
+        self._reader.reach()
         self._open_session()
         wanted = [one for one in Catalog(self._server.connect).tables() if self._captures(*one.parts)]
         ensure_publication(self._server, postgres.publication, postgres.publication_autocreate, wanted)

@@ -369,7 +369,7 @@ def test_everything_without_effect_is_named_in_one_warning():
         | {
             "tasks.max": "1",
             "max.queue.size": "8192",
-            "heartbeat.interval.ms": "500",
+            "slot.failover": "true",
             "snapshot.delay.ms": "0",  # the default asks for nothing
             "key.converter": "org.apache.kafka.connect.json.JsonConverter",
             "schema.history.internal.kafka.topic": "t",
@@ -378,7 +378,7 @@ def test_everything_without_effect_is_named_in_one_warning():
     ).warnings
 
     assert warning.startswith("without effect here: tasks.max (one job is one task), max.queue.size (")
-    assert "heartbeat.interval.ms (not supported yet)" in warning
+    assert "slot.failover (not supported yet)" in warning
     assert "schema.history.internal.kafka.topic" in warning
     assert "transforms.unwrap.type" in warning
     assert "snapshot.delay.ms" not in warning
