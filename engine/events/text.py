@@ -38,7 +38,6 @@ def _escape_table() -> list[str]:
 _ESCAPES = _escape_table()
 _GROWTH = np.zeros(256, np.uint8)
 _GROWTH[:0x80] = [len(text) - 1 for text in _ESCAPES]
-_SPECIAL = _GROWTH > 0
 _SIX = np.array([list(text.encode().ljust(6, b" ")) for text in _ESCAPES], np.uint8)
 
 
@@ -98,13 +97,12 @@ def escape(texts: Text) -> Text:
     """The inside of a JSON string; null stays null. One pass over the bytes, no loop per row."""
     offsets, data = text_parts(texts)
     used = data[offsets[0] : offsets[-1]]
-    marks = np.flatnonzero(_SPECIAL[used])
-    if len(marks) == 0:
-        return texts
-    if not (used[marks] < 0x20).any():
-        if (used[marks] == 0x5C).any():
+    quotes, slashes = used == 0x22, used == 0x5C
+    if len(used) == 0 or used.min() >= 0x20:
+        if slashes.any():
             texts = pc.replace_substring(texts, "\\", "\\\\")
-        return pc.replace_substring(texts, '"', '\\"')
+        return pc.replace_substring(texts, '"', '\\"') if quotes.any() else texts
+    marks = np.flatnonzero((used < 0x20) | quotes | slashes)
     return text_from(_moved(offsets, marks, used), _escaped(used, marks), texts)
 
 

@@ -1,0 +1,26 @@
+"""Escaping a column at once gives what escaping its values one by one gives."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.events.text import escape, quote
+
+_ALPHABETS = ("aé€😀", 'a"é', "a\\", 'a\\"', 'a"\\\n\x00\x1f\x7f€')
+"""Without anything to escape, with quotes, with backslashes, with both, with control characters."""
+
+
+@given(
+    st.sampled_from(_ALPHABETS).flatmap(
+        lambda letters: st.lists(st.none() | st.text(alphabet=letters, max_size=6), max_size=8)
+    ),
+    st.integers(0, 3),
+)
+def test_a_column_is_escaped_as_its_values_are(texts: list[str | None], start: int) -> None:
+    column = pa.array(texts, pa.large_string())[start:]
+
+    escaped = escape(column).to_pylist()
+
+    assert escaped == [None if text is None else quote(text)[1:-1] for text in texts[start:]]
