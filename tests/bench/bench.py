@@ -149,7 +149,7 @@ def _check(started: float) -> None:
 
 @contextmanager
 def benches(
-    server: PostgresServer, spark: SparkSession, directory: Path, *, warm_rows: int = 60_000
+    server: PostgresServer, spark: SparkSession, directory: Path, *, warm_rows: int = 250_000
 ) -> Iterator[Bench]:
     """A fresh database, and the session warmed by some rows; the database is dropped at the end."""
     database = server.create_database("bench")
