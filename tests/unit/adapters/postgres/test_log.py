@@ -12,7 +12,6 @@ from adapters.postgres.timeline import TransactionContext
 from engine.errors import PositionLost, SourceError
 from engine.model import Position
 
-
 START = 'START_REPLICATION SLOT "slot" LOGICAL 16/B374D848 '
 
 

@@ -1,0 +1,276 @@
+"""Windows cut to a budget, and runs that leave nothing out between them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.model import CollectionId, Run, Target
+from engine.plan import Budget, Plan, plan_window
+from engine.snapshot import Advance, Extent, Progress, Snapshot, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.model import Key
+
+A, B, C = (Target(CollectionId(("public", name))) for name in "abc")
+BUDGET = Budget(rows=100, bytes=1 << 30, tasks=2, chunk_rows=10)
+WHOLE = Extent(rows=25, bytes=250, whole=True)
+SPANNED = Extent(rows=1000, bytes=10_000, greatest=("1000",), span=(1, 1000))
+EMPTY = Extent(rows=0, bytes=0)
+
+
+class Keys:
+    """A collection's keys in the database's order, which answers for boundaries."""
+
+    def __init__(self, *keys: str) -> None:
+        self.keys = keys
+        self.asked: list[tuple[Key | None, int, int]] = []
+
+    def __call__(
+        self, _target: Target, after: Key | None, upto: Key, step_rows: int, count: int
+    ) -> Sequence[Key]:
+        self.asked.append((after, step_rows, count))
+        start = 0 if after is None else self.keys.index(str(after[0])) + 1
+        left = self.keys[start : self.keys.index(str(upto[0]))]
+        return [(key,) for key in left[step_rows - 1 :: step_rows][:count]]
+
+
+LETTERS = Keys(*"qwertyuiopasdfghjklzxcvbnm")
+PROBED = Extent(rows=26, bytes=26, greatest=("m",))
+
+
+def snapshot(*tables: tuple[Target, Extent | None], last: Key | None = None, rows: int = 0) -> Snapshot:
+    return Snapshot(
+        tuple(
+            Table(ticket, "s", target, Progress(extent, 0, last, rows=rows) if extent else None)
+            for ticket, (target, extent) in enumerate(tables, 1)
+        )
+    )
+
+
+def runs(plan: Plan) -> list[tuple[int, Key | None, Key | None, int]]:
+    return [(run.ticket, run.after, run.upto, run.chunks) for run in plan.runs]
+
+
+class TestTables:
+    """Which collections a window takes."""
+
+    @pytest.mark.parametrize(
+        ("tables", "budget", "expected"),
+        [
+            pytest.param([], BUDGET, Plan(), id="an empty queue"),
+            pytest.param([(A, None)], BUDGET, Plan(), id="nothing has begun"),
+            pytest.param(
+                [(A, WHOLE)], BUDGET, Plan((Run(1, A, None, None, 3),), frozenset([1])), id="a whole one"
+            ),
+            pytest.param(
+                [(A, Extent(0, 0, whole=True))],
+                BUDGET,
+                Plan((Run(1, A, None, None, 1),), frozenset([1])),
+                id="a whole one without rows, perhaps",
+            ),
+            pytest.param([(A, EMPTY)], BUDGET, Plan((), frozenset([1])), id="one surely without rows"),
+            pytest.param(
+                [(A, WHOLE), (B, EMPTY), (A, WHOLE)],
+                BUDGET,
+                Plan((Run(1, A, None, None, 3), Run(3, A, None, None, 3)), frozenset([1, 2, 3])),
+                id="many in one window, one of them twice",
+            ),
+            pytest.param(
+                [(A, WHOLE), (B, None), (C, WHOLE)],
+                BUDGET,
+                Plan((Run(1, A, None, None, 3),), frozenset([1])),
+                id="none behind one that has not begun",
+            ),
+            pytest.param(
+                [(A, WHOLE), (B, WHOLE)],
+                Budget(rows=20, bytes=1 << 30, tasks=2, chunk_rows=10),
+                Plan((Run(1, A, None, None, 3),), frozenset([1])),
+                id="rows used up",
+            ),
+            pytest.param(
+                [(A, WHOLE), (B, WHOLE)],
+                Budget(rows=100, bytes=200, tasks=2, chunk_rows=10),
+                Plan((Run(1, A, None, None, 3),), frozenset([1])),
+                id="bytes used up",
+            ),
+            pytest.param(
+                [(A, WHOLE), (B, WHOLE)],
+                Budget(rows=100, bytes=1 << 30, tasks=2, chunk_rows=10, chunks=3),
+                Plan((Run(1, A, None, None, 3),), frozenset([1])),
+                id="chunks used up",
+            ),
+        ],
+    )
+    def test_a_window_takes_them_in_order_within_its_budget(self, tables, budget, expected):
+        assert plan_window(snapshot(*tables), budget, LETTERS) == expected
+
+    def test_a_large_one_keeps_those_behind_it_waiting(self):
+        plan = plan_window(snapshot((A, SPANNED), (B, WHOLE)), BUDGET, LETTERS)
+
+        assert {run.ticket for run in plan.runs} == {1}
+        assert plan.finishes == frozenset()
+
+    def test_the_end_of_one_and_the_begin_of_the_next_share_a_window(self):
+        tables = snapshot((A, PROBED), (B, SPANNED), last=("x",))
+        begun = Snapshot((tables.tables[0], Table(2, "s", B, Progress(SPANNED, 0))))
+        plan = plan_window(begun, BUDGET, LETTERS)
+
+        assert [run.ticket for run in plan.runs] == [1, 2, 2]
+        assert plan.finishes == frozenset([1])
+
+
+class TestKeysToReadAgain:
+    """What is left of a collection once all its ranges have been read."""
+
+    KEYS = tuple((str(number),) for number in range(12_000))
+
+    def covered(self, *keys: Key) -> Snapshot:
+        progress = Progress(SPANNED, 0, ("1000",), rows=1000, covered=True, reread=keys)
+        return Snapshot((Table(1, "s", A, progress), Table(2, "s", B, Progress(WHOLE, 0))))
+
+    def test_they_are_a_run_of_their_own_and_others_follow(self):
+        plan = plan_window(self.covered(*self.KEYS[:30]), BUDGET, LETTERS)
+
+        assert plan.runs == (
+            Run(1, A, None, None, 3, self.KEYS[:30]),
+            Run(2, B, None, None, 3),
+        )
+
+    def test_they_finish_no_collection_by_themselves(self):
+        assert plan_window(self.covered(*self.KEYS[:30]), BUDGET, LETTERS).finishes == frozenset([2])
+
+    def test_very_many_take_several_windows(self):
+        plan = plan_window(self.covered(*self.KEYS), BUDGET, LETTERS)
+
+        assert plan.runs[0].keys == self.KEYS[: len(plan.runs[0].keys)]
+        assert 0 < len(plan.runs[0].keys) < 12_000
+
+
+class TestRuns:
+    """How one collection is cut."""
+
+    def test_dense_integers_are_cut_by_arithmetic(self):
+        keys = Keys()
+        plan = plan_window(snapshot((A, SPANNED)), BUDGET, keys)
+
+        assert runs(plan) == [(1, None, ("50",), 5), (1, ("50",), ("100",), 5)]
+        assert keys.asked == []
+
+    def test_the_next_window_goes_on_from_the_last_key(self):
+        plan = plan_window(snapshot((A, SPANNED), last=("100",), rows=100), BUDGET, Keys())
+
+        assert runs(plan) == [(1, ("100",), ("150",), 5), (1, ("150",), ("200",), 5)]
+
+    def test_the_last_run_ends_at_the_greatest_key(self):
+        plan = plan_window(snapshot((A, SPANNED), last=("930",), rows=930), BUDGET, Keys())
+
+        assert runs(plan) == [(1, ("930",), ("980",), 5), (1, ("980",), ("1000",), 5)]
+        assert plan.finishes == frozenset([1])
+
+    def test_gaps_between_integers_widen_the_runs(self):
+        sparse = Extent(rows=500, bytes=5000, greatest=("1000",), span=(1, 1000))
+
+        assert runs(plan_window(snapshot((A, sparse)), BUDGET, Keys()))[0] == (1, None, ("100",), 5)
+
+    def test_more_rows_than_estimated_narrow_them_again(self):
+        sparse = Extent(rows=500, bytes=5000, greatest=("1000",), span=(1, 1000))
+        plan = plan_window(snapshot((A, sparse), last=("200",), rows=200), BUDGET, Keys())
+
+        assert runs(plan)[0] == (1, ("200",), ("250",), 5)
+
+    def test_negative_keys_are_integers_too(self):
+        extent = Extent(rows=20, bytes=200, greatest=("9",), span=(-10, 9))
+        plan = plan_window(snapshot((A, extent)), Budget(10, 1 << 30, 1, 5), Keys())
+
+        assert runs(plan) == [(1, None, ("-1",), 2)]
+
+    def test_other_keys_are_cut_where_the_database_says(self):
+        keys = Keys(*LETTERS.keys)
+        plan = plan_window(snapshot((A, PROBED)), Budget(12, 1 << 30, 2, 3), keys)
+
+        assert runs(plan) == [(1, None, ("y",), 2), (1, ("y",), ("s",), 2)]
+        assert keys.asked == [(None, 6, 2)]
+
+    def test_they_end_with_the_greatest_when_no_boundary_is_left(self):
+        keys = Keys(*LETTERS.keys)
+        plan = plan_window(snapshot((A, PROBED), last=("x",)), Budget(12, 1 << 30, 2, 3), keys)
+
+        assert runs(plan) == [(1, ("x",), ("m",), 2)]
+        assert plan.finishes == frozenset([1])
+
+    @pytest.mark.parametrize(
+        ("budget", "expected"),
+        [
+            pytest.param(Budget(rows=100, bytes=1 << 30, tasks=8, chunk_rows=10), 8, id="one a task"),
+            pytest.param(Budget(rows=30, bytes=1 << 30, tasks=8, chunk_rows=10), 3, id="not below a chunk"),
+            pytest.param(Budget(rows=5, bytes=1 << 30, tasks=8, chunk_rows=10), 1, id="at least one chunk"),
+            pytest.param(Budget(rows=100, bytes=200, tasks=8, chunk_rows=10), 2, id="within the bytes"),
+            pytest.param(Budget(100, 1 << 30, tasks=8, chunk_rows=10, chunks=1), 1, id="within the chunks"),
+        ],
+    )
+    def test_there_are_as_many_as_tasks_and_budget_allow(self, budget, expected):
+        assert len(plan_window(snapshot((A, SPANNED)), budget, Keys()).runs) == expected
+
+
+def windows_to_the_end(begun: Snapshot, budget: Budget, keys: Keys) -> list[Run]:
+    """Every run of every window, with the windows' progress recorded as a job records it."""
+    done: list[Run] = []
+    for _ in range(1000):
+        if not begun.tables:
+            return done
+        plan = plan_window(begun, budget, keys)
+        assert plan.runs or plan.finishes
+        done += plan.runs
+        for table in begun.tables:
+            mine = [run for run in plan.runs if run.ticket == table.ticket]
+            if mine or table.ticket in plan.finishes:
+                finished = table.ticket in plan.finishes
+                last = mine[-1].upto if mine else None
+                rows = sum(_rows(keys, run) for run in mine)
+                begun, _table = begun.advanced(Advance(table.ticket, last, finished, rows, rows, 1))
+    raise AssertionError("windows without end")
+
+
+def _rows(keys: Keys, run: Run) -> int:
+    low = -(1 << 63) if run.after is None else int(run.after[0] or 0)
+    high = 1 << 63 if run.upto is None else int(run.upto[0] or 0)
+    return sum(low < int(key) <= high for key in keys.keys)
+
+
+_budgets = st.builds(
+    Budget,
+    rows=st.integers(1, 40),
+    bytes=st.integers(1, 4000),
+    tasks=st.integers(1, 4),
+    chunk_rows=st.integers(1, 10),
+    chunks=st.none() | st.integers(1, 5),
+)
+
+
+@settings(max_examples=100)
+@given(
+    st.lists(st.integers(-200, 200), min_size=1, unique=True).map(sorted),
+    st.integers(0, 400),
+    st.booleans(),
+    _budgets,
+)
+def test_runs_are_contiguous_and_cover_everything_up_to_the_greatest_key(numbers, estimate, dense, budget):
+    keys = Keys(*map(str, numbers))
+    span = (numbers[0], numbers[-1]) if dense else None
+    extent = Extent(estimate, 10 * estimate, greatest=(str(numbers[-1]),), span=span)
+    done = windows_to_the_end(snapshot((A, extent), (B, extent)), budget, keys)
+
+    for ticket in (1, 2):
+        mine = [run for run in done if run.ticket == ticket]
+        assert mine[0].after is None
+        assert mine[-1].upto == extent.greatest
+        assert all(one.upto == following.after for one, following in pairwise(mine))
+        assert sum(_rows(keys, run) for run in mine) == len(numbers)
+        assert all(run.chunks >= 1 for run in mine)

@@ -1,0 +1,101 @@
+"""READ events in a file until they are emitted."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from engine.merge import KEY_TYPE, Newer
+from engine.model import CollectionId
+from engine.staging import STAGED, Emission, Emitted, Staged, clear, staging_file
+from tests.batches import numbered
+from tests.fakes import MemorySink
+
+T = CollectionId(("public", "t"))
+
+
+def rows(*numbers: int) -> pa.RecordBatch:
+    keys = pa.array([str(number).encode() for number in numbers], KEY_TYPE)
+    return pa.RecordBatch.from_arrays([*numbered(*numbers).columns, keys], schema=STAGED)
+
+
+def newer(*numbers: int, truncated: bool = False) -> Newer:
+    return Newer(pa.array([str(number).encode() for number in numbers], KEY_TYPE), truncated=truncated)
+
+
+def staged(path: Path, *batches: pa.RecordBatch) -> Staged:
+    with staging_file(str(path)) as write:
+        for batch in batches:
+            write(batch)
+    return Staged(1, T, str(path), sum(batch.num_rows for batch in batches), 0)
+
+
+def emitted(emission: Emission) -> tuple[Emitted, list[str]]:
+    """What the emission says it did, and the keys of the events that came."""
+    sink = MemorySink()
+    said = emission.write(sink.writer(1))
+    sink.commit(1)
+    return said, [event["key"] for event in sink.events()]
+
+
+@pytest.mark.parametrize(
+    ("superseding", "expected"),
+    [
+        (newer(), ["1", "2", "3", "4"]),
+        (newer(2), ["1", "3", "4"]),
+        (newer(1, 4, 9), ["2", "3"]),
+        (newer(3, 4), ["1", "2"]),
+        (newer(1, 2, 3, 4), []),
+        (newer(truncated=True), []),
+    ],
+)
+def test_what_was_superseded_is_left_out(tmp_path, superseding, expected):
+    one = staged(tmp_path / "window" / "run", rows(1, 2), rows(), rows(3, 4))
+
+    assert emitted(Emission(one, superseding, 0)) == (Emitted(len(expected)), expected)
+
+
+def test_rows_dropped_for_incomplete_entries_are_told(tmp_path):
+    keys = pa.array([b"2", b"9"], KEY_TYPE)
+    one = staged(tmp_path / "run", rows(1, 2), rows(3))
+
+    assert emitted(Emission(one, Newer(keys, lacking=keys), 0)) == (Emitted(2, (b"2",)), ["1", "3"])
+
+
+def test_a_file_can_be_emitted_again(tmp_path):
+    emission = Emission(staged(tmp_path / "run", rows(1, 2)), newer(1), 0)
+
+    assert emitted(emission) == emitted(emission) == (Emitted(1), ["2"])
+
+
+def test_a_file_without_rows_emits_nothing(tmp_path):
+    assert emitted(Emission(staged(tmp_path / "run"), newer(), 0)) == (Emitted(0), [])
+
+
+def test_an_emission_is_its_part_of_the_turn(tmp_path):
+    sink = MemorySink()
+    writer = sink.writer(1)
+    Emission(staged(tmp_path / "b", rows(2)), newer(), 5).write(writer)
+    Emission(staged(tmp_path / "a", rows(1)), newer(), 4).write(writer)
+    sink.commit(1)
+
+    assert [event["key"] for event in sink.events()] == ["1", "2"]
+
+
+def test_an_emission_travels_to_executors(tmp_path):
+    emission = Emission(staged(tmp_path / "run", rows(1, 2)), newer(1), 3)
+    there = pickle.loads(pickle.dumps(emission))  # noqa: S301  our own bytes
+
+    assert emitted(there) == (Emitted(1), ["2"])
+
+
+def test_clearing_removes_everything_below(tmp_path):
+    one = staged(tmp_path / "window" / "exact" / "run", rows(1))
+    clear(str(tmp_path / "window"))
+    clear(str(tmp_path / "window"))
+
+    assert not Path(one.path).exists()
+    assert tmp_path.exists()

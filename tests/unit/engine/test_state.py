@@ -1,0 +1,68 @@
+"""The saved document: all of it comes back, and what can't be read says so."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+from hypothesis import given, settings
+
+from engine.errors import StateError
+from engine.model import CollectionId, Position, Target
+from engine.snapshot import Extent, Progress, Snapshot, Table
+from engine.state import State, from_json, to_json
+from tests.strategies import states
+
+READING = Table(
+    3,
+    "0/1A",
+    Target(CollectionId(("public", "t")), "x > 1", "id"),
+    Progress(Extent(10, 100, greatest=("9", None), span=(1, 9)), 7, ("4", None), rows=4, emitted=3, chunks=1),
+)
+STATE = State(12, Position((5, "x")), Snapshot((READING,), 4), {"system": "1"}, {"unsettled": [1]})
+
+
+@settings(max_examples=60)
+@given(states)
+def test_every_state_comes_back(state):
+    assert from_json(to_json(state)) == state
+
+
+@pytest.mark.parametrize("state", [State(), STATE])
+def test_a_state_comes_back(state):
+    assert from_json(to_json(state)) == state
+
+
+def test_the_next_turn_changes_the_number_alone():
+    assert STATE.next_turn() == State(13, STATE.position, STATE.snapshot, STATE.identity, STATE.memory)
+
+
+def test_a_person_can_read_it():
+    lines = to_json(STATE).decode().splitlines()
+
+    assert lines[:3] == ["{", '  "version": 1,', '  "turn": 12,']
+
+
+@pytest.mark.parametrize("version", [0, 2, "1", None])
+def test_another_release_s_document_is_refused(version):
+    document = orjson.dumps({**orjson.loads(to_json(STATE)), "version": version})
+
+    with pytest.raises(StateError, match="saved by another release"):
+        from_json(document)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(to_json(STATE)[:-20], id="cut off"),
+        pytest.param(b"null", id="null"),
+        pytest.param(b"[]", id="a list"),
+        pytest.param(b'{"version": 1}', id="nothing else"),
+        pytest.param(to_json(STATE).replace(b"12", b'"?"'), id="no number"),
+        pytest.param(to_json(STATE).replace(b'"identity"', b'"other"'), id="a field is missing"),
+        pytest.param(to_json(STATE).replace(b'"span": [', b'"span": [], "x": ['), id="an empty span"),
+    ],
+)
+def test_an_unreadable_document_is_refused(document):
+    with pytest.raises(StateError, match="can't be read"):
+        from_json(document)
