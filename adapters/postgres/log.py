@@ -115,9 +115,10 @@ class PostgresLog:
         self._changed = threading.Condition()
         self._hurry = self._full = self._closing = False
         self._failure: TidemarkError | None = None
+        # Before the pipe is made, which nobody would close if there is no connection.
+        self._connection = _replicate(conninfo, subscription.command(self._acknowledged))
         self._wake_r, self._wake_w = os.pipe()
         os.set_blocking(self._wake_w, False)
-        self._connection = _replicate(conninfo, subscription.command(self._acknowledged))
         self._thread = threading.Thread(target=self._run, name="tidemark-log", daemon=True)
         self._thread.start()
 
