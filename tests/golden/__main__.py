@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; gives its exit code."""
-    options = _parser().parse_args(arguments)
+    options = _parser().parse_intermixed_args(arguments)
     try:
         folders = chosen(case_folders(options.directory), options.names)
     except LookupError as exc:
