@@ -122,3 +122,14 @@ class Window:
     def targets(self) -> tuple[Target, ...]:
         """What the window's runs read, each once, in order."""
         return tuple(dict.fromkeys(run.target for run in self.runs))
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """The rows that one task read of one run: a file of STAGED batches."""
+
+    ticket: int
+    collection: CollectionId
+    path: str
+    rows: int
+    bytes: int

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from engine.errors import SignalError
-    from engine.model import CollectionId, Command, Key, Position, SignalRow, Target, Window
+    from engine.model import CollectionId, Command, Key, Position, SignalRow, Staged, Target, Window
     from engine.snapshot import Extent, Table
-    from engine.staging import Staged
     from engine.state import State
 
 Item = TypeVar("Item")

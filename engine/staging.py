@@ -22,22 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from engine.merge import Newer
-    from engine.model import CollectionId
+    from engine.model import Staged
     from engine.ports import PartWriter
 
 STAGED = EVENTS.append(pa.field("merge_key", KEY_TYPE))
 """Rows as staged: finished events and their merge keys."""
-
-
-@dataclass(frozen=True, slots=True)
-class Staged:
-    """The rows that one task read of one run: a file of STAGED batches."""
-
-    ticket: int
-    collection: CollectionId
-    path: str
-    rows: int
-    bytes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,11 +22,12 @@ from engine.staging import Emission
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.job import Pace, Seams
     from engine.merge import Superseded
+    from engine.model import Staged
     from engine.ports import OpenWindow, PartWriter
+    from engine.seams import Pace, Seams
     from engine.snapshot import Extent, Progress, Snapshot, Table
-    from engine.staging import Emitted, Staged
+    from engine.staging import Emitted
     from engine.state import State
 
 _log = logging.getLogger("engine")

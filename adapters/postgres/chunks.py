@@ -25,7 +25,8 @@ from adapters.spark.worker import spare_worker
 from engine.errors import SourceError
 from engine.events.batch import EVENTS
 from engine.merge_key import merge_keys
-from engine.staging import STAGED, Staged, staging_file
+from engine.model import Staged
+from engine.staging import STAGED, staging_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from adapters.postgres.keyset import KeyColumn, Keyset
-from adapters.postgres.relations import merge_key
 from adapters.postgres.server import source_errors
 from adapters.postgres.sql import quote_ident, quote_table
+from adapters.postgres.table import merge_key
 from engine.errors import SchemaChanged, SignalError, SourceError
 from engine.model import CollectionId
 from engine.snapshot import Extent

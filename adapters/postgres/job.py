@@ -29,9 +29,10 @@ from engine.config.driver import LIBPQ
 from engine.config.settings import SinkKind
 from engine.errors import ConfigError
 from engine.events.heartbeat import heartbeat
-from engine.job import Job, Pace, Seams
+from engine.job import Job
 from engine.progress import ProgressLog
 from engine.pulse import Pulse
+from engine.seams import Pace, Seams
 from engine.staging import clear
 from signals.desk import Desk
 

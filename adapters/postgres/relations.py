@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from adapters.postgres.codec import codec_for
 from adapters.postgres.pgoutput import parse_relation
+from adapters.postgres.table import merge_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -84,10 +85,3 @@ class Relations:
         if not merge_key(read.table) and oid not in self._surrogates:
             self._surrogates[oid] = tuple(column.name for column in read.keyset.columns)
             self._codecs.pop(oid, None)
-
-
-def merge_key(table: Table) -> tuple[str, ...]:
-    """The columns that the log is sure to carry for a row's old and new version; empty if none are."""
-    if table.identity == "i":
-        return table.identity_key
-    return table.primary_key or table.unique_key

@@ -124,3 +124,10 @@ def relation_of(table: Table, columns: tuple[str, ...] | None = None) -> Relatio
         if (not column.generated if columns is None else column.name in columns)
     )
     return Relation(table.oid, table.schema, table.name, table.identity, chosen)
+
+
+def merge_key(table: Table) -> tuple[str, ...]:
+    """The columns that the log is sure to carry for a row's old and new version; empty if none are."""
+    if table.identity == "i":
+        return table.identity_key
+    return table.primary_key or table.unique_key

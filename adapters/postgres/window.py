@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from adapters.postgres.watermark import ExportedSnapshot, Watermark
     from engine.merge import Superseded
-    from engine.model import Position
-    from engine.staging import Staged
+    from engine.model import Position, Staged
 
 _log = logging.getLogger("adapters")
 

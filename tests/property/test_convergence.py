@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 
 from adapters.spark.executors import LocalExecutors
 from engine.errors import SourceError
-from engine.job import Job, Pace, Seams
+from engine.job import Job
 from engine.model import CollectionId
 from engine.pulse import Pulse
+from engine.seams import Pace, Seams
 from signals.desk import Desk
 from tests.fakes import MemorySink, MemoryStateStore
 from tests.memory_source import Change, Guards, MemoryDatabase, MemorySource, batch_of

@@ -11,9 +11,10 @@ import pytest
 from adapters.spark.executors import LocalExecutors
 from engine import state as saved
 from engine.errors import PositionLost, SchemaChanged, SignalError, SinkError, SourceError, StateError
-from engine.job import Job, Observation, Pace, Seams
+from engine.job import Job, Observation
 from engine.model import CollectionId, Position
 from engine.pulse import Pulse
+from engine.seams import Pace, Seams
 from engine.snapshot import Extent
 from engine.state import State
 from signals.desk import Desk

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from engine.merge import KEY_TYPE, Newer
-from engine.model import CollectionId
-from engine.staging import STAGED, Emission, Emitted, Staged, clear, staging_file
+from engine.model import CollectionId, Staged
+from engine.staging import STAGED, Emission, Emitted, clear, staging_file
 from tests.batches import numbered
 from tests.fakes import MemorySink
 

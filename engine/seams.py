@@ -1,0 +1,62 @@
+"""What a job is made of: everything behind a port, and the pace at which it goes.
+
+Values only; who fills them is the adapter that puts a job together, or a test.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.ports import Executors, SignalDesk, Sink, Source, StateStore
+    from engine.pulse import Pulse
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast the job turns and how much a window reads; times in seconds.
+
+    `window_rows` bounds the first window, before a rate is known; `max_chunks` None is no bound.
+    No window opens while the stream lags more than `max_lag_s`. A silent log's position is saved
+    every `save_s`. After a SourceError the log is opened again `retries` times (None: no bound; as long
+    as it has never been open, `first_retries` times), with pauses that double up to the longest.
+    """
+
+    chunk_rows: int = 1024
+    window_s: float = 2.0
+    window_rows: int = 200_000
+    window_bytes: int = 256 << 20
+    max_chunks: int | None = None
+    tasks: int = 2
+    max_lag_s: float = 5.0
+    idle_s: float = 0.1
+    waiting_s: float = 0.01
+    save_s: float = 1.0
+    retries: int | None = None
+    first_retries: int = 6
+    window_retries: int = 5
+    reread_rounds: int = 10
+    backoff_s: float = 0.5
+    longest_backoff_s: float = 10.0
+
+    def pause_s(self, failures: int) -> float:
+        """How long to wait after so many failures in a row."""
+        return min(self.longest_backoff_s, self.backoff_s * 2.0 ** min(failures - 1, 20))
+
+
+@dataclass(frozen=True, slots=True)
+class Seams:
+    """Everything the job works with, behind its ports; `now` is Unix time in seconds."""
+
+    source: Source
+    sink: Sink
+    store: StateStore
+    executors: Executors
+    desk: SignalDesk
+    pulse: Pulse
+    now: Callable[[], float]
+    sleep: Callable[[float], None]
+    local_rows: int = 20_000
