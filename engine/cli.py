@@ -128,7 +128,8 @@ def _exit_codes(config: str) -> Iterator[None]:
     except InvariantError:
         raise
     except ConfigError as exc:
-        _show(f"{config} can't be used", exc.problems)
+        *others, last = exc.problems
+        _show(f"{config} can't be used", (*others, f"{last}; {exc.hint}" if exc.hint else last))
         raise typer.Exit(UNUSABLE) from None
     except TidemarkError as exc:
         _show(f"{type(exc).__name__}: {exc}", ())

@@ -65,8 +65,9 @@ class Desk:
         done = table.progress.last if table.progress else None
         missing = f"; missing: everything after key {done}" if done else ""
         outcome = Outcome.REJECTED if isinstance(error, SignalError) else Outcome.FAILED
-        said = error if isinstance(error, TidemarkError) else repr(error)
-        self._say(table, outcome, f"{table.target.collection} not read: {said}{missing}")
+        said = str(error) if isinstance(error, TidemarkError) else repr(error)
+        name = str(table.target.collection)
+        self._say(table, outcome, f"{name} not read: {said.removeprefix(f'{name}: ')}{missing}")
 
     def _say(self, table: Table, outcome: Outcome, text: str) -> None:
         self._answer(Answer(table.signal, None, outcome, text))

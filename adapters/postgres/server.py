@@ -127,9 +127,23 @@ def find_slot(server: Server, name: str, database: str) -> Slot | None:
     return Slot(parse_lsn(confirmed), retained or 0)
 
 
+@contextmanager
+def _slot_refusal(name: str) -> Iterator[None]:
+    try:
+        yield
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise ConfigError(
+            f"slot {name!r} can't be created: {error.diag.message_primary}",
+            hint="run as a superuser: ALTER ROLE … REPLICATION, for the role of database.user",
+        ) from error
+
+
 def create_slot(server: Server, name: str) -> Slot:
-    """Create the slot: changes committed from now on will be in the log."""
-    with server.connect() as connection, source_errors("replication slot"):
+    """Create the slot: changes committed from now on will be in the log.
+
+    Raises ConfigError where the role may not.
+    """
+    with server.connect() as connection, source_errors("replication slot"), _slot_refusal(name):
         row = connection.execute(
             "SELECT lsn::text FROM pg_create_logical_replication_slot(%s, 'pgoutput')", [name]
         ).fetchone()

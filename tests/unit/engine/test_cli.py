@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from engine import cli
-from engine.errors import InvariantError, SinkError, TidemarkError
+from engine.errors import ConfigError, InvariantError, SinkError, TidemarkError
 
 LEAST = """\
 database.hostname=db
@@ -84,9 +84,13 @@ def test_the_version_is_printed():
 
 @pytest.mark.parametrize(
     ("error", "exit_code"),
-    [(None, 0), (SinkError("disk full", place="/e", hint="free some space"), 1)],
+    [
+        (None, 0),
+        (SinkError("disk full", place="/e", hint="free some space"), 1),
+        (ConfigError("/e: disk full", hint="free some space"), 2),
+    ],
 )
-def test_a_jobs_end_decides_the_exit_code(
+def test_a_jobs_end_decides_the_exit_code_and_a_hint_is_shown(
     config: Path, monkeypatch: pytest.MonkeyPatch, error: TidemarkError | None, exit_code: int
 ):
     def job(_stop: threading.Event) -> None:
@@ -98,7 +102,7 @@ def test_a_jobs_end_decides_the_exit_code(
     result = invoke("run", config)
 
     assert exit_code == result.exit_code
-    assert ("SinkError: /e: disk full; free some space" in result.stderr) == (error is not None)
+    assert ("/e: disk full; free some space" in result.stderr) == (error is not None)
 
 
 def test_our_own_bugs_are_not_caught(config: Path, monkeypatch: pytest.MonkeyPatch):
