@@ -27,8 +27,8 @@ class Entries:
     """Rows of one relation and one form. `op` is c, u or d; `messages` are their numbers, ascending.
 
     `old` is None where the log carries no old tuple; `full` says whether it holds all columns
-    (REPLICA IDENTITY FULL) or those of the identity only. Unchanged values that a full old tuple holds
-    are already filled in.
+    (REPLICA IDENTITY FULL) or those of the identity only. Unchanged values that the old tuple holds are
+    already filled in.
     """
 
     oid: int
@@ -69,13 +69,17 @@ def _entries(messages: Messages, numbers: Ints, codec: TableCodec, form: int) ->
         return Entries(oid, "u", numbers, read_tuples(messages, at, width)[0], None)
     old, ends = read_tuples(messages, at, width)
     new, _ = read_tuples(messages, ends + 1, width)
-    return Entries(oid, "u", numbers, _filled(new, old) if full else new, old, full)
+    return Entries(oid, "u", numbers, _filled(new, old), old, full)
 
 
 def _filled(new: Tuples, old: Tuples) -> Tuples:
-    """The new tuples with their unchanged values taken from the old ones."""
+    """The new tuples with their unchanged values taken from the old ones.
+
+    An old tuple of the identity only matters too: a server logs it without a key change where the key is
+    stored out of line, and then the new tuple lacks the key.
+    """
     columns = [_fill(column, old.columns[i], new.unchanged[i]) for i, column in enumerate(new.columns)]
-    left = [_left(mark, old.unchanged[i]) for i, mark in enumerate(new.unchanged)]
+    left = [_left(mark, old.columns[i]) for i, mark in enumerate(new.unchanged)]
     return Tuples(columns, left)
 
 
@@ -83,8 +87,9 @@ def _fill(column: Text, old: Text, mark: Mask | None) -> Text:
     return column if mark is None else pc.if_else(pa.array(mark), old, column)
 
 
-def _left(mark: Mask | None, old: Mask | None) -> Mask | None:
-    if mark is None or old is None:
+def _left(mark: Mask | None, old: Text) -> Mask | None:
+    """The rows whose unchanged value the old tuple does not hold either; such a value is never NULL."""
+    if mark is None or not old.null_count:
         return None
-    both = mark & old
+    both: Mask = mark & old.is_null().to_numpy(zero_copy_only=False)
     return both if both.any() else None

@@ -195,6 +195,20 @@ def test_unchanged_values_are_filled_from_a_full_old_row_or_reported():
     assert decoded[0].incomplete["xid"].to_pylist() == [7]
 
 
+def test_an_unchanged_key_that_only_the_old_tuple_holds_is_no_key_change():
+    log = Log()
+    log.begin(1)
+    log.update(ORDERS, (UNCHANGED, UNCHANGED, "5"), old=("7", None, None))
+    log.commit()
+
+    (event,) = events(run(log))
+
+    value = json.loads(event["value"])
+    assert json.loads(event["key"]) == {"id": 7}
+    assert value["op"] == "u"
+    assert value["after"] == {"id": 7, "note": "__debezium_unavailable_value", "n": 5}
+
+
 def test_only_watched_entries_are_touched_and_filters_do_not_matter():
     log = Log()
     for xid in (7, 8):
