@@ -7,19 +7,20 @@ integers as text; a row is a key and a value; an entry changes, moves or deletes
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import pyarrow as pa
 
-from engine.errors import SchemaChanged, SourceError
+from engine.errors import SchemaChanged, SignalError, SourceError
 from engine.events.batch import EVENTS
 from engine.merge import KEY_TYPE, Superseded
 from engine.merge_key import merge_keys
-from engine.model import CollectionId, Position, SignalRow
+from engine.model import CollectionId, Position, SignalRow, Staged
 from engine.ports import Encoded
 from engine.snapshot import Extent
-from engine.staging import STAGED, Staged, staging_file
+from engine.staging import STAGED, staging_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -294,13 +295,15 @@ class MemorySource:
     def captured(self) -> list[CollectionId]:
         return sorted({entry.change.collection for entry in self.database.log} - {SIGNALS})
 
-    def measure(self, targets: Sequence[Target]) -> list[Extent]:
-        extents = []
-        for target in targets:
-            keys = sorted(self.database.rows(target.collection, frozenset(self.database.visible)))
-            greatest = (str(keys[-1]),) if keys else None
-            extents.append(Extent(rows=len(keys), bytes=10 * len(keys), greatest=greatest))
-        return extents
+    def measure(self, targets: Sequence[Target]) -> list[Extent | SignalError]:
+        return [self._measured(target.collection) for target in targets]
+
+    def _measured(self, collection: CollectionId) -> Extent | SignalError:
+        if collection not in self.captured():
+            return SignalError("there is no such collection", place=str(collection))
+        keys = sorted(self.database.rows(collection, frozenset(self.database.visible)))
+        greatest = (str(keys[-1]),) if keys else None
+        return Extent(rows=len(keys), bytes=10 * len(keys), greatest=greatest)
 
     def boundaries(
         self, target: Target, after: Key | None, upto: Key, step_rows: int, count: int
@@ -390,5 +393,7 @@ class MemoryWindow:
         return not self._source.guards.reached or int(position.order[0]) >= self._horizon
 
     def close(self) -> None:
+        for one in self._staged or ():
+            Path(one.path).unlink(missing_ok=True)
         if self._source.window is self:
             self._source.window = None

@@ -318,8 +318,11 @@ def session_statement(exported: Exported, initial_statements: tuple[str, ...] = 
 def _source_error(error: Exception) -> SourceError:
     """Spark wraps what happened in pages of stack traces; the line that says it is worth keeping."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    telling = [line for line in lines if _TELLING.search(line)] or lines[-1:] or [repr(error)]
-    return SourceError(f"reading rows failed: {telling[0][:500]}", place="spark jdbc")
+    for pattern in (_TELLING, _WRAPPING):
+        lines = [line for line in lines if pattern.search(line)] or lines
+    said = lines[0].lstrip(": ") if lines else repr(error)
+    return SourceError(f"reading rows failed: {said[:500]}", place="spark jdbc")
 
 
 _TELLING = re.compile(r"ERROR:|FATAL:|^[\w.]*(Error|Exception|Lost|Changed): ")
+_WRAPPING = re.compile(r"ERROR:|FATAL:|(Error|Exception|Lost|Changed): ")

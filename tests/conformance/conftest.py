@@ -1,0 +1,22 @@
+"""The source that a suite is run on: in memory always, on real servers as integration tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conformance.subjects import MemorySubject, PostgresSubject
+
+SUBJECTS = ["memory", pytest.param("postgres", marks=pytest.mark.integration)]
+
+
+@pytest.fixture(params=SUBJECTS)
+def subject(request, tmp_path):
+    """A fresh database with an empty collection, as `tests.conformance.subjects.Subject`."""
+    match request.param:
+        case "memory":
+            yield MemorySubject(tmp_path)
+        case "postgres":
+            database = request.getfixturevalue("database")
+            made = PostgresSubject(database, tmp_path, request.getfixturevalue("spark"))
+            yield made
+            made.close()

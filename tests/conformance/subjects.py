@@ -1,0 +1,177 @@
+"""The sources under test: one small way to write to each, and to read what it says.
+
+A further source joins by a class like these and a name in `SUBJECTS`. Each offers one collection of
+rows with an integer key and a text value, and every session sees what was committed before it.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import orjson
+
+from adapters.postgres.chunks import ChunkReader, Jdbc
+from adapters.postgres.database import PostgresSource
+from adapters.postgres.encode import SpanEncoder
+from adapters.postgres.job import jdbc_properties, jdbc_url, make_server
+from adapters.spark.executors import LocalExecutors
+from engine.config import parse
+from engine.errors import SourceError
+from engine.model import CollectionId, Position
+from tests.driven import properties
+from tests.memory_source import Change, MemoryDatabase, MemorySource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from engine.ports import LogReader, Source
+    from engine.state import State
+    from tests.servers.postgres import Database
+
+T = CollectionId(("public", "t"))
+TIMEOUT_S = 20.0
+Row = tuple[int, str | None]
+"""A key and its value; None: the row is gone."""
+
+
+class Subject(Protocol):
+    """A database with a collection `T`, and how the engine reaches it."""
+
+    span_slack: int
+    """How many entries a span may hold beyond its bound."""
+
+    def commit(self, *changes: Change) -> None:
+        """Commit one transaction; what it wrote is in the log when this returns."""
+
+    def source(self, *, span_rows: int = 1000) -> Source:
+        """The source, to be opened; the one before is closed."""
+
+    def row(self, event: dict[str, Any]) -> Row | None:
+        """What an event says of a row of `T`, read or changed; None for any other event."""
+
+    def end(self) -> Position:
+        """Where the log ends now."""
+
+    def acknowledged(self) -> Position:
+        """Up to where the database may forget the log."""
+
+
+@dataclass
+class MemorySubject:
+    directory: Path
+    span_slack = 0
+
+    def __post_init__(self) -> None:
+        self.database = MemoryDatabase()
+
+    def commit(self, *changes: Change) -> None:
+        self.database.commit(*changes)
+
+    def source(self, *, span_rows: int = 1000) -> Source:
+        made: Any = MemorySource(self.database, str(self.directory / "staging"), span_rows=span_rows)
+        return cast("Source", made)
+
+    def row(self, event: dict[str, Any]) -> Row | None:
+        if event["topic"] != str(T) or event["key"] is None:
+            return None
+        return orjson.loads(event["key"]), orjson.loads(event["value"])["value"]
+
+    def end(self) -> Position:
+        return Position((len(self.database.log),))
+
+    def acknowledged(self) -> Position:
+        return Position((self.database.acknowledged,))
+
+
+class PostgresSubject:
+    """The adapter on an embedded server; chunks are read through Spark."""
+
+    span_slack = 2000
+
+    def __init__(self, database: Database, directory: Path, spark: SparkSession) -> None:
+        self._database, self._directory, self._spark = database, directory, spark
+        self._opened: PostgresSource | None = None
+        self._writer = database.connect()
+        self._writer.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+
+    def commit(self, *changes: Change) -> None:
+        with self._writer.transaction():
+            for change in changes:
+                self._write(change)
+
+    def _write(self, change: Change) -> None:
+        key, value = change.key, change.value
+        if key is None:
+            self._writer.execute("TRUNCATE t")
+        elif value is None:
+            self._writer.execute("DELETE FROM t WHERE id = %s", [key])
+        elif change.old is not None:
+            self._writer.execute("UPDATE t SET id = %s, v = %s WHERE id = %s", [key, value, change.old])
+        else:
+            self._writer.execute(
+                "INSERT INTO t VALUES (%s, %s) ON CONFLICT (id) DO UPDATE SET v = excluded.v", [key, value]
+            )
+
+    def source(self, *, span_rows: int = 1000) -> PostgresSource:
+        self.close_source()
+        bounds = {"tidemark__span__max__rows": str(span_rows), "tidemark__window__max__chunks": "1000"}
+        settings = parse(
+            properties(self._database, self._directory, tombstones__on__delete="false", **bounds)
+        )
+        jdbc = Jdbc(jdbc_url(settings.postgres), jdbc_properties(settings.postgres))
+        staging = str(self._directory / "staging")
+        encoder = SpanEncoder(settings.events, LocalExecutors(), staging, local_rows=1_000_000)
+        reader = ChunkReader(self._spark, jdbc, staging, tasks=2)
+        self._opened = PostgresSource(settings, make_server(settings.postgres), encoder, reader)
+        return self._opened
+
+    def row(self, event: dict[str, Any]) -> Row | None:
+        if not event["topic"].endswith(".public.t") or event["key"] is None:
+            return None
+        after = orjson.loads(event["value"])["after"]
+        return orjson.loads(event["key"])["id"], None if after is None else after["v"]
+
+    def end(self) -> Position:
+        row = self._writer.execute("SELECT (pg_current_wal_lsn() - '0/0')::bigint").fetchone()
+        return Position((row[0] if row else 0, 0))
+
+    def acknowledged(self) -> Position:
+        row = self._writer.execute(
+            "SELECT (confirmed_flush_lsn - '0/0')::bigint FROM pg_replication_slots WHERE database = %s",
+            [self._database.name],
+        ).fetchone()
+        return Position((row[0] if row else 0, 0))
+
+    def close_source(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+    def close(self) -> None:
+        self.close_source()
+        self._writer.close()
+
+
+def open_log(source: Source, state: State) -> tuple[State, LogReader]:
+    """Open the log as a job does: again, while the database still holds the session before."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            return source.open_log(state)
+        except SourceError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait until the condition holds."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {TIMEOUT_S} s"
+        time.sleep(0.01)

@@ -1,0 +1,273 @@
+"""What every window must promise; see `engine.ports.Source.open_window` and `OpenWindow`."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+
+from engine.events.batch import EVENTS
+from engine.model import Run, Target, Window
+from engine.state import State
+from tests.conformance.subjects import TIMEOUT_S, T, open_log
+from tests.fakes import MemorySink
+from tests.memory_source import Change
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from engine.merge import Superseded
+    from engine.model import Key, Staged
+    from engine.ports import LogReader, OpenWindow, Source
+    from tests.conformance.subjects import Row, Subject
+
+TARGET = Target(T)
+WHOLE = (Run(1, TARGET, None, None),)
+
+
+class Reader:
+    """A source whose log is read by hand beside one window."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        self.source: Source = subject.source()
+        self.log: LogReader
+        self.state, self.log = open_log(self.source, State())
+        self.rows: list[Row] = []
+        self.windows: list[OpenWindow] = []
+
+    def open(self, *runs: Run) -> OpenWindow:
+        self.windows.append(self.source.open_window(Window(str(uuid4()), runs or WHOLE)))
+        return self.windows[-1]
+
+    def stream(self) -> Superseded | None:
+        """Take the next span; gives what it superseded of the open window."""
+        span = self.log.take(0.02)
+        if span is None:
+            return None
+        sink = MemorySink()
+        encoded = self.source.encode(span, sink.writer(1))
+        sink.commit(1)
+        told = (self.subject.row(event) for event in sink.events())
+        self.rows += [row for row in told if row is not None]
+        self.state = replace(self.state, position=span.end)
+        return encoded.superseded
+
+    def stream_rows(self, count: int, superseded: Superseded) -> Superseded:
+        """Take spans until so many rows have come; gives all that was superseded."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while len(self.rows) < count:
+            assert time.monotonic() < deadline, f"{len(self.rows)} of {count} rows"
+            superseded |= self.stream() or type(superseded)()
+        return superseded
+
+    def reach(self, window: OpenWindow) -> None:
+        """Take spans until the watermark is reached."""
+        self.log.hurry(on=True)
+        deadline = time.monotonic() + TIMEOUT_S
+        while self.state.position is None or not window.reached(self.state.position):
+            assert time.monotonic() < deadline, "the watermark is not reached"
+            self.stream()
+
+    def close(self) -> None:
+        for window in self.windows:
+            window.close()
+        self.log.close()
+
+
+@pytest.fixture
+def reader(subject) -> Iterator[Reader]:
+    made = Reader(subject)
+    yield made
+    made.close()
+
+
+def staged_by(window: OpenWindow) -> Sequence[Staged]:
+    deadline = time.monotonic() + TIMEOUT_S
+    while (staged := window.poll()) is None:
+        assert time.monotonic() < deadline, "the window is not read"
+        time.sleep(0.01)
+    return staged
+
+
+def batches(staged: Staged) -> list[pa.RecordBatch]:
+    with pa.OSFile(staged.path) as file, pa.ipc.open_stream(file) as stream:
+        return list(stream)
+
+
+def rows_of(subject: Subject, staged: Sequence[Staged]) -> list[Row]:
+    """The rows staged, in no particular order of the runs."""
+    told = [
+        subject.row(event)
+        for one in staged
+        for batch in batches(one)
+        for event in batch.select(EVENTS.names).to_pylist()
+    ]
+    return sorted(row for row in told if row is not None)
+
+
+def surviving(subject: Subject, staged: Sequence[Staged], superseded: Superseded) -> list[Row]:
+    """The rows that the merge rule leaves."""
+    kept: list[Row] = []
+    for one in staged:
+        for batch in batches(one):
+            mask = superseded.of(one.collection).survivors(batch.column("merge_key"))
+            events = batch if mask is None else batch.filter(mask)
+            told = (subject.row(event) for event in events.select(EVENTS.names).to_pylist())
+            kept += [row for row in told if row is not None]
+    return sorted(kept)
+
+
+def put(*keys: int, value: str = "old") -> list[Change]:
+    return [Change(T, key, value) for key in keys]
+
+
+def run(after: int | None, upto: int | None, ticket: int = 1) -> Run:
+    def key(one: int | None) -> Key | None:
+        return None if one is None else (str(one),)
+
+    return Run(ticket, TARGET, key(after), key(upto))
+
+
+class TestRows:
+    def test_they_are_what_was_committed_before_the_window(self, subject, reader):
+        subject.commit(*put(1, 2, 3))
+        subject.commit(Change(T, 2, None), *put(3, value="new"))
+        window = reader.open()
+
+        assert rows_of(subject, staged_by(window)) == [(1, "old"), (3, "new")]
+
+    def test_a_commit_after_the_opening_is_not_among_them(self, subject, reader):
+        subject.commit(*put(1, 2, 3))
+        window = reader.open()
+        subject.commit(Change(T, 1, None), *put(2, 4, value="new"))
+
+        assert rows_of(subject, staged_by(window)) == [(1, "old"), (2, "old"), (3, "old")]
+
+    def test_a_run_is_open_below_and_closed_above(self, subject, reader):
+        expected = {
+            (None, None): [-5, 2, 9, 10, 30],
+            (None, 9): [-5, 2, 9],
+            (9, 30): [10, 30],
+            (2, 9): [9],
+            (2, 5): [],
+            (30, 40): [],
+            (-5, 29): [2, 9, 10],
+        }
+        subject.commit(*put(-5, 2, 9, 10, 30))
+        staged = staged_by(reader.open(*(run(*bounds, ticket=at) for at, bounds in enumerate(expected))))
+        found = {
+            bounds: [key for key, _value in rows_of(subject, [one for one in staged if one.ticket == at])]
+            for at, bounds in enumerate(expected)
+        }
+
+        assert found == expected
+
+    def test_runs_are_staged_apart_and_counted(self, subject, reader):
+        subject.commit(*put(1, 2, 3, 4, 5))
+        window = reader.open(run(None, 2, ticket=7), run(2, 5, ticket=8))
+        staged = staged_by(window)
+
+        assert [(one.ticket, one.collection, one.rows) for one in staged] == [(7, T, 2), (8, T, 3)]
+        assert [key for key, _value in rows_of(subject, staged)] == [1, 2, 3, 4, 5]
+
+    def test_named_keys_are_read_alone(self, subject, reader):
+        subject.commit(*put(1, 2, 3, 4))
+        window = reader.open(Run(1, TARGET, None, None, keys=(("2",), ("4",), ("9",))))
+
+        assert [key for key, _value in rows_of(subject, staged_by(window))] == [2, 4]
+
+    def test_a_collection_without_rows_gives_none(self, subject, reader):
+        subject.commit(*put(1))
+        subject.commit(Change(T, 1, None))
+
+        assert rows_of(subject, staged_by(reader.open())) == []
+
+
+class TestWatermark:
+    def test_it_is_not_reached_before_what_the_rows_contain_was_streamed(self, subject, reader):
+        subject.commit(*put(1, 2, 3))
+        window = reader.open()
+        staged_by(window)
+        before = window.reached(reader.state.position)
+        reader.reach(window)
+
+        assert not before
+        assert sorted(reader.rows) == [(1, "old"), (2, "old"), (3, "old")]
+
+    def test_it_is_reached_without_further_traffic(self, subject, reader):
+        subject.commit(*put(1))
+        reader.reach(reader.open())
+
+    def test_what_the_rows_contain_does_not_supersede_them(self, subject, reader):
+        subject.commit(*put(1, 2, 3))
+        window = reader.open()
+        superseded = reader.stream_rows(3, window.superseded)
+
+        assert len(surviving(subject, staged_by(window), superseded)) == 3
+
+    @pytest.mark.parametrize(
+        ("changes", "streamed", "expected"),
+        [
+            pytest.param([Change(T, 2, "new")], 1, [1, 3], id="update"),
+            pytest.param([Change(T, 2, None)], 1, [1, 3], id="delete"),
+            pytest.param([Change(T, 9, "new")], 1, [1, 2, 3], id="insert"),
+            pytest.param([Change(T, 2, None), Change(T, 2, "new")], 2, [1, 3], id="delete and insert"),
+            pytest.param([Change(T, 9, "new", old=2)], 1, [1, 3], id="key change"),
+        ],
+    )
+    def test_later_changes_supersede_their_rows(self, subject, reader, changes, streamed, expected):
+        subject.commit(*put(1, 2, 3))
+        window = reader.open()
+        staged = staged_by(window)
+        subject.commit(*changes)
+        superseded = reader.stream_rows(3 + streamed, window.superseded)
+
+        assert [key for key, _value in surviving(subject, staged, superseded)] == expected
+
+    def test_a_key_that_a_row_moved_to_is_superseded_too(self, subject, reader):
+        subject.commit(*put(1, 2, 3))
+        window = reader.open()
+        staged = staged_by(window)
+        subject.commit(Change(T, 1, None), Change(T, 1, "moved", old=2))
+        superseded = reader.stream_rows(5, window.superseded)
+
+        assert [key for key, _value in surviving(subject, staged, superseded)] == [3]
+
+
+class TestClosing:
+    def test_it_removes_what_was_staged(self, subject, reader):
+        subject.commit(*put(1, 2))
+        window = reader.open()
+        paths = [Path(one.path) for one in staged_by(window)]
+        there = [path.exists() for path in paths]
+        window.close()
+
+        assert there == [True]
+        assert not any(path.exists() for path in paths)
+
+    @pytest.mark.parametrize("polled", [False, True])
+    def test_it_may_come_at_any_time_and_twice(self, subject, reader, polled):
+        subject.commit(*put(*range(50)))
+        window = reader.open()
+        if polled:
+            window.poll()
+        window.close()
+        window.close()
+        subject.commit(*put(50))
+
+        assert len(rows_of(subject, staged_by(reader.open()))) == 51
+
+    def test_no_entry_supersedes_anything_after_it(self, subject, reader):
+        subject.commit(*put(1))
+        reader.open().close()
+        subject.commit(*put(1, value="new"))
+        nothing = reader.stream_rows(2, reader.windows[0].superseded)
+
+        assert not nothing.keys
+        assert not nothing.truncated
