@@ -64,10 +64,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class ExecuteSnapshot:
-    """Read these collections; `signal` is the label for answers and logs."""
+    """Read these collections; `signal` is the label for answers and logs, `id` what its sender called it."""
 
     signal: str
     targets: tuple[Target, ...]
+    id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,8 @@ class Run:
     `after` None starts at the least key. `upto` None has no upper bound, which is right only for
     a collection that one window reads whole. `chunks` is its size in units of
     `incremental.snapshot.chunk.size`, `ticket` the entry of the snapshot's queue it belongs to.
-    With `keys` it is not a range: the rows under just these merge keys are read again.
+    With `keys` it is not a range: the rows under just these merge keys are read again. `key` says what
+    key the bounds belong to (`Extent.key`).
     """
 
     ticket: int
@@ -105,6 +107,7 @@ class Run:
     upto: Key | None
     chunks: int = 1
     keys: tuple[Key, ...] = ()
+    key: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,12 +56,16 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A collection in the queue; `ticket` tells apart two entries for the same collection."""
+    """A collection in the queue; `ticket` tells apart two entries for the same collection.
+
+    `signal` is the label of the signal that asked for it, `id` what its sender called it.
+    """
 
     ticket: int
     signal: str
     target: Target
     progress: Progress | None = None
+    id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,7 @@ class Snapshot:
     def execute(self, command: ExecuteSnapshot) -> Snapshot:
         """Queue the command's collections behind those already there."""
         added = tuple(
-            Table(ticket, command.signal, target)
+            Table(ticket, command.signal, target, id=command.id)
             for ticket, target in enumerate(command.targets, self.next_ticket)
         )
         return Snapshot(self.tables + added, self.next_ticket + len(added))

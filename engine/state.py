@@ -83,6 +83,7 @@ def _table_out(table: Table) -> dict[str, Any]:
     return {
         "ticket": table.ticket,
         "signal": table.signal,
+        "id": table.id,
         "collection": list(table.target.collection.parts),
         "condition": table.target.condition,
         "surrogate_key": table.target.surrogate_key,
@@ -98,6 +99,7 @@ def _table_in(fields: dict[str, Any]) -> Table:
         signal=fields["signal"],
         target=Target(collection, fields["condition"], fields["surrogate_key"]),
         progress=None if progress is None else _progress_in(progress),
+        id=fields.get("id"),  # what was saved before ids were kept has none
     )
 
 

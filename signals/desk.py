@@ -70,4 +70,4 @@ class Desk:
         self._say(table, outcome, f"{name} not read: {said.removeprefix(f'{name}: ')}{missing}")
 
     def _say(self, table: Table, outcome: Outcome, text: str) -> None:
-        self._answer(Answer(table.signal, None, outcome, text))
+        self._answer(Answer(table.signal, table.id, outcome, text))

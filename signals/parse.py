@@ -71,7 +71,7 @@ def _execute(signal: Signal, known: Sequence[CollectionId]) -> Accepted:
     collections, notes = _named(patterns, known)
     conditions = _conditions(fields, collections)
     targets = tuple(Target(one, conditions.get(one), surrogate_key) for one in collections)
-    return Accepted(ExecuteSnapshot(signal.label, targets), (*notes, *unknown))
+    return Accepted(ExecuteSnapshot(signal.label, targets, signal.id), (*notes, *unknown))
 
 
 def _stop(signal: Signal, known: Sequence[CollectionId]) -> Accepted:

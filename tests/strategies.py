@@ -36,7 +36,7 @@ progresses = st.builds(
     reread=st.lists(keys, max_size=3).map(tuple),
     rounds=counts,
 )
-tables = st.builds(Table, counts, names, targets, st.none() | progresses)
+tables = st.builds(Table, counts, names, targets, st.none() | progresses, st.none() | names)
 snapshots = st.builds(Snapshot, st.lists(tables, max_size=4).map(tuple), counts)
 _json = st.recursive(
     st.none() | st.booleans() | counts | names,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import orjson
 import pytest
 from hypothesis import given, settings
@@ -40,6 +42,14 @@ def test_a_person_can_read_it():
     lines = to_json(STATE).decode().splitlines()
 
     assert lines[:3] == ["{", '  "version": 1,', '  "turn": 12,']
+
+
+def test_a_queue_saved_before_signals_kept_their_ids_is_read():
+    named = replace(STATE, snapshot=Snapshot((replace(READING, id="monday"),), 4))
+    older = orjson.loads(to_json(named))
+    del older["snapshot"]["tables"][0]["id"]
+
+    assert from_json(orjson.dumps(older)) == STATE
 
 
 @pytest.mark.parametrize("version", [0, 2, "1", None])

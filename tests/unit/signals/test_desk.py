@@ -41,7 +41,7 @@ def desk(answers):
 def test_valid_signals_become_commands_in_order(desk, answers):
     commands = desk.commands([EXECUTE, STOP], Known())
 
-    assert list(commands) == [ExecuteSnapshot("0/1A/1", (Target(T),)), StopSnapshot("0/1A/2", (U,))]
+    assert list(commands) == [ExecuteSnapshot("0/1A/1", (Target(T),), "a"), StopSnapshot("0/1A/2", (U,))]
     assert [(one.label, one.id, one.outcome) for one in answers] == [
         ("0/1A/1", "a", Outcome.ACCEPTED),
         ("0/1A/2", "b", Outcome.ACCEPTED),
@@ -81,7 +81,7 @@ def test_no_other_channel_has_anything(desk):
 
 
 def table(progress: Progress | None) -> Table:
-    return Table(1, "0/1A/1", Target(T), progress)
+    return Table(1, "0/1A/1", Target(T), progress, "monday")
 
 
 def read(rows: int, emitted: int) -> Table:
@@ -99,7 +99,7 @@ def read(rows: int, emitted: int) -> Table:
 def test_a_table_read_to_its_end_is_counted(desk, answers, about, expected):
     desk.finished(about)
 
-    assert answers == [Answer("0/1A/1", None, Outcome.FINISHED, expected)]
+    assert answers == [Answer("0/1A/1", "monday", Outcome.FINISHED, expected)]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_table_read_to_its_end_is_counted(desk, answers, about, expected):
 def test_a_stopped_table_says_how_far_it_came(desk, answers, about, expected):
     desk.stopped(about)
 
-    assert answers == [Answer("0/1A/1", None, Outcome.STOPPED, expected)]
+    assert answers == [Answer("0/1A/1", "monday", Outcome.STOPPED, expected)]
 
 
 @pytest.mark.parametrize(
@@ -148,4 +148,4 @@ def test_a_stopped_table_says_how_far_it_came(desk, answers, about, expected):
 def test_a_failed_table_says_why_and_what_is_missing(desk, answers, about, error, outcome, expected):
     desk.failed(about, error)
 
-    assert answers == [Answer("0/1A/1", None, outcome, expected)]
+    assert answers == [Answer("0/1A/1", "monday", outcome, expected)]

@@ -37,7 +37,7 @@ def refusal(type_, data) -> str:
 def test_execute_names_its_targets_in_the_order_asked_for():
     accepted = execute(data_collections=["public.orders", "public.customers"], type="incremental")
 
-    assert accepted.command == ExecuteSnapshot("0/1A", (Target(ORDERS), Target(CUSTOMERS)))
+    assert accepted.command == ExecuteSnapshot("0/1A", (Target(ORDERS), Target(CUSTOMERS)), "ad-hoc-1")
     assert accepted.notes == ()
 
 
@@ -55,7 +55,7 @@ def test_execute_is_incremental_in_any_case_and_by_default(type_):
 def test_an_empty_list_does_nothing():
     accepted = execute(data_collections=[])
 
-    assert accepted.command == ExecuteSnapshot("0/1A", ())
+    assert accepted.command == ExecuteSnapshot("0/1A", (), "ad-hoc-1")
 
 
 def test_names_are_trimmed():
@@ -65,7 +65,7 @@ def test_names_are_trimmed():
 def test_the_type_of_a_padded_column_is_read():
     accepted = read(EXECUTE + "     ", {"data-collections": []})
 
-    assert accepted.command == ExecuteSnapshot("0/1A", ())
+    assert accepted.command == ExecuteSnapshot("0/1A", (), "ad-hoc-1")
 
 
 def test_what_matches_is_run_and_what_does_not_is_said():
