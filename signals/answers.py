@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from signals.model import Signal
     from signals.parse import Accepted
 
-_LOG: Final = logging.getLogger("tidemark.signals")
+_LOG: Final = logging.getLogger("signals")
 _MAX_NAMED: Final = 10
 
 

@@ -129,13 +129,13 @@ class Scene:
                 time.sleep(_POLL_S)
         snapshot_s = time.monotonic() - since_s
         for line in job.said("completed: "):
-            self.display.say(f"  {line.partition('tidemark.signals: ')[2] or line}")
+            self.display.say(f"  {line.partition(' signals: ')[2] or line}")
         return _rows_read(job), snapshot_s
 
     def _finished(self, job: Tidemark) -> bool:
         """Whether each table has been answered to the end; raises if one was refused."""
         job.check()
-        answers = job.said("tidemark.signals: ")
+        answers = job.said(" signals: ")
         refused = [line for line in answers if " rejected: " in line or " failed: " in line]
         if refused:
             raise JobFailed(f"the snapshot was refused\n{refused[0]}")

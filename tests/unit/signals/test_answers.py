@@ -82,7 +82,7 @@ def test_a_line_is_one_line_whatever_it_is_told():
 )
 def test_the_log_has_one_line_per_answer(caplog, outcome, level):
     answer = Answer("0/1A", "100%s", outcome, "done 100%d")
-    with caplog.at_level(logging.DEBUG, "tidemark.signals"):
+    with caplog.at_level(logging.DEBUG, "signals"):
         log_answer(answer)
 
     assert [(record.levelno, record.getMessage()) for record in caplog.records] == [(level, line(answer))]
