@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from engine.errors import SourceError
 from engine.events.batch import EVENTS
 from engine.merge import KEY_TYPE
 
@@ -46,7 +47,7 @@ class Emission:
     part: int
 
     def write(self, writer: PartWriter) -> Emitted:
-        """Write what survives."""
+        """Write what survives. Raises SourceError if the staged file is gone."""
         survivors = _Survivors(self)
         writer.write(self.part, survivors)
         return Emitted(survivors.rows, tuple(survivors.lacking))
@@ -64,7 +65,7 @@ class _Survivors:
         self.lacking: list[bytes] = []
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        with pa.memory_map(self._path) as source, pa.ipc.open_stream(source) as batches:
+        with self._mapped() as source, pa.ipc.open_stream(source) as batches:
             for batch in batches:
                 keys = batch.column(EVENTS_WIDTH)
                 mask = self._newer.survivors(keys)
@@ -73,6 +74,16 @@ class _Survivors:
                 events = events if mask is None else events.filter(mask)
                 self.rows += events.num_rows
                 yield events
+
+    def _mapped(self) -> pa.MemoryMappedFile:
+        try:
+            return pa.memory_map(self._path)
+        except FileNotFoundError as error:
+            raise SourceError(
+                "rows that were staged are gone",
+                place=self._path,
+                hint="driver and executors must share tidemark.staging.dir, and nobody else may clear it",
+            ) from error
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from engine.errors import SourceError
 from engine.merge import KEY_TYPE, Newer
 from engine.model import CollectionId, Staged
 from engine.staging import STAGED, Emission, Emitted, clear, staging_file
@@ -90,6 +91,14 @@ def test_an_emission_travels_to_executors(tmp_path):
     there = pickle.loads(pickle.dumps(emission))  # noqa: S301  our own bytes
 
     assert emitted(there) == (Emitted(1), ["2"])
+
+
+def test_a_staged_file_that_is_gone_is_a_fault_of_the_source(tmp_path):
+    one = staged(tmp_path / "run", rows(1))
+    clear(str(tmp_path))
+
+    with pytest.raises(SourceError, match="staged are gone; driver and executors must share"):
+        emitted(Emission(one, newer(), 0))
 
 
 def test_clearing_removes_everything_below(tmp_path):
