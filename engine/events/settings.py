@@ -75,7 +75,7 @@ class ColumnMask:
     length: int = 0
     truncate: bool = False
     hash: str = ""
-    salt: str = ""
+    salt: str = field(default="", repr=False)
     version: int = 1
 
 
