@@ -173,7 +173,8 @@ class Assembler:
             raise PositionLost(
                 f"the log begins at a transaction that commits at {commit_lsn}, not at {lsn}",
                 place=f"position ({lsn}, {sequence})",
-                hint="the slot was moved; start with an empty checkpoint and take snapshots again",
+                hint="the slot was moved; start with an empty checkpoint and an empty sink directory,"
+                " and take snapshots again",
             )
         self._resume = None
         self._skip = sequence

@@ -120,7 +120,7 @@ def find_slot(server: Server, name: str, database: str) -> Slot | None:
     if wal_status == "lost":
         raise PositionLost(
             f"the server no longer keeps the log of slot {name!r}",
-            hint="drop the slot, start with an empty checkpoint and take snapshots again",
+            hint="drop the slot, start with an empty checkpoint and an empty sink directory, and take snapshots again",
         )
     if active:
         raise SourceError(f"slot {name!r} is in use by another session", hint="stop the other reader")
@@ -167,7 +167,8 @@ def check_slot(slot: Slot | None, name: str, saved: Position) -> Slot:
         begins = f"begins at {format_lsn(slot.confirmed_lsn)}, past" if slot else "is gone, which held"
         raise PositionLost(
             f"slot {name!r} {begins} the saved position {format_lsn(lsn)}",
-            hint="changes after it are lost: start with an empty checkpoint and take snapshots again",
+            hint="changes after it are lost: start with an empty checkpoint and an empty sink directory,"
+            " and take snapshots again",
         )
     return slot
 
