@@ -147,7 +147,10 @@ class PostgresSource:
         if state.position is not None:
             check_slot(slot, postgres.slot, state.position)
             return state.position
-        slot = slot or create_slot(self._server, postgres.slot)
+        if slot is None:
+            slot = create_slot(self._server, postgres.slot)
+        else:
+            _log.info("no saved state; reading from slot %s", postgres.slot)
         return Position((slot.confirmed_lsn, 0))
 
     def _captures(self, schema: str, table: str) -> bool:
