@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("engine")
 _MEASURED_AT_ONCE = 500
+_LAG_TOLD_AFTER_S = 2.0
 
 
 @dataclass(slots=True)
@@ -53,6 +54,8 @@ class Windows:
         self._rate = Rate()
         self._failures = 0
         self._open_after_s = 0.0
+        self._lagging_since_s: float | None = None
+        self._lag_told = False
 
     @property
     def window(self) -> Window | None:
@@ -176,9 +179,10 @@ class Windows:
         if self._opened or not state.snapshot.tables or now_s < self._open_after_s:
             return state
         if lag_s > self._pace.max_lag_s:
-            _log.info("no window opens while the stream lags %.1f s", lag_s)
+            self._note_lag(lag_s, now_s)
             self._open_after_s = now_s + 1.0
             return state
+        self._lagging_since_s = None
         state = self._measured(state)
         try:
             plan = plan_window(state.snapshot, self._budget(), self._seams.source.tables().boundaries)
@@ -191,6 +195,18 @@ class Windows:
             self._open_after_s = now_s + self._pace.backoff_s
             return self._checked(state)
         return state if plan.runs else self._finished(state, plan.finishes)
+
+    def _note_lag(self, lag_s: float, now_s: float) -> None:
+        """Say once that windows wait, when it is no passing thing."""
+        if self._lagging_since_s is None:
+            self._lagging_since_s, self._lag_told = now_s, False
+        if not self._lag_told and now_s - self._lagging_since_s > _LAG_TOLD_AFTER_S:
+            self._lag_told = True
+            _log.info(
+                "no window opens while the stream lags %.1f s; tidemark.max.lag.ms allows %d ms",
+                lag_s,
+                round(1000 * self._pace.max_lag_s),
+            )
 
     def _open(self, window: Window) -> None:
         since_s = self._seams.now()
