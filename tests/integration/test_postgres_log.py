@@ -1,0 +1,57 @@
+"""Where a session of a real server's log may begin."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from adapters.postgres.log import LogBounds, PostgresLog, Subscription
+from engine.errors import SourceError
+from engine.model import Position
+
+pytestmark = pytest.mark.integration
+
+
+def opened(database, start: Position) -> PostgresLog:
+    """A session, once the server has let go of the one before."""
+    deadline = time.monotonic() + 10.0
+    while True:
+        try:
+            return PostgresLog(
+                database.dsn(),
+                subscription=Subscription("s", "p"),
+                start=start,
+                bounds=LogBounds(part_rows=1),
+            )
+        except SourceError:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def kinds_from(database, start: Position) -> str:
+    """The kinds of messages that a session sends, up to the next commit."""
+    log, kinds = opened(database, start), ""
+    deadline = time.monotonic() + 10.0
+    while not kinds.endswith("C") and time.monotonic() < deadline:
+        span = log.take(0.1)
+        for cut in span.cuts if span else ():
+            kinds += "".join(chr(one[25]) for one in cut.part.messages.to_pylist())
+    log.close()
+    return kinds
+
+
+def test_a_transaction_directly_behind_a_message_is_not_skipped(database):
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE t (id int PRIMARY KEY)")
+        connection.execute("CREATE PUBLICATION p FOR ALL TABLES")
+        row = connection.execute(
+            "SELECT (lsn - '0/0')::bigint FROM pg_create_logical_replication_slot('s', 'pgoutput')"
+        ).fetchone()
+        with connection.transaction():
+            connection.execute("INSERT INTO t VALUES (1)")
+            told = connection.execute("SELECT pg_logical_emit_message(false, 'a', 'b') - '0/0'").fetchone()
+
+    # The message's record ends where the commit record begins, and that is where it is told to be.
+    assert kinds_from(database, Position((row[0], 0))) == "MBRIC"
+    assert kinds_from(database, Position((int(told[0]), 0))) == "BRIC"
