@@ -8,9 +8,8 @@ the engine's affair, how a row is written as one text column `rows.py`'s.
 
 from __future__ import annotations
 
-import re
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +20,8 @@ from pyspark import TaskContext
 from adapters.postgres.rows import RowMode, SeparatorInData, row_expression, split_rows
 from adapters.postgres.session import TEXT_SETTINGS
 from adapters.postgres.sql import quote_literal
+from adapters.spark.failures import source_error
 from adapters.spark.worker import spare_worker
-from engine.errors import SourceError
 from engine.events.batch import EVENTS
 from engine.merge_key import merge_keys
 from engine.model import Staged
@@ -188,8 +187,8 @@ class Jdbc:
     """How Spark reaches the server. At most `fetch_rows` rows are fetched at once, fewer if large."""
 
     url: str
-    properties: Mapping[str, str]
-    initial_statements: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(repr=False)
+    initial_statements: tuple[str, ...] = field(default=(), repr=False)
     fetch_rows: int = 10_240
 
 
@@ -248,7 +247,7 @@ class ChunkReader:
         try:
             frame.repartition(self._tasks).mapInArrow(_nothing, _RESULT_DDL).collect()
         except Exception as error:
-            raise _source_error(error) from error
+            raise source_error(error, "reading rows", "spark jdbc") from error
         self._reached = True
 
     def _job(
@@ -266,7 +265,7 @@ class ChunkReader:
             frame = self._frame(reads, mode, exported).select("r", *([] if alone else ["run"]))
             return [row.asDict() for row in frame.mapInArrow(task, _RESULT_DDL).collect()]
         except Exception as error:
-            raise _source_error(error) from error
+            raise source_error(error, "reading rows", "spark jdbc") from error
 
     def _frame(
         self,
@@ -313,16 +312,3 @@ def session_statement(exported: Exported, initial_statements: tuple[str, ...] = 
         f" SELECT CASE WHEN {mine} = {quote_literal(exported.text)} THEN 1"
         f" ELSE ('the reader is on snapshot ' || {mine})::int END"
     )
-
-
-def _source_error(error: Exception) -> SourceError:
-    """Spark wraps what happened in pages of stack traces; the line that says it is worth keeping."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    for pattern in (_TELLING, _WRAPPING):
-        lines = [line for line in lines if pattern.search(line)] or lines
-    said = lines[0].lstrip(": ") if lines else repr(error)
-    return SourceError(f"reading rows failed: {said[:500]}", place="spark jdbc")
-
-
-_TELLING = re.compile(r"ERROR:|FATAL:|^[\w.]*(Error|Exception|Lost|Changed): ")
-_WRAPPING = re.compile(r"ERROR:|FATAL:|(Error|Exception|Lost|Changed): ")

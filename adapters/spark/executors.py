@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from adapters.spark.failures import SPARK_ERRORS, source_error
 from adapters.spark.worker import spare_worker
 from engine.errors import TidemarkError
 
@@ -43,10 +44,16 @@ class SparkExecutors:
         self._context = spark.sparkContext
 
     def map(self, task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """Run `task` on every item; results in the items' order."""
+        """Run `task` on every item; results in the items' order.
+
+        Raises the task's own TidemarkError, or SourceError when a task or the job dies of anything else.
+        """
         if not items:
             return []
-        attempted = self._context.parallelize(items, len(items)).map(_Attempt(task)).collect()
+        try:
+            attempted = self._context.parallelize(items, len(items)).map(_Attempt(task)).collect()
+        except SPARK_ERRORS as error:
+            raise source_error(error, f"a job of {len(items)} tasks") from error
         return [_result(one) for one in attempted]
 
 

@@ -1,0 +1,34 @@
+"""What a failed Spark job says, as one line and one of our errors.
+
+Spark wraps what happened in pages of stack traces, and py4j has exceptions of its own for a JVM that
+is gone. Owns telling which line is worth keeping; whoever ran the job says what it was for.
+"""
+
+from __future__ import annotations
+
+import re
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from engine.errors import SourceError
+
+SPARK_ERRORS = (Py4JError, PySparkException, OSError, EOFError)
+"""What PySpark raises for a failed job or task, and for a JVM or a worker that is gone."""
+
+_TELLING = re.compile(r"ERROR:|FATAL:|^[\w.]*(Error|Exception|Lost|Changed): ")
+_WRAPPING = re.compile(r"ERROR:|FATAL:|(Error|Exception|Lost|Changed): ")
+
+
+def source_error(error: Exception, what: str, place: str = "spark") -> SourceError:
+    """`what` failed, with the telling line of Spark's error."""
+    return SourceError(f"{what} failed: {telling_line(error)}", place=place)
+
+
+def telling_line(error: Exception) -> str:
+    """The first line in which the server or a task speaks; else Spark's own, else the first one."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    for pattern in (_TELLING, _WRAPPING):
+        lines = [line for line in lines if pattern.search(line)] or lines
+    said = lines[0].lstrip(": ") if lines else repr(error)
+    return said[:500]
