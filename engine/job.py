@@ -23,6 +23,7 @@ from engine.errors import PositionLost, SourceError
 from engine.merge_key import key_of
 from engine.model import ExecuteSnapshot, LogMessage, StopSnapshot
 from engine.ports import Encoded
+from engine.progress import goes_on
 from engine.windows import Windows
 
 if TYPE_CHECKING:
@@ -74,11 +75,19 @@ class Job:
     def run(self, stopping: Callable[[], bool]) -> None:
         """Turn until `stopping`; reopen the log after a SourceError, with growing pauses."""
         self.settle()
+        self._say_goes_on("")
         try:
             while not stopping():
                 self._run_session(stopping)
         finally:
             self.close()
+        at = self._seams.show(self._saved.position) if self._saved.position else "no position"
+        _log.info("stopped after turn %d at %s", self._saved.turn, at)
+        self._say_goes_on(" with the next start")
+
+    def _say_goes_on(self, when: str) -> None:
+        if line := goes_on(self._saved.snapshot.tables):
+            _log.info("%s%s", line, when)
 
     def _run_session(self, stopping: Callable[[], bool]) -> None:
         try:

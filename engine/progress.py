@@ -58,6 +58,15 @@ def table_report(tables: tuple[Table, ...], now_s: float) -> TableReport | None:
     )
 
 
+def goes_on(tables: tuple[Table, ...]) -> str | None:
+    """Where the snapshots of the queue go on; None when it is empty."""
+    if not tables:
+        return None
+    first, more = tables[0], f", and {len(tables) - 1} more are queued" if len(tables) > 1 else ""
+    percent = 100 * fraction_read(first.progress) if first.progress else 0.0
+    return f"the snapshot of {first.target.collection} goes on at {percent:.0f} %{more}"
+
+
 def _estimated(progress: Progress, fraction: float) -> int:
     """What has been read knows better than the catalog, once it is a fair part."""
     return round(progress.rows / fraction) if fraction > 0 else progress.extent.rows

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.model import Position
     from engine.ports import Executors, SignalDesk, Sink, Source, StateStore
     from engine.pulse import Pulse
 
@@ -49,7 +50,10 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Seams:
-    """Everything the job works with, behind its ports; `now` is Unix time in seconds."""
+    """Everything the job works with, behind its ports; `now` is Unix time in seconds.
+
+    `sleep` may return early when the job is to stop; `show` gives a position as its database writes it.
+    """
 
     source: Source
     sink: Sink
@@ -58,5 +62,6 @@ class Seams:
     desk: SignalDesk
     pulse: Pulse
     now: Callable[[], float]
-    sleep: Callable[[float], None]
+    sleep: Callable[[float], object]
     local_rows: int = 20_000
+    show: Callable[[Position], str] = str

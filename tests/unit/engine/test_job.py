@@ -194,6 +194,29 @@ def bench(tmp_path):
     return Bench(tmp_path)
 
 
+class TestStopping:
+    def test_the_end_and_the_next_start_say_where_the_job_stands(self, tmp_path, caplog):
+        bench = Bench(tmp_path, max_chunks=1)
+        bench.execute()
+        with caplog.at_level("INFO", "engine"):
+            bench.job.run(lambda: len(bench.seen) == 2)
+            bench.new_job().run(lambda: True)
+
+        assert caplog.messages == [
+            "stopped after turn 2 at Position(order=(9,))",
+            "the snapshot of public.t goes on at 40 % with the next start",
+            "the snapshot of public.t goes on at 40 %",
+            "stopped after turn 2 at Position(order=(9,))",
+            "the snapshot of public.t goes on at 40 % with the next start",
+        ]
+
+    def test_nothing_is_said_of_an_empty_queue(self, bench, caplog):
+        with caplog.at_level("INFO", "engine"):
+            bench.job.run(lambda: True)
+
+        assert caplog.messages == ["stopped after turn 0 at no position"]
+
+
 class TestOrder:
     def test_a_turn_sends_then_saves_then_acknowledges(self, bench):
         bench.database.commit(Change(T, 1, "new"))
@@ -554,6 +577,22 @@ class TestWindows:
 
         assert lagging is None
         assert bench.job.window is not None
+
+    def test_a_stream_that_lags_for_long_is_told_of_once(self, tmp_path, caplog):
+        bench = Bench(tmp_path, max_lag_s=5.0)
+        bench.execute()
+        signal = tuple(bench.database.log[-1:])
+        bench.source.log = ScriptedLog(
+            [MemorySpan(Position((9 + n,)), signal, committed_at_s=900.0) for n in range(6)]
+        )
+        told = []
+        with caplog.at_level("INFO", "engine"):
+            for _ in range(6):
+                bench.turns(1)
+                told.append(sum("tidemark.max.lag.ms" in line for line in caplog.messages))
+                bench.now_s += 1.0
+
+        assert told == [0, 0, 0, 1, 1, 1]
 
     def test_what_can_t_be_read_is_answered_and_left_out(self, bench):
         bench.source.refused = {T: SignalError("a view can't be snapshotted", place=str(T))}

@@ -7,7 +7,7 @@ import pytest
 from engine.job import Observation
 from engine.model import CollectionId, Target
 from engine.plan import fraction_read
-from engine.progress import ProgressLog, TableReport, table_report
+from engine.progress import ProgressLog, TableReport, goes_on, table_report
 from engine.snapshot import Extent, Progress, Snapshot, Table
 from engine.state import State
 
@@ -42,6 +42,22 @@ def test_how_much_has_been_read(progress, expected):
 @pytest.mark.parametrize("tables", [(), (table(None),), (table(None), table(Progress(PROBED, 0)))])
 def test_there_is_no_report_before_a_table_has_begun(tables):
     assert table_report(tables, 1.0) is None
+
+
+@pytest.mark.parametrize(
+    ("tables", "expected"),
+    [
+        ((), None),
+        ((table(None),), "the snapshot of public.t goes on at 0 %"),
+        ((table(Progress(SPANNED, 0, ("250",))),), "the snapshot of public.t goes on at 25 %"),
+        (
+            (table(Progress(SPANNED, 0, ("250",))), table(None, U), table(None)),
+            "the snapshot of public.t goes on at 25 %, and 2 more are queued",
+        ),
+    ],
+)
+def test_a_restart_is_told_where_the_queue_goes_on(tables, expected):
+    assert goes_on(tables) == expected
 
 
 def test_a_report_tells_speed_and_time_left():
