@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+_NAMES_NULL = ".tidemark.sink"
+"""The property that has a value of this name, which YAML takes for none."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
     """What a file says, its faults, and the properties whose references led nowhere."""
@@ -113,16 +117,26 @@ def _parse_yaml(text: str) -> Parsed:
     return _flat(_unwrapped(document))
 
 
-def _plain(node: yaml.Node, seen: set[int]) -> Any:
-    """Give a node as pairs, lists and the text of its scalars; types are settled later."""
+def _plain(node: yaml.Node, seen: set[int], name: str = "") -> Any:
+    """Give a node as pairs, lists and the text of its scalars; types are settled later.
+
+    `name` is what leads to the node. A null where it is a word that may stand there is that word.
+    """
     if id(node) in seen:
         raise ConfigError(f"line {node.start_mark.line + 1}: write it out instead of an alias")
     seen.add(id(node))
     if isinstance(node, yaml.MappingNode):
-        return _Pairs((str(_plain(key, seen)), _plain(value, seen)) for key, value in node.value)
+        return _Pairs(_pair(key, value, seen, name) for key, value in node.value)
     if isinstance(node, yaml.SequenceNode):
         return [_plain(item, seen) for item in node.value]
-    return None if node.tag == "tag:yaml.org,2002:null" else node.value
+    if node.tag != "tag:yaml.org,2002:null" or (name.endswith(_NAMES_NULL) and node.value == "null"):
+        return node.value
+    return None
+
+
+def _pair(key: yaml.Node, value: yaml.Node, seen: set[int], prefix: str) -> tuple[str, Any]:
+    name = str(_plain(key, seen))
+    return name, _plain(value, seen, f"{prefix}.{name}")
 
 
 def _flat(document: _Pairs) -> Parsed:

@@ -170,3 +170,19 @@ def test_a_key_that_the_referenced_file_lacks_is_named(tmp_path: Path):
 
     with pytest.raises(ConfigError, match="no key 'y' in the file"):
         load(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("tidemark.sink: null\n", {"tidemark.sink": "null"}),
+        ("tidemark:\n  sink: null\n  checkpoint: null\n", {"tidemark.sink": "null"}),
+        ("name: a\nconfig:\n  tidemark.sink: null\n", {"name": "a", "tidemark.sink": "null"}),
+        ("tidemark.sink:\na: 1\n", {"a": "1"}),
+    ],
+)
+def test_yaml_s_null_is_the_sink_of_that_name(tmp_path: Path, text: str, expected: dict[str, str]):
+    path = tmp_path / "c.yaml"
+    path.write_text(text)
+
+    assert load(path) == expected
