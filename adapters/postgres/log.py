@@ -284,6 +284,7 @@ def _source_error(said: str) -> SourceError:
         return PositionLost(
             f"the change log is gone: {said}",
             place="replication slot",
-            hint="drop the slot, start with an empty checkpoint and an empty sink directory, and take snapshots again",
+            hint="drop the slot, start with an empty checkpoint and an empty sink directory,"
+            " and take snapshots again",
         )
     return SourceError(f"the change log failed: {said}", place="replication connection")

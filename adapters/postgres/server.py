@@ -120,7 +120,8 @@ def find_slot(server: Server, name: str, database: str) -> Slot | None:
     if wal_status == "lost":
         raise PositionLost(
             f"the server no longer keeps the log of slot {name!r}",
-            hint="drop the slot, start with an empty checkpoint and an empty sink directory, and take snapshots again",
+            hint="drop the slot, start with an empty checkpoint and an empty sink directory,"
+            " and take snapshots again",
         )
     if active:
         raise SourceError(f"slot {name!r} is in use by another session", hint="stop the other reader")
