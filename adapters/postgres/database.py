@@ -28,6 +28,7 @@ from adapters.postgres.server import (
     find_slot,
     source_errors,
 )
+from adapters.postgres.signal_table import check_signal_table
 from adapters.postgres.source import ReadPlace, read_source
 from adapters.postgres.table import relation_of
 from adapters.postgres.timeline import TransactionContext
@@ -98,6 +99,7 @@ class PostgresSource:
         self._open_session()
         wanted = [one for one in Catalog(self._server.connect).tables() if self._captures(*one.parts)]
         ensure_publication(self._server, postgres.publication, postgres.publication_autocreate, wanted)
+        check_signal_table(self._server, self._settings)
         position = self._position(state)
         self._unsettled = unsettled.from_json(state.memory.get("unsettled", ()))
         self._last_commit_end = state.memory.get("last_commit_end")
