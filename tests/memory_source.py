@@ -37,6 +37,7 @@ class Change:
     """One entry: `key` None truncates, `value` None deletes, `old` is the key a row had before.
 
     `large` is a second value, which the log leaves out (None) where an update does not change it.
+    `insert` is set as it is logged, where no row had the key.
     """
 
     collection: CollectionId
@@ -44,6 +45,7 @@ class Change:
     value: str | None = None
     old: int | None = None
     large: str | None = ""
+    insert: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,10 +69,19 @@ class MemoryDatabase:
         self.transactions += 1
         for change in changes:
             self._settle_writers(change)
-            self.log.append(LoggedEntry(self.transactions, change))
+            logged = replace(change, insert=self._inserts(change))
+            self.log.append(LoggedEntry(self.transactions, logged))
         if visible:
             self.visible.add(self.transactions)
         return self.transactions
+
+    def _inserts(self, change: Change) -> bool:
+        return (
+            change.value is not None
+            and change.large is not None
+            and change.old is None
+            and change.key not in self.rows(change.collection)
+        )
 
     def _settle_writers(self, change: Change) -> None:
         mine = {change.key, change.old}
@@ -195,8 +206,8 @@ class MemorySource:
         position = state.position or Position((self.database.acknowledged,))
         self._unsettled = {
             int(xid): [
-                Change(CollectionId(tuple(parts)), key, value, old, large)
-                for parts, key, value, old, large in changes
+                Change(CollectionId(tuple(parts)), key, value, old, large, insert)
+                for parts, key, value, old, large, insert in changes
             ]
             for xid, changes in state.memory.get("unsettled", {}).items()
         }
@@ -206,7 +217,9 @@ class MemorySource:
     def memory(self) -> dict[str, Any]:
         return {
             "unsettled": {
-                str(xid): [[list(c.collection.parts), c.key, c.value, c.old, c.large] for c in changes]
+                str(xid): [
+                    [list(c.collection.parts), c.key, c.value, c.old, c.large, c.insert] for c in changes
+                ]
                 for xid, changes in self._unsettled.items()
             }
         }
@@ -272,6 +285,8 @@ class MemorySource:
             if change.key is None:
                 if self.guards.truncates:
                     truncated.add(change.collection)
+                continue
+            if change.insert:
                 continue
             touched = keys.setdefault(change.collection, [])
             touched.append(change.key)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from adapters.postgres import unsettled
 from adapters.postgres.catalog import Catalog
 from adapters.postgres.chunks import RunRead
+from adapters.postgres.entries import relations_in
 from adapters.postgres.extents import CapturedTables, Extents
 from adapters.postgres.log import LogBounds, PostgresLog, Span, Subscription
 from adapters.postgres.relations import Relations
@@ -33,12 +34,12 @@ from adapters.postgres.source import ReadPlace, read_source
 from adapters.postgres.table import relation_of
 from adapters.postgres.timeline import TransactionContext
 from adapters.postgres.touched import Watch
-from adapters.postgres.unsettled import Touches, Unsettled
+from adapters.postgres.unsettled import Unsettled
 from adapters.postgres.visibility import Visibility, format_lsn
 from adapters.postgres.watermark import ExportedSnapshot, SignalRows, SignalTable, VisibilityWatermark
 from adapters.postgres.window import PostgresWindow, Reading
 from engine.config.settings import Watermarking
-from engine.errors import InvariantError, TidemarkError
+from engine.errors import InvariantError, SchemaChanged, TidemarkError
 from engine.merge import Superseded
 from engine.model import CollectionId, Position, SignalRow
 from engine.ports import Encoded
@@ -193,7 +194,10 @@ class PostgresSource:
             raise InvariantError(f"a span of another source: {span!r}")
         relations = self._opened().relations
         visibility = self._visibility() if span.entries else None
-        parts = [(cut.part, relations.codecs(cut.definitions)) for cut in span.cuts]
+        parts = [
+            (cut.part, relations.codecs(cut.definitions, relations_in(cut.part.messages)))
+            for cut in span.cuts
+        ]
         watch = self._watch(visibility)
         decoded = self._encoder.encode(parts, span.entries, watch, writer, self._context)
         self._context = decoded[-1].context if decoded else self._context
@@ -234,9 +238,7 @@ class PostgresSource:
             waiting = waiting.add_keys(unsettled.unsettled_rows(one.touched, visibility))
             waiting = waiting.add_lacking(unsettled.unsettled_rows(one.incomplete, visibility))
             hidden = visibility.missing({xid for _oid, xid in one.truncated})
-            for oid, xid in one.truncated:
-                if xid in hidden:
-                    waiting = waiting.add(xid, Touches(truncated=frozenset([oid])))
+            waiting = waiting.add_truncated((oid, xid) for oid, xid in one.truncated if xid in hidden)
         self._unsettled = waiting
 
     def _superseded(self, decoded: Sequence[Decoded]) -> Superseded:
@@ -283,12 +285,13 @@ class PostgresSource:
         try:
             # Under the locks, so that what is described is what the snapshot shows.
             tables = session.extents.readings(window.targets)
+            self._unsettled = self._unsettled.seen(held.exported.visibility)
+            self._refuse_unknown_keys(tables)
             reads = self._reads(window, tables, held.exported)
         except TidemarkError:
             watermark.close()
             raise
         exported = held.exported
-        self._unsettled = self._unsettled.seen(exported.visibility)
         self._window_oids = frozenset(read.table.oid for read in tables.values())
         now_ms = int(time.time() * 1000)
         self._window = PostgresWindow(
@@ -319,6 +322,16 @@ class PostgresSource:
         return [
             RunRead(run, *prepared[run.target], session.extents.row_bytes(run.target)) for run in window.runs
         ]
+
+    def _refuse_unknown_keys(self, tables: Mapping[Target, ReadTable]) -> None:
+        """No window on a relation while it is not known which of its rows are older than the stream."""
+        for target, read in tables.items():
+            if self._unsettled.everything_of(read.table.oid):
+                raise SchemaChanged(
+                    f"a transaction of more than {unsettled.KEPT_KEYS} rows is not visible yet",
+                    place=str(target.collection),
+                    hint="it may wait for a standby that the server's synchronous_standby_names asks for",
+                )
 
     def _window_closed(self) -> None:
         self._window, self._window_oids = None, frozenset()

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from adapters.postgres.pgoutput import Messages, Tuples, read_tuples
+from adapters.postgres.pgoutput import Messages, Tuples, parse_truncate, read_messages, read_tuples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from engine.events.text import Ints, Text
 
 _ROWS = np.frombuffer(b"IUD", np.uint8)
-_OLD_ROW = ord("O")
+_TRUNCATE, _OLD_ROW = ord("T"), ord("O")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,16 @@ class Entries:
     new: Tuples | None
     old: Tuples | None
     full: bool = False
+
+
+def relations_in(payloads: pa.Array) -> frozenset[int]:
+    """The relations, by oid, whose rows the messages hold or that they truncate."""
+    messages = read_messages(payloads)
+    rows = messages.starts[np.isin(messages.kinds, _ROWS)]
+    found = {int(oid) for oid in np.unique(messages.int32(rows + 1))}
+    for number in np.flatnonzero(messages.kinds == _TRUNCATE):
+        found |= set(parse_truncate(bytes(messages.data[messages.starts[number] : messages.ends[number]])))
+    return frozenset(found)
 
 
 def row_entries(messages: Messages, codecs: Mapping[int, TableCodec]) -> Iterator[Entries]:

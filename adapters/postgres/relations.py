@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from engine.model import CollectionId
 
 _log = logging.getLogger("adapters")
+_FULL = "f"
 
 
 class Relations:
@@ -40,8 +41,9 @@ class Relations:
         self.ids: dict[int, CollectionId] = {}
         self._topics: dict[str, CollectionId] = {}
 
-    def codecs(self, definitions: Mapping[int, Definition]) -> dict[int, TableCodec]:
-        """The codecs under these definitions, those that are new built in a fixed number of queries."""
+    def codecs(self, definitions: Mapping[int, Definition], wanted: Iterable[int]) -> dict[int, TableCodec]:
+        """The wanted codecs under these definitions; new ones are built in a fixed number of queries."""
+        definitions = {oid: definitions[oid] for oid in wanted if oid in definitions}
         stale = {
             oid: one
             for oid, one in definitions.items()
@@ -69,7 +71,7 @@ class Relations:
     def codec(self, relation: Relation, table: Table | None) -> TableCodec:
         """The codec of one relation, under the merge key that both roads use for it."""
         self.ids[relation.oid] = relation.id
-        key = self._surrogates.get(relation.oid) or (merge_key(table) if table else ())
+        key = self._merge_key(relation, table)
         codec = codec_for(relation, table, self._settings, self.types, merge_key=key)
         for warning in codec.warnings:
             _log.warning("%s: %s", relation.id, warning)
@@ -77,6 +79,17 @@ class Relations:
         if other != relation.id:
             _log.warning("%s and %s both go to topic %s", other, relation.id, codec.topic)
         return codec
+
+    def _merge_key(self, relation: Relation, table: Table | None) -> tuple[str, ...]:
+        """The key of the table, else the whole row where the log has all of it, else what it is read by.
+
+        Without a key only REPLICA IDENTITY FULL lets rows be updated and deleted, and the columns that
+        such a table is read by may be the same in many rows: all would count as changed.
+        """
+        key = merge_key(table) if table else ()
+        if table and not key and relation.identity == _FULL:
+            return tuple(column.name for column in table.columns if not column.generated)
+        return key or self._surrogates.get(relation.oid, ())
 
     def adopt(self, read: ReadTable) -> None:
         """Know the entries of a table without a key by the columns that it is read by, from now on."""

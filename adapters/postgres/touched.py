@@ -71,13 +71,19 @@ def watched(entries: Entries, line: Timeline, watch: Watch) -> Mask:
 
 
 def touched(entries: Entries, codec: TableCodec, line: Timeline, watch: Watch) -> Iterable[pa.Table]:
-    """The keys of entries that matter: the new key of an insert or update, the old one where it is known."""
-    if watch.idle or not codec.merge_key:
+    """The keys of entries that matter: the new key of an update, the old one where it is known.
+
+    An insert needs none. If a window's snapshot does not contain it, its row is not in the window; and
+    a row of the window that had the key before was deleted or got another key, which is in the log too.
+    So is the new key of an update under REPLICA IDENTITY FULL, where the old row is always known. What
+    counts is that neither drops other rows, where rows that are not the same have one key.
+    """
+    if watch.idle or not codec.merge_key or entries.op == "c":
         return
     rows = watched(entries, line, watch)
     if not rows.any():
         return
-    for tuples in (entries.old, entries.new):
+    for tuples in (entries.old, None if entries.full else entries.new):
         if tuples is not None:
             yield _table(entries, codec, line, tuples.columns, rows)
 

@@ -2,48 +2,69 @@
 
 A transaction is in the log a moment before it is visible, and for ever before where a synchronous
 standby is missing. A window that opens meanwhile does not contain it, although its entries have
-gone by: their keys count as superseded from the start. Pure; saved with the state.
+gone by: their keys count as superseded from the start. Of a transaction that touched very many keys
+of a relation none are kept: no window may open on that relation before the transaction is visible.
+Pure; saved with the state.
 """
 
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from engine.merge import KEY_TYPE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping
 
     from adapters.postgres.visibility import Visibility
+
+KEPT_KEYS = 100_000
+"""Keys, and rows that lack a value, that are kept of one transaction and relation."""
+Pairs: TypeAlias = frozenset[tuple[bytes, bytes]]
+"""The keys before and after of rows that lack a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Touches:
-    """What one transaction touched: merge keys by relation, and relations it truncated.
+    """What one transaction touched, by relation: merge keys, each once, and relations it truncated.
 
-    `lacking` holds, of its rows that lack a value, the relation, the key before and the key after.
+    `lacking` are its rows that lack a value, `whole` the relations of which it touched so much that
+    neither their keys nor those rows are kept.
     """
 
-    keys: dict[int, frozenset[bytes]] = field(default_factory=dict)
+    keys: Mapping[int, pa.LargeBinaryArray] = field(default_factory=dict)
     truncated: frozenset[int] = frozenset()
-    lacking: frozenset[tuple[int, bytes, bytes]] = frozenset()
+    lacking: Mapping[int, Pairs] = field(default_factory=dict)
+    whole: frozenset[int] = frozenset()
 
     def __or__(self, other: Touches) -> Touches:
-        oids = self.keys.keys() | other.keys.keys()
-        nothing: frozenset[bytes] = frozenset()
-        keys = {oid: self.keys.get(oid, nothing) | other.keys.get(oid, nothing) for oid in oids}
-        return Touches(keys, self.truncated | other.truncated, self.lacking | other.lacking)
+        whole = self.whole | other.whole
+        keys, lacking = dict(self.keys), dict(self.lacking)
+        for oid, more in other.keys.items():
+            keys[oid] = _union([keys[oid], more]) if oid in keys else more
+        for oid, pairs in other.lacking.items():
+            lacking[oid] = lacking.get(oid, frozenset()) | pairs
+        whole |= {oid for held in (keys, lacking) for oid, one in held.items() if len(one) > KEPT_KEYS}
+        return Touches(
+            {oid: held for oid, held in keys.items() if oid not in whole},
+            self.truncated | other.truncated,
+            {oid: pairs for oid, pairs in lacking.items() if oid not in whole},
+            whole,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Unsettled:
     """Transactions by their 32-bit id."""
 
-    transactions: dict[int, Touches] = field(default_factory=dict)
+    transactions: Mapping[int, Touches] = field(default_factory=dict)
 
     def seen(self, visibility: Visibility) -> Unsettled:
         """Less the transactions that a snapshot shows."""
@@ -52,43 +73,49 @@ class Unsettled:
         missing = visibility.missing(self.transactions)
         return Unsettled({xid: touches for xid, touches in self.transactions.items() if xid in missing})
 
-    def add(self, xid: int, touches: Touches) -> Unsettled:
-        """With what another part of a transaction touched."""
-        return Unsettled({**self.transactions, xid: self.transactions.get(xid, Touches()) | touches})
+    def add(self, more: Mapping[int, Touches]) -> Unsettled:
+        """With what other parts of transactions touched."""
+        held = self.transactions
+        return Unsettled({**held, **{xid: held.get(xid, Touches()) | one for xid, one in more.items()}})
 
     def add_keys(self, touched: pa.Table) -> Unsettled:
         """With rows `(oid, xid, key)`."""
-        unsettled = self
-        for oid, xid, key in zip(*(column.to_pylist() for column in touched.columns), strict=True):
-            unsettled = unsettled.add(xid, Touches({oid: frozenset([key])}))
-        return unsettled
+        found: dict[int, dict[int, pa.LargeBinaryArray]] = {}
+        for xid, oid, rows in _grouped(touched):
+            found.setdefault(xid, {})[oid] = rows.column("key").unique()
+        return self.add({xid: Touches(keys) for xid, keys in found.items()})
 
     def add_lacking(self, lacking: pa.Table) -> Unsettled:
         """With rows `(oid, xid, key, old)` that lack a value."""
-        unsettled = self
-        for oid, xid, key, old in zip(*(column.to_pylist() for column in lacking.columns), strict=True):
-            unsettled = unsettled.add(xid, Touches(lacking=frozenset([(oid, old, key)])))
-        return unsettled
+        found: dict[int, dict[int, Pairs]] = {}
+        for xid, oid, rows in _grouped(lacking):
+            found.setdefault(xid, {})[oid] = frozenset(_pairs(rows))
+        return self.add({xid: Touches(lacking=pairs) for xid, pairs in found.items()})
+
+    def add_truncated(self, truncated: Iterable[tuple[int, int]]) -> Unsettled:
+        """With relations truncated, each with the transaction."""
+        found: dict[int, frozenset[int]] = {}
+        for oid, xid in truncated:
+            found[xid] = found.get(xid, frozenset()) | {oid}
+        return self.add({xid: Touches(truncated=oids) for xid, oids in found.items()})
 
     def lacking_of(self, oid: int) -> tuple[tuple[bytes, bytes], ...]:
         """The keys before and after of a relation's rows that lack a value."""
         return tuple(
-            (before, after)
-            for touches in self.transactions.values()
-            for relation, before, after in sorted(touches.lacking)
-            if relation == oid
+            pair for touches in self.transactions.values() for pair in sorted(touches.lacking.get(oid, ()))
         )
 
     def keys_of(self, oid: int) -> pa.LargeBinaryArray:
-        """The keys of a relation that any of the transactions touched."""
-        found: set[bytes] = set()
-        for touches in self.transactions.values():
-            found |= touches.keys.get(oid, frozenset())
-        return pa.array(sorted(found), KEY_TYPE)
+        """The keys of a relation that any of the transactions touched, each once."""
+        return _union([one.keys[oid] for one in self.transactions.values() if oid in one.keys])
 
     def truncated(self, oid: int) -> bool:
         """Whether any of the transactions emptied the relation."""
         return any(oid in touches.truncated for touches in self.transactions.values())
+
+    def everything_of(self, oid: int) -> bool:
+        """Whether any of the transactions touched more of the relation than is kept."""
+        return any(oid in touches.whole for touches in self.transactions.values())
 
     @property
     def size(self) -> int:
@@ -100,17 +127,15 @@ class Unsettled:
         return [
             {
                 "xid": xid,
-                "keys": {
-                    str(oid): [b64encode(key).decode() for key in sorted(keys)]
-                    for oid, keys in touches.keys.items()
+                "keys": {str(oid): _packed(keys) for oid, keys in one.keys.items()},
+                "truncated": sorted(one.truncated),
+                "lacking": {
+                    str(oid): [[b64encode(key).decode() for key in pair] for pair in sorted(pairs)]
+                    for oid, pairs in one.lacking.items()
                 },
-                "truncated": sorted(touches.truncated),
-                "lacking": [
-                    [oid, b64encode(before).decode(), b64encode(after).decode()]
-                    for oid, before, after in sorted(touches.lacking)
-                ],
+                "whole": sorted(one.whole),
             }
-            for xid, touches in self.transactions.items()
+            for xid, one in self.transactions.items()
         ]
 
 
@@ -119,15 +144,54 @@ def from_json(saved: Iterable[dict[str, Any]]) -> Unsettled:
     return Unsettled(
         {
             int(one["xid"]): Touches(
-                {int(oid): frozenset(b64decode(key) for key in keys) for oid, keys in one["keys"].items()},
+                {int(oid): _unpacked(**keys) for oid, keys in one["keys"].items()},
                 frozenset(one["truncated"]),
-                frozenset(
-                    (oid, b64decode(before), b64decode(after)) for oid, before, after in one["lacking"]
-                ),
+                {
+                    int(oid): frozenset((b64decode(before), b64decode(after)) for before, after in pairs)
+                    for oid, pairs in one["lacking"].items()
+                },
+                frozenset(one["whole"]),
             )
             for one in saved
         }
     )
+
+
+def _packed(keys: pa.LargeBinaryArray) -> dict[str, str]:
+    """All keys as two texts: their lengths (little-endian, four bytes each), and their bytes in a row."""
+    if not len(keys):
+        return {"lengths": "", "bytes": ""}
+    _, offsets, data = keys.buffers()
+    ends = np.frombuffer(offsets, np.int64)[keys.offset : keys.offset + len(keys) + 1]
+    lengths = np.diff(ends).astype("<i4")
+    together = data[int(ends[0]) : int(ends[-1])]
+    return {"lengths": b64encode(lengths.tobytes()).decode(), "bytes": b64encode(together).decode()}
+
+
+def _unpacked(lengths: str, bytes: str) -> pa.LargeBinaryArray:  # noqa: A002  as it is saved
+    """The keys of `_packed`."""
+    offsets = np.cumsum([0, *np.frombuffer(b64decode(lengths), "<i4")], dtype=np.int64)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b64decode(bytes))]
+    return pa.LargeBinaryArray.from_buffers(KEY_TYPE, len(offsets) - 1, buffers)
+
+
+def _union(arrays: list[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
+    return pa.chunked_array(arrays, KEY_TYPE).unique()
+
+
+def _grouped(rows: pa.Table) -> Iterator[tuple[int, int, pa.Table]]:
+    """The rows of each transaction and relation: `(xid, oid, rows)`."""
+    oids, xids = rows.column("oid").to_numpy(), rows.column("xid").to_numpy()
+    order = np.lexsort((oids, xids))
+    oids, xids, rows = oids[order], xids[order], rows.take(pa.array(order))
+    edges = np.flatnonzero((np.diff(oids) != 0) | (np.diff(xids) != 0)) + 1
+    for start, end in pairwise([0, *edges.tolist(), len(order)]):
+        if end > start:
+            yield int(xids[start]), int(oids[start]), rows.slice(start, end - start)
+
+
+def _pairs(lacking: pa.Table) -> Iterator[tuple[bytes, bytes]]:
+    return zip(lacking.column("old").to_pylist(), lacking.column("key").to_pylist(), strict=True)
 
 
 def unsettled_rows(touched: pa.Table, visibility: Visibility) -> pa.Table:
@@ -142,16 +206,16 @@ def lacking_pairs(lacking: pa.Table, oid: int, visibility: Visibility) -> tuple[
     """The keys before and after of one relation's rows that lack a value, less what the window holds."""
     rows = lacking.filter(pa.array(lacking.column("oid").to_numpy() == oid))
     rows = unsettled_rows(rows, visibility)
-    return tuple(zip(rows.column("old").to_pylist(), rows.column("key").to_pylist(), strict=True))
+    return tuple(_pairs(rows))
 
 
 def moved_keys(lacking: pa.Table) -> dict[int, frozenset[bytes]]:
     """By relation, the new keys of rows that lack a value and had another key before."""
-    found: dict[int, frozenset[bytes]] = {}
-    for oid, _xid, key, old in zip(*(column.to_pylist() for column in lacking.columns), strict=True):
-        if key != old:
-            found[oid] = found.get(oid, frozenset()) | {key}
-    return found
+    found: dict[int, set[bytes]] = {}
+    moved = lacking.filter(pc.not_equal(lacking.column("key"), lacking.column("old")))
+    for _xid, oid, rows in _grouped(moved):
+        found.setdefault(oid, set()).update(rows.column("key").to_pylist())
+    return {oid: frozenset(keys) for oid, keys in found.items()}
 
 
 def superseding_rows(touched: pa.Table, oid: int, visibility: Visibility) -> pa.LargeBinaryArray:

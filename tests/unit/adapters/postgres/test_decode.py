@@ -213,9 +213,10 @@ def test_only_watched_entries_are_touched_and_filters_do_not_matter():
     log = Log()
     for xid in (7, 8):
         log.begin(xid)
-        log.insert(ORDERS, xid, None, None)
-        log.insert(LINES, xid, "x", None)
+        log.update(ORDERS, (xid, None, None))
+        log.update(LINES, (xid, "y", None), (xid, "x", None), "O")
         log.delete(ORDERS, (xid + 10, None, None))
+        log.insert(ORDERS, xid + 20, None, None)
         log.commit()
     config = EventSettings("p", "d", skipped_operations=frozenset("cud"))
 

@@ -6,9 +6,19 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from adapters.postgres.touched import TOUCHED
-from adapters.postgres.unsettled import Touches, Unsettled, from_json, superseding_rows, unsettled_rows
+from adapters.postgres import unsettled
+from adapters.postgres.touched import LACKING, TOUCHED
+from adapters.postgres.unsettled import (
+    KEPT_KEYS,
+    Touches,
+    Unsettled,
+    from_json,
+    moved_keys,
+    superseding_rows,
+    unsettled_rows,
+)
 from adapters.postgres.visibility import Visibility
+from engine.merge import KEY_TYPE
 
 T, U = 16384, 16385
 SNAPSHOT = Visibility.parse("10:20:14")
@@ -20,10 +30,24 @@ def touched(*rows: tuple[int, int, bytes]) -> pa.Table:
     return pa.table(columns, schema=TOUCHED)
 
 
+def lacking(*rows: tuple[int, int, bytes, bytes]) -> pa.Table:
+    columns = [list(column) for column in zip(*rows, strict=True)] if rows else [[], [], [], []]
+    return pa.table(columns, schema=LACKING)
+
+
+def keys(*found: bytes) -> pa.LargeBinaryArray:
+    return pa.array(found, KEY_TYPE)
+
+
+def many(count: int, oid: int = T, xid: int = 14) -> pa.Table:
+    texts = pa.array(range(count)).cast(pa.large_string()).cast(KEY_TYPE)
+    return pa.table([pa.repeat(oid, count), pa.repeat(xid, count), texts], schema=TOUCHED)
+
+
 WAITING = Unsettled(
     {
-        14: Touches({T: frozenset([b"1", b"2"])}),
-        15: Touches({T: frozenset([b"3"]), U: frozenset([b"1"])}),
+        14: Touches({T: keys(b"1", b"2")}),
+        15: Touches({T: keys(b"3"), U: keys(b"1")}),
         20: Touches(truncated=frozenset([U])),
     }
 )
@@ -43,19 +67,27 @@ def test_nothing_waiting_stays_nothing():
 
 def test_parts_of_a_transaction_add_up():
     both = Unsettled().add_keys(touched((T, 14, b"1"), (U, 14, b"1"), (T, 14, b"2"), (T, 15, b"9")))
-    both = both.add(14, Touches(truncated=frozenset([U])))
+    both = both.add_keys(touched((T, 14, b"3"), (T, 14, b"2"))).add_truncated([(U, 14), (T, 16)])
+    both = both.add_lacking(lacking((T, 14, b"2", b"1"), (T, 15, b"9", b"9"), (T, 14, b"3", b"3")))
+    both = both.add_lacking(lacking((T, 14, b"3", b"3"))).add_lacking(lacking())
 
     assert both.transactions == {
-        14: Touches({T: frozenset([b"1", b"2"]), U: frozenset([b"1"])}, frozenset([U])),
-        15: Touches({T: frozenset([b"9"])}),
+        14: Touches(
+            {T: keys(b"1", b"2", b"3"), U: keys(b"1")},
+            frozenset([U]),
+            {T: frozenset([(b"1", b"2"), (b"3", b"3")])},
+        ),
+        15: Touches({T: keys(b"9")}, lacking={T: frozenset([(b"9", b"9")])}),
+        16: Touches(truncated=frozenset([T])),
     }
+    assert both.lacking_of(T) == ((b"1", b"2"), (b"3", b"3"), (b"9", b"9"))
 
 
 @pytest.mark.parametrize(
-    ("oid", "keys", "truncated"), [(T, [b"1", b"2", b"3"], False), (U, [b"1"], True), (7, [], False)]
+    ("oid", "expected", "truncated"), [(T, [b"1", b"2", b"3"], False), (U, [b"1"], True), (7, [], False)]
 )
-def test_a_relation_s_keys_are_those_of_every_transaction(oid, keys, truncated):
-    assert (WAITING.keys_of(oid).to_pylist(), WAITING.truncated(oid)) == (keys, truncated)
+def test_a_relation_s_keys_are_those_of_every_transaction(oid, expected, truncated):
+    assert (WAITING.keys_of(oid).to_pylist(), WAITING.truncated(oid)) == (expected, truncated)
 
 
 def test_its_size_is_the_keys_held():
@@ -63,10 +95,62 @@ def test_its_size_is_the_keys_held():
 
 
 def test_it_comes_back_from_a_saved_state():
-    odd = WAITING.add(21, Touches({T: frozenset([b"\xff\x00", b""])}))
+    pairs = {T: frozenset([(b"\xff", b""), (b"1", b"2")])}
+    part = keys(b"left out", b"\xff\x00", b"", b"x" * 300)[1:]
+    odd = WAITING.add({21: Touches({T: part, U: keys()}, lacking=pairs, whole=frozenset([7]))})
 
-    assert from_json(orjson.loads(orjson.dumps(odd.to_json()))) == odd
+    saved = orjson.dumps(odd.to_json())
+    assert from_json(orjson.loads(saved)) == odd
+    assert orjson.dumps(from_json(orjson.loads(saved)).to_json()) == saved
     assert from_json(()) == Unsettled()
+
+
+def held(kept: Unsettled, oid: int) -> tuple[int, bool]:
+    return len(kept.keys_of(oid)), kept.everything_of(oid)
+
+
+def test_as_many_keys_as_are_kept_come_back():
+    kept = Unsettled().add_keys(many(KEPT_KEYS)).add_keys(many(KEPT_KEYS))
+
+    back = from_json(orjson.loads(orjson.dumps(kept.to_json())))
+    assert (held(back, T), back) == ((KEPT_KEYS, False), kept)
+
+
+def test_of_more_it_is_known_only_that_they_are_more():
+    kept = Unsettled().add_keys(many(2 * KEPT_KEYS)).add_keys(many(3, U)).add_keys(many(3, T, 15))
+
+    assert (held(kept, T), held(kept, U)) == ((3, True), (3, False))
+    assert held(from_json(orjson.loads(orjson.dumps(kept.to_json()))), T) == (3, True)
+    assert not kept.truncated(T)
+    assert held(kept.add_keys(many(3)), T) == (3, True)
+    assert held(kept.seen(Visibility.parse("16:16:")), T) == (0, False)
+
+
+def test_many_parts_and_transactions_add_up_to_the_same():
+    rows = pa.concat_tables([many(40, oid, xid) for xid in range(500) for oid in range(10)])
+    parts = Unsettled()
+    for start in range(0, rows.num_rows, 50_000):
+        parts = parts.add_keys(rows.slice(start, 50_000))
+
+    assert (parts.size, parts) == (200_000, Unsettled().add_keys(rows))
+
+
+def test_parts_go_over_the_limit_together(monkeypatch):
+    monkeypatch.setattr(unsettled, "KEPT_KEYS", 3)
+    first, again = Unsettled().add_keys(many(3)), lacking(*((T, 14, b"1", b"%d" % n) for n in range(2)))
+
+    assert held(first.add_keys(many(3)), T) == (3, False)
+    assert held(first.add_keys(many(4)), T) == (0, True)
+    assert held(first.add_lacking(again), T) == (3, False)
+    more = first.add_lacking(again).add_lacking(lacking(*((T, 14, b"2", b"%d" % n) for n in range(2))))
+    assert (held(more, T), more.lacking_of(T)) == ((0, True), ())
+
+
+def test_moved_rows_are_those_that_had_another_key():
+    rows = lacking((T, 14, b"2", b"1"), (T, 15, b"9", b"9"), (U, 14, b"3", b"4"), (T, 16, b"5", b"6"))
+
+    assert moved_keys(rows) == {T: frozenset([b"2", b"5"]), U: frozenset([b"3"])}
+    assert moved_keys(lacking()) == {}
 
 
 ROWS = touched((T, 9, b"1"), (T, 14, b"2"), (U, 14, b"3"), (T, 15, b"4"), (T, 20, b"5"))
