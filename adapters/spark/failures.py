@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it ships no types
 from pyspark.errors import PySparkException
 
 from engine.errors import SourceError
@@ -27,8 +27,12 @@ def source_error(error: Exception, what: str, place: str = "spark") -> SourceErr
 
 def telling_line(error: Exception) -> str:
     """The first line in which the server or a task speaks; else Spark's own, else the first one."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    try:
+        text = str(error)
+    except SPARK_ERRORS:  # the text is the JVM's, which may be gone
+        text = ""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     for pattern in (_TELLING, _WRAPPING):
         lines = [line for line in lines if pattern.search(line)] or lines
-    said = lines[0].lstrip(": ") if lines else repr(error)
+    said = lines[0].lstrip(": ") if lines else type(error).__name__
     return said[:500]

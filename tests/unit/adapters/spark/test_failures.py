@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from py4j.protocol import Py4JError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]  # it ships no types
 from pyspark.errors import PySparkRuntimeError
 
 from adapters.spark.executors import SparkExecutors
@@ -36,6 +38,10 @@ class FakeContext:
         return [self.task(item) for item in self.items]
 
 
+def session(dies_of: Exception | None = None) -> Any:
+    return FakeContext(dies_of)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -56,7 +62,7 @@ class FakeContext:
             id="a task's, below Spark's",
         ),
         pytest.param("x" * 900, "x" * 500, id="one long line"),
-        pytest.param("", "Exception('')", id="nothing"),
+        pytest.param("", "Exception", id="nothing"),
     ],
 )
 def test_the_line_that_tells_is_kept(text, expected):
@@ -81,7 +87,7 @@ def test_it_says_what_failed_and_where():
 )
 def test_a_job_that_dies_is_a_fault_of_the_source(error):
     with pytest.raises(SourceError, match="spark: a job of 2 tasks failed: ") as caught:
-        SparkExecutors(FakeContext(error)).map(str, [1, 2])
+        SparkExecutors(session(error)).map(str, [1, 2])
 
     assert caught.value.__cause__ is error
 
@@ -91,8 +97,16 @@ def test_a_task_s_own_error_keeps_its_class():
         raise SinkError("disk full")
 
     with pytest.raises(SinkError, match="disk full"):
-        SparkExecutors(FakeContext()).map(refuse, [1])
+        SparkExecutors(session()).map(refuse, [1])
 
 
 def test_results_come_in_the_items_order():
-    assert SparkExecutors(FakeContext()).map(str, [2, 1]) == ["2", "1"]
+    assert SparkExecutors(session()).map(str, [2, 1]) == ["2", "1"]
+
+
+def test_an_error_whose_text_went_with_the_jvm_is_named():
+    class Untold(Py4JError):  # type: ignore[misc]  # it ships no types
+        def __str__(self) -> str:
+            raise Py4JNetworkError("Answer from Java side is empty")
+
+    assert telling_line(Untold()) == "Untold"
