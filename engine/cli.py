@@ -112,12 +112,18 @@ def run_until_signalled(job: Callable[[threading.Event], None]) -> None:
 
 
 def set_up_logging(*, verbose: bool) -> None:
-    """Log to stderr in one format; py4j speaks of every call and is kept quiet."""
+    """Log to stderr in one format; py4j speaks of every call, and what fails there is raised, too."""
     logging.basicConfig(level=logging.INFO, format=FORMAT, force=True)
+    logging.getLogger().addFilter(_not_py4j)
     for name in ("engine", "signals", "adapters"):
         logging.getLogger(name).setLevel(logging.DEBUG if verbose else logging.INFO)
-    for name in ("py4j", "pyspark"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger("pyspark").setLevel(logging.WARNING)
+
+
+def _not_py4j(record: logging.LogRecord) -> bool:
+    """Of what is logged by nobody's name, leave out py4j's."""
+    return record.module not in {"java_gateway", "clientserver"}
 
 
 @contextmanager

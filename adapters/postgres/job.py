@@ -6,6 +6,7 @@ command; `build` gives the parts to whoever drives a job from Python on a sessio
 
 from __future__ import annotations
 
+import logging
 import tempfile
 import time
 from contextlib import ExitStack, contextmanager
@@ -19,15 +20,17 @@ from adapters.postgres.chunks import ChunkReader, Jdbc
 from adapters.postgres.database import PostgresSource
 from adapters.postgres.encode import SpanEncoder
 from adapters.postgres.server import Server, drop_slot
+from adapters.postgres.visibility import format_lsn
 from adapters.sinks.console import ConsoleSink
 from adapters.sinks.files import FilesSink
 from adapters.sinks.null import NullSink
+from adapters.spark.ending import end, outlived
 from adapters.spark.executors import SparkExecutors
 from adapters.spark.session import POSTGRES_JDBC, spark_session
 from adapters.spark.state import HadoopStateStore
 from engine.config.driver import LIBPQ
 from engine.config.settings import SinkKind
-from engine.errors import ConfigError
+from engine.errors import ConfigError, SourceError
 from engine.events.heartbeat import heartbeat
 from engine.job import Job
 from engine.progress import ProgressLog
@@ -44,10 +47,13 @@ if TYPE_CHECKING:
 
     from engine.config.settings import PostgresSettings, Settings, SinkSettings
     from engine.job import Observation
+    from engine.model import Position
     from engine.ports import Sink
     from signals.answers import Answer
 
+_log = logging.getLogger("adapters")
 _LOCAL_ROWS = 20_000
+_CONNECT_TIMEOUT_S = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,20 +83,45 @@ def run(
 
     Raises a TidemarkError when it can't go on. A session made here is stopped at the end.
     """
+    server = make_server(settings.postgres)
+    _reach(server)
     session = spark or spark_session(settings.job.spark_master, settings.job.spark_conf, (POSTGRES_JDBC,))
     try:
-        with building(settings, session, onlookers) as job:
+        with (
+            outlived(session, stop),
+            building(settings, session, onlookers, sleep=stop.wait) as job,
+        ):
             job.run(stop.is_set)
         if settings.postgres.drop_slot_on_stop:
-            drop_slot(make_server(settings.postgres), settings.postgres.slot)
+            drop_slot(server, settings.postgres.slot)
     finally:
         if spark is None:
-            session.stop()
+            end(session)
+
+
+def _reach(server: Server) -> None:
+    """Tell of a wrong password or host before Spark takes its time to start.
+
+    A server that is not up yet is waited for by the job.
+    """
+    try:
+        server.identity()
+    except SourceError as error:
+        _log.warning("%s", error)
 
 
 @contextmanager
-def building(settings: Settings, spark: SparkSession, onlookers: Onlookers) -> Iterator[Job]:
-    """The job, not yet started; its sink and its staging directory are given up at the end."""
+def building(
+    settings: Settings,
+    spark: SparkSession,
+    onlookers: Onlookers,
+    *,
+    sleep: Callable[[float], object] = time.sleep,
+) -> Iterator[Job]:
+    """The job, not yet started; its sink and its staging directory are given up at the end.
+
+    `sleep` is its pause before it tries again, in seconds; it may end early when the job is to stop.
+    """
     with ExitStack() as held:
         places = held.enter_context(_places(settings))
         held.callback(clear, places.staging)
@@ -106,10 +137,15 @@ def building(settings: Settings, spark: SparkSession, onlookers: Onlookers) -> I
             desk=Desk(onlookers.answer) if onlookers.answer else Desk(),
             pulse=_pulse(settings, source),
             now=time.time,
-            sleep=time.sleep,
+            sleep=sleep,
             local_rows=_LOCAL_ROWS,
+            show=_shown,
         )
         yield Job(seams, _pace(settings, spark), _observer(settings, onlookers))
+
+
+def _shown(position: Position) -> str:
+    return format_lsn(int(position.order[0]))
 
 
 def _observer(settings: Settings, onlookers: Onlookers) -> Callable[[Observation], None]:
@@ -204,6 +240,7 @@ def libpq_parameters(postgres: PostgresSettings) -> dict[str, str]:
         "user": postgres.user,
         "password": postgres.password,
         "dbname": postgres.database,
+        "connect_timeout": str(_CONNECT_TIMEOUT_S),
         "keepalives": "1" if postgres.tcp_keepalive else "0",
         **_tls(postgres),
         **driver,

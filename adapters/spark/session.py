@@ -5,6 +5,7 @@ Owns the settings that the job relies on; everything under `tidemark.spark.conf.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -15,12 +16,14 @@ from pyspark.sql import SparkSession
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_log = logging.getLogger("adapters")
 POSTGRES_JDBC = "org.postgresql:postgresql:42.7.7"
 
 _DEFAULTS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
+    # Our own errors say what happened; a cancelled window's stack traces would look like faults.
+    "spark.log.level": "FATAL",
     # A worker keeps pyarrow and the codec loaded; tasks are short.
     "spark.python.worker.reuse": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
@@ -40,6 +43,7 @@ def spark_session(
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
+    _log.info("starting Spark")
     # Workers must be this interpreter: another one has none of our packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {**_DEFAULTS, **conf}
@@ -53,7 +57,16 @@ def spark_session(
     builder = SparkSession.builder.appName("tidemark").master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    _quiet(session.sparkContext)
+    return session
+
+
+def _quiet(context: SparkContext) -> None:
+    """Keep the server of accumulators, which nobody here uses, from printing that the JVM has ended."""
+    server = getattr(context, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda *_request: None
 
 
 def _submitted_master() -> str | None:

@@ -137,11 +137,17 @@ class Tidemark:
         self._process.wait()
         self._process = None
 
-    def stop(self) -> float:
-        """SIGTERM; gives the seconds until a clean end. Raises JobFailed if it was not clean."""
+    def stop(self, *, group: bool = False) -> float:
+        """SIGTERM, to the job or to its whole group; gives the seconds until a clean end.
+
+        Raises JobFailed if it was not clean.
+        """
         assert self._process is not None
         since = time.monotonic()
-        self._process.terminate()
+        if group:
+            os.killpg(self._process.pid, signal.SIGTERM)
+        else:
+            self._process.terminate()
         try:
             code = self._process.wait(_STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:

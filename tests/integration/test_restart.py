@@ -125,3 +125,21 @@ def assert_read_once_and_equal(folder: Folder, database: Database) -> None:
         replay.replay(connection, folder.events, {TOPIC: replay.shape_of(connection, source.ORDERS)})
 
         assert replay.compare(connection, source.ORDERS).equal, replay.differences(connection, source.ORDERS)
+
+
+def test_a_signal_to_the_whole_group_ends_the_job_cleanly(folder: Folder, database: Database):
+    """Service managers and `timeout` signal every process: Spark's JVM may be the first to go."""
+    with Tidemark(folder) as job:
+        wait(job, lambda: streaming(database))
+        data = '{"data-collections": ["public.orders"]}'
+        with database.connect() as connection:
+            connection.execute(
+                f"INSERT INTO {source.SIGNALS} VALUES ('s', 'execute-snapshot', '{data}')".encode()
+            )
+        wait(job, lambda: rows_read(job) >= 4_000)
+
+        assert job.stop(group=True) < 15
+        assert job.said("Spark ended before the job") or job.said("stopped after turn")
+        assert not job.said("Traceback")
+        assert not job.said("py4j")
+        assert job.said("reading the log from")

@@ -142,7 +142,10 @@ def test_details_are_logged_when_asked_and_py4j_is_quiet(*, verbose: bool, level
     cli.set_up_logging(verbose=verbose)
 
     assert level == logging.getLogger("adapters").getEffectiveLevel()
-    assert logging.getLogger("py4j").getEffectiveLevel() == logging.WARNING
+    assert logging.getLogger("py4j").getEffectiveLevel() == logging.CRITICAL
+    record = logging.makeLogRecord({"module": "java_gateway"})
+    assert not logging.getLogger().filter(record)
+    assert logging.getLogger().filter(logging.makeLogRecord({"module": "other"}))
 
 
 def test_sigterm_ends_the_process_with_0(config: Path, tmp_path: Path):

@@ -1,0 +1,134 @@
+"""Spark that ends before the job: asked to, or on its own."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]  # it ships no types
+
+from adapters.spark import ending
+from adapters.spark.ending import end, outlived, spark_ended
+from engine.errors import SourceError, StateError
+
+
+class FakeSession:
+    """A session whose JVM stands, has stopped, or is gone, and that may die while it is stopped."""
+
+    def __init__(self, *, stopped: bool = False, gone: bool = False, dies: bool = False) -> None:
+        self.stopped, self.gone, self.dies = stopped, gone, dies
+        self.asked_to_stop = 0
+        self.sparkContext = self._jsc = self
+
+    def sc(self):
+        if self.gone:
+            raise Py4JNetworkError("Answer from Java side is empty")
+        return self
+
+    def isStopped(self):  # noqa: N802  Java's name
+        return self.stopped
+
+    def stop(self):
+        self.asked_to_stop += 1
+        if self.dies:
+            self.gone = True
+            raise ConnectionRefusedError(111, "Connection refused")
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch):
+    monkeypatch.setattr(ending, "_SIGNAL_WITHIN_S", 0.3)
+
+
+@pytest.fixture
+def stop():
+    return threading.Event()
+
+
+def fail(spark: Any, stop: threading.Event, error: Exception) -> None:
+    """Fail in the middle of a job on this session."""
+    with outlived(spark, stop):
+        raise error
+
+
+ENDED: list[Any] = [FakeSession(stopped=True), FakeSession(gone=True)]
+
+
+@pytest.mark.parametrize("spark", ENDED)
+@pytest.mark.parametrize("error", [Py4JError("x"), StateError("the storage can't be reached"), EOFError()])
+def test_what_fails_when_spark_was_stopped_with_us_is_one_line(spark, stop, error, caplog):
+    stop.set()
+    with caplog.at_level("INFO", "adapters"):
+        fail(spark, stop, error)
+
+    assert caplog.messages == [
+        "Spark ended before the job; what was in flight is done again at the next start"
+    ]
+
+
+def test_the_order_to_stop_may_come_after_the_failure(stop):
+    timer = threading.Timer(0.1, stop.set)
+    timer.start()
+    fail(FakeSession(gone=True), stop, Py4JError("x"))
+
+    timer.join()
+
+
+def test_spark_may_take_a_moment_to_end(stop):
+    spark = FakeSession()
+    stop.set()
+    timer = threading.Timer(0.1, setattr, (spark, "gone", True))
+    timer.start()
+    fail(spark, stop, Py4JError("x"))
+
+    timer.join()
+
+
+@pytest.mark.parametrize("spark", ENDED)
+def test_spark_that_ends_on_its_own_is_a_fault(spark, stop):
+    cause = Py4JError("x")
+    with pytest.raises(SourceError, match="spark: Spark ended; start again") as caught:
+        fail(spark, stop, cause)
+
+    assert caught.value.__cause__ is cause
+
+
+@pytest.mark.parametrize("stopping", [False, True])
+def test_other_failures_pass(stop, *, stopping: bool):
+    if stopping:
+        stop.set()
+    with pytest.raises(StateError, match="damaged"):
+        fail(FakeSession(), stop, StateError("damaged"))
+
+
+def test_a_session_that_stands_is_stopped():
+    spark: Any = FakeSession()
+    end(spark)
+
+    assert spark.asked_to_stop == 1
+
+
+@pytest.mark.parametrize("spark", ENDED)
+def test_one_that_has_ended_is_left_alone(spark):
+    assert spark_ended(spark)
+    end(spark)
+
+    assert spark.asked_to_stop == 0
+
+
+def test_one_that_dies_while_it_is_stopped_has_ended():
+    dying: Any = FakeSession(dies=True)
+    end(dying)
+
+    assert dying.asked_to_stop == 1
+
+
+def test_a_failure_to_stop_is_not_hidden():
+    class Stubborn(FakeSession):
+        def stop(self):
+            raise Py4JError("no")
+
+    stubborn: Any = Stubborn()
+    with pytest.raises(Py4JError):
+        end(stubborn)
