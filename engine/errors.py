@@ -5,7 +5,8 @@
     ├─ SignalError       an operator's message: refuse, answer, go on
     ├─ SourceError       the database or its log failed: back off, retry
     │  ├─ PositionLost   the log no longer reaches back: stop
-    │  └─ SchemaChanged  a table moved inside a window: read the window again
+    │  ├─ SchemaChanged  a table moved, or can't be read as planned: look again, then give it up
+    │  └─ TableBusy      somebody holds a lock on a table: wait, and read others meanwhile
     ├─ SinkError         events were not accepted: stop the turn, never skip
     ├─ StateError        the saved state is unreadable or in use: stop
     └─ InvariantError    our own bug: never caught
@@ -52,7 +53,11 @@ class PositionLost(SourceError):
 
 
 class SchemaChanged(SourceError):
-    """A collection changed shape inside a window; its rows must be read again."""
+    """A collection changed shape, or can't be read as planned; `place` names it where that is known."""
+
+
+class TableBusy(SourceError):
+    """Another session holds a lock that reading a collection needs; `place` names it."""
 
 
 class SinkError(TidemarkError):

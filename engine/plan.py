@@ -98,10 +98,10 @@ def _plan_table(
     if progress.covered:
         keys = progress.reread[:_REREAD_AT_ONCE]
         chunks = ceil(len(keys) / budget.chunk_rows)
-        return [Run(table.ticket, table.target, None, None, chunks, keys)], True
+        return [Run(table.ticket, table.target, None, None, chunks, keys, extent.key)], True
     if extent.whole:
         chunks = max(1, ceil(extent.rows / budget.chunk_rows))
-        return [Run(table.ticket, table.target, None, None, chunks)], True
+        return [Run(table.ticket, table.target, None, None, chunks, key=extent.key)], True
     if extent.greatest is None:
         return [], True
     rows = budget.rows_for(extent.bytes / max(extent.rows, 1))
@@ -114,7 +114,7 @@ def _plan_table(
     chunks = max(1, round(step / budget.chunk_rows))
     afters = [progress.last, *bounds]
     runs = [
-        Run(table.ticket, table.target, after, upto, chunks)
+        Run(table.ticket, table.target, after, upto, chunks, key=extent.key)
         for after, upto in zip(afters, bounds, strict=False)
     ]
     return runs, finished

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from engine.errors import SignalError
+    from engine.errors import SignalError, TableBusy
     from engine.model import CollectionId, Command, Key, Position, SignalRow, Staged, Target, Window
     from engine.snapshot import Extent, Table
     from engine.state import State
@@ -213,8 +213,8 @@ class Tables(Protocol):
     def captured(self) -> Sequence[CollectionId]:
         """The collections whose changes are captured, by name."""
 
-    def measure(self, targets: Sequence[Target]) -> Sequence[Extent | SignalError]:
-        """The extent of each target, or why it can't be snapshotted."""
+    def measure(self, targets: Sequence[Target]) -> Sequence[Extent | SignalError | TableBusy]:
+        """The extent of each target, or why it can't be snapshotted, or not now."""
 
     def boundaries(
         self, target: Target, after: Key | None, upto: Key, step_rows: int, count: int

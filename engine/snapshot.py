@@ -24,7 +24,8 @@ class Extent:
 
     `rows` and `bytes` are the database's estimates. A `whole` collection is small enough to be read
     by one run without bounds. Otherwise `greatest` is the greatest key then, None for a collection
-    without rows, and `span` the least and greatest value of a single, densely used integer key.
+    without rows, and `span` the least and greatest value of a single, densely used integer key. `key`
+    says what key the bounds belong to, in the source's own words.
     """
 
     rows: int
@@ -32,6 +33,7 @@ class Extent:
     whole: bool = False
     greatest: Key | None = None
     span: tuple[int, int] | None = None
+    key: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +167,12 @@ class Snapshot:
                 for table in self.tables
             ),
         )
+
+    def postponed(self, tables: Iterable[Table]) -> Snapshot:
+        """These entries behind all others."""
+        later = {table.ticket for table in tables}
+        order = sorted(self.tables, key=lambda table: table.ticket in later)
+        return replace(self, tables=tuple(order))
 
     def find(self, ticket: int) -> Table | None:
         """The entry with this ticket, None when it has left the queue."""

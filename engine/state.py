@@ -120,6 +120,7 @@ def _progress_out(progress: Progress) -> dict[str, Any]:
             "whole": extent.whole,
             "greatest": _key_out(extent.greatest),
             "span": list(extent.span) if extent.span else None,
+            "key": list(extent.key),
         },
     }
 
@@ -134,6 +135,7 @@ def _progress_in(fields: dict[str, Any]) -> Progress:
             whole=bool(extent["whole"]),
             greatest=_key_in(extent["greatest"]),
             span=None if span is None else (int(span[0]), int(span[1])),
+            key=tuple(extent["key"]),
         ),
         since_ms=int(fields["since_ms"]),
         last=_key_in(fields["last"]),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from engine.errors import SchemaChanged, SignalError, SourceError
+from engine.errors import SchemaChanged, SignalError, SourceError, TableBusy, TidemarkError
 from engine.merge_key import key_of
 from engine.model import Window
 from engine.plan import Budget, plan_window
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from engine.model import Staged
     from engine.ports import OpenWindow, PartWriter
     from engine.seams import Pace, Seams
-    from engine.snapshot import Extent, Progress, Snapshot, Table
+    from engine.snapshot import Snapshot, Table
     from engine.staging import Emitted
     from engine.state import State
 
@@ -86,6 +86,8 @@ class Windows:
         except SchemaChanged as error:
             _log.warning("window %s is given up and will be read again: %s", opened.window.id, error)
             self.close()
+            # Whoever waits for the tables goes first.
+            self._open_after_s = self._seams.now() + self._pace.backoff_s
         except SourceError as error:
             state = self._failed(state, opened.window, error)
         return state, None
@@ -166,10 +168,12 @@ class Windows:
             return state
         self._failures = 0
         tickets = {run.ticket for run in window.runs}
-        failed = [table for table in state.snapshot.tables if table.ticket in tickets]
-        for table in failed:
+        return self._give_up(state, [one for one in state.snapshot.tables if one.ticket in tickets], error)
+
+    def _give_up(self, state: State, tables: Sequence[Table], error: SourceError) -> State:
+        for table in tables:
             self._seams.desk.failed(table, error)
-        return replace(state, snapshot=state.snapshot.without(failed))
+        return replace(state, snapshot=state.snapshot.without(tables))
 
     # Opening.
 
@@ -183,18 +187,34 @@ class Windows:
             self._open_after_s = now_s + 1.0
             return state
         self._lagging_since_s = None
-        state = self._measured(state)
         try:
-            plan = plan_window(state.snapshot, self._budget(), self._seams.source.tables().boundaries)
-            if plan.runs:
-                self._open(Window(str(uuid4()), plan.runs, plan.finishes))
-                tickets = {run.ticket for run in plan.runs}
-                state = replace(state, snapshot=state.snapshot.opened(tickets, int(now_s * 1000)))
-        except SchemaChanged as error:
-            _log.warning("no window opens yet: %s", error)
+            return self._next(state)
+        except TableBusy as error:
+            _log.info("no window opens yet: %s", error)
             self._open_after_s = now_s + self._pace.backoff_s
-            return self._checked(state)
-        return state if plan.runs else self._finished(state, plan.finishes)
+            return replace(state, snapshot=state.snapshot.postponed(_named(state, error)))
+        except SchemaChanged as error:
+            return self._not_as_planned(state, error)
+
+    def _next(self, state: State) -> State:
+        state = self._measured(state)
+        plan = plan_window(state.snapshot, self._budget(), self._seams.source.tables().boundaries)
+        if not plan.runs:
+            return self._finished(state, plan.finishes)
+        self._open(Window(str(uuid4()), plan.runs, plan.finishes))
+        tickets = {run.ticket for run in plan.runs}
+        return replace(state, snapshot=state.snapshot.opened(tickets, int(self._seams.now() * 1000)))
+
+    def _not_as_planned(self, state: State, error: SchemaChanged) -> State:
+        """Look again at what has begun; give up what fails time and again."""
+        self._failures += 1
+        pause_s = self._pace.pause_s(self._failures)
+        self._open_after_s = self._seams.now() + pause_s
+        if self._failures > self._pace.window_retries:
+            self._failures = 0
+            return self._give_up(state, _named(state, error) or state.snapshot.tables[:1], error)
+        _log.warning("no window opens yet: %s; trying again in %.1f s", error, pause_s)
+        return self._checked(state)
 
     def _note_lag(self, lag_s: float, now_s: float) -> None:
         """Say once that windows wait, when it is no passing thing."""
@@ -229,7 +249,9 @@ class Windows:
             if isinstance(extent, SignalError):
                 self._seams.desk.failed(table, extent)
                 snapshot = snapshot.without([table])
-            elif table.progress and _key_changed(table.progress, extent):
+            elif isinstance(extent, TableBusy):
+                snapshot = snapshot.postponed([table])
+            elif table.progress and table.progress.extent.key != extent.key:
                 _log.warning("the key of %s has changed; it is read anew", table.target.collection)
                 snapshot = snapshot.began(table.ticket, extent, table.progress.since_ms)
         return replace(state, snapshot=snapshot)
@@ -246,6 +268,9 @@ class Windows:
             if isinstance(extent, SignalError):
                 self._seams.desk.failed(table, extent)
                 snapshot = snapshot.without([table])
+            elif isinstance(extent, TableBusy):
+                _log.info("%s", extent)
+                snapshot = snapshot.postponed([table])
             else:
                 snapshot = snapshot.began(table.ticket, extent, now_ms)
         return replace(state, snapshot=snapshot)
@@ -278,9 +303,9 @@ def _advance(opened: _Opened, ticket: int, results: Sequence[tuple[Staged, Emitt
     )
 
 
-def _key_changed(progress: Progress, extent: Extent) -> bool:
-    keys = progress.last or progress.extent.greatest, extent.greatest
-    return None not in keys and len(keys[0] or ()) != len(keys[1] or ())
+def _named(state: State, error: TidemarkError) -> Sequence[Table]:
+    """The entries of the queue that an error is about."""
+    return [table for table in state.snapshot.tables if str(table.target.collection) == error.place]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import psycopg
 from adapters.postgres.session import TEXT_SETTINGS
 from adapters.postgres.sql import quote_literal
 from adapters.postgres.table import Column, PgType, Table
-from engine.errors import SourceError
+from engine.errors import SourceError, TableBusy
 from engine.model import CollectionId
 
 Connect = Callable[[], "psycopg.Connection[Any]"]
@@ -40,10 +40,11 @@ SELECT c.oid, n.nspname, c.relname, c.relkind, c.relreplident, pg_relation_filen
        ARRAY(SELECT inhrelid FROM pg_inherits WHERE inhparent = c.oid ORDER BY inhrelid)::oid[]
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = ANY(%s)
 """
-_COLUMNS = """
+_DEFAULT = "CASE WHEN a.attgenerated = '' THEN pg_get_expr(d.adbin, d.adrelid) END"
+_COLUMNS = f"""
 SELECT a.attrelid, a.attname, a.atttypid, a.atttypmod,
        NOT (a.attnotnull OR (t.typtype = 'd' AND t.typnotnull)),
-       CASE WHEN a.attgenerated = '' THEN pg_get_expr(d.adbin, d.adrelid) END,
+       {_DEFAULT},
        a.attgenerated, a.attnum, a.attidentity, a.attcollation
 FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
 LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
@@ -105,15 +106,17 @@ class Catalog:
             for row in self._query(_OIDS, [one.parts[0] for one in wanted], [one.parts[-1] for one in wanted])
         ]
 
-    def describe(self, tables: Iterable[int | CollectionId]) -> dict[int, Table]:
+    def describe(self, tables: Iterable[int | CollectionId], *, defaults: bool = True) -> dict[int, Table]:
         """The tables by oid; one that doesn't exist (any more) is left out.
 
-        All are read from one snapshot, in four queries.
+        All are read from one snapshot, in four queries. Only reading the columns' defaults needs locks on
+        the tables: TableBusy if one can't be had soon; without `defaults` that can't happen.
         """
         wanted = list(tables)
         named = [one for one in wanted if isinstance(one, CollectionId)]
         oids = [one for one in wanted if isinstance(one, int)] + (self.oids(named) if named else [])
-        found, columns, keys = self._queries((_TABLES, oids), (_COLUMNS, oids), (_KEYS, oids))
+        columns_query = _COLUMNS if defaults else _COLUMNS.replace(_DEFAULT, "NULL::text")
+        found, columns, keys = self._queries((_TABLES, oids), (columns_query, oids), (_KEYS, oids))
         by_table: dict[int, list[Column]] = {}
         for oid, *column in columns:
             by_table.setdefault(oid, []).append(Column(*column))
@@ -137,6 +140,8 @@ class Catalog:
                 connection.read_only = True
                 connection.execute(_AS_TEXT)
                 return [connection.execute(sql, arguments).fetchall() for sql, *arguments in queries]
+        except psycopg.errors.LockNotAvailable as error:
+            raise TableBusy("a table that must be described is locked by another session") from error
         except psycopg.Error as error:
             raise SourceError(f"the catalog can't be read: {error}".rstrip(), place="catalog") from error
 

@@ -20,6 +20,7 @@ from pyspark import TaskContext
 from adapters.postgres.rows import RowMode, SeparatorInData, row_expression, split_rows
 from adapters.postgres.session import TEXT_SETTINGS
 from adapters.postgres.sql import quote_literal
+from adapters.postgres.watermark import NO_TIMEOUTS
 from adapters.spark.failures import source_error
 from adapters.spark.worker import spare_worker
 from engine.events.batch import EVENTS
@@ -309,6 +310,6 @@ def session_statement(exported: Exported, initial_statements: tuple[str, ...] = 
     return (
         f"{initial}{'COMMIT; ' if initial else ''}BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;"
         f" SET TRANSACTION SNAPSHOT {quote_literal(exported.id)}; {settings}"
-        f" SELECT CASE WHEN {mine} = {quote_literal(exported.text)} THEN 1"
+        f" {NO_TIMEOUTS}; SELECT CASE WHEN {mine} = {quote_literal(exported.text)} THEN 1"
         f" ELSE ('the reader is on snapshot ' || {mine})::int END"
     )

@@ -285,6 +285,7 @@ class PostgresSource:
         try:
             # Under the locks, so that what is described is what the snapshot shows.
             tables = session.extents.readings(window.targets)
+            _refuse_other_keys(window, tables)
             self._unsettled = self._unsettled.seen(held.exported.visibility)
             self._refuse_unknown_keys(tables)
             reads = self._reads(window, tables, held.exported)
@@ -369,6 +370,13 @@ class PostgresSource:
         now_ms = int(time.time() * 1000)
         place = ReadPlace(now_ms, last_commit_end=self._last_commit_end, sequence_lsn=exported.horizon)
         return read_source(self._settings.events, table.id, place)
+
+
+def _refuse_other_keys(window: Window, tables: Mapping[Target, ReadTable]) -> None:
+    """Bounds of one key would cut another one anywhere."""
+    for run in window.runs:
+        if tables[run.target].keyset.fingerprint != run.key:
+            raise SchemaChanged("its key was changed", place=str(run.target.collection))
 
 
 def _context_of(saved: Mapping[str, Any] | None) -> TransactionContext | None:

@@ -7,15 +7,15 @@ extent and the boundaries of one. All of them use the key's index; none reads a 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, LiteralString
 
 import psycopg
 
 from adapters.postgres.keyset import KeyColumn, Keyset
-from adapters.postgres.server import source_errors
+from adapters.postgres.server import source_errors, table_errors
 from adapters.postgres.sql import quote_ident, quote_table
 from adapters.postgres.table import merge_key
-from engine.errors import SchemaChanged, SignalError, SourceError
+from engine.errors import SchemaChanged, SignalError, SourceError, TableBusy
 from engine.model import CollectionId
 from engine.snapshot import Extent
 
@@ -29,6 +29,17 @@ if TYPE_CHECKING:
 _WHOLE_BYTES = 1 << 20
 _DENSE = 0.2
 _INTEGERS = frozenset(quote_table("pg_catalog", name) for name in ("int2", "int4", "int8"))
+_SIZES: LiteralString = (
+    "SELECT c.oid::bigint, coalesce(sum({size}), 0)::bigint, sum(part.reltuples)::float8"
+    " FROM pg_class c JOIN LATERAL (SELECT p.* FROM pg_class p WHERE p.oid = c.oid"
+    "  OR (c.relkind = 'p' AND p.oid IN (SELECT relid FROM pg_partition_tree(c.oid)"
+    "   WHERE isleaf))) part ON true LEFT JOIN pg_class toast ON toast.oid = part.reltoastrelid"
+    " WHERE c.oid = ANY (%s) GROUP BY c.oid"
+)
+_SIZE_NOW: LiteralString = "pg_table_size(part.oid)"
+_SIZE_NOTED: LiteralString = (
+    "(part.relpages + coalesce(toast.relpages, 0)) * current_setting('block_size')::bigint"
+)
 _ORDINARY, _PARTITIONED = "r", "p"
 _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
 
@@ -68,48 +79,62 @@ class Extents:
         """The tables whose changes are captured, by name."""
         return self._captured.names(self._connection)
 
-    def measure(self, targets: Sequence[Target]) -> list[Extent | SignalError]:
-        """The extent of each table, or why it can't be read."""
+    def measure(self, targets: Sequence[Target]) -> list[Extent | SignalError | TableBusy]:
+        """The extent of each table, or why it can't be read, now or at all."""
         tables = self._describe([target.collection for target in targets])
-        with source_errors("measuring tables"):
-            sizes = self._sizes([table.oid for table in tables.values()])
-            return [self._measured(target, tables.get(target.collection), sizes) for target in targets]
+        sizes = self._sizes([table.oid for table in tables.values()])
+        return [self._judged(target, tables.get(target.collection), sizes) for target in targets]
 
-    def _describe(self, names: Sequence[CollectionId]) -> dict[CollectionId, Table]:
-        return {table.id: table for table in self._catalog.describe(names).values()}
+    def _judged(
+        self, target: Target, table: Table | None, sizes: Mapping[int, tuple[int, float]]
+    ) -> Extent | SignalError | TableBusy:
+        try:
+            with table_errors("measuring the table", target.collection):
+                return self._measured(target, table, sizes)
+        except (SignalError, TableBusy) as error:
+            return error
+        except SchemaChanged as error:
+            return SignalError(error.message, place=error.place, hint=error.hint)
+
+    def _describe(
+        self, names: Sequence[CollectionId], *, defaults: bool = False
+    ) -> dict[CollectionId, Table]:
+        return {table.id: table for table in self._catalog.describe(names, defaults=defaults).values()}
 
     def row_bytes(self, target: Target) -> float:
         """The estimated size of a row, as measured last."""
         return self._row_bytes.get(target.collection, 1000.0)
 
     def _sizes(self, oids: Sequence[int]) -> dict[int, tuple[int, float]]:
-        """Bytes and estimated rows by oid; -1 rows where the table was never analysed."""
-        rows = self._connection.execute(
-            "SELECT c.oid::bigint, coalesce(sum(pg_table_size(part.oid)), 0)::bigint,"
-            " sum(part.reltuples)::float8"
-            " FROM pg_class c JOIN LATERAL (SELECT p.oid, p.reltuples FROM pg_class p WHERE p.oid = c.oid"
-            "  OR (c.relkind = 'p' AND p.oid IN (SELECT relid FROM pg_partition_tree(c.oid)"
-            "   WHERE isleaf))) part ON true"
-            " WHERE c.oid = ANY (%s) GROUP BY c.oid",
-            [list(oids)],
-        ).fetchall()
+        """Bytes and estimated rows by oid; -1 rows where the table was never analysed.
+
+        What the catalog last noted of its pages serves where a table is locked.
+        """
+        with source_errors("measuring tables"):
+            try:
+                rows = self._connection.execute(_SIZES.format(size=_SIZE_NOW), [list(oids)]).fetchall()
+            except psycopg.errors.LockNotAvailable:
+                rows = self._connection.execute(_SIZES.format(size=_SIZE_NOTED), [list(oids)]).fetchall()
         return {oid: (size, tuples) for oid, size, tuples in rows}
 
     def _measured(
         self, target: Target, table: Table | None, sizes: Mapping[int, tuple[int, float]]
-    ) -> Extent | SignalError:
-        try:
-            read = self._reading(target, table)
-            self._check_condition(read, target)
-        except SignalError as refusal:
-            return refusal
+    ) -> Extent:
+        read = self._reading(target, table)
+        self._check_condition(read, target)
         size, tuples = sizes.get(read.table.oid, (0, -1.0))
         rows = self._estimated_rows(read) if tuples <= 0 and size else int(max(tuples, 0))
         self._row_bytes[target.collection] = size / max(rows, 1)
+        key = read.keyset.fingerprint
         if size <= self._whole_bytes:
-            return Extent(rows, size, whole=True)
+            self._probe(read)
+            return Extent(rows, size, whole=True, key=key)
         greatest = self._edge(read, read.keyset.reverse_order)
-        return Extent(rows, size, greatest=greatest, span=self._span(read, greatest, rows))
+        return Extent(rows, size, greatest=greatest, span=self._span(read, greatest, rows), key=key)
+
+    def _probe(self, read: ReadTable) -> None:
+        """Find out whether the role may read the table, without reading it."""
+        self._connection.execute(f"EXPLAIN SELECT FROM {read.relation}".encode())
 
     def _check_condition(self, read: ReadTable, target: Target) -> None:
         """Let the server plan the signal's condition, which is refused at once if it can't be."""
@@ -127,7 +152,7 @@ class Extents:
 
     def readings(self, targets: Sequence[Target]) -> dict[Target, ReadTable]:
         """How to read each target now; SchemaChanged if one can't be read any more."""
-        tables = self._describe([target.collection for target in targets])
+        tables = self._describe([target.collection for target in targets], defaults=True)
         try:
             return {target: self._reading(target, tables.get(target.collection)) for target in targets}
         except SignalError as error:
@@ -144,9 +169,19 @@ class Extents:
             raise SignalError(
                 "an unlogged or temporary table has no changes in the log", place=str(target.collection)
             )
+        if table.row_security and self._hides_rows(table):
+            raise SignalError(
+                "row-level security hides rows of the table from the role",
+                place=str(target.collection),
+                hint="ALTER ROLE … BYPASSRLS, or read as the table's owner",
+            )
         keyset = self._keyset(table, self._key(table, target.surrogate_key))
         names = merge_key(table)
         return ReadTable(table, keyset, self._keyset(table, names) if names else keyset)
+
+    def _hides_rows(self, table: Table) -> bool:
+        row = self._connection.execute("SELECT row_security_active(%s::oid)", [table.oid]).fetchone()
+        return bool(row and row[0])
 
     def _key(self, table: Table, surrogate: str | None) -> tuple[str, ...]:
         names = tuple(surrogate.split(",")) if surrogate else table.primary_key or table.unique_key
@@ -168,7 +203,10 @@ class Extents:
         columns = [column for name in names if (column := table.column(name))]
         types = self._type_names([column.type for column in columns])
         return Keyset(
-            tuple(KeyColumn(column.name, types[column.type], column.nullable) for column in columns)
+            tuple(
+                KeyColumn(column.name, types[column.type], column.nullable, column.collation)
+                for column in columns
+            )
         )
 
     def _type_names(self, oids: Sequence[int]) -> dict[int, str]:
@@ -210,9 +248,13 @@ class Extents:
         self, target: Target, after: Key | None, upto: Key, step_rows: int, count: int
     ) -> list[Key]:
         """Keys below `upto` at every `step_rows` rows behind `after`, each found from the last one."""
-        read = self.readings([target])[target]
+        tables = self._describe([target.collection])
+        try:
+            read = self._reading(target, tables.get(target.collection))
+        except SignalError as error:
+            raise SchemaChanged(error.message, place=error.place, hint=error.hint) from error
         found: list[Key] = []
-        with source_errors("finding chunk boundaries"), self._connection.transaction():
+        with table_errors("finding chunk boundaries", target.collection), self._connection.transaction():
             # Where an index has the order, a plan that sorts the rest of the table is never better.
             self._connection.execute("SET LOCAL enable_sort = off")
             self._connection.execute("SET LOCAL enable_seqscan = off")
@@ -236,10 +278,34 @@ class CapturedTables:
         self._publication, self._captures = publication, captures
 
     def names(self, connection: psycopg.Connection) -> list[CollectionId]:
-        """Their names, in order; one query."""
+        """Their names, in order.
+
+        PostgreSQL's own view opens every table; where one is locked, the catalog is asked instead.
+        """
         with source_errors("listing published tables"):
-            rows = connection.execute(
-                "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s ORDER BY 1, 2",
-                [self._publication],
-            ).fetchall()
+            try:
+                rows = connection.execute(_PUBLISHED, [self._publication]).fetchall()
+            except psycopg.errors.LockNotAvailable:
+                by_schema = _BY_SCHEMA if connection.info.server_version >= _PUBLISHES_SCHEMAS else ""
+                rows = connection.execute(_LISTED.format(by_schema=by_schema), [self._publication]).fetchall()
         return [CollectionId((schema, name)) for schema, name in rows if self._captures(schema, name)]
+
+
+_PUBLISHED: LiteralString = (
+    "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s ORDER BY 1, 2"
+)
+_PUBLISHES_SCHEMAS = 150_000
+_BY_SCHEMA: LiteralString = (
+    " OR EXISTS (SELECT FROM pg_publication_namespace s"
+    " WHERE s.pnpubid = p.oid AND s.pnnspid = c.relnamespace)"
+)
+_LISTED: LiteralString = (
+    "SELECT n.nspname, c.relname FROM pg_publication p, pg_class c"
+    " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE p.pubname = %s"
+    " AND c.relkind IN ('r', 'p') AND c.relpersistence = 'p'"
+    " AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')"
+    " AND CASE WHEN p.pubviaroot THEN NOT c.relispartition ELSE c.relkind = 'r' END"
+    " AND (p.puballtables OR EXISTS (SELECT FROM pg_publication_rel r WHERE r.prpubid = p.oid"
+    " AND (r.prrelid = c.oid OR r.prrelid IN (SELECT relid FROM pg_partition_ancestors(c.oid))))"
+    "{by_schema}) ORDER BY 1, 2"
+)

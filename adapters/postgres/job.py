@@ -274,7 +274,7 @@ def jdbc_properties(postgres: PostgresSettings) -> dict[str, str]:
         "user": postgres.user,
         "password": postgres.password,
         "ApplicationName": "tidemark",
-        "options": "-c lock_timeout=5000",
+        "options": "-c lock_timeout=1000",
         "tcpKeepAlive": "true" if postgres.tcp_keepalive else "false",
         **_tls(postgres),
         **postgres.driver,

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """One column of a key: its name, its type as SQL writes it, without a length, and nullability."""
+    """One column of a key: its name, its type as SQL writes it, without a length, nullability, collation."""
 
     name: str
     type: str
     nullable: bool = False
+    collation: int = 0
 
     def literal(self, text: str) -> str:
         """A value of this column."""
@@ -36,6 +37,11 @@ class Keyset:
     """The columns that a table's chunks are ordered by."""
 
     columns: tuple[KeyColumn, ...]
+
+    @property
+    def fingerprint(self) -> tuple[str, ...]:
+        """What bounds depend on: the columns, their types and their collations, in order."""
+        return tuple(f"{quote_ident(one.name)} {one.type} {one.collation}" for one in self.columns)
 
     @property
     def order(self) -> str:

@@ -7,11 +7,13 @@ that moment, as Debezium does it, and built anew whenever the server sends the d
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from adapters.postgres.codec import codec_for
 from adapters.postgres.pgoutput import parse_relation
 from adapters.postgres.table import merge_key
+from engine.errors import TableBusy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("adapters")
 _FULL = "f"
+_UNCERTAIN = -1
 
 
 class Relations:
@@ -39,6 +42,7 @@ class Relations:
         self._surrogates: dict[int, tuple[str, ...]] = {}
         self.types: Mapping[int, PgType] = catalog.types()
         self.ids: dict[int, CollectionId] = {}
+        self._tables: dict[int, Table] = {}
         self._topics: dict[str, CollectionId] = {}
 
     def codecs(self, definitions: Mapping[int, Definition], wanted: Iterable[int]) -> dict[int, TableCodec]:
@@ -57,11 +61,26 @@ class Relations:
     def _build(self, definitions: Mapping[int, Definition]) -> None:
         relations = {oid: parse_relation(one.message) for oid, one in definitions.items()}
         captured = {oid: one for oid, one in relations.items() if self._captures(one.namespace, one.name)}
-        tables = self._catalog.describe(list(captured)) if captured else {}
+        tables, certain = self._described(list(captured)) if captured else ({}, True)
         self.learn_types(tables.values())
         for oid, one in definitions.items():
             codec = self.codec(captured[oid], tables.get(oid)) if oid in captured else None
-            self._codecs[oid] = (one.serial, codec)
+            self._codecs[oid] = (one.serial if certain else _UNCERTAIN, codec)
+
+    def _described(self, oids: list[int]) -> tuple[dict[int, Table], bool]:
+        """The tables, and whether that is final: the stream does not wait for a locked table's defaults.
+
+        They are taken from the last description, and looked for again with the next span.
+        """
+        try:
+            tables, certain = self._catalog.describe(oids), True
+        except TableBusy as error:
+            _log.warning("%s; its columns' defaults are as they were last seen", error)
+            described = self._catalog.describe(oids, defaults=False)
+            tables = {oid: _with_defaults(table, self._tables.get(oid)) for oid, table in described.items()}
+            certain = False
+        self._tables.update(tables)
+        return tables, certain
 
     def learn_types(self, tables: Iterable[Table]) -> None:
         """Read the types again where a table has one that was made after the session began."""
@@ -98,3 +117,11 @@ class Relations:
         if not merge_key(read.table) and oid not in self._surrogates:
             self._surrogates[oid] = tuple(column.name for column in read.keyset.columns)
             self._codecs.pop(oid, None)
+
+
+def _with_defaults(table: Table, before: Table | None) -> Table:
+    if before is None:
+        return table
+    known = {column.name: column.default for column in before.columns}
+    columns = (replace(column, default=known.get(column.name)) for column in table.columns)
+    return replace(table, columns=tuple(columns))

@@ -20,7 +20,7 @@ from psycopg.conninfo import make_conninfo
 from adapters.postgres.session import startup_options
 from adapters.postgres.visibility import format_lsn, parse_lsn
 from engine.config.settings import Autocreate
-from engine.errors import ConfigError, PositionLost, SourceError, StateError
+from engine.errors import ConfigError, PositionLost, SchemaChanged, SourceError, StateError, TableBusy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,6 +33,12 @@ _REFUSED = re.compile(
     r"|no pg_hba.conf entry|no password supplied"
 )
 """What no retry mends; libpq gives a refused connection no SQLSTATE."""
+
+
+_LOCK_NOT_AVAILABLE = "55P03"
+_NOT_THE_TABLES_FAULT = frozenset({"08", "53", "57", "58", "XX"})
+"""SQLSTATE classes: connection, resources, operator's intervention, system, internal."""
+_LOCK_TIMEOUT_MS = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +67,9 @@ class Server:
 
     def _open(self) -> psycopg.Connection:
         try:
-            return psycopg.connect(self.conninfo, options=startup_options(), autocommit=True)
+            # Whoever waits for a lock here holds up the stream.
+            options = f"{startup_options()} -c lock_timeout={_LOCK_TIMEOUT_MS}"
+            return psycopg.connect(self.conninfo, options=options, autocommit=True)
         except psycopg.OperationalError as error:
             refused = next((line for line in str(error).splitlines() if _REFUSED.search(line)), None)
             if refused is None:
@@ -96,6 +104,21 @@ def source_errors(what: str) -> Iterator[None]:
     except psycopg.Error as error:
         said = (error.diag.message_primary or str(error)).strip()
         raise SourceError(f"{what} failed: {said}", place="postgresql") from error
+
+
+@contextmanager
+def table_errors(what: str, collection: object) -> Iterator[None]:
+    """The same for what concerns one table: TableBusy, SchemaChanged, or SourceError for the rest."""
+    try:
+        yield
+    except psycopg.Error as error:
+        said = f"{what} failed: {(error.diag.message_primary or str(error)).strip()}"
+        state = error.sqlstate or ""
+        if state == _LOCK_NOT_AVAILABLE:
+            raise TableBusy(said, place=str(collection), hint="another session holds it locked") from error
+        if not state or state[:2] in _NOT_THE_TABLES_FAULT:
+            raise SourceError(said, place="postgresql") from error
+        raise SchemaChanged(said, place=str(collection)) from error
 
 
 def find_slot(server: Server, name: str, database: str) -> Slot | None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from psycopg import sql
 
-from adapters.postgres.server import Server, source_errors
+from adapters.postgres.server import Server, source_errors, table_errors
 from adapters.postgres.visibility import Visibility, format_lsn, normalised, parse_lsn
 from engine.errors import SchemaChanged, SourceError
 from engine.model import Position
@@ -30,10 +30,16 @@ if TYPE_CHECKING:
     from engine.model import CollectionId
 
 _log = logging.getLogger("adapters")
-_LOCK_TIMEOUT_MS = 5_000
 _PUSH_AFTER_S = 0.02
 _CHECK_EVERY_S = 0.25
 _GIVE_WAY_AFTER_S = 1.0
+
+
+NO_TIMEOUTS = (
+    "SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN"
+    " ('statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout')"
+)
+"""A window lasts as long as it must, whatever the role or the database allows others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +73,12 @@ class ExportedSnapshot:
 
     def _export(self, tables: Sequence[CollectionId]) -> Exported:
         run = self._holder.execute
-        run("SET idle_in_transaction_session_timeout = 0")
-        run("SET statement_timeout = 0")
-        run(sql.SQL("SET lock_timeout = {}").format(_LOCK_TIMEOUT_MS))
+        run(NO_TIMEOUTS)
         run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        names = sql.SQL(", ").join(sql.Identifier(*table.parts) for table in tables)
-        if tables:
+        for table in tables:
             # Before the snapshot is taken, which LOCK TABLE does not do.
-            run(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(names))
+            with table_errors("locking the table", table):
+                run(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(sql.Identifier(*table.parts)))
         row = run("SELECT pg_export_snapshot(), pg_current_snapshot()::text").fetchone()
         after = run(
             "SELECT pg_current_wal_insert_lsn()::text,"

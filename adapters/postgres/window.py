@@ -5,12 +5,10 @@ The engine polls it from its own thread; this one does nothing but wait for the 
 
 from __future__ import annotations
 
-import logging
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.errors import TidemarkError
 from engine.staging import clear
 
 if TYPE_CHECKING:
@@ -21,8 +19,6 @@ if TYPE_CHECKING:
     from adapters.postgres.watermark import ExportedSnapshot, Watermark
     from engine.merge import Superseded
     from engine.model import Position, Staged
-
-_log = logging.getLogger("adapters")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +72,7 @@ class PostgresWindow:
         if not self._staged.done():
             self._reading.cancel()
         self.watermark.close()
-        try:
-            self._staged.result(timeout=30)
-        except (TidemarkError, CancelledError, TimeoutError) as error:
-            _log.debug("a closed window's reading ended with %s", error)
+        # A task may still be writing; nobody waits for it.
+        self._staged.add_done_callback(lambda _done: clear(self._reading.directory))
         self._pool.shutdown(wait=False)
-        clear(self._reading.directory)
         self._reading.closed()

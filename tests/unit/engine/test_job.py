@@ -484,12 +484,14 @@ class TestWindows:
         first = bench.job.window
         self.reading(bench).failure = SchemaChanged("another session waits")
         bench.turns(1)
+        meanwhile = bench.job.window
         bench.now_s += 1.0
         bench.turns(1)
         second = bench.job.window
         bench.turns(3)
 
         assert first
+        assert meanwhile is None
         assert second
         assert (first.runs, first.id != second.id) == (second.runs, True)
         assert bench.told() == ["accepted", "finished public.t"]
