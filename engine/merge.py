@@ -52,11 +52,18 @@ class Superseded:
             lacking[collection] = lacking.get(collection, ()) + pairs
         return Superseded(keys, self.truncated | other.truncated, lacking)
 
-    def unsent(self, collection: CollectionId, dropped: Iterable[bytes]) -> frozenset[bytes]:
-        """The keys to read again, given those dropped from a window: where lacking rows are now."""
-        there = set(dropped)
+    def unsent(
+        self, collection: CollectionId, dropped: Iterable[bytes], reread: Iterable[bytes] = ()
+    ) -> frozenset[bytes]:
+        """The keys to read again, given those dropped from a window: where lacking rows are now.
+
+        `reread` are keys that the window read again: a row that comes to one or leaves one by an entry
+        that the window does not hold was not there for it to see.
+        """
+        asked = set(reread)
+        there = asked.union(dropped)
         lacking = self.lacking.get(collection, ())
-        found: set[bytes] = set()
+        found = {after for before, after in lacking if after in asked and after != before}
         while more := {after for before, after in lacking if before in there} - found:
             found |= more
             there |= more

@@ -33,6 +33,13 @@ def merge_keys(columns: Sequence[pa.Array]) -> pa.Array:
     return pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.large_binary()))
 
 
+def merge_keys_of(keys: Sequence[Key]) -> list[bytes]:
+    """The canonical bytes of keys, which all have the same columns."""
+    columns = [pa.array(column, pa.large_string()) for column in zip(*keys, strict=True)]
+    found: list[bytes] = merge_keys(columns).to_pylist() if columns else []
+    return found
+
+
 def key_of(merge_key: bytes) -> Key:
     """The key's columns, from their canonical bytes."""
     columns: list[str | None] = []

@@ -200,6 +200,9 @@ class Source(Protocol):
     def memory(self) -> Mapping[str, Any]:
         """What the source wants saved with the turn that it encoded last."""
 
+    def hidden_moves(self) -> Mapping[CollectionId, frozenset[bytes]]:
+        """`Encoded.moved` of entries that were streamed and may still be hidden from new snapshots."""
+
     def tables(self) -> Tables:
         """The collections that can be asked for."""
 

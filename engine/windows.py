@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from engine.errors import SchemaChanged, SignalError, SourceError, TableBusy, TidemarkError
-from engine.merge_key import key_of
+from engine.merge_key import key_of, merge_keys_of
 from engine.model import Window
 from engine.plan import Budget, plan_window
 from engine.rate import Rate
@@ -273,6 +273,9 @@ class Windows:
                 snapshot = snapshot.postponed([table])
             else:
                 snapshot = snapshot.began(table.ticket, extent, now_ms)
+        # What was hidden from the measuring may be past the greatest key that it found.
+        for collection, keys in self._seams.source.hidden_moves().items() if waiting else ():
+            snapshot = snapshot.moved(collection, frozenset(key_of(key) for key in keys))
         return replace(state, snapshot=snapshot)
 
     def _budget(self) -> Budget:
@@ -290,7 +293,9 @@ class Windows:
 def _advance(opened: _Opened, ticket: int, results: Sequence[tuple[Staged, Emitted]]) -> Advance:
     runs = [run for run in opened.window.runs if run.ticket == ticket]
     dropped = [key for _read, sent in results for key in sent.lacking]
-    unsent = opened.superseded.unsent(runs[0].target.collection, dropped)
+    asked = [key for run in runs for key in run.keys]
+    reread = merge_keys_of(asked)
+    unsent = opened.superseded.unsent(runs[0].target.collection, dropped, reread)
     return Advance(
         ticket=ticket,
         last=runs[-1].upto,
@@ -298,7 +303,7 @@ def _advance(opened: _Opened, ticket: int, results: Sequence[tuple[Staged, Emitt
         rows=sum(read.rows for read, _sent in results),
         emitted=sum(sent.rows for _read, sent in results),
         chunks=sum(run.chunks for run in runs),
-        reread=frozenset(key for run in runs for key in run.keys),
+        reread=frozenset(asked),
         lacking=frozenset(key_of(key) for key in unsent),
     )
 

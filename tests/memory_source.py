@@ -239,9 +239,15 @@ class MemorySource:
             moved=self._moved(span.logged),
         )
 
+    def hidden_moves(self) -> dict[CollectionId, frozenset[bytes]]:
+        return self._moves([change for changes in self._unsettled.values() for change in changes])
+
     def _moved(self, logged: Sequence[LoggedEntry]) -> dict[CollectionId, frozenset[bytes]]:
+        return self._moves([entry.change for entry in logged])
+
+    def _moves(self, changes: Sequence[Change]) -> dict[CollectionId, frozenset[bytes]]:
         moved: dict[CollectionId, frozenset[bytes]] = {}
-        for change in (entry.change for entry in logged):
+        for change in changes:
             if (
                 self.guards.moves
                 and change.key is not None

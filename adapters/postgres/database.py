@@ -257,6 +257,11 @@ class PostgresSource:
                 moved[ids[oid]] = moved.get(ids[oid], frozenset()) | keys
         return moved
 
+    def hidden_moves(self) -> dict[CollectionId, frozenset[bytes]]:
+        """The new keys of moved rows that lack a value, of transactions not seen visible yet."""
+        ids = self._opened().relations.ids
+        return {ids[oid]: keys for oid, keys in self._unsettled.moved_keys().items() if oid in ids}
+
     def _superseded_by(self, decoded: Decoded, shown: Visibility) -> Superseded:
         oids, ids = self._window_oids, self._opened().relations.ids
         newer = shown.missing({xid for oid, xid in decoded.truncated if oid in oids})

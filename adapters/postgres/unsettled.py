@@ -99,6 +99,15 @@ class Unsettled:
             found[xid] = found.get(xid, frozenset()) | {oid}
         return self.add({xid: Touches(truncated=oids) for xid, oids in found.items()})
 
+    def moved_keys(self) -> dict[int, frozenset[bytes]]:
+        """By relation, the new keys of rows that lack a value and had another key before."""
+        found: dict[int, frozenset[bytes]] = {}
+        for touches in self.transactions.values():
+            for oid, pairs in touches.lacking.items():
+                moved = {after for before, after in pairs if before != after}
+                found[oid] = found.get(oid, frozenset()) | moved
+        return found
+
     def lacking_of(self, oid: int) -> tuple[tuple[bytes, bytes], ...]:
         """The keys before and after of a relation's rows that lack a value."""
         return tuple(

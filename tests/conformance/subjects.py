@@ -120,9 +120,9 @@ class PostgresSubject:
     def source(self, *, span_rows: int = 1000) -> PostgresSource:
         self.close_source()
         bounds = {"tidemark__span__max__rows": str(span_rows), "tidemark__window__max__chunks": "1000"}
-        settings = parse(
-            properties(self._database, self._directory, tombstones__on__delete="false", **bounds)
-        )
+        given = properties(self._database, self._directory, tombstones__on__delete="false", **bounds)
+        del given["signal.data.collection"]
+        settings = parse(given)
         jdbc = Jdbc(jdbc_url(settings.postgres), jdbc_properties(settings.postgres))
         staging = str(self._directory / "staging")
         encoder = SpanEncoder(settings.events, LocalExecutors(), staging, local_rows=1_000_000)

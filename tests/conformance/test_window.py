@@ -13,6 +13,7 @@ import pytest
 
 from engine.events.batch import EVENTS
 from engine.model import Run, Target, Window
+from engine.snapshot import Extent
 from engine.state import State
 from tests.conformance.subjects import TIMEOUT_S, T, open_log
 from tests.fakes import MemorySink
@@ -42,7 +43,10 @@ class Reader:
         self.windows: list[OpenWindow] = []
 
     def open(self, *runs: Run) -> OpenWindow:
-        self.windows.append(self.source.open_window(Window(str(uuid4()), runs or WHOLE)))
+        (extent,) = self.source.tables().measure([TARGET])
+        assert isinstance(extent, Extent)
+        keyed = tuple(replace(run, key=extent.key) for run in runs or WHOLE)
+        self.windows.append(self.source.open_window(Window(str(uuid4()), keyed)))
         return self.windows[-1]
 
     def stream(self) -> Superseded | None:
