@@ -28,7 +28,6 @@ from engine.events.settings import (
     IntervalMode,
     TimeMode,
 )
-from engine.merge_key import merge_keys
 from engine.model import CollectionId
 from tests.golden.case import OWN_CASES
 
@@ -98,8 +97,8 @@ class Recorded:
     messages: list[bytes]
     types: dict[int, PgType]
 
-    def rows(self, table: Table, settings: EventSettings, mode: RowMode) -> dict[bytes, str]:
-        """The `after` text of every row read by a query, by merge key."""
+    def rows(self, table: Table, settings: EventSettings, mode: RowMode) -> dict[str, str]:
+        """The `after` text of every row read by a query, by the event's key."""
         relation = relation_of(table)
         codec = codec_for(relation, table, settings, self.types)
         shape = row_shape(relation, table, self.types)
@@ -107,12 +106,12 @@ class Recorded:
             query = f"SELECT {row_expression(shape, mode)} FROM {quote_table(table.schema, table.name)}"
             texts = pa.array([row[0] for row in connection.execute(query)], pa.string())
         columns = split_rows(texts, shape, mode)
-        _, values = codec.reads(columns, read_source(settings, table.id, ReadPlace(1)), 2)
-        keys = merge_keys([columns[at] for at in codec.merge_key])
+        keys, values = codec.reads(columns, read_source(settings, table.id, ReadPlace(1)), 2)
+        assert keys is not None
         return dict(zip(keys.to_pylist(), map(after, values.to_pylist()), strict=True))
 
-    def inserts(self, table: Table, settings: EventSettings) -> dict[bytes, str]:
-        """The `after` text of every insert in the log, by merge key."""
+    def inserts(self, table: Table, settings: EventSettings) -> dict[str, str]:
+        """The `after` text of every insert in the log, by the event's key."""
         relations = [parse_relation(message[25:]) for message in self.messages if message[25:26] == b"R"]
         relation = next((one for one in relations if one.oid == table.oid), None)
         if relation is None:  # a server without XML refuses some rows
@@ -121,7 +120,7 @@ class Recorded:
         part = SpanPart(pa.array(self.messages, pa.large_binary()), TransactionContext())
         decoded = decode(part, {table.oid: codec}, settings, Watch(frozenset({table.oid})), 2)
         texts = [after(value) for value in decoded.events["value"].to_pylist()]
-        return dict(zip(decoded.touched["key"].to_pylist(), texts, strict=True))
+        return dict(zip(decoded.events["key"].to_pylist(), texts, strict=True))
 
 
 def recorded(database: Database) -> Recorded:
