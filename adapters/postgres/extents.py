@@ -121,6 +121,7 @@ class Extents:
         self, target: Target, table: Table | None, sizes: Mapping[int, tuple[int, float]]
     ) -> Extent:
         read = self._reading(target, table)
+        self._captured.check(self._connection, read.table)
         self._check_condition(read, target)
         size, tuples = sizes.get(read.table.oid, (0, -1.0))
         rows = self._estimated_rows(read) if tuples <= 0 and size else int(max(tuples, 0))
@@ -290,7 +291,40 @@ class CapturedTables:
                 rows = connection.execute(_LISTED.format(by_schema=by_schema), [self._publication]).fetchall()
         return [CollectionId((schema, name)) for schema, name in rows if self._captures(schema, name)]
 
+    def check(self, connection: psycopg.Connection, table: Table) -> None:
+        """Refuse a snapshot of a table of which the log carries less than the table holds.
 
+        A row that it does not tell of could be read over, or for ever stay behind.
+        """
+        lacking = connection.execute(_NOT_PUBLISHED, [self._publication]).fetchone()
+        if lacking and lacking[0]:
+            raise SignalError(
+                f"publication {self._publication!r} does not publish {lacking[0]}",
+                place=str(table.id),
+                hint="ALTER PUBLICATION … SET (publish = 'insert, update, delete, truncate')",
+            )
+        if connection.info.server_version < _PUBLISHES_SCHEMAS:
+            return
+        partial = connection.execute(_PUBLISHED_IN_PART, [self._publication, table.oid, table.oid]).fetchone()
+        if partial:
+            what = "a row filter" if partial[0] else "a column list"
+            raise SignalError(
+                f"publication {self._publication!r} has {what} for the table, which reading can't apply",
+                place=str(table.id),
+                hint="publish the whole table to take snapshots of it; streaming goes on",
+            )
+
+
+_NOT_PUBLISHED: LiteralString = (
+    "SELECT concat_ws(', ', CASE WHEN NOT pubinsert THEN 'insert' END, CASE WHEN NOT pubupdate THEN 'update'"
+    " END, CASE WHEN NOT pubdelete THEN 'delete' END, CASE WHEN NOT pubtruncate THEN 'truncate' END)"
+    " FROM pg_publication WHERE pubname = %s"
+)
+_PUBLISHED_IN_PART: LiteralString = (
+    "SELECT r.prqual IS NOT NULL FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid"
+    " WHERE p.pubname = %s AND (r.prqual IS NOT NULL OR r.prattrs IS NOT NULL)"
+    " AND (r.prrelid = %s OR r.prrelid IN (SELECT relid FROM pg_partition_ancestors(%s)))"
+)
 _PUBLISHED: LiteralString = (
     "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s ORDER BY 1, 2"
 )

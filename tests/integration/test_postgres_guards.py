@@ -249,7 +249,7 @@ class TestHorizon:
                     connection.execute("SELECT pg_switch_wal()")
                 taken.append(self.snapshot_s(table, job))
 
-            assert sorted(taken)[2] < 2.0
+            assert sorted(taken)[2] < 4.0  # without the guards it takes until the next record
 
     @pytest.mark.parametrize("pushes", [True, False])
     def test_beside_an_open_writer_the_log_is_flushed(self, table, tmp_path, spark, monkeypatch, pushes):
@@ -262,7 +262,8 @@ class TestHorizon:
             # A record that nobody flushes stands before the horizon of the window that opens now.
             writer.execute("UPDATE t SET v = 'open' WHERE id = 4")
             begun = time.monotonic()
-            while time.monotonic() - begun < 3.0 and len(job.answered("finished")) < 2:
+            patience_s = 20.0 if pushes else 3.0
+            while time.monotonic() - begun < patience_s and len(job.answered("finished")) < 2:
                 job.job.turn()
 
             assert len(job.answered("finished")) == (2 if pushes else 1)
