@@ -7,7 +7,8 @@
     │  ├─ PositionLost   the log no longer reaches back: stop
     │  ├─ SchemaChanged  a table moved, or can't be read as planned: look again, then give it up
     │  └─ TableBusy      somebody holds a lock on a table: wait, and read others meanwhile
-    ├─ SinkError         events were not accepted: stop the turn, never skip
+    ├─ SinkError         events were not accepted: back off, do the turn again, never skip
+    │  └─ SinkRefused    the sink will never take them: stop
     ├─ StateError        the saved state is unreadable or in use: stop
     └─ InvariantError    our own bug: never caught
 
@@ -61,7 +62,11 @@ class TableBusy(SourceError):
 
 
 class SinkError(TidemarkError):
-    """The sink did not accept events."""
+    """The sink did not accept events; trying again may help."""
+
+
+class SinkRefused(SinkError):
+    """The sink will never accept a turn's events as they are; no retry mends that."""
 
 
 class StateError(TidemarkError):

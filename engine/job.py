@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from engine import state as saved
-from engine.errors import PositionLost, SourceError
+from engine.errors import PositionLost, SinkError, SinkRefused, SourceError
 from engine.merge_key import key_of
 from engine.model import ExecuteSnapshot, LogMessage, StopSnapshot
 from engine.ports import Encoded
@@ -73,7 +73,7 @@ class Job:
         return self._windows.window
 
     def run(self, stopping: Callable[[], bool]) -> None:
-        """Turn until `stopping`; reopen the log after a SourceError, with growing pauses."""
+        """Turn until `stopping`; after a SourceError or SinkError reopen the log, with growing pauses."""
         self.settle()
         self._say_goes_on("")
         try:
@@ -95,9 +95,9 @@ class Job:
             while not stopping():
                 self.turn()
                 self._failures = 0
-        except PositionLost:
+        except (PositionLost, SinkRefused):
             raise
-        except SourceError as error:
+        except (SourceError, SinkError) as error:
             self._failures += 1
             self.close()
             self.settle()
@@ -120,6 +120,7 @@ class Job:
             states = self._seams.store.load()
         self.state = saved.from_json(states.promoted.document) if states.promoted else saved.State()
         self._saved = self.state
+        self._seams.desk.resume(self.state.channels)
 
     def start(self) -> None:
         """Open the log where the state stands."""
@@ -184,6 +185,7 @@ class Job:
         if span:
             after = replace(after, position=span.end, memory=dict(seams.source.memory()))
         after = self._obey(after, encoded)
+        after = replace(after, channels=dict(seams.desk.memory()))
         after = self._note_moved(after, encoded)
         self._windows.supersede(encoded.superseded)
         after, emitted = self._windows.emit(after, staged, writer, encoded.parts)
@@ -194,6 +196,7 @@ class Job:
         seams.store.promote(after.turn)
         self.state = self._saved = after
         self._saved_s = now
+        seams.desk.tell()
         if after.position is not None:
             log.acknowledge(after.position)
         self._observe(Observation(after, encoded.events + emitted, self._lag_s, now, self.window))

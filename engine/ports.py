@@ -233,7 +233,19 @@ class Executors(Protocol):
 
 
 class SignalDesk(Protocol):
-    """Takes signals in and answers them; every signal gets its answers here and nowhere else."""
+    """Takes signals in and answers them; every signal gets its answers here and nowhere else.
+
+    Answers wait for `tell`, so that nothing is promised that a failed turn takes back.
+    """
+
+    def resume(self, saved: Mapping[str, Any]) -> None:
+        """Go on where the saved state stands; answers not told yet are forgotten."""
+
+    def memory(self) -> Mapping[str, Any]:
+        """What to save with the turn that obeyed the last commands."""
+
+    def tell(self) -> None:
+        """Say the answers that have come up: the turn they belong to is saved."""
 
     def pending(self) -> bool:
         """Whether a channel other than the log has received something."""

@@ -22,6 +22,7 @@ class State:
     """Where a job stands after turn `turn`.
 
     `position` None: the log was never read. `identity` tells the database from every other one.
+    `channels` is what the signal channels keep: how far each has been read.
     """
 
     turn: int = 0
@@ -29,6 +30,7 @@ class State:
     snapshot: Snapshot = field(default_factory=Snapshot)
     identity: dict[str, str] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)
+    channels: dict[str, Any] = field(default_factory=dict)
 
     def next_turn(self) -> State:
         """The same under the next turn's number."""
@@ -47,6 +49,7 @@ def to_json(state: State) -> bytes:
             "tables": [_table_out(table) for table in state.snapshot.tables],
         },
         "memory": state.memory,
+        "channels": state.channels,
     }
     return orjson.dumps(document, option=orjson.OPT_INDENT_2)
 
@@ -75,6 +78,7 @@ def _state_in(fields: dict[str, Any]) -> State:
         ),
         identity=dict(fields["identity"]),
         memory=dict(fields["memory"]),
+        channels=dict(fields.get("channels", {})),  # older states have none
     )
 
 

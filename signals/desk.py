@@ -6,7 +6,7 @@ The channels find signals; `parse` judges them; the engine obeys.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from engine.errors import SignalError, TidemarkError
 from signals.answers import Answer, Outcome, accepted, log_answer, rejected
@@ -14,7 +14,7 @@ from signals.parse import parse
 from signals.table import signals_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from engine.model import CollectionId, Command, SignalRow
     from engine.snapshot import Table
@@ -26,6 +26,21 @@ class Desk:
 
     def __init__(self, answer: Callable[[Answer], None] = log_answer) -> None:
         self._answer = answer
+        self._untold: list[Answer] = []
+
+    def resume(self, saved: Mapping[str, Any]) -> None:  # noqa: ARG002  the signal table's place is the log's
+        """Forget the answers that were not told: their turn is done again."""
+        self._untold.clear()
+
+    def memory(self) -> Mapping[str, Any]:
+        """Nothing: the signal table's place is the log's."""
+        return {}
+
+    def tell(self) -> None:
+        """Say what has come up, in order."""
+        untold, self._untold = self._untold, []
+        for answer in untold:
+            self._answer(answer)
 
     def pending(self) -> bool:
         """No channel but the signal table is read yet."""
@@ -44,9 +59,9 @@ class Desk:
         try:
             request = parse(signal, known)
         except SignalError as error:
-            self._answer(rejected(signal, error))
+            self._untold.append(rejected(signal, error))
             return None
-        self._answer(accepted(signal, request))
+        self._untold.append(accepted(signal, request))
         return request.command
 
     def finished(self, table: Table) -> None:
@@ -70,4 +85,4 @@ class Desk:
         self._say(table, outcome, f"{name} not read: {said.removeprefix(f'{name}: ')}{missing}")
 
     def _say(self, table: Table, outcome: Outcome, text: str) -> None:
-        self._answer(Answer(table.signal, table.id, outcome, text))
+        self._untold.append(Answer(table.signal, table.id, outcome, text))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from adapters.sinks.lines import readable_lines
 from adapters.sinks.staging import StagedWriter, Staging, parts, sink_errors
-from engine.errors import SinkError
+from engine.errors import SinkRefused
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -36,7 +36,7 @@ class ConsoleSink:
     def writer(self, turn: int) -> PartWriter:
         """Begin a turn; see the port."""
         if self.applied(turn):
-            raise SinkError(f"turn {turn} is printed already", place="console")
+            raise SinkRefused(f"turn {turn} is printed already", place="console")
         return StagedWriter(self._staging.begin(turn), readable_lines)
 
     def commit(self, turn: int) -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from adapters.sinks.lines import json_lines
 from adapters.sinks.staging import StagedWriter, Staging, force, parts, sink_errors, turn_name
-from engine.errors import SinkError
+from engine.errors import SinkRefused
 
 if TYPE_CHECKING:
     from engine.ports import PartWriter
@@ -39,7 +39,7 @@ class FilesSink:
     def writer(self, turn: int) -> PartWriter:
         """Begin a turn; see the port."""
         if self.applied(turn):
-            raise SinkError(
+            raise SinkRefused(
                 f"turn {turn} is committed already",
                 place=str(self._directory),
                 hint="use the checkpoint that this directory belongs to, or an empty directory",

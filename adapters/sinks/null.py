@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adapters.sinks.staging import Staging, parts, sink_errors
-from engine.errors import SinkError
+from engine.errors import SinkRefused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,7 +50,7 @@ class NullSink:
     def writer(self, turn: int) -> PartWriter:
         """Begin a turn; see the port."""
         if self.applied(turn):
-            raise SinkError(f"turn {turn} is committed already", place="null sink")
+            raise SinkRefused(f"turn {turn} is committed already", place="null sink")
         return CountingWriter(self._staging.begin(turn))
 
     def commit(self, turn: int) -> None:

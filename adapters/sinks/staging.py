@@ -20,7 +20,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from engine.errors import InvariantError, SinkError
+from engine.errors import InvariantError, SinkError, SinkRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -48,7 +48,8 @@ def sink_errors(path: Path | str) -> Iterator[None]:
         yield
     except OSError as exc:
         reason = (exc.strerror or str(exc)).lower()
-        raise SinkError(reason, place=str(path), hint=_HINTS.get(exc.errno or 0, "")) from exc
+        kind = SinkRefused if exc.errno == errno.EPIPE else SinkError
+        raise kind(reason, place=str(path), hint=_HINTS.get(exc.errno or 0, "")) from exc
 
 
 def turn_name(turn: int) -> str:

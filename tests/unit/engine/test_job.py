@@ -10,7 +10,15 @@ import pytest
 
 from adapters.spark.executors import LocalExecutors
 from engine import state as saved
-from engine.errors import PositionLost, SchemaChanged, SignalError, SinkError, SourceError, StateError
+from engine.errors import (
+    PositionLost,
+    SchemaChanged,
+    SignalError,
+    SinkError,
+    SinkRefused,
+    SourceError,
+    StateError,
+)
 from engine.job import Job, Observation
 from engine.model import CollectionId, Position
 from engine.pulse import Pulse
@@ -381,6 +389,50 @@ class TestSettling:
         assert bench.job.state == State()
         assert bench.database.acknowledged == 8
 
+    def test_a_turn_that_the_sink_refuses_for_now_is_done_again(self, bench, monkeypatch):
+        commit, refused = bench.sink.commit, [SinkError("disk full")]
+
+        def refuse_once(turn: int) -> None:
+            if refused:
+                raise refused.pop()
+            commit(turn)
+
+        monkeypatch.setattr(bench.sink, "commit", refuse_once)
+        bench.database.commit(Change(T, 1, "new"))
+        bench.job.run(lambda: bool(bench.sink.turns))
+
+        assert bench.slept == [1.0]
+        assert [event["value"] for event in bench.sink.events()] == [
+            event["value"] for event in bench.sink.events() if "new" in event["value"]
+        ]
+
+    def test_a_turn_that_the_sink_refuses_for_good_ends_the_job(self, bench, monkeypatch):
+        def refuse(_turn: int) -> None:
+            raise SinkRefused("too large")
+
+        monkeypatch.setattr(bench.sink, "commit", refuse)
+        bench.database.commit(Change(T, 1, "new"))
+
+        with pytest.raises(SinkRefused):
+            bench.job.run(lambda: False)
+
+    def test_answers_are_told_once_the_turn_is_saved(self, bench, monkeypatch):
+        def refuse(_turn: int) -> None:
+            raise SinkError("disk full")
+
+        bench.execute()
+        with monkeypatch.context() as refusing:
+            refusing.setattr(bench.sink, "commit", refuse)
+            with pytest.raises(SinkError):
+                bench.job.turn()
+        untold = list(bench.answers)
+        bench.job.close()
+        bench.job.settle()
+        bench.turns(1)
+
+        assert untold == []
+        assert [answer.outcome for answer in bench.answers] == ["accepted"]
+
     def test_a_snapshot_goes_on_behind_its_last_window(self, tmp_path):
         bench = Bench(tmp_path, max_chunks=1)
         bench.execute()
@@ -607,7 +659,7 @@ class TestWindows:
     def test_a_table_without_rows_is_finished_without_a_window(self, bench):
         bench.database.commit(Change(U, None))
         bench.execute('{"data-collections": ["public.u"]}')
-        bench.turns(1)
+        bench.turns(2)
 
         assert bench.told() == ["accepted", "finished public.u"]
         assert bench.steps.count("open_window") == 0

@@ -40,6 +40,7 @@ def desk(answers):
 
 def test_valid_signals_become_commands_in_order(desk, answers):
     commands = desk.commands([EXECUTE, STOP], Known())
+    desk.tell()
 
     assert list(commands) == [ExecuteSnapshot("0/1A/1", (Target(T),), "a"), StopSnapshot("0/1A/2", (U,))]
     assert [(one.label, one.id, one.outcome) for one in answers] == [
@@ -50,6 +51,7 @@ def test_valid_signals_become_commands_in_order(desk, answers):
 
 def test_a_refused_signal_is_answered_and_left_out(desk, answers):
     commands = desk.commands([UNKNOWN, EXECUTE], Known())
+    desk.tell()
 
     assert len(commands) == 1
     assert [one.outcome for one in answers] == [Outcome.REJECTED, Outcome.ACCEPTED]
@@ -59,7 +61,20 @@ def test_a_refused_signal_is_answered_and_left_out(desk, answers):
 def test_the_same_label_twice_is_two_signals(desk, answers):
     again = SignalRow("0/1B/1", EXECUTE.id, EXECUTE.type, EXECUTE.data)
 
-    assert len(desk.commands([EXECUTE, again], Known())) == len(answers) == 2
+    commands = desk.commands([EXECUTE, again], Known())
+    desk.tell()
+
+    assert len(commands) == len(answers) == 2
+
+
+def test_answers_of_a_turn_that_is_done_again_are_not_told_twice(desk, answers):
+    desk.commands([EXECUTE], Known())
+    desk.resume({})
+    desk.commands([EXECUTE], Known())
+    desk.tell()
+    desk.tell()
+
+    assert [one.outcome for one in answers] == [Outcome.ACCEPTED]
 
 
 @pytest.mark.parametrize(
@@ -68,6 +83,7 @@ def test_the_same_label_twice_is_two_signals(desk, answers):
 def test_the_catalog_is_asked_once_and_only_for_signals(desk, rows, asked):
     known = Known()
     desk.commands(rows, known)
+    desk.tell()
 
     assert known.asked == asked
 
@@ -98,6 +114,7 @@ def read(rows: int, emitted: int) -> Table:
 )
 def test_a_table_read_to_its_end_is_counted(desk, answers, about, expected):
     desk.finished(about)
+    desk.tell()
 
     assert answers == [Answer("0/1A/1", "monday", Outcome.FINISHED, expected)]
 
@@ -108,6 +125,7 @@ def test_a_table_read_to_its_end_is_counted(desk, answers, about, expected):
 )
 def test_a_stopped_table_says_how_far_it_came(desk, answers, about, expected):
     desk.stopped(about)
+    desk.tell()
 
     assert answers == [Answer("0/1A/1", "monday", Outcome.STOPPED, expected)]
 
@@ -147,5 +165,6 @@ def test_a_stopped_table_says_how_far_it_came(desk, answers, about, expected):
 )
 def test_a_failed_table_says_why_and_what_is_missing(desk, answers, about, error, outcome, expected):
     desk.failed(about, error)
+    desk.tell()
 
     assert answers == [Answer("0/1A/1", "monday", outcome, expected)]
