@@ -12,7 +12,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from psycopg.conninfo import make_conninfo
 
 from tests.servers.account import server_account
 from tests.servers.binaries import Version, client_tool, installation
+from tests.servers.port import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -110,7 +110,7 @@ class PostgresServer:
         if not (self.pgdata / "PG_VERSION").exists():
             self._make_cluster()
         with (self._folder / "server.log").open("ab") as log:
-            self.port = self.port or _free_port()
+            self.port = self.port or free_port()
             self._process = self._start_program(
                 self._home / "bin" / "postgres", "-D", str(self.pgdata), *self._arguments(), output=log
             )
@@ -292,13 +292,6 @@ def _drop_slots(connection: psycopg.Connection[tuple[Any, ...]], dbname: str) ->
             raise RuntimeError(f"a replication slot of database {dbname!r} stays in use")
         time.sleep(0.02)
     connection.execute(f"SELECT pg_drop_replication_slot(slot_name) {slots}", [dbname])
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def _children(process: int) -> list[int]:

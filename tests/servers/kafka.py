@@ -1,0 +1,285 @@
+"""A Kafka broker of one's own: made, started, stopped, killed and thrown away.
+
+For tests, the demo and the benchmarks alike: one KRaft node from Maven's archives, on free ports of
+127.0.0.1. Clients come in by the listener of `protocol` (TLS and SASL are set up by `settings`); those
+that only look on use the plain listener beside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.servers.maven import CACHE, Artifact, fetch, one_process_at_a_time
+from tests.servers.port import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_KAFKA = Artifact("org.apache.kafka", "kafka_2.13", "4.3.1")
+_LOGGING = Artifact("org.slf4j", "slf4j-simple", "1.7.36")
+_SHA256 = "6c957e9a20bc783aa632211b652aa494ea769cd65a30bf23d46c7b6f4b0a9c20"
+_TIMEOUT_S = 60.0
+
+DEFAULT_SETTINGS: Mapping[str, str] = {
+    "node.id": "1",
+    "process.roles": "broker,controller",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAIN",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "auto.create.topics.enable": "false",
+    "num.network.threads": "2",
+    "num.io.threads": "2",
+    "log.cleaner.dedupe.buffer.size": "4194304",
+    # after a kill the controller waits so long before the broker may come back
+    "broker.session.timeout.ms": "1000",
+    "broker.heartbeat.interval.ms": "200",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """How clients come in: a protocol, the broker's settings for it, and users known by SCRAM."""
+
+    protocol: str = "PLAINTEXT"
+    settings: Mapping[str, str] = field(default_factory=dict)
+    scram_users: Mapping[str, str] = field(default_factory=dict)
+
+
+class KafkaBroker:
+    """One broker and its data folder, from `start` to `close`; as a context manager, both."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, str] | None = None,
+        security: Security | None = None,
+        *,
+        heap: str = "256m",
+    ) -> None:
+        self._settings = {**DEFAULT_SETTINGS, **(settings or {})}
+        self._security = security or Security()
+        self._heap = heap
+        self._folder = Path(tempfile.mkdtemp(prefix="tidemark-kafka-"))
+        self._clients, self._plain, self._controller = free_port(), free_port(), free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients come in, by the security's protocol."""
+        return f"127.0.0.1:{self._clients}"
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """A client's configuration for the plain listener."""
+        return {"bootstrap.servers": f"127.0.0.1:{self._plain}", "log_level": 0}
+
+    @property
+    def running(self) -> bool:
+        """Whether the process lives."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Format the data folder unless it is, start the broker, and return once it answers."""
+        if not (self._folder / "data" / "meta.properties").exists():
+            self._format()
+        with (self._folder / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*_java(self._heap), "kafka.Kafka", self._properties],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # a Ctrl-C in the terminal is ours to answer, not the broker's
+            )
+        self._wait_until_it_answers()
+
+    def stop(self) -> None:
+        """End the broker in an orderly way; its data stay."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End the broker at once, as losing power would look to clients."""
+        self._end(signal.SIGKILL)
+
+    def close(self) -> None:
+        """End it and throw its data away."""
+        self.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def create_topic(self, name: str, partitions: int = 1, **settings: str) -> None:
+        """Make a topic; dots in settings' names are written as two underscores."""
+        config = {key.replace("__", "."): value for key, value in settings.items()}
+        admin = self._admin()  # held until the answer is there
+        admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(_TIMEOUT_S)
+
+    def delete_topic(self, name: str) -> None:
+        """Remove a topic."""
+        admin = self._admin()
+        admin.delete_topics([name])[name].result(_TIMEOUT_S)
+
+    def partitions(self, topic: str) -> int:
+        """How many partitions a topic has; 0: there is no such topic."""
+        found = self._admin().list_topics(timeout=_TIMEOUT_S).topics.get(topic)
+        return len(found.partitions) if found else 0
+
+    def send(self, topic: str, value: str | bytes | None, key: str | None = None) -> None:
+        """Put one record into a topic."""
+        producer = Producer({**self.plain, "acks": "all"})
+        producer.produce(topic, value=value, key=key)
+        producer.flush(_TIMEOUT_S)
+
+    def records(self, topic: str) -> list[Message]:
+        """Every record of a topic that is visible now, partition by partition in order."""
+        return [record for batch in self._batches(topic) for record in batch]
+
+    def count(self, topic: str) -> int:
+        """How many records a topic without compaction or transactions holds."""
+        with self._consumer() as consumer:
+            places = [TopicPartition(topic, number) for number in range(self.partitions(topic))]
+            ends = [consumer.get_watermark_offsets(place, _TIMEOUT_S) for place in places]
+        return sum(high - low for low, high in ends)
+
+    def log_tail(self, lines: int = 40) -> str:
+        """The end of the broker's log."""
+        with contextlib.suppress(FileNotFoundError):
+            text = (self._folder / "server.log").read_text(errors="replace")
+            return "\n".join(text.splitlines()[-lines:])
+        return ""
+
+    def _batches(self, topic: str) -> Iterator[list[Message]]:
+        with self._consumer() as consumer:
+            for number in range(self.partitions(topic)):
+                place = TopicPartition(topic, number, OFFSET_BEGINNING)
+                low, high = consumer.get_watermark_offsets(place, _TIMEOUT_S)
+                consumer.assign([place])
+                while low < high:
+                    batch = consumer.consume(10_000, timeout=1.0)
+                    if fault := next(filter(None, (record.error() for record in batch)), None):
+                        raise KafkaException(fault)
+                    yield batch
+                    # Past the last record there may be a transaction's marker, which is no record.
+                    low = consumer.position([place])[0].offset
+
+    @contextlib.contextmanager
+    def _consumer(self) -> Iterator[Consumer]:
+        with contextlib.closing(
+            Consumer({**self.plain, "group.id": "looks-on", "enable.auto.commit": False})
+        ) as consumer:
+            yield consumer
+
+    def _admin(self) -> AdminClient:
+        return AdminClient(self.plain)
+
+    @property
+    def _properties(self) -> Path:
+        return self._folder / "server.properties"
+
+    def _format(self) -> None:
+        protocol = self._security.protocol
+        listeners = f"CLIENTS://127.0.0.1:{self._clients},PLAIN://127.0.0.1:{self._plain}"
+        settings = {
+            **self._settings,
+            **self._security.settings,
+            "listeners": f"{listeners},CONTROLLER://127.0.0.1:{self._controller}",
+            "advertised.listeners": listeners,
+            "listener.security.protocol.map": (f"CLIENTS:{protocol},PLAIN:PLAINTEXT,CONTROLLER:PLAINTEXT"),
+            "controller.quorum.voters": f"1@127.0.0.1:{self._controller}",
+            "log.dirs": str(self._folder / "data"),
+        }
+        self._properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        users = [
+            word
+            for name, password in self._security.scram_users.items()
+            for word in ("--add-scram", f"SCRAM-SHA-512=[name={name},password={password}]")
+        ]
+        command = [*_java("64m"), "kafka.tools.StorageTool", "format", "--config", str(self._properties)]
+        command += ["--cluster-id", "MkU3OEVBNTcwNTJENDM2Qk", *users]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"can't format the broker's folder: {done.stdout}{done.stderr}")
+
+    def _wait_until_it_answers(self) -> None:
+        deadline = time.monotonic() + _TIMEOUT_S
+        admin = self._admin()
+        while True:
+            try:
+                admin.list_topics(timeout=1.0)
+            except KafkaException:
+                if not self.running or time.monotonic() > deadline:
+                    self.kill()
+                    raise RuntimeError(f"Kafka does not start; its log ends:\n{self.log_tail()}") from None
+            else:
+                return
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is None:
+            return
+        if self.running:
+            self._process.send_signal(how)
+        self._process.wait(_TIMEOUT_S)
+        self._process = None
+
+
+def _java(heap: str) -> list[str]:
+    return [
+        *("java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-Xshare:auto"),
+        *("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Djava.net.preferIPv4Stack=true"),
+        *("-cp", f"{_archives()}/*"),
+    ]
+
+
+@cache
+def _archives() -> Path:
+    """The folder with the broker's archives, fetched once."""
+    home = CACHE / f"kafka-{_KAFKA.version}"
+    if not home.exists():
+        with one_process_at_a_time("kafka"):
+            if not home.exists():  # another process may have been faster
+                _fetch(home)
+    return home
+
+
+def _fetch(home: Path) -> None:
+    partial = home.with_name(f"{home.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    for artifact in (_KAFKA, _LOGGING):
+        fetch(artifact, partial)
+    if _digest(partial) != _SHA256:
+        raise RuntimeError(f"the archives in {partial.name!r} are not those that this version had")
+    partial.rename(home)
+
+
+def _digest(folder: Path) -> str:
+    """One checksum over all archives of a folder."""
+    lines = [
+        f"{hashlib.sha256(archive.read_bytes()).hexdigest()} {archive.name}\n"
+        for archive in sorted(folder.iterdir())
+    ]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()

@@ -1,0 +1,58 @@
+"""Archives from Maven Central, fetched by the resolver inside PySpark and kept in `.cache` of the project.
+
+Leaves it to its callers to compare checksums: those of one archive, or of a library with all it needs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import subprocess
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CACHE = Path(__file__).resolve().parents[2] / ".cache"
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """One archive of the repository."""
+
+    group: str
+    name: str
+    version: str
+
+
+def fetch(artifact: Artifact, folder: Path) -> None:
+    """Put an archive and the archives that it needs into a folder, as `<name>-<version>.jar`."""
+    ivy = next((package_folder("pyspark") / "jars").glob("ivy-*.jar"))
+    command: list[str | Path] = ["java", "-jar", ivy, "-cache", CACHE / "ivy", "-confs", "default"]
+    command += ["-dependency", artifact.group, artifact.name, artifact.version]
+    command += ["-retrieve", f"{folder}/[artifact]-[revision].[ext]"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    if done.returncode != 0 or not (folder / f"{artifact.name}-{artifact.version}.jar").exists():
+        raise RuntimeError(
+            f"can't fetch {artifact.name!r} from Maven Central; the resolver said: {done.stdout[-2000:]}"
+        )
+
+
+@contextmanager
+def one_process_at_a_time(name: str) -> Iterator[None]:
+    """Hold the lock of that name: what is fetched is fetched once."""
+    CACHE.mkdir(exist_ok=True)
+    with (CACHE / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def package_folder(name: str) -> Path:
+    """Where a package of the environment is installed."""
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:
+        raise RuntimeError(f"package {name!r} is not installed; run make setup")
+    return Path(spec.origin).parent
