@@ -10,7 +10,7 @@ import re
 MASK = "(hidden)"
 
 _SECRET_NAME = re.compile(
-    r"password|passwd|passphrase|secret|token|credential|jaas|(private|access|api|account)[._-]?key"
+    r"password|passwd|passphrase|secret|token|credential|jaas|(private|access|api|account|keystore)[._-]?key"
     r"|basic\.auth|user\.info",
     re.IGNORECASE,
 )
