@@ -44,6 +44,29 @@ _ORDINARY, _PARTITIONED = "r", "p"
 _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
 
 
+_KEY_TYPES: LiteralString = (
+    "WITH RECURSIVE made (asked, type) AS (SELECT oid, oid FROM pg_type WHERE oid = ANY (%s) UNION ALL"
+    " SELECT asked, typbasetype FROM made JOIN pg_type ON oid = type WHERE typtype = 'd')"
+    " SELECT made.asked::bigint, n.nspname, t.typname,"
+    "  (SELECT s.nspname FROM pg_opclass c JOIN pg_am m ON m.oid = c.opcmethod AND m.amname = 'btree'"
+    "   JOIN pg_amop a ON a.amopfamily = c.opcfamily AND a.amopstrategy = 5"
+    "    AND a.amoplefttype = t.oid AND a.amoprighttype = t.oid"
+    "   JOIN pg_operator o ON o.oid = a.amopopr JOIN pg_namespace s ON s.oid = o.oprnamespace"
+    "   WHERE c.opcintype = t.oid AND c.opcdefault AND s.nspname <> 'pg_catalog'),"
+    "  ARRAY(SELECT enumlabel FROM pg_enum WHERE enumtypid IN (t.oid, t.typelem)"
+    "   ORDER BY enumsortorder)::text[]"
+    " FROM made JOIN pg_type t ON t.oid = made.type AND t.typtype <> 'd'"
+    " JOIN pg_namespace n ON n.oid = t.typnamespace"
+)
+"""What key columns' types are made of, where their operators are, and the labels of enums."""
+
+
+@dataclass(frozen=True, slots=True)
+class _KeyType:
+    name: str
+    compared: tuple[str, tuple[str, ...]]
+
+
 @dataclass(frozen=True, slots=True)
 class ReadTable:
     """A table as a snapshot reads it: the catalog's description, the keyset it is cut by, its merge key."""
@@ -202,27 +225,28 @@ class Extents:
 
     def _keyset(self, table: Table, names: tuple[str, ...]) -> Keyset:
         columns = [column for name in names if (column := table.column(name))]
-        types = self._type_names([column.type for column in columns])
+        types = self._key_types([column.type for column in columns])
         return Keyset(
             tuple(
-                KeyColumn(column.name, types[column.type], column.nullable, column.collation)
+                KeyColumn(column.name, kind.name, column.nullable, column.collation, *kind.compared)
                 for column in columns
+                if (kind := types[column.type])
             )
         )
 
-    def _type_names(self, oids: Sequence[int]) -> dict[int, str]:
+    def _key_types(self, oids: Sequence[int]) -> dict[int, _KeyType]:
         with source_errors("reading types"):
-            rows = self._connection.execute(
-                "SELECT t.oid::bigint, n.nspname, t.typname FROM pg_type t"
-                " JOIN pg_namespace n ON n.oid = t.typnamespace WHERE t.oid = ANY (%s)",
-                [list(oids)],
-            ).fetchall()
+            rows = self._connection.execute(_KEY_TYPES, [list(oids)]).fetchall()
         # Not format_type(): its "character" and "bit" mean a length of 1 and would cut bounds short.
-        return {oid: quote_table(schema, name) for oid, schema, name in rows}
+        return {
+            oid: _KeyType(quote_table(schema, name), (operators or "", tuple(labels)))
+            for oid, schema, name, operators, labels in rows
+        }
 
-    def _edge(self, read: ReadTable, order: str) -> Key | None:
+    def _edge(self, read: ReadTable, order: str, where: str = "true", skipped: int = 0) -> Key | None:
         row = self._connection.execute(
-            f"SELECT {read.keyset.texts} FROM {read.relation} ORDER BY {order} LIMIT 1".encode()
+            f"SELECT {read.keyset.texts} FROM {read.relation} WHERE {where}"
+            f" ORDER BY {order} OFFSET {skipped} LIMIT 1".encode()
         ).fetchone()
         return None if row is None else tuple(row)
 
@@ -260,16 +284,22 @@ class Extents:
             self._connection.execute("SET LOCAL enable_sort = off")
             self._connection.execute("SET LOCAL enable_seqscan = off")
             while len(found) < count:
-                where = read.keyset.between(after, upto)
-                row = self._connection.execute(
-                    f"SELECT {read.keyset.texts} FROM {read.relation} WHERE {where}"
-                    f" ORDER BY {read.keyset.order} OFFSET {step_rows - 1} LIMIT 1".encode()
-                ).fetchone()
-                if row is None or tuple(row) == upto:
+                after = self._step(read, after, upto, step_rows)
+                if after is None or after == upto:
                     break
-                after = tuple(row)
                 found.append(after)
         return found
+
+    def _step(self, read: ReadTable, after: Key | None, upto: Key, rows: int) -> Key | None:
+        """The key `rows` rows behind `after`, or the last one before the NULLs; None behind the last."""
+        keyset = read.keyset
+        *before, last = keyset.stretches(after, upto)
+        for where in before:
+            found = self._edge(read, keyset.order, where, rows - 1)
+            found = found or self._edge(read, keyset.reverse_order, where)
+            if found is not None:
+                return found
+        return self._edge(read, keyset.order, last, rows - 1)
 
 
 class CapturedTables:

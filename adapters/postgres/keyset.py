@@ -1,8 +1,8 @@
 """Keys as SQL: order, comparison and boundaries, decided by the database alone.
 
 Bounds are literals of the database's own text, cast to the column's own type, so that PostgreSQL
-compares them under the column's collation as its index does. NULLs, which only a surrogate key can
-have, stand last, as in an ascending index. Pure.
+compares them under the column's collation as its index does, by the operators of its index. NULLs,
+which only a surrogate key can have, stand last, as in an ascending index. Pure.
 """
 
 from __future__ import annotations
@@ -20,16 +20,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """One column of a key: its name, its type as SQL writes it, without a length, nullability, collation."""
+    """One column of a key: its name, its type as SQL writes it, without a length, nullability, collation.
+
+    The type of a domain is what it is made of: a value may break a rule that was added later, and its
+    collation may be another than the column's. `operators` is the schema of the type's comparisons where
+    that is not PostgreSQL's own: no search path need name it, and a type that casts to another would in
+    silence be compared as that. `labels` are an enum's, in order.
+    """
 
     name: str
     type: str
     nullable: bool = False
     collation: int = 0
+    operators: str = ""
+    labels: tuple[str, ...] = ()
 
     def literal(self, text: str) -> str:
         """A value of this column."""
         return f"{quote_literal(text)}::{self.type}"
+
+    def compared(self, operator: str, text: str) -> str:
+        """The column compared with a value; not true for NULL."""
+        if self.operators:
+            operator = f"OPERATOR({quote_ident(self.operators)}.{operator})"
+        return f"{quote_ident(self.name)} {operator} {self.literal(text)}"
+
+    @property
+    def fingerprint(self) -> str:
+        """What bounds depend on; a label that was renamed names no value any more."""
+        labels = "".join(f" {quote_literal(label)}" for label in self.labels)
+        return f"{quote_ident(self.name)} {self.type} {self.collation}{labels}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +60,8 @@ class Keyset:
 
     @property
     def fingerprint(self) -> tuple[str, ...]:
-        """What bounds depend on: the columns, their types and their collations, in order."""
-        return tuple(f"{quote_ident(one.name)} {one.type} {one.collation}" for one in self.columns)
+        """What bounds depend on: the columns, their types, collations and labels, in order."""
+        return tuple(column.fingerprint for column in self.columns)
 
     @property
     def order(self) -> str:
@@ -75,7 +95,7 @@ class Keyset:
 
     def among(self, keys: Sequence[Key]) -> str:
         """A condition for the rows under just these keys."""
-        if all(self._plain(key) for key in keys):
+        if all(self._plain(key) for key in keys) and not any(column.operators for column in self.columns):
             names = ", ".join(quote_ident(column.name) for column in self.columns)
             values = ", ".join(f"({', '.join(_literals(self.columns, key))})" for key in keys)
             return f"({names}) IN ({values})"
@@ -83,9 +103,7 @@ class Keyset:
 
     def _equal(self, key: Key) -> str:
         return " AND ".join(
-            f"{quote_ident(column.name)} IS NULL"
-            if text is None
-            else f"{quote_ident(column.name)} = {column.literal(text)}"
+            f"{quote_ident(column.name)} IS NULL" if text is None else column.compared("=", text)
             for column, text in zip(self.columns, key, strict=True)
         )
 
@@ -93,18 +111,43 @@ class Keyset:
         """A condition for the keys of `(after, upto]`; `true` where both are None."""
         conditions = [] if after is None else [self.beyond(after)]
         if upto is not None:
-            conditions.append(self.up_to(upto))
+            conditions += [self.up_to(upto), *self._within(after, upto)]
         return " AND ".join(f"({condition})" for condition in conditions) or "true"
 
+    def stretches(self, after: Key | None, upto: Key) -> list[str]:
+        """Conditions that together are `between`, in order, each for one stretch of the index.
+
+        An index that is asked for values or NULL would be read from its beginning.
+        """
+        first = self.columns[0]
+        if upto[0] is not None or (after is not None and after[0] is None):
+            within = [] if upto[0] is not None else [f"{quote_ident(first.name)} IS NULL"]
+            return [" AND ".join([self.between(after, upto), *within])]
+        values = [f"{quote_ident(first.name)} IS NOT NULL"]
+        if after is not None and after[0] is not None:
+            values += [first.compared(">=", after[0]), f"({self.beyond(after)})"]
+        return [" AND ".join(values), f"{quote_ident(first.name)} IS NULL AND ({self.up_to(upto)})"]
+
+    def _within(self, after: Key | None, upto: Key) -> list[str]:
+        """What lets an index serve a condition that does not compare rows; it follows from the rest."""
+        if self._plain(upto) or upto[0] is None:
+            return []
+        first = self.columns[0]
+        above = [] if after is None or after[0] is None else [first.compared(">=", after[0])]
+        return [*above, first.compared("<=", upto[0])]
+
     def _plain(self, key: Key) -> bool:
-        return None not in key and not any(column.nullable for column in self.columns)
+        """Whether rows can be compared as such."""
+        if None in key or any(column.nullable for column in self.columns):
+            return False
+        return len(key) == 1 or not any(column.operators for column in self.columns)
 
     def _compared(self, key: Key, operator: str) -> str:
         names = ", ".join(quote_ident(column.name) for column in self.columns)
-        values = ", ".join(_literals(self.columns, key))
-        if len(self.columns) == 1:
-            return f"{names} {operator} {values}"
-        return f"({names}) {operator} ({values})"
+        values = _literals(self.columns, key)
+        if len(values) == 1:
+            return self.columns[0].compared(operator, str(key[0]))
+        return f"({names}) {operator} ({', '.join(values)})"
 
     def _nested(self, key: Key, *, inclusive: bool) -> str:
         """`a > ? OR (a = ? AND (b > ? …))`, with NULL as the greatest value of each column."""
@@ -114,9 +157,9 @@ class Keyset:
             if text is None:
                 condition = f"({name} IS NULL AND {condition})"
                 continue
-            value = column.literal(text)
-            greater = f"{name} > {value} OR {name} IS NULL" if column.nullable else f"{name} > {value}"
-            condition = f"({greater} OR ({name} = {value} AND {condition}))"
+            beyond_null = f" OR {name} IS NULL" if column.nullable else ""
+            equal = column.compared("=", text)
+            condition = f"({column.compared('>', text)}{beyond_null} OR ({equal} AND {condition}))"
         return condition
 
 
