@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 from engine.events.settings import EventSettings, NameAdjustment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from engine.model import CollectionId
 
 _NOT_IN_TOPIC = re.compile(r"[^A-Za-z0-9._-]")
 _NOT_IN_AVRO = re.compile(r"[^A-Za-z0-9_.]")
+_NOT_FIRST_IN_AVRO = frozenset("0123456789.")
 _NOT_IN_FIELD = re.compile(r"[^A-Za-z0-9_]")
+_LONGEST_TOPIC = 249
+"""Characters that Kafka allows in a topic's name."""
 
 
 def topic_of(collection: CollectionId, settings: EventSettings) -> str:
@@ -23,8 +24,9 @@ def topic_of(collection: CollectionId, settings: EventSettings) -> str:
 
 
 def topic_name(settings: EventSettings, *parts: str) -> str:
-    """The prefix and the parts with the delimiter between them."""
-    return _NOT_IN_TOPIC.sub("_", settings.topic_delimiter.join((settings.topic_prefix, *parts)))
+    """The prefix and the parts with the delimiter between them, cut where it is too long for Kafka."""
+    name = settings.topic_delimiter.join((settings.topic_prefix, *parts))
+    return _cleaned(name, _NOT_IN_TOPIC)[:_LONGEST_TOPIC]
 
 
 def transaction_topic(settings: EventSettings) -> str:
@@ -33,8 +35,8 @@ def transaction_topic(settings: EventSettings) -> str:
 
 
 def message_topic(settings: EventSettings) -> str:
-    """The topic of logical decoding messages."""
-    return topic_name(settings, "message")
+    """The topic of logical decoding messages; its delimiter is always a dot."""
+    return f"{settings.topic_prefix}.message"
 
 
 def heartbeat_topic(settings: EventSettings) -> str:
@@ -49,9 +51,9 @@ def schema_name(topic: str, part: str, settings: EventSettings) -> str:
 
 
 def avro_name(name: str) -> str:
-    """A dotted name in which every character is allowed by Avro."""
-    cleaned = _NOT_IN_AVRO.sub("_", name)
-    return f"_{cleaned}" if cleaned[:1].isdigit() else cleaned
+    """A dotted name in which every character is allowed by Avro where it stands."""
+    cleaned = _cleaned(name, _NOT_IN_AVRO)
+    return f"_{cleaned[1:]}" if cleaned[:1] in _NOT_FIRST_IN_AVRO else cleaned
 
 
 def field_name(name: str, settings: EventSettings) -> str:
@@ -61,17 +63,10 @@ def field_name(name: str, settings: EventSettings) -> str:
     """
     if not settings.sanitize_fields:
         return name
-    cleaned = _NOT_IN_FIELD.sub("_", name)
+    cleaned = _cleaned(name, _NOT_IN_FIELD)
     return f"_{cleaned}" if cleaned[:1].isdigit() else cleaned
 
 
-def topic_collisions(collections: Iterable[CollectionId], settings: EventSettings) -> tuple[str, ...]:
-    """A line for each topic that several collections would share, to be warned about."""
-    by_topic: dict[str, list[str]] = {}
-    for collection in collections:
-        by_topic.setdefault(topic_of(collection, settings), []).append(str(collection))
-    return tuple(
-        f"{' and '.join(repr(name) for name in names)} share the topic {topic!r}"
-        for topic, names in by_topic.items()
-        if len(names) > 1
-    )
+def _cleaned(name: str, unwanted: re.Pattern[str]) -> str:
+    """`_` for each unwanted UTF-16 unit, as Java counts characters."""
+    return unwanted.sub(lambda found: "__" if ord(found[0]) > 0xFFFF else "_", name)

@@ -36,10 +36,8 @@ def message_key(
     collection: CollectionId, columns: tuple[str, ...], settings: EventSettings
 ) -> tuple[str, ...]:
     """The columns that `message.key.columns` names for a table, in the table's order; () for none."""
-    for key in settings.message_keys:
-        if matches([key.table], str(collection)):
-            return tuple(name for name in columns if matches(key.columns, name))
-    return ()
+    chosen = [key.columns for key in settings.message_keys if matches([key.table], str(collection))]
+    return tuple(name for name in columns if any(matches(names, name) for names in chosen))
 
 
 def mask_of(collection: CollectionId, column: str, settings: EventSettings) -> ColumnMask | None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from engine.events import shaping
-from engine.events.names import field_name, heartbeat_topic, schema_name, topic_collisions, topic_of
+from engine.events.names import field_name, heartbeat_topic, message_topic, schema_name, topic_of
 from engine.events.settings import ColumnMask, EventSettings, MessageKey, NameAdjustment
 from engine.model import CollectionId
 
@@ -37,6 +37,14 @@ def test_a_message_key_is_in_the_tables_order():
 
     assert named == ("first_name", "email")
     assert shaping.message_key(TABLE, ("id",), settings()) == ()
+
+
+def test_every_entry_that_names_a_table_adds_to_its_key():
+    keys = (MessageKey(".*", ("nothing",)), MessageKey(".*", ("email",)), MessageKey("public.*", ("id",)))
+
+    named = shaping.message_key(TABLE, ("id", "name", "email"), settings(message_keys=keys))
+
+    assert named == ("id", "email")
 
 
 @pytest.mark.parametrize(
@@ -75,13 +83,20 @@ def test_names_keep_what_their_place_allows():
     assert topic_of(odd, settings()) == "p.sch-1.T_b_le"
     assert topic_of(odd, settings(topic_delimiter="_")) == "p_sch-1_T_b_le"
     assert schema_name("p.sch-1.t", "Key", settings()) == "p.sch-1.t.Key"
-    assert schema_name("1.sch-1.t", "Key", settings(schema_names=NameAdjustment.AVRO)) == "_1.sch_1.t.Key"
+    assert schema_name("1.sch-1.t", "Key", settings(schema_names=NameAdjustment.AVRO)) == "_.sch_1.t.Key"
     assert field_name("1 dollar$", settings()) == "1 dollar$"
     assert field_name("1 dollar$", settings(sanitize_fields=True)) == "_1_dollar_"
     assert heartbeat_topic(settings()) == "__debezium-heartbeat.p"
 
 
-def test_tables_that_share_a_topic_are_named():
-    lines = topic_collisions([CollectionId(("s", "a b")), CollectionId(("s", "a_b")), TABLE], settings())
+def test_a_character_outside_the_basic_plane_counts_as_two():
+    assert topic_of(CollectionId(("s", "a😀ü")), settings()) == "p.s.a___"
+    assert field_name("a😀", settings(sanitize_fields=True)) == "a__"
 
-    assert lines == ("'s.a b' and 's.a_b' share the topic 'p.s.a_b'",)
+
+def test_a_topic_is_cut_where_kafka_allows_no_more():
+    assert topic_of(CollectionId(("s", "t" * 300)), settings()) == "p.s." + "t" * 245
+
+
+def test_the_messages_topic_does_not_follow_the_delimiter():
+    assert message_topic(settings(topic_delimiter="_")) == "p.message"
