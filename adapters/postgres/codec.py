@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import orjson
 import pyarrow as pa
 
-from adapters.postgres.defaults import default_json
+from adapters.postgres.defaults import default_text
 from adapters.postgres.source import SOURCE, source_snapshot, source_table
-from adapters.postgres.source_types import source_parameters
+from adapters.postgres.source_types import source_length, source_parameters
 from adapters.postgres.table import Column, PgType, Relation, RelationColumn, Table
 from adapters.postgres.types import conversion, type_of
 from engine.events import shaping
@@ -28,7 +29,7 @@ from engine.expressions import matches
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from engine.events.settings import EventSettings
+    from engine.events.settings import ColumnMask, EventSettings
 
 
 def codec_for(
@@ -66,7 +67,7 @@ def codec_for(
         tuple(names.index(name) for name in merge_key or _table_key(table) if name in names),
         emit=emit,
         signal=str(relation.id) == settings.signal_collection,
-        warnings=_collisions(fields),
+        warnings=(*_collisions(fields), *(warning for one in described for warning in one.warnings())),
     )
 
 
@@ -115,23 +116,41 @@ class _Described:
         self._catalog: Column | None = table.column(self.column.name) if table and self.included else None
         self._type = type_of(self.column.type, types) or PgType(self.column.type, f"type {self.column.type}")
         self._conversion = conversion(self._type, self.column.typmod, types, settings)
+        self._mask = shaping.mask_of(relation.id, self.column.name, settings)
 
     def value_field(self) -> Field | None:
-        """The member of the row: masked, with what the source says of the column where that is asked for."""
+        """The member of the row: masked, or with what the source says of it where that is asked for.
+
+        Only one of these applies, as in Debezium; there, though, a propagated type lifts a hash.
+        """
         made = self._field()
-        if made is None or self._conversion is None:
+        if made is None:
+            return None
+        if self._mask is None:
+            return replace(made, schema=_with_parameters(made.schema, self._source_parameters()))
+        length = source_length(self._type, self.column.typmod, self._types)
+        if self._mask.truncate and length <= self._mask.length:
             return made
-        made = replace(made, schema=_with_parameters(made.schema, self._source_parameters()))
-        mask = shaping.mask_of(self._relation.id, self.column.name, self._settings)
-        if mask is None or not self._conversion.text:
+        made = replace(made, schema=_with_parameters(made.schema, shaping.mask_parameters(self._mask)))
+        return self._shaped(made, self._mask, length)
+
+    def _shaped(self, made: Field, mask: ColumnMask, length: int) -> Field:
+        conversion = made.conversion
+        if not (conversion.plain if mask.truncate else conversion.text):
             return made
         return replace(
             made,
-            schema=_with_parameters(made.schema, shaping.mask_parameters(mask)),
-            shape=shaping.shape_of(mask, self._length()),
-            raw_missing=None if made.schema.optional else "",
-            raw_placeholder=self._settings.unavailable_value,
+            shape=shaping.shape_of(mask, length),
+            raw_missing=None if made.schema.optional else orjson.loads(made.missing),
+            raw_placeholder=orjson.loads(conversion.placeholder) if conversion.placeholder else None,
         )
+
+    def warnings(self) -> tuple[str, ...]:
+        """What was asked for and can't be done."""
+        mask, conversion = self._mask, self._conversion
+        if mask is None or mask.truncate or conversion is None or conversion.text or not self.included:
+            return ()
+        return (f"column {self.column.name!r} is not masked: a {self._type.name} is no text",)
 
     def key_field(self) -> Field | None:
         """The member of the key, never masked."""
@@ -153,19 +172,17 @@ class _Described:
     def _default(self, conversion: Conversion) -> str | None:
         if self._catalog is None or self._catalog.default is None or self._catalog.generated:
             return None
-        text = default_json(
-            self._type.name if self._type.kind != "e" else "enum", self._catalog.default, self.column.typmod
-        )
+        text = default_text(self._type, self._catalog.default, self.column.typmod)
         if text is None or conversion.schema.type in {"struct", "array", "map"}:
             return None
-        pieces = Field("", 0, conversion, conversion.schema, "null").pieces(
-            pa.array([text], pa.large_string())
-        )
+        try:
+            pieces = Field("", 0, conversion, conversion.schema, "null").pieces(
+                pa.array([text], pa.large_string())
+            )
+        except ValueError:  # a word that only the server understands, such as 'now' or 'today'
+            return None
         shown: str = join(pieces, 1)[0].as_py()
         return None if shown == "null" else shown
-
-    def _length(self) -> int | None:
-        return self.column.typmod - 4 if self.column.typmod >= 4 else None
 
     def _source_parameters(self) -> tuple[tuple[str, str], ...]:
         name = f"{self._relation.id}.{self.column.name}"

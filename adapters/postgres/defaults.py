@@ -1,15 +1,22 @@
 """The default of a column's schema from the text of the default's expression.
 
-Only plain literals and calls of functions give one, and only for the types below; a function's
-result is not known, so its type's empty value stands for it. Other than in Debezium 2.1.4 a doubled
-quote is one quote, and a keyword such as CURRENT_USER is no default.
+Only plain literals, calls of functions and the clock's keywords give one, and only for the types below;
+a function's result is not known, so its type's empty value stands for it. Other than in Debezium 2.1.4
+a doubled quote or backslash is one, and neither a keyword such as CURRENT_USER nor a computed value is a
+default.
 """
 
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-_LITERAL = re.compile(r"E?'((?:[^']|'')*)'", re.DOTALL)
+if TYPE_CHECKING:
+    from adapters.postgres.table import PgType
+
+_LITERAL = re.compile(r"\(*(?P<mark>[EB]?)'(?P<text>(?:[^']|'')*)'(?P<rest>.*)", re.DOTALL)
+_CASTS = re.compile(r"(?:\)|::(?:\"(?:[^\"]|\"\")+\"|[\w\s.])+(?:\(\d+(?:,-?\d+)?\))?[\w\s]*)*")
+_CLOCK = frozenset(("CURRENT_TIMESTAMP", "CURRENT_TIME", "CURRENT_DATE", "LOCALTIME", "LOCALTIMESTAMP"))
 _CALL = re.compile(r"[(]?[A-Za-z0-9_.\"]+\(.*\)", re.DOTALL)
 _NUMBER = re.compile(r"[(]?(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)[)]?(?:::.*)?", re.IGNORECASE)
 _EPOCH = "1970-01-01 00:00:00"
@@ -33,24 +40,24 @@ _OF_CALLS = {
     "timestamp": _EPOCH,
     "timestamptz": f"{_EPOCH}+00",
     "interval": "00:00:00",
+    "bit": "0",
+    "varbit": "0",
 }
-_LITERALS = frozenset({*_OF_CALLS, "bit", "varbit", "enum"})
 
 
-def default_json(type_name: str, expression: str, typmod: int) -> str | None:
+def default_text(kind: PgType, expression: str, typmod: int) -> str | None:
     """The default as the type's own text, ready for its conversion; None for no default.
 
-    `type_name` is `enum` for any enumeration. Source: the rules of Debezium's default value converter.
+    An enumeration's must name the type, by nothing but its plain name, as Debezium asks for it.
+    Source: the rules of Debezium's default value converter.
     """
-    if type_name not in _LITERALS or expression.upper().startswith("NULL::"):
+    if kind.kind == "e":
+        return _literal(expression) if expression.endswith(f"'::{kind.name}") else None
+    if kind.name not in _OF_CALLS or expression.upper().startswith("NULL::"):
         return None
-    called = _CALL.fullmatch(_without_cast(expression))
-    text = _OF_CALLS.get(type_name) if called else _literal(expression)
-    if text is None:
-        return None
-    if type_name == "numeric":
-        return _scaled(text, typmod)
-    return text.rstrip(" ") if type_name == "bpchar" else text
+    called = expression in _CLOCK or _CALL.fullmatch(_without_cast(expression))
+    text = _OF_CALLS[kind.name] if called else _literal(expression)
+    return text if text is None or kind.name != "numeric" else _scaled(text, typmod)
 
 
 def _scaled(text: str, typmod: int) -> str:
@@ -69,8 +76,10 @@ def _without_cast(expression: str) -> str:
 def _literal(expression: str) -> str | None:
     if expression in {"true", "false"}:
         return expression[0]
-    quoted = _LITERAL.match(expression.lstrip("(").removeprefix("B"))
-    if quoted and "||" not in expression:
-        return quoted[1].replace("''", "'")
+    quoted = _LITERAL.fullmatch(expression)
+    if quoted:
+        text = quoted["text"].replace("''", "'")
+        text = text.replace("\\\\", "\\") if quoted["mark"] == "E" else text
+        return text if _CASTS.fullmatch(quoted["rest"]) else None
     number = _NUMBER.fullmatch(expression)
     return number[1] if number else None

@@ -28,12 +28,17 @@ _CLOCKS = {"time": 8, "timetz": 14, "timestamp": 22, "timestamptz": 28}
 
 def source_parameters(kind: PgType, typmod: int, types: Mapping[int, PgType]) -> tuple[tuple[str, str], ...]:
     """The parameters that name the type, its length and its scale."""
-    base, typmod = _underlying(kind, typmod, types)
+    base, base_typmod = _underlying(kind, typmod, types)
     return (
         ("__debezium.source.column.type", kind.name.upper()),
-        ("__debezium.source.column.length", str(_length(base, typmod))),
-        ("__debezium.source.column.scale", str(_scale(base, typmod))),
+        ("__debezium.source.column.length", str(source_length(kind, typmod, types))),
+        ("__debezium.source.column.scale", str(_scale(base, base_typmod))),
     )
+
+
+def source_length(kind: PgType, typmod: int, types: Mapping[int, PgType]) -> int:
+    """The column's length: characters, digits or bits; of times the characters they are written in."""
+    return _length(*_underlying(kind, typmod, types))
 
 
 def _underlying(kind: PgType, typmod: int, types: Mapping[int, PgType]) -> tuple[str, int]:

@@ -27,6 +27,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow.compute as pc
 
 from adapters.postgres import values
@@ -66,7 +67,8 @@ def booleans(texts: Text) -> Text:
 
 
 def _quoted(schema: Schema, encode: Encode, filler: str = '""') -> Conversion:
-    return Conversion(schema, encode, quoted=True, filler=filler)
+    plain = (unchanged if encode is escape else encode) if schema.type == "string" else None
+    return Conversion(schema, encode, quoted=True, filler=filler, plain=plain)
 
 
 def _bare(schema: Schema, encode: Encode = unchanged, filler: str = "0") -> Conversion:
@@ -92,7 +94,6 @@ _STRINGS = frozenset(
         "tsrange",
         "tstzrange",
         "daterange",
-        "isbn",
     ],
 )
 _SEMANTIC_STRINGS = {
@@ -122,8 +123,11 @@ _POINT = struct(
     doc="Geometry (POINT)",
 )
 _POINT_FILLER = values.point("(0,0)")
+_EMPTY_GEOMETRY = '{"wkb":"AQcAAAAAAAAA","srid":null}'
+"""A collection without geometries."""
+_LARGEST_SCALE = 1000
 _GEOMETRIC = frozenset(("line", "lseg", "box", "path", "polygon", "circle"))
-_NO_ARRAYS = frozenset(("bytea", "interval", "money", "xml", "point", "varbit"))
+_NO_ARRAYS = frozenset(("bytea", "interval", "money", "xml", "point", "varbit", "name", "refcursor"))
 """Element types whose arrays Debezium leaves out of the event."""
 
 
@@ -180,11 +184,20 @@ def _numeric(typmod: int, settings: EventSettings) -> Conversion:
     if settings.decimals is DecimalMode.DOUBLE:
         return _bare(DOUBLE, numbers.numbers_as_doubles, "0.0")
     if settings.decimals is DecimalMode.STRING:
-        return _quoted(STRING, numbers.special_names)
+        return _with_text_placeholder(_quoted(STRING, numbers.special_names, _zero(_scale(typmod))), settings)
     if typmod == -1:
         return _bare(_VARIABLE, numbers.variable_decimals, '{"scale":0,"value":"AA=="}')
-    precision, scale = (typmod - 4) >> 16, (typmod - 4) & 0x7FF
-    return _decimal(scale, precision)
+    return _decimal(_scale(typmod), (typmod - 4) >> 16)
+
+
+def _scale(typmod: int) -> int:
+    """Digits of fraction as the JDBC driver reads them: a negative scale comes out as 2046 and less."""
+    return 0 if typmod == -1 else (typmod - 4) & 0x7FF
+
+
+def _zero(scale: int) -> str:
+    """The JSON of nought in the form of `decimal.handling.mode=string`."""
+    return f'"{0:.{scale if scale <= _LARGEST_SCALE else 0}f}"'
 
 
 def _decimal(scale: int, precision: int | None) -> Conversion:
@@ -199,7 +212,7 @@ def _money(_: int, settings: EventSettings) -> Conversion:
     if settings.decimals is DecimalMode.DOUBLE:
         return _bare(DOUBLE, _money_doubles, "0.0")
     if settings.decimals is DecimalMode.STRING:
-        return _quoted(STRING, _money_strings)
+        return _quoted(STRING, _money_strings, _zero(settings.money_fraction_digits))
     inner = _decimal(settings.money_fraction_digits, None)
     return replace(inner, encode=partial(_money_decimals, scale=settings.money_fraction_digits))
 
@@ -217,11 +230,16 @@ def _money_decimals(texts: Text, scale: int) -> Text:
 
 
 def _bytea(_: int, settings: EventSettings) -> Conversion:
-    encode = partial(binary.hex_text, mode=settings.binary)
+    schema = BYTES if settings.binary is BinaryMode.BYTES else STRING
+    return _with_bytes_placeholder(_quoted(schema, partial(binary.hex_text, mode=settings.binary)), settings)
+
+
+def _with_bytes_placeholder(conversion: Conversion, settings: EventSettings) -> Conversion:
+    """Bytes have one in `binary.handling.mode=bytes` alone."""
     if settings.binary is not BinaryMode.BYTES:
-        return _quoted(STRING, encode)
+        return conversion
     unavailable = binary.encode_bytes(settings.unavailable_value.encode(), BinaryMode.BYTES)
-    return replace(_quoted(BYTES, encode), placeholder=quote(unavailable))
+    return replace(conversion, placeholder=quote(unavailable))
 
 
 def _unknown(settings: EventSettings, name: str = "") -> Conversion | None:
@@ -229,7 +247,7 @@ def _unknown(settings: EventSettings, name: str = "") -> Conversion | None:
         return None
     schema = BYTES if settings.binary is BinaryMode.BYTES else STRING
     encode = _geometric_bytes if name in _GEOMETRIC else _text_bytes
-    return _quoted(schema, partial(encode, mode=settings.binary))
+    return _with_bytes_placeholder(_quoted(schema, partial(encode, mode=settings.binary)), settings)
 
 
 def _geometric_bytes(texts: Text, mode: BinaryMode) -> Text:
@@ -304,8 +322,8 @@ def _single_bits(texts: Text) -> Text:
     return pc.if_else(pc.equal(texts, "1"), "true", "false").cast("large_string")
 
 
-def _varbits(typmod: int, _: EventSettings) -> Conversion:
-    return _bit_string(typmod if typmod != -1 else 2**31 - 1)
+def _varbits(typmod: int, settings: EventSettings) -> Conversion:
+    return _bits(typmod if typmod != -1 else 2**31 - 1, settings)
 
 
 def _bit_string(length: int) -> Conversion:
@@ -326,7 +344,7 @@ def _geometry(name: str, typmod: int, settings: EventSettings) -> Conversion:
         version=1,
         doc=name.capitalize(),
     )
-    return _bare(schema, partial(each, convert=values.geometry), '{"wkb":"","srid":null}')
+    return _bare(schema, partial(each, convert=values.geometry), _EMPTY_GEOMETRY)
 
 
 def _hstore(_: int, settings: EventSettings) -> Conversion:
@@ -338,12 +356,16 @@ def _hstore(_: int, settings: EventSettings) -> Conversion:
             placeholder=f"{{{unavailable}:{unavailable}}}",
         )
     schema = Schema("string", name="io.debezium.data.Json", version=1)
-    conversion = _quoted(schema, _hstore_strings, '"{}"')
+    conversion = replace(_quoted(schema, _hstore_strings, '"{}"'), plain=_hstore_objects)
     return _with_text_placeholder(conversion, settings)
 
 
 def _hstore_strings(texts: Text) -> Text:
-    return escape(each(texts, values.hstore_json))
+    return escape(_hstore_objects(texts))
+
+
+def _hstore_objects(texts: Text) -> Text:
+    return each(texts, values.hstore_json)
 
 
 _CHOICES: dict[str, Callable[[int, EventSettings], Conversion]] = {
@@ -371,24 +393,21 @@ def _array(
     element = type_of(kind.element, types)
     if element is None or element.name in _NO_ARRAYS:
         return None
+    item = conversion(element, typmod, types, settings) if element.kind != "d" else _unknown(settings)
     if element.name == "time":
-        return _array_of(_MICRO_TIME, element, settings)
-    if element.kind == "d":
-        return _array_of(_unknown(settings), element, settings)
-    return _array_of(conversion(element, typmod, types, settings), element, settings)
-
-
-def _array_of(item: Conversion | None, element: PgType, settings: EventSettings) -> Conversion | None:
+        item = _MICRO_TIME
     if item is None:
         return None
-    schema = array(item.schema.nullable(optional=element.kind not in {"e", "d"}))
+    known = element.kind not in {"d", "e"} and _base(element.name, typmod, settings) is not None
     encode = partial(values.arrays, encode=item.encode, quoted=item.quoted)
-    return replace(_bare(schema, encode, "[]"), placeholder=_array_placeholder(element, settings))
+    made = _bare(array(item.schema.nullable(optional=known)), encode, "[]")
+    return replace(made, placeholder=_array_placeholder(element, settings))
 
 
 def _array_placeholder(element: PgType, settings: EventSettings) -> str | None:
-    if element.name in _STRINGS:
+    if element.name in _STRINGS or element.name in {"json", "jsonb"}:
         return f"[{quote(settings.unavailable_value)}]"
     if element.name in {"int2", "int4", "int8"}:
-        return "[" + ",".join(str(ord(letter)) for letter in settings.unavailable_value) + "]"
+        letters = np.frombuffer(settings.unavailable_value.encode(), np.int8)
+        return f"[{','.join(map(str, letters))}]"
     return None

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.events.text import Piece, Text, fill, join, quote, scalar
+from engine.events.text import Piece, Text, escape, fill, join, quote, scalar
 
 if TYPE_CHECKING:
     from engine.events.connect import Schema
@@ -28,7 +28,8 @@ class Conversion:
     that the schema can't hold (NaN as a decimal) becomes null, in events too, whether or not the
     column may be NULL: nothing else would be true. `filler` is the JSON of a NOT NULL column whose value is
     not known, `placeholder` that of an unchanged value which the log left out (None: as if NULL).
-    `text` is set where the value is plain text, which masks can work on.
+    Where JSON has a string, `plain` gives it before it is escaped, for it to be cut; `text` is set where
+    the column holds characters, which masks work on.
     """
 
     schema: Schema
@@ -36,6 +37,7 @@ class Conversion:
     quoted: bool
     filler: str
     placeholder: str | None = None
+    plain: Encode | None = None
     text: bool = False
 
 
@@ -43,9 +45,9 @@ class Conversion:
 class Field:
     """One member of a key or a row.
 
-    `column` is the index of the input column. `missing` is the JSON for NULL. `shape` changes plain
-    text before it is encoded (masks, truncation): `raw_missing` and `raw_placeholder` are what it then
-    gets for NULL and for an unchanged value.
+    `column` is the index of the input column. `missing` is the JSON for NULL. `shape` changes a string
+    before it is escaped (masks, truncation): `raw_missing` and `raw_placeholder` are what it then gets for
+    NULL and for an unchanged value.
     """
 
     name: str
@@ -60,13 +62,15 @@ class Field:
     def pieces(self, texts: Text, unchanged: Mask | None = None) -> list[Piece]:
         """The column as JSON. `unchanged` marks values that the log left out; `texts` is null there."""
         if self.shape is not None:
-            return self._show(self.shape(self._raw(texts, unchanged)))
+            shaped = escape(self.shape(self._raw(texts, unchanged)))
+            return [fill(join(['"', shaped, '"'], len(shaped)), self.missing)]
         if unchanged is None or self.conversion.placeholder is None:
             return self._show(texts)
         shown = join(self._show(texts), len(texts))
         return [pc.if_else(pa.array(unchanged), scalar(self.conversion.placeholder), shown)]
 
     def _raw(self, texts: Text, unchanged: Mask | None) -> Text:
+        texts = texts if self.conversion.plain is None else self.conversion.plain(texts)
         if unchanged is not None and self.raw_placeholder is not None:
             texts = pc.if_else(pa.array(unchanged), scalar(self.raw_placeholder), texts)
         return texts if self.raw_missing is None else fill(texts, self.raw_missing)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from adapters.postgres.codec import codec_for
 from adapters.postgres.source import ReadPlace, read_source
 from adapters.postgres.table import Column, Table, relation_of
 from engine.events.settings import ColumnMask, EventSettings, MessageKey
+from engine.events.text import join
 from engine.model import CollectionId
 
 PLAIN = EventSettings("p", "d", key_schemas=False, value_schemas=False)
@@ -87,6 +90,69 @@ def test_masks_hide_the_row_but_not_the_key():
     assert keys == ['{"b":"secret","a":1}']
     assert rows[0]["b"] == "***"
     assert rows[0]["a"] == 1  # no text
+
+
+def test_what_masks_cannot_hide_is_marked_as_debezium_does_and_warned_about():
+    settings = replace(PLAIN, masks=(ColumnMask(("public.t.a",), length=3),))
+    codec = codec_for(relation_of(TABLE), TABLE, settings, {})
+
+    assert codec.fields[0].schema.parameters == (("masked", "true"),)
+    assert codec.warnings == ("column 'a' is not masked: a int4 is no text",)
+
+
+def shaped(kind: int, typmod: int, text: str | None, default: str | None = None, **settings: Any):
+    """The parameters of a NOT NULL column's schema, and what becomes of one text."""
+    table = replace(
+        TABLE, columns=(Column("x", kind, typmod, nullable=False, default=default),), primary_key=()
+    )
+    codec = codec_for(relation_of(table), table, replace(PLAIN, **settings), {})
+    row = codec.row([pa.array([text], pa.large_string())])
+    return codec.fields[0].schema.parameters, json.loads(join(row.pieces, 1)[0].as_py())["x"]
+
+
+def cut(length: int) -> tuple[ColumnMask, ...]:
+    return (ColumnMask((".*",), length=length, truncate=True),)
+
+
+@pytest.mark.parametrize(
+    ("kind", "typmod", "text", "expected"),
+    [
+        (25, -1, 'a"bcd', 'a"b'),
+        (114, -1, '{"a":1}', '{"a'),
+        (2950, -1, "123e4567-e89b-12d3-a456-426614174000", "123"),
+        (1184, -1, "2020-01-02 03:04:05+00", "202"),
+    ],
+)
+def test_any_string_is_truncated(kind, typmod, text, expected):
+    assert shaped(kind, typmod, text, masks=cut(3)) == ((("truncateLength", "3"),), expected)
+
+
+def test_what_fits_anyway_is_not_marked_as_truncated():
+    assert shaped(1043, 10 + 4, "abc", masks=cut(10)) == ((), "abc")
+    assert shaped(23, -1, "12345", masks=cut(3)) == ((("truncateLength", "3"),), 12345)
+
+
+def test_only_one_rule_applies_to_a_column_and_a_mask_comes_before_a_type():
+    rules: dict[str, Any] = {"masks": cut(3), "propagate_columns": (".*",)}
+
+    assert shaped(25, -1, "abcd", **rules) == ((("truncateLength", "3"),), "abc")
+    hashing = (ColumnMask((".*",), hash="MD5", version=2),)
+    assert shaped(25, -1, "abcd", **{**rules, "masks": hashing})[0] == (("masked", "true"),)
+
+
+def test_a_hash_is_as_long_as_its_column_and_null_is_hashed_as_its_default():
+    hashing: dict[str, Any] = {"masks": (ColumnMask((".*",), hash="MD5", version=2),)}
+
+    _, ten = shaped(1043, 10 + 4, "abcd", **hashing)
+    assert ten == "e2fc714c4727"[:10]
+    assert shaped(25, -1, None, "'abcd'::text", **hashing)[1][:10] == ten
+    assert shaped(25, -1, None, **hashing)[1] == "d41d8cd98f00b204e9800998ecf8427e"  # of nothing
+
+
+def test_a_default_that_only_the_server_understands_is_none():
+    table = replace(TABLE, columns=(Column("x", 1082, default="('now'::text)::date"),), primary_key=())
+
+    assert codec_for(relation_of(table), table, PLAIN, {}).fields[0].schema.default is None
 
 
 def test_fields_that_collide_are_warned_about():

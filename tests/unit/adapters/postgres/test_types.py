@@ -117,6 +117,8 @@ def test_types_by_name(name, text, default, other):
         ),
         ("bit", 1, "1", ("boolean", "true")),
         ("bit", 8, "10000001", ("bytes io.debezium.data.Bits", '"gQ=="')),
+        ("varbit", 1, "1", ("boolean", "true")),
+        ("varbit", -1, "1", ("bytes io.debezium.data.Bits", '"AQ=="')),
         ("_time", 3, "{00:00:01}", ("array", "[1000000]")),
     ],
 )
@@ -132,6 +134,78 @@ def test_unknown_types_are_left_out_unless_asked_for():
     assert conversion(NAMED["_bytea"], -1, {}, asked) is None
     assert shown(strange, "é", settings=asked) == ("bytes", '"w6k="')
     assert shown(strange, "é", settings=replace(asked, binary=BinaryMode.HEX)) == ("string", '"c3a9"')
+
+
+@pytest.mark.parametrize(
+    ("name", "optional"),
+    [
+        ("_text", True),
+        ("_uuid", True),
+        ("_bit", True),
+        ("_tsvector", False),
+        ("_pg_lsn", False),
+        ("_box", False),
+    ],
+)
+def test_items_may_be_null_in_arrays_of_types_that_are_known(name, optional):
+    made = conversion(NAMED[name], -1, {}, replace(DEFAULT, include_unknown_types=True))
+
+    assert made is not None
+    assert made.schema.items is not None
+    assert made.schema.items.optional is optional
+
+
+@pytest.mark.parametrize("name", ["_name", "_bytea", "_interval", "_money", "_xml", "_point", "_varbit"])
+def test_some_arrays_are_always_left_out(name):
+    assert conversion(NAMED[name], -1, {}, replace(DEFAULT, include_unknown_types=True)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "typmod", "filler", "other"),
+    [
+        ("numeric", NUMERIC_12_2, '"AA=="', '"0.00"'),
+        ("numeric", -1, '{"scale":0,"value":"AA=="}', '"0"'),
+        ("money", -1, '"AA=="', '"0.00"'),
+        ("timestamptz", 3, '"1970-01-01T00:00:00Z"', '"1970-01-01T00:00:00Z"'),
+        ("timetz", -1, '"00:00:00Z"', '"00:00:00Z"'),
+        ("interval", -1, "0", '"P0Y0M0DT0H0M0S"'),
+        ("bytea", -1, '""', '""'),
+        ("bit", 1, "false", "false"),
+        ("_int4", -1, "[]", "[]"),
+    ],
+)
+def test_what_stands_for_an_unknown_value_has_its_types_form(name, typmod, filler, other):
+    fillers = [conversion(NAMED[name], typmod, {}, settings) for settings in (DEFAULT, OTHER)]
+
+    assert [made.filler for made in fillers if made] == [filler, other]
+
+
+def test_an_unknown_geometry_is_an_empty_collection():
+    made = conversion(PgType(99, "geometry", "public"), -1, {}, DEFAULT)
+
+    assert made is not None
+    assert made.filler == '{"wkb":"AQcAAAAAAAAA","srid":null}'
+
+
+@pytest.mark.parametrize(
+    ("name", "placeholder", "other"),
+    [
+        ("text", '"gone"', '"gone"'),
+        ("jsonb", '"gone"', '"gone"'),
+        ("bytea", '"Z29uZQ=="', None),
+        ("tsvector", '"Z29uZQ=="', None),
+        ("numeric", None, '"gone"'),
+        ("_text", '["gone"]', '["gone"]'),
+        ("_jsonb", '["gone"]', '["gone"]'),
+        ("_int8", "[103,111,110,101]", "[103,111,110,101]"),
+        ("_uuid", None, None),
+    ],
+)
+def test_what_stands_for_a_value_that_the_log_left_out(name, placeholder, other):
+    asked = [replace(one, include_unknown_types=True, unavailable_value="gone") for one in (DEFAULT, OTHER)]
+    made = [conversion(NAMED[name], -1, {}, settings) for settings in asked]
+
+    assert [one.placeholder for one in made if one] == [placeholder, other]
 
 
 def test_a_domain_is_its_base_type_with_its_own_precision():
