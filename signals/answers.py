@@ -12,13 +12,14 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, assert_never
 
 from engine.model import ExecuteSnapshot, LogMessage, StopSnapshot
+from signals.model import Signal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from engine.errors import SignalError
     from engine.model import Command
-    from signals.model import Signal
+    from signals.model import Message
     from signals.parse import Accepted
 
 _LOG: Final = logging.getLogger("signals")
@@ -60,9 +61,10 @@ def accepted(signal: Signal, request: Accepted) -> Answer:
     return Answer(signal.label, signal.id, Outcome.ACCEPTED, text)
 
 
-def rejected(signal: Signal, error: SignalError) -> Answer:
-    """Say why nothing will be done."""
-    return Answer(signal.label, signal.id, Outcome.REJECTED, str(error))
+def rejected(signal: Signal | Message, error: SignalError) -> Answer:
+    """Say why nothing will be done; what could not be read as a signal has no id."""
+    id_ = signal.id if isinstance(signal, Signal) else None
+    return Answer(signal.label, id_, Outcome.REJECTED, str(error))
 
 
 def line(answer: Answer) -> str:

@@ -6,35 +6,56 @@ The channels find signals; `parse` judges them; the engine obeys.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from engine.errors import SignalError, TidemarkError
+from engine.errors import SignalError, StateError, TidemarkError
 from signals.answers import Answer, Outcome, accepted, log_answer, rejected
+from signals.message import signal_of
+from signals.model import Message
 from signals.parse import parse
 from signals.table import signals_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from engine.model import CollectionId, Command, SignalRow
-    from engine.snapshot import Table
+    from engine.model import Channel, CollectionId, Command, SignalRow
+    from engine.snapshot import Gap, Table
+    from signals.channels import SignalChannel
     from signals.model import Signal
+
+_NAMED_GAPS: Final = 10
 
 
 class Desk:
-    """The engine's `SignalDesk`: parses, answers, and counts nothing twice."""
+    """The engine's `SignalDesk`: parses, answers, and counts nothing twice.
 
-    def __init__(self, answer: Callable[[Answer], None] = log_answer) -> None:
-        self._answer = answer
+    `channels` are those beside the signal table; with `reads_table` off that table's rows ask for nothing.
+    """
+
+    def __init__(
+        self,
+        answer: Callable[[Answer], None] = log_answer,
+        channels: Mapping[Channel, SignalChannel] | None = None,
+        *,
+        reads_table: bool = True,
+    ) -> None:
+        self._answer, self._channels, self._reads_table = answer, channels or {}, reads_table
         self._untold: list[Answer] = []
+        self._saved: Mapping[str, Any] = {}
 
-    def resume(self, saved: Mapping[str, Any]) -> None:  # noqa: ARG002  the signal table's place is the log's
-        """Forget the answers that were not told: their turn is done again."""
+    def resume(self, saved: Mapping[str, Any]) -> None:
+        """Go back to the saved places; forget the answers of a turn that is done again."""
         self._untold.clear()
+        self._saved = saved
+        for name, channel in self._channels.items():
+            try:
+                channel.resume(saved.get(name, {}))
+            except (LookupError, TypeError, ValueError, AttributeError) as error:
+                raise StateError(f"the saved place of the {name} channel can't be read: {error!r}") from error
 
     def memory(self) -> Mapping[str, Any]:
-        """Nothing: the signal table's place is the log's."""
-        return {}
+        """Each channel's place; that of a channel which is off just now is kept for when it is on."""
+        return {**self._saved, **{str(name): channel.memory() for name, channel in self._channels.items()}}
 
     def tell(self) -> None:
         """Say what has come up, in order."""
@@ -43,23 +64,32 @@ class Desk:
             self._answer(answer)
 
     def pending(self) -> bool:
-        """No channel but the signal table is read yet."""
-        return False
+        """Whether a channel has received something, or its first place is to be saved."""
+        return any(channel.pending() for channel in self._channels.values())
 
     def commands(
         self, rows: Sequence[SignalRow], known: Callable[[], Sequence[CollectionId]]
     ) -> Sequence[Command]:
-        """The valid signals, in order; the others are answered with what is wrong."""
-        received = signals_of(rows)
+        """The valid signals, those of the log first, in order; the others are answered with what is wrong."""
+        received: list[Signal | Message] = [
+            *(signals_of(rows) if self._reads_table else ()),
+            *(message for channel in self._channels.values() for message in channel.receive()),
+        ]
         named = known() if received else ()
-        judged = (self._judged(signal, named) for signal in received)
+        judged = (self._judged(one, named) for one in received)
         return [command for command in judged if command is not None]
 
-    def _judged(self, signal: Signal, known: Sequence[CollectionId]) -> Command | None:
+    def close(self) -> None:
+        """Close the channels."""
+        for channel in self._channels.values():
+            channel.close()
+
+    def _judged(self, received: Signal | Message, known: Sequence[CollectionId]) -> Command | None:
         try:
+            signal = received = signal_of(received) if isinstance(received, Message) else received
             request = parse(signal, known)
         except SignalError as error:
-            self._untold.append(rejected(signal, error))
+            self._untold.append(rejected(received, error))
             return None
         self._untold.append(accepted(signal, request))
         return request.command
@@ -76,9 +106,8 @@ class Desk:
         self._say(table, Outcome.STOPPED, f"{table.target.collection} stopped after {rows} rows")
 
     def failed(self, table: Table, error: Exception) -> None:
-        """Answer that a collection could not be read, and from where it is missing."""
-        done = table.progress.last if table.progress else None
-        missing = f"; missing: everything after key {done}" if done else ""
+        """Answer that a collection could not be read, and what of it is missing."""
+        missing = _missing(table.progress.lacks) if table.progress else ""
         outcome = Outcome.REJECTED if isinstance(error, SignalError) else Outcome.FAILED
         said = str(error) if isinstance(error, TidemarkError) else repr(error)
         name = str(table.target.collection)
@@ -86,3 +115,12 @@ class Desk:
 
     def _say(self, table: Table, outcome: Outcome, text: str) -> None:
         self._untold.append(Answer(table.signal, table.id, outcome, text))
+
+
+def _missing(gaps: Sequence[Gap]) -> str:
+    """The first gaps by their keys, and what to do about all of them."""
+    if not gaps:
+        return ""
+    named = ", ".join(str(gap) for gap in gaps[:_NAMED_GAPS])
+    more = f" and {len(gaps) - _NAMED_GAPS} more ranges" if len(gaps) > _NAMED_GAPS else ""
+    return f"; missing: {named}{more}; the same signal again reads just that"

@@ -31,6 +31,18 @@ class Signal:
     data: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A record or a line that should hold a signal as a JSON object, exactly as a channel received it.
+
+    `label` is the identity that the signal will have: channel, place and number.
+    """
+
+    channel: Channel
+    label: str
+    text: bytes
+
+
 def is_window_row(type_: str | None) -> bool:
     """Whether a row of the signal table marks a window and asks for nothing."""
     return type_ is not None and type_.strip() in WINDOW_TYPES

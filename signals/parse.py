@@ -136,7 +136,7 @@ def _fields(data: str | None) -> _Fields:
         message = f"the data is no valid JSON: {exc.msg} at character {exc.pos + 1}"
         raise SignalError(message, hint="check quotes and braces") from exc
     if not isinstance(value, dict):
-        raise SignalError(f"the data must be a JSON object, not {_kind(value)}")
+        raise SignalError(f"the data must be a JSON object, not {kind(value)}")
     return value
 
 
@@ -154,7 +154,7 @@ def _text(fields: _Fields, name: str) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise SignalError(f"{name!r} must be a string, not {_kind(value)}")
+        raise SignalError(f"{name!r} must be a string, not {kind(value)}")
     if "\0" in value:
         raise SignalError(f"{name!r} holds a NUL character")
     return value if value.strip() else None
@@ -163,7 +163,7 @@ def _text(fields: _Fields, name: str) -> str | None:
 def _array(fields: _Fields, name: str) -> list[object] | None:
     value = fields.get(name)
     if value is not None and not isinstance(value, list):
-        raise SignalError(f"{name!r} must be an array, not {_kind(value)}")
+        raise SignalError(f"{name!r} must be an array, not {kind(value)}")
     return value
 
 
@@ -184,7 +184,7 @@ def _patterns(fields: _Fields) -> list[str] | None:
     patterns: list[str] = []
     for number, entry in enumerate(entries, 1):
         if not isinstance(entry, str):
-            message = f"entry {number} of {_COLLECTIONS!r} must be a string, not {_kind(entry)}"
+            message = f"entry {number} of {_COLLECTIONS!r} must be a string, not {kind(entry)}"
             raise SignalError(message)
         patterns.append(entry.strip())
     return patterns
@@ -242,7 +242,7 @@ def _condition(
 ) -> dict[CollectionId, str | None]:
     place = f"entry {number} of {_CONDITIONS!r}"
     if not isinstance(entry, dict):
-        raise SignalError(f"{place} must be an object, not {_kind(entry)}")
+        raise SignalError(f"{place} must be an object, not {kind(entry)}")
     stray = [name for name in entry if name not in {"data-collection", "filter"}]
     pattern, text = _text(entry, "data-collection"), _text(entry, "filter")
     if pattern is None or stray:
@@ -255,7 +255,7 @@ def _condition(
     return dict.fromkeys(match.collections, text)
 
 
-def _kind(value: object) -> str:
+def kind(value: object) -> str:
     """The JSON name of a value's type."""
     if value is None:
         return "null"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.errors import InvariantError, SinkError
 from engine.ports import SavedState, SavedStates
+from signals.topic import Place, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -106,3 +107,29 @@ class MemoryStateStore:
 
     def discard(self, turn: int) -> None:
         self.pending.pop(turn, None)
+
+
+# MemoryTopic
+
+
+class MemoryTopic:
+    """A `TopicReader` over a topic in memory; every record is newer than any first start."""
+
+    def __init__(self) -> None:
+        self.place = Place({}, 0)
+        self._records: list[Record] = []
+        self._next: dict[int, int] = {}
+
+    def append(self, partition: int, key: bytes | None, value: bytes | None) -> None:
+        offset = sum(record.partition == partition for record in self._records)
+        self._records.append(Record(partition, offset, key, value))
+
+    def begin(self, place: Place) -> None:
+        self.place, self._next = place, dict(place.offsets)
+
+    def take(self) -> list[Record]:
+        found = [one for one in self._records if one.offset >= self._next.get(one.partition, 0)]
+        self._next |= {record.partition: record.offset + 1 for record in found}
+        return found
+
+    def close(self) -> None: ...

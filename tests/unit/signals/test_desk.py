@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.errors import SignalError, SourceError
-from engine.model import CollectionId, ExecuteSnapshot, SignalRow, StopSnapshot, Target
+from engine.model import CollectionId, ExecuteSnapshot, Range, SignalRow, StopSnapshot, Target
 from engine.snapshot import Extent, Progress, Table
 from signals.answers import Answer, Outcome
 from signals.desk import Desk
@@ -101,7 +101,7 @@ def table(progress: Progress | None) -> Table:
 
 
 def read(rows: int, emitted: int) -> Table:
-    return table(Progress(Extent(9, 9), 0, ("7", None), rows=rows, emitted=emitted))
+    return table(Progress(Extent(9, 9), 0, (Range(("7", None), ("9", "z")),), rows=rows, emitted=emitted))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,131 @@
+"""The file channel: lines appended to a file become messages.
+
+Owns which bytes are a line and the place to go on from; the file is only read. A line counts once its
+newline is there; blank ones are passed over. A new job takes the file from its beginning.
+
+The place is a number of bytes, and a digest of what stands right before it: if that has changed, the
+file is another one (truncated, rotated, written anew) and is read from its beginning. A copy, or an
+editor's new file with the old lines in it, goes on where the old one stood.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from engine.model import Channel
+from signals.model import Message
+from signals.parse import MAX_DATA
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import BinaryIO
+
+_log = logging.getLogger("signals")
+_KNOWN_BY: Final = 4096
+"""Bytes before the place that tell the file from another one."""
+_READ_AT_ONCE: Final = 4 * MAX_DATA
+
+
+@dataclass(frozen=True, slots=True)
+class FilePlace:
+    """How many bytes have been read, and the digest of the last of them."""
+
+    bytes: int = 0
+    digest: str = ""
+
+
+class FileChannel:
+    """A `SignalChannel` over a file, which may not be there yet."""
+
+    def __init__(self, path: Path | str) -> None:
+        self._path = Path(path)
+        self._place = self._taken = FilePlace()
+        self._received: list[Message] = []
+        self._seen: tuple[int, ...] = ()
+        self._fault = ""
+        self._is_new = False
+
+    def resume(self, saved: Mapping[str, Any]) -> None:
+        """Go on behind the lines that the saved state has taken."""
+        self._is_new = not saved
+        self._place = FilePlace(int(saved["bytes"]), str(saved["digest"])) if saved else FilePlace()
+        self._taken = self._place
+        self._received.clear()
+        self._seen = ()
+
+    def memory(self) -> Mapping[str, Any]:
+        """The bytes read, and their digest."""
+        self._is_new = False
+        return {"bytes": self._taken.bytes, "digest": self._taken.digest}
+
+    def pending(self) -> bool:
+        """Whether whole lines wait."""
+        self._absorb()
+        return self._is_new or bool(self._received)
+
+    def receive(self) -> Sequence[Message]:
+        """The lines since the last call."""
+        self._absorb()
+        received, self._received = self._received, []
+        self._taken = self._place
+        return received
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _absorb(self) -> None:
+        """Read new lines, if the file has been touched since the last look."""
+        try:
+            touched = _stamp(self._path)
+            if touched == self._seen:
+                return
+            with self._path.open("rb") as file:
+                whole = self._read(file)
+            self._seen = touched if whole else ()
+            self._fault = ""
+        except FileNotFoundError:
+            self._seen = ()
+        except OSError as error:
+            self._say_once(f"the file of signals {str(self._path)!r} can't be read: {error.strerror}")
+
+    def _read(self, file: BinaryIO) -> bool:
+        """Take the lines behind the place; whether that is all there is."""
+        if _digest(file, self._place.bytes) != self._place.digest:
+            _log.warning("%r is not the file it was: it is read from its beginning", str(self._path))
+            self._place = FilePlace()
+        file.seek(self._place.bytes)
+        text = file.read(_READ_AT_ONCE)
+        # A line without an end can't be waited for once it is longer than any signal.
+        full = len(text) == _READ_AT_ONCE
+        end = text.rfind(b"\n") + 1 or (len(text) if full else 0)
+        at = self._place.bytes
+        for line in text[:end].split(b"\n"):
+            if line.strip():
+                self._received.append(Message(Channel.FILE, f"{self._path.name}@{at}", line))
+            at += len(line) + 1
+        end += self._place.bytes
+        self._place = FilePlace(end, _digest(file, end))
+        return not full
+
+    def _say_once(self, fault: str) -> None:
+        if fault != self._fault:
+            _log.warning("%s; trying again", fault)
+        self._fault = fault
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """What changes whenever the file is written or replaced."""
+    status = path.stat()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _digest(file: BinaryIO, end: int) -> str:
+    """The digest of the bytes right before `end`; empty at the beginning."""
+    start = max(0, end - _KNOWN_BY)
+    file.seek(start)
+    known = file.read(end - start)
+    return hashlib.sha256(known).hexdigest()[:32] if known else ""

@@ -1,0 +1,110 @@
+"""The kafka channel: records of one topic whose key is this job's become messages.
+
+Owns which records count, their labels and the place to go on from. Reading the topic is a
+`TopicReader`'s work; nothing here connects to a broker.
+
+The place is an offset per partition, kept in the job's own state, and the time of the job's first
+start. A partition without an offset (nothing has been received from it yet, or it has been added since)
+is read from the first record that is not older than that time. So a signal counts if it was sent after
+the first start, whether or not the job was running, and what an earlier engine had obeyed does not.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from engine.model import Channel
+from signals.model import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_log = logging.getLogger("signals")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record as the topic holds it."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where reading begins: the next offset of each partition; others at the time, in Unix ms."""
+
+    offsets: Mapping[int, int]
+    since_ms: int
+
+
+class TopicReader(Protocol):
+    """Reads every partition of one topic in the background; faults are told and waited out."""
+
+    def begin(self, place: Place) -> None:
+        """Read from here on; forget what was read before and not taken."""
+
+    def take(self) -> Sequence[Record]:
+        """What has been read since the last call, each partition in order; returns at once."""
+
+    def close(self) -> None:
+        """End reading. Twice is harmless."""
+
+
+class TopicChannel:
+    """A `SignalChannel` over a topic. `first_ms`: the time from which a new job takes records."""
+
+    def __init__(self, topic: str, key: str, reader: TopicReader, first_ms: int) -> None:
+        self._topic, self._key, self._reader, self._first_ms = topic, key.encode(), reader, first_ms
+        self._received: list[Message] = []
+        self._offsets: dict[int, int] = {}
+        self._taken: dict[int, int] = {}
+        self._since_ms = first_ms
+        self._is_new = False
+
+    def resume(self, saved: Mapping[str, Any]) -> None:
+        """Go on behind the records that the saved state has taken, if they are of this topic."""
+        known = saved.get("topic") == self._topic
+        if saved and not known:
+            _log.warning("signals come from the topic %r now; %r is left", self._topic, saved["topic"])
+        self._is_new = not known
+        self._since_ms = int(saved["since_ms"]) if known else self._first_ms
+        self._offsets = {int(number): int(at) for number, at in saved["offsets"].items()} if known else {}
+        self._taken = dict(self._offsets)
+        self._received.clear()
+        self._reader.begin(Place(dict(self._offsets), self._since_ms))
+
+    def memory(self) -> Mapping[str, Any]:
+        """The topic, the time of the first start, and each partition's next offset."""
+        self._is_new = False
+        offsets = {str(number): self._taken[number] for number in sorted(self._taken)}
+        return {"topic": self._topic, "since_ms": self._since_ms, "offsets": offsets}
+
+    def pending(self) -> bool:
+        """Whether signals wait; records for others are passed over here."""
+        self._absorb()
+        return self._is_new or bool(self._received)
+
+    def receive(self) -> Sequence[Message]:
+        """The messages for this job since the last call."""
+        self._absorb()
+        received, self._received = self._received, []
+        self._taken = dict(self._offsets)
+        return received
+
+    def close(self) -> None:
+        """End reading."""
+        self._reader.close()
+
+    def _absorb(self) -> None:
+        for record in self._reader.take():
+            self._offsets[record.partition] = record.offset + 1
+            label = f"{self._topic}-{record.partition}@{record.offset}"
+            if record.key == self._key:
+                self._received.append(Message(Channel.KAFKA, label, record.value or b""))
+            else:
+                _log.debug("the record at %s has another key: passed over", label)
