@@ -22,7 +22,7 @@ from adapters.postgres.changes import TOMBSTONE_TURN, Draft, drafts
 from adapters.postgres.entries import Entries, row_entries
 from adapters.postgres.logical import message_events
 from adapters.postgres.pgoutput import Messages, parse_truncate, read_messages
-from adapters.postgres.source import source_head
+from adapters.postgres.source import source_end, source_head
 from adapters.postgres.timeline import ENTRIES, Timeline, TransactionContext, timeline
 from adapters.postgres.touched import LACKING, Watch, incomplete, together, touched
 from engine.events.assemble import EventGroup, event_batch
@@ -32,6 +32,7 @@ from engine.events.text import Ints, Piece, Text, digits, join, scalar
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from adapters.postgres.source import Moment
     from engine.events.codec import TableCodec
     from engine.events.settings import EventSettings
 
@@ -82,9 +83,9 @@ def decode(
     codecs: Mapping[int, TableCodec],
     settings: EventSettings,
     watch: Watch,
-    now_ms: int,
+    moment: Moment,
 ) -> Decoded:
-    """Decode and encode one part; `now_ms` is the `ts_ms` of its events.
+    """Decode and encode one part.
 
     A relation without a codec is not captured: its entries only count.
     """
@@ -103,8 +104,8 @@ def decode(
         if codec.emit:
             made += drafts(entries, codec, settings)
     emptied, truncated = _truncates(messages, line, codecs, settings)
-    groups, context = _events(messages, line, [*made, *emptied], part.context, settings, now_ms)
-    groups += message_events(messages, line, settings, now_ms)
+    groups, context = _events(messages, line, [*made, *emptied], part.context, settings, moment)
+    groups += message_events(messages, line, settings, moment)
     return Decoded(
         event_batch(groups),
         tuple(sorted(signals, key=lambda signal: signal.position)),
@@ -122,7 +123,7 @@ def _events(
     made: Sequence[Draft],
     context: TransactionContext,
     settings: EventSettings,
-    now_ms: int,
+    moment: Moment,
 ) -> tuple[list[EventGroup], TransactionContext]:
     groups = []
     blocks: list[Text | None] = [None] * len(made)
@@ -136,7 +137,7 @@ def _events(
     else:
         end = line.end
     for draft, block in zip(made, blocks, strict=True):
-        groups.append(_finished(messages, line, draft, block, settings, now_ms))
+        groups.append(_finished(messages, line, draft, block, settings, moment))
         if draft.tombstone:
             groups.append(
                 EventGroup(draft.codec.topic, draft.messages, TOMBSTONE_TURN, draft.key, None, draft.headers)
@@ -145,17 +146,24 @@ def _events(
 
 
 def _finished(
-    messages: Messages, line: Timeline, draft: Draft, block: Text | None, settings: EventSettings, now_ms: int
+    messages: Messages,
+    line: Timeline,
+    draft: Draft,
+    block: Text | None,
+    settings: EventSettings,
+    moment: Moment,
 ) -> EventGroup:
     before, after = draft.codec.value_wrap
-    tail: list[Piece] = [f'{now_ms},"transaction":', "null" if block is None else block, f"}}{after}"]
-    source = source_pieces(messages, line, draft, settings)
+    tail: list[Piece] = [f'{moment.now_ms},"transaction":', "null" if block is None else block, f"}}{after}"]
+    source = source_pieces(messages, line, draft, settings, moment.xmin)
     pieces = value_pieces(draft.before, draft.after, source, draft.op, tail)
     value = join([before, *pieces], len(draft.messages))
     return EventGroup(draft.codec.topic, draft.messages, draft.turn, draft.key, value, draft.headers)
 
 
-def source_pieces(messages: Messages, line: Timeline, draft: Draft, settings: EventSettings) -> list[Piece]:
+def source_pieces(
+    messages: Messages, line: Timeline, draft: Draft, settings: EventSettings, xmin: int | None = None
+) -> list[Piece]:
     """The source blocks of a draft's events."""
     numbers = draft.messages
     ordinals = line.ordinal[numbers]
@@ -164,7 +172,7 @@ def source_pieces(messages: Messages, line: Timeline, draft: Draft, settings: Ev
     times = _constant_or(line.times_ms[ordinals])
     head: list[Piece] = [source_head(settings), times, snapshot, '"[', _commits(line.after[numbers])]
     xids = _constant_or(line.xids[ordinals])
-    return [*head, ',\\"', lsns, '\\"]"', table, xids, ',"lsn":', lsns, ',"xmin":null}']
+    return [*head, ',\\"', lsns, '\\"]"', table, xids, ',"lsn":', lsns, source_end(xmin)]
 
 
 def _commits(ends: Ints) -> Piece:

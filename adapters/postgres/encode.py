@@ -15,10 +15,11 @@ from uuid import uuid4
 import pyarrow as pa
 
 from adapters.postgres.decode import Decoded, SpanPart, decode
+from adapters.postgres.source import Moment
 from engine.events.batch import no_events
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from adapters.postgres.timeline import TransactionContext
     from adapters.postgres.touched import Watch
@@ -44,13 +45,13 @@ class EncodePart:
     settings: EventSettings
     watch: Watch
     writer: PartWriter
-    now_ms: int
+    moment: Moment
 
     def __call__(self, task: PartTask) -> Decoded:
         """Decode, encode, write; gives what was decoded less the events, but counted."""
         messages = _load(task.messages) if isinstance(task.messages, str) else task.messages
         part = SpanPart(messages, task.context)
-        decoded = decode(part, task.codecs, self.settings, self.watch, self.now_ms)
+        decoded = decode(part, task.codecs, self.settings, self.watch, self.moment)
         if decoded.events.num_rows:
             self.writer.write(task.part, [decoded.events])
         return replace(decoded, events=no_events(), entries=decoded.events.num_rows)
@@ -65,10 +66,16 @@ class SpanEncoder:
     """Encodes the parts of a span, in order; more than `local_rows` entries go to the executors."""
 
     def __init__(
-        self, settings: EventSettings, executors: Executors, staging: str, *, local_rows: int
+        self,
+        settings: EventSettings,
+        executors: Executors,
+        staging: str,
+        xmin: Callable[[], int | None],
+        *,
+        local_rows: int,
     ) -> None:
         self._settings, self._executors = settings, executors
-        self._staging, self._local_rows = staging, local_rows
+        self._staging, self._xmin, self._local_rows = staging, xmin, local_rows
 
     def encode(
         self,
@@ -82,7 +89,7 @@ class SpanEncoder:
 
         `before` is the context that the last span ended with, None at the start.
         """
-        task = EncodePart(self._settings, watch, writer, int(time.time() * 1000))
+        task = EncodePart(self._settings, watch, writer, Moment(int(time.time() * 1000), self._xmin()))
         if self._settings.transaction_metadata:
             return self._one_by_one(task, parts, before)
         tasks = [

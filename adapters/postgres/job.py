@@ -21,8 +21,10 @@ from adapters.postgres.database import PostgresSource
 from adapters.postgres.encode import SpanEncoder
 from adapters.postgres.server import Server, drop_slot
 from adapters.postgres.visibility import format_lsn
+from adapters.postgres.xmin import SlotXmin
 from adapters.sinks.console import ConsoleSink
 from adapters.sinks.files import FilesSink
+from adapters.sinks.kafka import KafkaSink
 from adapters.sinks.null import NullSink
 from adapters.spark.ending import end, outlived
 from adapters.spark.executors import SparkExecutors
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
     from engine.config.settings import PostgresSettings, Settings, SinkSettings
     from engine.job import Observation
     from engine.model import Position
-    from engine.ports import Sink
+    from engine.ports import Executors, Sink
     from signals.answers import Answer
 
 _log = logging.getLogger("adapters")
@@ -117,15 +119,17 @@ def building(
     onlookers: Onlookers,
     *,
     sleep: Callable[[float], object] = time.sleep,
+    wrap: Callable[[Seams], Seams] = lambda seams: seams,
 ) -> Iterator[Job]:
     """The job, not yet started; its sink and its staging directory are given up at the end.
 
     `sleep` is its pause before it tries again, in seconds; it may end early when the job is to stop.
+    `wrap` puts something between the job and its ports.
     """
     with ExitStack() as held:
         places = held.enter_context(_places(settings))
         held.callback(clear, places.staging)
-        sink = make_sink(settings.sink)
+        sink = make_sink(settings.sink, SparkExecutors(spark), f"{places.staging}/kafka", tasks=_tasks(spark))
         held.callback(sink.close)
         source = _source(settings, spark, places)
         held.callback(source.close)
@@ -141,7 +145,7 @@ def building(
             local_rows=_LOCAL_ROWS,
             show=_shown,
         )
-        yield Job(seams, _pace(settings, spark), _observer(settings, onlookers))
+        yield Job(wrap(seams), _pace(settings, spark), _observer(settings, onlookers))
 
 
 def _shown(position: Position) -> str:
@@ -161,8 +165,12 @@ def _source(settings: Settings, spark: SparkSession, places: Places) -> Postgres
         settings.snapshot.fetch_size,
     )
     reader = ChunkReader(spark, jdbc, places.staging, tasks=_tasks(spark))
-    encoder = SpanEncoder(settings.events, SparkExecutors(spark), places.staging, local_rows=_LOCAL_ROWS)
-    return PostgresSource(settings, make_server(postgres), encoder, reader)
+    server = make_server(postgres)
+    xmin = SlotXmin(server, postgres.slot, postgres.xmin_interval_ms / 1000)
+    encoder = SpanEncoder(
+        settings.events, SparkExecutors(spark), places.staging, xmin, local_rows=_LOCAL_ROWS
+    )
+    return PostgresSource(settings, server, encoder, reader)
 
 
 def _pulse(settings: Settings, source: PostgresSource) -> Pulse:
@@ -216,8 +224,8 @@ def make_server(postgres: PostgresSettings) -> Server:
     return Server(libpq_parameters(postgres), postgres.initial_statements)
 
 
-def make_sink(settings: SinkSettings) -> Sink:
-    """The sink of the settings."""
+def make_sink(settings: SinkSettings, executors: Executors, staging: str, *, tasks: int) -> Sink:
+    """The sink of the settings; one that stages does so in a directory of its own."""
     match settings.kind:
         case SinkKind.FILES:
             return FilesSink(settings.directory)
@@ -225,6 +233,8 @@ def make_sink(settings: SinkSettings) -> Sink:
             return ConsoleSink()
         case SinkKind.NULL:
             return NullSink()
+        case SinkKind.KAFKA:
+            return KafkaSink(settings.kafka, executors, staging, tasks=tasks)
         case _:
             assert_never(settings.kind)
 

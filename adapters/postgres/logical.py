@@ -8,7 +8,14 @@ import numpy as np
 import pyarrow as pa
 
 from adapters.postgres.pgoutput import LogicalMessage, Messages, parse_message
-from adapters.postgres.source import SOURCE, sequence_text, source_head, source_snapshot, source_table
+from adapters.postgres.source import (
+    SOURCE,
+    sequence_text,
+    source_end,
+    source_head,
+    source_snapshot,
+    source_table,
+)
 from engine.events.assemble import EventGroup
 from engine.events.binary import encode_bytes
 from engine.events.connect import BYTES, INT64, STRING, Schema, struct, with_schema
@@ -18,6 +25,7 @@ from engine.events.text import quote
 from engine.expressions import matches
 
 if TYPE_CHECKING:
+    from adapters.postgres.source import Moment
     from adapters.postgres.timeline import Timeline
 
 OWN_PREFIX = "tidemark"
@@ -26,7 +34,7 @@ _KEY = struct("io.debezium.connector.postgresql.MessageKey", ("prefix", STRING.n
 
 
 def message_events(
-    messages: Messages, line: Timeline, settings: EventSettings, now_ms: int
+    messages: Messages, line: Timeline, settings: EventSettings, moment: Moment
 ) -> list[EventGroup]:
     """The events of all messages whose prefix is wanted."""
     found = []
@@ -40,7 +48,7 @@ def message_events(
     keys = [f'{before}{{"prefix":{quote(message.prefix)}}}{after}' for _, message in found]
     before, after = with_schema(_value_schema(settings), enabled=settings.value_schemas)
     values = [
-        f"{before}{_value(messages, line, number, message, settings, now_ms)}{after}"
+        f"{before}{_value(messages, line, number, message, settings, moment)}{after}"
         for number, message in found
     ]
     numbers = np.array([number for number, _ in found])
@@ -80,17 +88,18 @@ def _value(
     number: int,
     message: LogicalMessage,
     settings: EventSettings,
-    now_ms: int,
+    moment: Moment,
 ) -> str:
-    """A message outside transactions has no txId, and the time of the transaction before it."""
+    """A message outside transactions has no txId, and the time of the transaction before it, or of now."""
     ordinal = int(line.ordinal[number])
     lsn, after = int(messages.lsns[number]), int(line.after[number])
     sequence = sequence_text(None if after < 0 else after, lsn)
+    time_ms = int(line.times_ms[ordinal]) or moment.now_ms
     xid = line.xids[ordinal] if message.transactional else "null"
     source = (
-        f"{source_head(settings)}{line.times_ms[ordinal]}{source_snapshot(settings)}{sequence}"
-        f'{source_table("", "")}{xid},"lsn":{lsn},"xmin":null}}'
+        f"{source_head(settings)}{time_ms}{source_snapshot(settings)}{sequence}"
+        f'{source_table("", "")}{xid},"lsn":{lsn}{source_end(moment.xmin)}'
     )
     content = quote(encode_bytes(message.content, settings.binary))
     inner = f'{{"prefix":{quote(message.prefix)},"content":{content}}}'
-    return f'{{"op":"m","ts_ms":{now_ms},"source":{source},"message":{inner}}}'
+    return f'{{"op":"m","ts_ms":{moment.now_ms},"source":{source},"message":{inner}}}'

@@ -56,6 +56,14 @@ def sequence_text(last_commit_end: int | None, lsn: int | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Moment:
+    """When events are made: `now_ms` is their `ts_ms`, `xmin` the slot's, None unless it is asked for."""
+
+    now_ms: int
+    xmin: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ReadPlace:
     """Where READ events stand: `ts_ms` is the source's time, the rest places in the log.
 
@@ -77,8 +85,13 @@ def read_source(settings: EventSettings, collection: CollectionId, place: ReadPl
     lsn = place.lsn if place.sequence_lsn is None else place.sequence_lsn
     sequence = sequence_text(place.last_commit_end, lsn)
     head = f"{source_head(settings)}{place.ts_ms}{source_snapshot(settings, place.snapshot)}{sequence}"
-    middle = f'{_number(place.tx_id)},"lsn":{_number(place.lsn)},"xmin":null}}'
+    middle = f'{_number(place.tx_id)},"lsn":{_number(place.lsn)}{source_end()}'
     return head + source_table(*collection.parts) + middle
+
+
+def source_end(xmin: int | None = None) -> str:
+    """The block's end, from after the lsn."""
+    return f',"xmin":{_number(xmin)}}}'
 
 
 def _number(value: int | None) -> str:

@@ -108,7 +108,7 @@ REPLICATION = (
         "10000",
     ),
     P("flush.lsn.source", LATER_REFUSED, "acknowledge the log to the server", FLAG, "true"),
-    P("xmin.fetch.interval.ms", LATER_REFUSED, "how often the slot's xmin is read", whole(), "0"),
+    P("xmin.fetch.interval.ms", APPLIED, "how often the slot's xmin is read; 0: never", _MS_32, "0"),
     P(
         "schema.refresh.mode",
         LATER,

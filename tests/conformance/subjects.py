@@ -125,7 +125,7 @@ class PostgresSubject:
         settings = parse(given)
         jdbc = Jdbc(jdbc_url(settings.postgres), jdbc_properties(settings.postgres))
         staging = str(self._directory / "staging")
-        encoder = SpanEncoder(settings.events, LocalExecutors(), staging, local_rows=1_000_000)
+        encoder = SpanEncoder(settings.events, LocalExecutors(), staging, lambda: None, local_rows=1_000_000)
         reader = ChunkReader(self._spark, jdbc, staging, tasks=2)
         self._opened = PostgresSource(settings, make_server(settings.postgres), encoder, reader)
         return self._opened

@@ -15,7 +15,7 @@ from adapters.postgres.decode import SpanPart, decode
 from adapters.postgres.pgoutput import parse_relation
 from adapters.postgres.rows import RowMode, SeparatorInData, row_expression, row_shape, split_rows
 from adapters.postgres.session import TEXT_SETTINGS, startup_options
-from adapters.postgres.source import ReadPlace, read_source
+from adapters.postgres.source import Moment, ReadPlace, read_source
 from adapters.postgres.sql import quote_ident, quote_table
 from adapters.postgres.table import relation_of
 from adapters.postgres.timeline import TransactionContext
@@ -118,7 +118,7 @@ class Recorded:
             return {}
         codec = codec_for(relation, table, settings, self.types)
         part = SpanPart(pa.array(self.messages, pa.large_binary()), TransactionContext())
-        decoded = decode(part, {table.oid: codec}, settings, Watch(frozenset({table.oid})), 2)
+        decoded = decode(part, {table.oid: codec}, settings, Watch(frozenset({table.oid})), Moment(2))
         texts = [after(value) for value in decoded.events["value"].to_pylist()]
         return dict(zip(decoded.events["key"].to_pylist(), texts, strict=True))
 

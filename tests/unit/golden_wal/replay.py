@@ -13,6 +13,7 @@ from adapters.postgres.builtin import BUILTIN
 from adapters.postgres.codec import codec_for
 from adapters.postgres.decode import SpanPart, decode
 from adapters.postgres.pgoutput import parse_relation
+from adapters.postgres.source import Moment
 from adapters.postgres.timeline import TransactionContext
 from adapters.postgres.touched import Watch
 from tests.golden.event import Event
@@ -108,7 +109,7 @@ class Replay:
     def _decode(self, part: list[bytes]) -> Decoded:
         messages = pa.array(part, pa.large_binary())
         decoded = decode(
-            SpanPart(messages, self.context), self.codecs, self.settings.events, self.watch, NOW_MS
+            SpanPart(messages, self.context), self.codecs, self.settings.events, self.watch, Moment(NOW_MS)
         )
         self.context = decoded.context
         return decoded

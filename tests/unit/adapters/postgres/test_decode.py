@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from adapters.postgres.codec import codec_for
 from adapters.postgres.decode import SignalRow, SpanPart, decode
 from adapters.postgres.pgoutput import parse_relation
+from adapters.postgres.source import Moment
 from adapters.postgres.table import Column, Table, relation_of
 from adapters.postgres.timeline import TransactionContext
 from adapters.postgres.touched import Watch
@@ -67,7 +68,7 @@ def run(
     made, context, known = [], TransactionContext(), codecs(config)
     for start in range(0, len(log.messages), most):
         part = SpanPart(pa.array(log.messages[start : start + most], pa.large_binary()), context)
-        made.append(decode(part, known, config, watch or Watch(), 7))
+        made.append(decode(part, known, config, watch or Watch(), Moment(7)))
         context = made[-1].context
     return made
 
@@ -92,7 +93,7 @@ def test_an_empty_part_has_no_events():
         {},
         PLAIN,
         Watch(),
-        0,
+        Moment(0),
     )
 
     assert decoded == []
@@ -260,7 +261,7 @@ def test_a_codec_survives_the_way_to_an_executor():
     carried = pickle.loads(pickle.dumps(codecs()))  # noqa: S301 our own value
     part = SpanPart(pa.array(log.messages, pa.large_binary()), TransactionContext())
 
-    assert decode(part, carried, PLAIN, Watch(), 7).events == run(log)[0].events
+    assert decode(part, carried, PLAIN, Watch(), Moment(7)).events == run(log)[0].events
 
 
 def test_relation_messages_are_read():
@@ -360,3 +361,28 @@ def test_metadata_counts_are_those_of_the_events(transactions):
             assert seen[-1] == len(seen)
             assert value["transaction"]["data_collection_order"] == by_table[name]
             assert value["transaction"]["id"] == f"{value['source']['txId']}:{value['source']['lsn']}"
+
+
+def sources(log: Log, moment: Moment) -> list[dict[str, Any]]:
+    part = SpanPart(pa.array(log.messages, pa.large_binary()), TransactionContext())
+    made = events([decode(part, codecs(), PLAIN, Watch(), moment)])
+    return [json.loads(event["value"])["source"] for event in made if event["value"]]
+
+
+def test_the_slots_xmin_stands_in_the_source_of_events_and_messages():
+    log = Log()
+    log.begin(7)
+    log.insert(ORDERS, 1, "a", 3)
+    log.message("here", b"x")
+    log.commit()
+
+    assert [source["xmin"] for source in sources(log, Moment(5, xmin=740))] == [740, 740]
+    assert [source["xmin"] for source in sources(log, Moment(5))] == [None, None]
+
+
+def test_a_message_before_any_transaction_has_the_time_of_now():
+    log = Log()
+    log.message("here", b"x", transactional=False)
+
+    (source,) = sources(log, Moment(1234))
+    assert (source["ts_ms"], source["txId"]) == (1234, None)
