@@ -77,8 +77,8 @@ class Job:
         self.settle()
         self._say_goes_on("")
         try:
-            while not stopping():
-                self._run_session(stopping)
+            while not stopping() and not self._run_session(stopping):
+                pass
         finally:
             self.close()
         at = self._seams.show(self._saved.position) if self._saved.position else "no position"
@@ -89,12 +89,15 @@ class Job:
         if line := goes_on(self._saved.snapshot.tables):
             _log.info("%s%s", line, when)
 
-    def _run_session(self, stopping: Callable[[], bool]) -> None:
+    def _run_session(self, stopping: Callable[[], bool]) -> bool:
+        """Turn until `stopping`, a failure, or the end of all there is to do, which is True."""
         try:
             self.start()
             while not stopping():
                 self.turn()
                 self._failures = 0
+                if self._seams.done(self._saved):
+                    return True
         except (PositionLost, SinkRefused):
             raise
         except (SourceError, SinkError) as error:
@@ -107,6 +110,7 @@ class Job:
             pause_s = self._pace.pause_s(self._failures)
             _log.warning("%s; trying again in %.1f s", error, pause_s)
             self._seams.sleep(pause_s)
+        return False
 
     def settle(self) -> None:
         """Load the newest state; a turn left pending counts if the sink has all of it."""
@@ -157,6 +161,9 @@ class Job:
 
     def _take(self, log: LogReader) -> Span | None:
         """The next span; one that only moves the position is noted, and saved with the next turn."""
+        if self._seams.source.holds_log(self.state):
+            self._seams.sleep(self._pace.waiting_s)
+            return None
         span = log.take(self._pace.waiting_s if self.window else self._pace.idle_s)
         self._lag_s = max(0.0, self._seams.now() - span.committed_at_s) if span and span.entries else 0.0
         if span is None or not span.silent:

@@ -91,11 +91,22 @@ Command: TypeAlias = ExecuteSnapshot | StopSnapshot | LogMessage
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """A range of keys `(after, upto]` in the database's own order, read by one task.
+class Range:
+    """Keys `(after, upto]` in the database's own order.
 
     `after` None starts at the least key. `upto` None has no upper bound, which is right only for
-    a collection that one window reads whole. `chunks` is its size in units of
+    a collection that one window reads whole.
+    """
+
+    after: Key | None = None
+    upto: Key | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A range of keys, read by one task; bounds as in Range.
+
+    `chunks` is its size in units of
     `incremental.snapshot.chunk.size`, `ticket` the entry of the snapshot's queue it belongs to.
     With `keys` it is not a range: the rows under just these merge keys are read again. `key` says what
     key the bounds belong to (`Extent.key`).
@@ -114,12 +125,12 @@ class Run:
 class Window:
     """Runs of one or several collections, read together under one watermark.
 
-    `finishes` holds the tickets of the collections whose last range is among them.
+    An `initial` one belongs to the snapshot taken before the log is read.
     """
 
     id: str
     runs: tuple[Run, ...]
-    finishes: frozenset[int] = frozenset()
+    initial: bool = False
 
     @property
     def targets(self) -> tuple[Target, ...]:

@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import TYPE_CHECKING
 
-from engine.errors import InvariantError
 from engine.model import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from engine.model import Key, Target
+    from engine.model import Key, Range, Target
     from engine.snapshot import Progress, Snapshot, Table
 
     Boundaries = Callable[[Target, Key | None, Key, int, int], Sequence[Key]]
@@ -30,13 +29,17 @@ _REREAD_AT_ONCE = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What one window may read: rows, bytes, chunks of `chunk_rows` rows, by `tasks` tasks at once."""
+    """What one window may read: rows, bytes, chunks of `chunk_rows` rows, by `tasks` tasks at once.
+
+    `alone`: no more than one run.
+    """
 
     rows: int
     bytes: int
     tasks: int
     chunk_rows: int
     chunks: int | None = None
+    alone: bool = False
 
     def less(self, *, rows: int, size: int, chunks: int) -> Budget:
         """What is left after some of it was planned."""
@@ -46,7 +49,8 @@ class Budget:
     @property
     def spent(self) -> bool:
         """Whether nothing more fits."""
-        return self.rows <= 0 or self.bytes <= 0 or (self.chunks is not None and self.chunks <= 0)
+        few = self.rows <= 0 or self.bytes <= 0 or (self.chunks is not None and self.chunks <= 0)
+        return self.alone or few
 
     def rows_for(self, row_bytes: float) -> int:
         """How many rows of this size the budget holds, at least one chunk."""
@@ -56,32 +60,22 @@ class Budget:
         return max(rows, self.chunk_rows)
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The runs of a window and the tickets of the collections whose last range is among them."""
+def plan_window(snapshot: Snapshot, budget: Budget, boundaries: Boundaries) -> tuple[Run, ...]:
+    """Cut the next window's runs out of the queue's measured collections, in order.
 
-    runs: tuple[Run, ...] = ()
-    finishes: frozenset[int] = frozenset()
-
-
-def plan_window(snapshot: Snapshot, budget: Budget, boundaries: Boundaries) -> Plan:
-    """Cut the next window out of the queue's measured collections, in order.
-
-    Stops before the first collection that has not begun. Empty when there is nothing to read.
+    Stops before the first collection that has not begun; initial entries and others don't mix. Empty
+    when there is nothing to read.
     """
     runs: list[Run] = []
-    finishes: set[int] = set()
     for table in snapshot.tables:
-        if table.progress is None or (runs and budget.spent):
+        if table.progress is None or (runs and budget.spent) or table.initial != snapshot.tables[0].initial:
             break
         planned, finished = _plan_table(table, table.progress, budget, boundaries)
         runs += planned
         if not finished:
             break
-        if not table.progress.covered:
-            finishes.add(table.ticket)
         budget = _after(budget, table.progress, planned)
-    return Plan(tuple(runs), frozenset(finishes))
+    return tuple(runs)
 
 
 def _after(budget: Budget, progress: Progress, planned: Sequence[Run]) -> Budget:
@@ -94,50 +88,75 @@ def _after(budget: Budget, progress: Progress, planned: Sequence[Run]) -> Budget
 def _plan_table(
     table: Table, progress: Progress, budget: Budget, boundaries: Boundaries
 ) -> tuple[list[Run], bool]:
+    """The collection's runs, and whether they are its last ones."""
     extent = progress.extent
-    if progress.covered:
-        keys = progress.reread[:_REREAD_AT_ONCE]
-        chunks = ceil(len(keys) / budget.chunk_rows)
-        return [Run(table.ticket, table.target, None, None, chunks, keys, extent.key)], True
+    if not progress.left:
+        return _plan_again(table, progress, budget), True
     if extent.whole:
         chunks = max(1, ceil(extent.rows / budget.chunk_rows))
         return [Run(table.ticket, table.target, None, None, chunks, key=extent.key)], True
-    if extent.greatest is None:
-        return [], True
     rows = budget.rows_for(extent.bytes / max(extent.rows, 1))
-    tasks = max(1, min(budget.tasks, rows // budget.chunk_rows))
+    tasks = 1 if budget.alone else max(1, min(budget.tasks, rows // budget.chunk_rows))
     step = ceil(rows / tasks)
-    bounds = _bounds(table, progress, step, tasks, boundaries)
-    finished = len(bounds) < tasks
+    runs: list[Run] = []
+    for place, left in enumerate(progress.left):
+        planned, finished = _plan_range(table, progress, left, step, tasks - len(runs), boundaries)
+        runs += [replace(run, chunks=max(1, round(step / budget.chunk_rows))) for run in planned]
+        if not finished or len(runs) >= tasks:
+            return runs, finished and place == len(progress.left) - 1
+    return runs, True
+
+
+def _plan_again(table: Table, progress: Progress, budget: Budget) -> list[Run]:
+    """The keys to read once more, as one run."""
+    if not progress.reread:
+        return []
+    at_once = min(_REREAD_AT_ONCE, budget.rows) if budget.alone else _REREAD_AT_ONCE
+    keys = progress.reread[: max(1, at_once)]
+    chunks = ceil(len(keys) / budget.chunk_rows)
+    return [Run(table.ticket, table.target, None, None, chunks, keys, progress.extent.key)]
+
+
+def _plan_range(
+    table: Table, progress: Progress, left: Range, step: int, count: int, boundaries: Boundaries
+) -> tuple[list[Run], bool]:
+    """Up to `count` runs of about `step` rows from a range's beginning, and whether that is all of it."""
+    bounds: list[Key | None] = [*_bounds(table, progress, left, step, count, boundaries)]
+    finished = len(bounds) < count
     if finished:
-        bounds = [*bounds, extent.greatest]
-    chunks = max(1, round(step / budget.chunk_rows))
-    afters = [progress.last, *bounds]
+        bounds.append(left.upto)
     runs = [
-        Run(table.ticket, table.target, after, upto, chunks, key=extent.key)
-        for after, upto in zip(afters, bounds, strict=False)
+        Run(table.ticket, table.target, after, upto, key=progress.extent.key)
+        for after, upto in zip([left.after, *bounds], bounds, strict=False)
     ]
     return runs, finished
 
 
-def _bounds(table: Table, progress: Progress, step: int, count: int, boundaries: Boundaries) -> list[Key]:
-    greatest = progress.extent.greatest
-    if greatest is None:
-        raise InvariantError(f"{table.target.collection} has no greatest key", place="plan")
+def _bounds(
+    table: Table, progress: Progress, left: Range, step: int, count: int, boundaries: Boundaries
+) -> Sequence[Key]:
+    if left.upto is None:
+        return []
     if progress.extent.span is None:
-        return list(boundaries(table.target, progress.last, greatest, step, count))
-    least, highest = progress.extent.span
-    start = least - 1 if progress.last is None else _integer(progress.last)
-    width = ceil(step / _density(progress, least, highest))
+        return boundaries(table.target, left.after, left.upto, step, count)
+    start, end = _ends(left, progress.extent.span)
+    width = ceil(step / _density(progress, start, progress.extent.span))
     uptos = (start + width * (index + 1) for index in range(count))
-    return [(str(upto),) for upto in uptos if upto < highest]
+    return [(str(upto),) for upto in uptos if upto < end]
 
 
-def _density(progress: Progress, least: int, highest: int) -> float:
+def _ends(left: Range, span: tuple[int, int]) -> tuple[int, int]:
+    """A range of integer keys `(start, end]`."""
+    start = span[0] - 1 if left.after is None else _integer(left.after)
+    return start, span[1] if left.upto is None else _integer(left.upto)
+
+
+def _density(progress: Progress, start: int, span: tuple[int, int]) -> float:
     """Rows per key value, the greater of what was estimated and what has been seen."""
+    least, highest = span
     density = progress.extent.rows / (highest - least + 1)
-    if progress.last is not None:
-        density = max(density, progress.rows / max(1, _integer(progress.last) - least + 1))
+    if progress.rows and start >= least:
+        density = max(density, progress.rows / (start - least + 1))
     return min(1.0, max(density, 1e-9))
 
 
@@ -148,9 +167,11 @@ def _integer(key: Key) -> int:
 
 def fraction_read(progress: Progress) -> float:
     """How much of a collection has been read, from 0 to 1; an estimate where keys are no integers."""
-    if progress.last is None:
-        return 0.0
+    if not progress.left:
+        return 1.0
     if progress.extent.span is not None:
         least, highest = progress.extent.span
-        return min(1.0, (_integer(progress.last) - least + 1) / max(1, highest - least + 1))
+        ends = [_ends(left, progress.extent.span) for left in progress.left]
+        left = sum(end - start for start, end in ends)
+        return min(1.0, max(0.0, 1 - left / max(1, highest - least + 1)))
     return min(1.0, progress.rows / max(1, progress.extent.rows))

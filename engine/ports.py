@@ -197,6 +197,9 @@ class Source(Protocol):
     def encode(self, span: Span, writer: PartWriter) -> Encoded:
         """Encode a span's events into the writer, in order, parts counted from 0."""
 
+    def holds_log(self, state: State) -> bool:
+        """Whether the log must wait: initial entries are still read as of the position where it begins."""
+
     def memory(self) -> Mapping[str, Any]:
         """What the source wants saved with the turn that it encoded last."""
 
@@ -216,8 +219,13 @@ class Tables(Protocol):
     def captured(self) -> Sequence[CollectionId]:
         """The collections whose changes are captured, by name."""
 
-    def measure(self, targets: Sequence[Target]) -> Sequence[Extent | SignalError | TableBusy]:
-        """The extent of each target, or why it can't be snapshotted, or not now."""
+    def measure(
+        self, targets: Sequence[Target], *, bounded: bool = False
+    ) -> Sequence[Extent | SignalError | TableBusy]:
+        """The extent of each target, or why it can't be snapshotted, or not now.
+
+        With `bounded` none is `whole`: all can be cut.
+        """
 
     def boundaries(
         self, target: Target, after: Key | None, upto: Key, step_rows: int, count: int

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from engine.model import Position
     from engine.ports import Executors, SignalDesk, Sink, Source, StateStore
     from engine.pulse import Pulse
+    from engine.state import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,8 @@ class Pace:
 class Seams:
     """Everything the job works with, behind its ports; `now` is Unix time in seconds.
 
-    `sleep` may return early when the job is to stop; `show` gives a position as its database writes it.
+    `sleep` may return early when the job is to stop; `show` gives a position as its database writes it;
+    `done` says that nothing is left to do.
     """
 
     source: Source
@@ -65,3 +67,4 @@ class Seams:
     sleep: Callable[[float], object]
     local_rows: int = 20_000
     show: Callable[[Position], str] = str
+    done: Callable[[State], bool] = lambda _state: False

@@ -1,10 +1,11 @@
-"""The incremental snapshot as a value: a queue of collections and how far each has been read.
+"""Snapshots as a value: a queue of collections and what is left to read of each.
 
 Commands and finished windows go in, a new value and answers come out; no setters, no I/O. Which
 keys a window reads is `plan.py`'s affair, which rows survive `merge.py`'s.
 
-A collection is *queued* until a window reads it, then its `progress` says how far; it leaves the
-queue as finished or stopped. The same collection may be queued twice, by two signals.
+A collection is *queued* until a window reads it, then its `progress` says what is left; it leaves the
+queue as completed, stopped or failed. The same collection may be queued twice, by two signals. What a
+failed one lacks is remembered, and read when the same is asked for again.
 """
 
 from __future__ import annotations
@@ -12,10 +13,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+from engine.errors import InvariantError
+from engine.model import Range
 
-    from engine.model import CollectionId, ExecuteSnapshot, Key, StopSnapshot, Target
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from engine.model import CollectionId, ExecuteSnapshot, Key, Run, StopSnapshot, Target
+
+_REMEMBERED = 1_000
+"""Failed collections that are kept in the state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,32 +42,97 @@ class Extent:
     span: tuple[int, int] | None = None
     key: tuple[str, ...] = ()
 
+    @property
+    def ranges(self) -> tuple[Range, ...]:
+        """All there is to read."""
+        if self.whole:
+            return (Range(),)
+        return () if self.greatest is None else (Range(None, self.greatest),)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Rows that could not be read, those of a range or else those under `keys`; and why, in words."""
+
+    range: Range | None
+    keys: tuple[Key, ...] = ()
+    why: str = ""
+
+    def __str__(self) -> str:
+        if self.range is None:
+            return f"{len(self.keys)} rows under single keys"
+        after, upto = (_shown(key) for key in (self.range.after, self.range.upto))
+        match after, upto:
+            case None, None:
+                return "everything"
+            case None, _:
+                return f"keys up to {upto}"
+            case _, None:
+                return f"keys after {after}"
+            case _:
+                return f"keys after {after} up to {upto}"
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a collection has been read: everything up to key `last` (None: nothing yet).
+    """How far a collection has been read: `left` are the ranges that have not been, in order.
 
     `rows` counts the rows read, `emitted` the READ events that survived, `since_ms` when it began.
-    Once all is `covered`, the keys in `reread` remain: rows whose newest image in the log lacks a value
-    that was never sent. `rounds` counts the windows that tried.
+    Once no range is left, the keys in `reread` remain: rows whose newest image in the log lacks a value
+    that was never sent. `rounds` counts the windows that tried. `missing` could not be read.
     """
 
     extent: Extent
     since_ms: int
-    last: Key | None = None
+    left: tuple[Range, ...]
     rows: int = 0
     emitted: int = 0
     chunks: int = 0
-    covered: bool = False
     reread: tuple[Key, ...] = ()
     rounds: int = 0
+    missing: tuple[Gap, ...] = ()
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to read."""
+        return not self.left and not self.reread
+
+    @property
+    def lacks(self) -> tuple[Gap, ...]:
+        """What would be missing if it ended now."""
+        left = tuple(Gap(one) for one in self.left)
+        return self.missing + left + ((Gap(None, self.reread),) if self.reread else ())
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """What a collection lacks whose snapshot failed; the bounds belong to `key` (`Extent.key`)."""
+
+    target: Target
+    key: tuple[str, ...]
+    gaps: tuple[Gap, ...]
+
+    def with_keys(self, keys: frozenset[Key]) -> Failed:
+        """With rows that may have come out of a gap, and lack a value that nobody has sent."""
+        new = keys.difference(key for gap in self.gaps for key in gap.keys)
+        return replace(self, gaps=(*self.gaps, Gap(None, tuple(sorted(new, key=str))))) if new else self
+
+    def progress(self, extent: Extent, now_ms: int) -> Progress:
+        """What is left to read of it: the gaps, or everything where they can't be told any more."""
+        ranges = tuple(gap.range for gap in self.gaps if gap.range)
+        if extent.key != self.key or any(one.upto is None for one in ranges):
+            return Progress(extent, now_ms, extent.ranges)
+        keys = tuple(key for gap in self.gaps for key in gap.keys)
+        return Progress(extent, now_ms, ranges, reread=keys)
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
     """A collection in the queue; `ticket` tells apart two entries for the same collection.
 
-    `signal` is the label of the signal that asked for it, `id` what its sender called it.
+    `signal` is the label of the signal that asked for it, `id` what its sender called it. `resumes` is
+    what an earlier entry failed to read. An `initial` entry belongs to the snapshot that is taken before
+    the log is read.
     """
 
     ticket: int
@@ -68,60 +140,90 @@ class Table:
     target: Target
     progress: Progress | None = None
     id: str | None = None
+    resumes: Failed | None = None
+    initial: bool = False
+
+    def began(self, extent: Extent, now_ms: int) -> Table:
+        """The entry with what was measured."""
+        if self.resumes is not None:
+            return replace(self, progress=self.resumes.progress(extent, now_ms), resumes=None)
+        return replace(self, progress=Progress(extent, now_ms, extent.ranges))
 
 
 @dataclass(frozen=True, slots=True)
 class Advance:
     """What one window did for one collection of the queue.
 
-    The ranges up to `last` were read, all of them if `covered`; or `reread` keys were read again. Rows
-    under the keys in `lacking` must be read again.
+    Its `runs` were read, or given up for the reason in `why`. Rows under the keys in `lacking` must be
+    read again.
     """
 
     ticket: int
-    last: Key | None
-    covered: bool
-    rows: int
-    emitted: int
-    chunks: int
-    reread: frozenset[Key] = frozenset()
+    runs: tuple[Run, ...]
+    rows: int = 0
+    emitted: int = 0
     lacking: frozenset[Key] = frozenset()
+    why: str | None = None
 
     def applied(self, progress: Progress) -> Progress:
         """The progress after it."""
-        left = [key for key in progress.reread if key not in self.reread or key in self.lacking]
-        left += sorted(self.lacking.difference(progress.reread), key=str)
+        asked = {key for run in self.runs for key in run.keys}
+        again = [key for key in progress.reread if key not in asked or key in self.lacking]
+        again += sorted(self.lacking.difference(progress.reread), key=str)
         return replace(
             progress,
-            last=progress.last if self.reread else self.last,
+            left=_less(progress.left, [run for run in self.runs if not run.keys]),
             rows=progress.rows + self.rows,
             emitted=progress.emitted + self.emitted,
-            chunks=progress.chunks + self.chunks,
-            covered=progress.covered or self.covered,
-            reread=tuple(left),
-            rounds=progress.rounds + bool(self.reread),
+            chunks=progress.chunks + sum(run.chunks for run in self.runs),
+            reread=tuple(again),
+            rounds=progress.rounds + bool(asked),
+            missing=progress.missing + self._gaps(),
         )
+
+    def _gaps(self) -> tuple[Gap, ...]:
+        if self.why is None:
+            return ()
+        return tuple(gap_of(run, self.why) for run in self.runs)
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The queue, in the order in which it will be read."""
+    """The queue, in the order in which it will be read, and what failed before."""
 
     tables: tuple[Table, ...] = ()
     next_ticket: int = 1
+    failed: tuple[Failed, ...] = ()
 
     def execute(self, command: ExecuteSnapshot) -> Snapshot:
-        """Queue the command's collections behind those already there."""
+        """Queue the command's collections behind those already there.
+
+        Of one that failed before, just what it lacks.
+        """
+        known = {one.target: one for one in self.failed}
         added = tuple(
-            Table(ticket, command.signal, target, id=command.id)
+            Table(ticket, command.signal, target, id=command.id, resumes=known.pop(target, None))
             for ticket, target in enumerate(command.targets, self.next_ticket)
         )
-        return Snapshot(self.tables + added, self.next_ticket + len(added))
+        return Snapshot(self.tables + added, self.next_ticket + len(added), tuple(known.values()))
+
+    def begin(self, targets: Sequence[Target], signal: str) -> Snapshot:
+        """Queue collections for the snapshot before the log, ahead of all others."""
+        added = tuple(
+            Table(ticket, signal, target, initial=True)
+            for ticket, target in enumerate(targets, self.next_ticket)
+        )
+        return replace(self, tables=added + self.tables, next_ticket=self.next_ticket + len(added))
 
     def stop(self, command: StopSnapshot) -> tuple[Snapshot, tuple[Table, ...]]:
-        """Take the command's collections, or all, out of the queue; also gives what was taken out."""
+        """Take the command's collections, or all, out of the queue; also gives what was taken out.
+
+        Initial entries stay: no signal asked for them.
+        """
         named = command.collections
-        stopped = tuple(t for t in self.tables if named is None or t.target.collection in named)
+        stopped = tuple(
+            t for t in self.tables if not t.initial and (named is None or t.target.collection in named)
+        )
         return self.without(stopped), stopped
 
     def without(self, tables: Iterable[Table]) -> Snapshot:
@@ -129,9 +231,29 @@ class Snapshot:
         gone = {table.ticket for table in tables}
         return replace(self, tables=tuple(t for t in self.tables if t.ticket not in gone))
 
+    def gave_up(self, tables: Iterable[Table]) -> Snapshot:
+        """The queue less these entries, which failed: what they lack is remembered."""
+        lost = {
+            table.target: Failed(table.target, table.progress.extent.key, table.progress.lacks)
+            for table in tables
+            if table.progress
+        }
+        kept = tuple(one for one in self.failed if one.target not in lost)
+        return replace(self.without(tables), failed=(*kept, *lost.values())[-_REMEMBERED:])
+
     def began(self, ticket: int, extent: Extent, now_ms: int) -> Snapshot:
         """Record what was measured of a collection before its first window."""
-        return self._with(ticket, lambda table: replace(table, progress=Progress(extent, now_ms)))
+        return self._with(ticket, lambda table: table.began(extent, now_ms))
+
+    def bounded(self, ticket: int, extent: Extent) -> Snapshot:
+        """Record bounds for a collection that was to be read whole, and is not."""
+
+        def cut(table: Table) -> Table:
+            if table.progress is None:
+                return table
+            return replace(table, progress=replace(table.progress, extent=extent, left=extent.ranges))
+
+        return self._with(ticket, cut)
 
     def opened(self, tickets: Collection[int], now_ms: int) -> Snapshot:
         """Start the clock of those entries that a window reads for the first time.
@@ -142,36 +264,31 @@ class Snapshot:
             self, tables=tuple(_opened(t, now_ms) if t.ticket in tickets else t for t in self.tables)
         )
 
-    def advanced(self, advance: Advance) -> tuple[Snapshot, Table | None]:
-        """Record a window's work; also gives the entry if it is finished, which leaves the queue.
+    def advanced(self, advance: Advance) -> Snapshot:
+        """Record a window's work; that of an entry which was stopped meanwhile is passed over."""
+        return self._with(advance.ticket, lambda table: _advanced(table, advance))
 
-        An entry that was stopped meanwhile is passed over.
-        """
-        table = self.find(advance.ticket)
-        if table is None or table.progress is None:
-            return self, None
-        progress = advance.applied(table.progress)
-        done = replace(table, progress=progress)
-        if progress.covered and not progress.reread:
-            return self.without([table]), done
-        return self._with(advance.ticket, lambda _table: done), None
+    @property
+    def done(self) -> tuple[Table, ...]:
+        """The entries of which nothing is left to read."""
+        return tuple(table for table in self.tables if table.progress and table.progress.done)
 
     def moved(self, collection: CollectionId, keys: frozenset[Key]) -> Snapshot:
         """Read these keys of a collection again, if it is being read: a row may have come past its ranges."""
-        return replace(
-            self,
-            tables=tuple(
-                replace(table, progress=_reading_again(table.progress, keys))
-                if table.target.collection == collection and table.progress
-                else table
-                for table in self.tables
-            ),
+        tables = (
+            replace(table, progress=_reading_again(table.progress, keys))
+            if table.target.collection == collection and table.progress
+            else table
+            for table in self.tables
         )
+        failed = (one.with_keys(keys) if one.target.collection == collection else one for one in self.failed)
+        return replace(self, tables=tuple(tables), failed=tuple(failed))
 
     def postponed(self, tables: Iterable[Table]) -> Snapshot:
         """These entries behind all others."""
         later = {table.ticket for table in tables}
-        order = sorted(self.tables, key=lambda table: table.ticket in later)
+        # The log waits for initial entries, and others would wait for the log.
+        order = sorted(self.tables, key=lambda table: (not table.initial, table.ticket in later))
         return replace(self, tables=tuple(order))
 
     def find(self, ticket: int) -> Table | None:
@@ -182,12 +299,38 @@ class Snapshot:
         return replace(self, tables=tuple(change(t) if t.ticket == ticket else t for t in self.tables))
 
 
+def gap_of(run: Run, why: str = "") -> Gap:
+    """The rows that a run would have read."""
+    return Gap(None if run.keys else Range(run.after, run.upto), run.keys, why)
+
+
 def _opened(table: Table, now_ms: int) -> Table:
-    if table.progress is None or table.progress.last is not None:
+    if table.progress is None or table.progress.chunks:
         return table
     return replace(table, progress=replace(table.progress, since_ms=now_ms))
 
 
+def _advanced(table: Table, advance: Advance) -> Table:
+    return replace(table, progress=advance.applied(table.progress)) if table.progress else table
+
+
+def _less(left: Sequence[Range], runs: Sequence[Run]) -> tuple[Range, ...]:
+    """The ranges less what runs have read from their beginning on."""
+    rest = list(left)
+    for run in runs:
+        if not rest or run.after != rest[0].after:
+            raise InvariantError(
+                f"a run after {run.after} was read, and is not what comes next", place="plan"
+            )
+        rest[:1] = [] if run.upto == rest[0].upto else [Range(run.upto, rest[0].upto)]
+    return tuple(rest)
+
+
 def _reading_again(progress: Progress, keys: frozenset[Key]) -> Progress:
-    added = () if progress.covered else tuple(sorted(keys.difference(progress.reread), key=str))
+    """Once all ranges are read, a row that comes past them comes by a window's own account."""
+    added = tuple(sorted(keys.difference(progress.reread), key=str)) if progress.left else ()
     return replace(progress, reread=progress.reread + added)
+
+
+def _shown(key: Key | None) -> str | None:
+    return None if key is None else "(" + ", ".join("NULL" if one is None else one for one in key) + ")"

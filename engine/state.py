@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 
 from engine.errors import StateError
-from engine.model import CollectionId, Key, Position, Target
-from engine.snapshot import Extent, Progress, Snapshot, Table
+from engine.model import CollectionId, Key, Position, Range, Target
+from engine.snapshot import Extent, Failed, Gap, Progress, Snapshot, Table
 
 VERSION = 1
 
@@ -47,6 +47,7 @@ def to_json(state: State) -> bytes:
         "snapshot": {
             "next_ticket": state.snapshot.next_ticket,
             "tables": [_table_out(table) for table in state.snapshot.tables],
+            "failed": [_failed_out(one) for one in state.snapshot.failed],
         },
         "memory": state.memory,
         "channels": state.channels,
@@ -75,6 +76,7 @@ def _state_in(fields: dict[str, Any]) -> State:
         snapshot=Snapshot(
             tables=tuple(_table_in(table) for table in queue["tables"]),
             next_ticket=int(queue["next_ticket"]),
+            failed=tuple(_failed_in(one) for one in queue.get("failed", ())),
         ),
         identity=dict(fields["identity"]),
         memory=dict(fields["memory"]),
@@ -88,36 +90,77 @@ def _table_out(table: Table) -> dict[str, Any]:
         "ticket": table.ticket,
         "signal": table.signal,
         "id": table.id,
-        "collection": list(table.target.collection.parts),
-        "condition": table.target.condition,
-        "surrogate_key": table.target.surrogate_key,
+        **_target_out(table.target),
+        "initial": table.initial,
         "progress": None if progress is None else _progress_out(progress),
+        "resumes": None if table.resumes is None else _failed_out(table.resumes),
     }
 
 
 def _table_in(fields: dict[str, Any]) -> Table:
-    progress = fields["progress"]
-    collection = CollectionId(tuple(fields["collection"]))
+    progress, resumes = fields["progress"], fields.get("resumes")
     return Table(
         ticket=int(fields["ticket"]),
         signal=fields["signal"],
-        target=Target(collection, fields["condition"], fields["surrogate_key"]),
+        target=_target_in(fields),
         progress=None if progress is None else _progress_in(progress),
         id=fields.get("id"),  # what was saved before ids were kept has none
+        resumes=None if resumes is None else _failed_in(resumes),
+        initial=fields.get("initial", False),
     )
+
+
+def _target_out(target: Target) -> dict[str, Any]:
+    return {
+        "collection": list(target.collection.parts),
+        "condition": target.condition,
+        "surrogate_key": target.surrogate_key,
+    }
+
+
+def _target_in(fields: dict[str, Any]) -> Target:
+    return Target(CollectionId(tuple(fields["collection"])), fields["condition"], fields["surrogate_key"])
+
+
+def _failed_out(failed: Failed) -> dict[str, Any]:
+    gaps = [_gap_out(gap) for gap in failed.gaps]
+    return {**_target_out(failed.target), "key": list(failed.key), "gaps": gaps}
+
+
+def _failed_in(fields: dict[str, Any]) -> Failed:
+    return Failed(_target_in(fields), tuple(fields["key"]), tuple(_gap_in(gap) for gap in fields["gaps"]))
+
+
+def _gap_out(gap: Gap) -> dict[str, Any]:
+    ranges = None if gap.range is None else _range_out(gap.range)
+    return {"range": ranges, "keys": [list(key) for key in gap.keys], "why": gap.why}
+
+
+def _gap_in(fields: dict[str, Any]) -> Gap:
+    ranges = None if fields["range"] is None else _range_in(fields["range"])
+    return Gap(ranges, tuple(tuple(key) for key in fields["keys"]), fields["why"])
+
+
+def _range_out(one: Range) -> list[list[str | None] | None]:
+    return [_key_out(one.after), _key_out(one.upto)]
+
+
+def _range_in(bounds: list[list[str | None] | None]) -> Range:
+    after, upto = bounds
+    return Range(_key_in(after), _key_in(upto))
 
 
 def _progress_out(progress: Progress) -> dict[str, Any]:
     extent = progress.extent
     return {
-        "last": _key_out(progress.last),
+        "left": [_range_out(one) for one in progress.left],
         "rows": progress.rows,
         "emitted": progress.emitted,
         "chunks": progress.chunks,
         "since_ms": progress.since_ms,
-        "covered": progress.covered,
         "reread": [list(key) for key in progress.reread],
         "rounds": progress.rounds,
+        "missing": [_gap_out(gap) for gap in progress.missing],
         "extent": {
             "rows": extent.rows,
             "bytes": extent.bytes,
@@ -130,25 +173,39 @@ def _progress_out(progress: Progress) -> dict[str, Any]:
 
 
 def _progress_in(fields: dict[str, Any]) -> Progress:
-    extent = fields["extent"]
-    span = extent["span"]
+    extent = _extent_in(fields["extent"])
     return Progress(
-        extent=Extent(
-            rows=int(extent["rows"]),
-            bytes=int(extent["bytes"]),
-            whole=bool(extent["whole"]),
-            greatest=_key_in(extent["greatest"]),
-            span=None if span is None else (int(span[0]), int(span[1])),
-            key=tuple(extent["key"]),
-        ),
+        extent=extent,
         since_ms=int(fields["since_ms"]),
-        last=_key_in(fields["last"]),
+        left=_left_in(fields, extent),
         rows=int(fields["rows"]),
         emitted=int(fields["emitted"]),
         chunks=int(fields["chunks"]),
-        covered=bool(fields["covered"]),
         reread=tuple(tuple(key) for key in fields["reread"]),
         rounds=int(fields["rounds"]),
+        missing=tuple(_gap_in(gap) for gap in fields.get("missing", ())),
+    )
+
+
+def _left_in(fields: dict[str, Any], extent: Extent) -> tuple[Range, ...]:
+    """What is left to read; older states say how far it came instead."""
+    if "left" in fields:
+        return tuple(_range_in(one) for one in fields["left"])
+    if fields["covered"]:
+        return ()
+    last = _key_in(fields["last"])
+    return extent.ranges if last is None else (Range(last, extent.greatest),)
+
+
+def _extent_in(fields: dict[str, Any]) -> Extent:
+    span = fields["span"]
+    return Extent(
+        rows=int(fields["rows"]),
+        bytes=int(fields["bytes"]),
+        whole=bool(fields["whole"]),
+        greatest=_key_in(fields["greatest"]),
+        span=None if span is None else (int(span[0]), int(span[1])),
+        key=tuple(fields["key"]),
     )
 
 

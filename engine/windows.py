@@ -1,14 +1,15 @@
 """The snapshot's side of a turn: which window is open, when its rows may go out, when the next opens.
 
 Owns the one window in progress, what has superseded its rows so far, and what was learnt of the speed.
-The merge rule is `merge.py`'s, which keys to read `plan.py`'s; saving and sending are the job's.
+The merge rule is `merge.py`'s, which keys to read `plan.py`'s, what to do about a failure `trouble.py`'s;
+saving and sending are the job's.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 from uuid import uuid4
 
 from engine.errors import SchemaChanged, SignalError, SourceError, TableBusy, TidemarkError
@@ -16,8 +17,9 @@ from engine.merge_key import key_of, merge_keys_of
 from engine.model import Window
 from engine.plan import Budget, plan_window
 from engine.rate import Rate
-from engine.snapshot import Advance
+from engine.snapshot import Advance, Extent, gap_of
 from engine.staging import Emission
+from engine.trouble import Remedy, Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,6 +54,7 @@ class Windows:
         self._seams, self._pace = seams, pace
         self._opened: _Opened | None = None
         self._rate = Rate()
+        self._trouble = Trouble()
         self._failures = 0
         self._open_after_s = 0.0
         self._lagging_since_s: float | None = None
@@ -114,6 +117,7 @@ class Windows:
         if opened is None or staged is None or not self.may_emit(state, staged):
             return state, 0
         self._failures = 0
+        self._trouble = self._trouble.mended(self._usual_rows())
         emissions = [
             Emission(one, opened.superseded.of(one.collection), part)
             for part, one in enumerate(staged, first_part)
@@ -137,17 +141,28 @@ class Windows:
         results = list(zip(staged, emitted, strict=True))
         for ticket in dict.fromkeys(run.ticket for run in opened.window.runs):
             mine = [(read, sent) for read, sent in results if read.ticket == ticket]
-            snapshot, done = snapshot.advanced(_advance(opened, ticket, mine))
-            if done is not None:
-                self._seams.desk.finished(done)
-            else:
-                snapshot = self._given_up(snapshot, ticket)
-        return replace(state, snapshot=snapshot)
+            snapshot = snapshot.advanced(_advance(opened, ticket, mine))
+            snapshot = self._restless(snapshot, ticket)
+        return replace(state, snapshot=self._ended(snapshot))
 
-    def _given_up(self, snapshot: Snapshot, ticket: int) -> Snapshot:
+    def _ended(self, snapshot: Snapshot) -> Snapshot:
+        """Answer for the collections of which nothing is left to read, and take them out of the queue."""
+        for table in snapshot.done:
+            if table.progress and table.progress.missing:
+                error = SourceError(table.progress.missing[-1].why, place=str(table.target.collection))
+                self._seams.desk.failed(table, error)
+                snapshot = snapshot.gave_up([table])
+            else:
+                self._seams.desk.finished(table)
+                snapshot = snapshot.without([table])
+        return snapshot
+
+    def _restless(self, snapshot: Snapshot, ticket: int) -> Snapshot:
         """Take a collection out of the queue whose last rows change faster than they can be read."""
         table = snapshot.find(ticket)
         if table is None or table.progress is None or table.progress.rounds < self._pace.reread_rounds:
+            return snapshot
+        if table.progress.done:
             return snapshot
         left = len(table.progress.reread)
         error = SourceError(
@@ -156,24 +171,48 @@ class Windows:
             hint="set REPLICA IDENTITY FULL on the table, or ask again when it is quieter",
         )
         self._seams.desk.failed(table, error)
-        return snapshot.without([table])
+        return snapshot.gave_up([table])
 
     def _failed(self, state: State, window: Window, error: SourceError) -> State:
+        """Deal with a window whose rows could not be read."""
         self.close()
-        self._failures += 1
-        if self._failures <= self._pace.window_retries:
-            pause_s = self._pace.pause_s(self._failures)
-            _log.warning("%s; the window is read again in %.1f s", error, pause_s)
-            self._open_after_s = self._seams.now() + pause_s
+        chunk_rows, retries = self._pace.chunk_rows, self._pace.window_retries
+        self._trouble, remedy = self._trouble.failed(window, chunk_rows, retries)
+        pause_s = self._pace.pause_s(self._trouble.failures or 1)
+        self._open_after_s = self._seams.now() + pause_s
+        run = window.runs[0]
+        name = run.target.collection
+        match remedy:
+            case Remedy.AGAIN:
+                _log.warning("%s; the window is read again in %.1f s", error, pause_s)
+                return state
+            case Remedy.SPLIT:
+                _log.warning("%s; the window is split, to read %s rows at once", error, self._trouble.rows)
+                return self._bounded(state, window)
+            case Remedy.GIVE_UP_RUN:
+                _log.error("%s; these rows of %s are left out: %s", error, name, gap_of(run))
+                lost = Advance(run.ticket, (run,), why=str(error))
+                return replace(state, snapshot=self._ended(state.snapshot.advanced(lost)))
+            case Remedy.GIVE_UP_COLLECTION:
+                table = state.snapshot.find(run.ticket)
+                return self._give_up(state, [table] if table else [], error)
+            case _:
+                assert_never(remedy)
+
+    def _bounded(self, state: State, window: Window) -> State:
+        """Measure a collection again that was read whole by the one run of a window: it must be cut now."""
+        table = state.snapshot.find(window.runs[0].ticket)
+        if len(window.runs) > 1 or table is None or table.progress is None or not table.progress.extent.whole:
             return state
-        self._failures = 0
-        tickets = {run.ticket for run in window.runs}
-        return self._give_up(state, [one for one in state.snapshot.tables if one.ticket in tickets], error)
+        (extent,) = self._seams.source.tables().measure([table.target], bounded=True)
+        if not isinstance(extent, Extent):
+            return state
+        return replace(state, snapshot=state.snapshot.bounded(table.ticket, extent))
 
     def _give_up(self, state: State, tables: Sequence[Table], error: SourceError) -> State:
         for table in tables:
             self._seams.desk.failed(table, error)
-        return replace(state, snapshot=state.snapshot.without(tables))
+        return replace(state, snapshot=state.snapshot.gave_up(tables))
 
     # Opening.
 
@@ -198,11 +237,12 @@ class Windows:
 
     def _next(self, state: State) -> State:
         state = self._measured(state)
-        plan = plan_window(state.snapshot, self._budget(), self._seams.source.tables().boundaries)
-        if not plan.runs:
-            return self._finished(state, plan.finishes)
-        self._open(Window(str(uuid4()), plan.runs, plan.finishes))
-        tickets = {run.ticket for run in plan.runs}
+        state = replace(state, snapshot=self._ended(state.snapshot))
+        runs = plan_window(state.snapshot, self._budget(), self._seams.source.tables().boundaries)
+        if not runs:
+            return state
+        self._open(Window(str(uuid4()), runs, state.snapshot.tables[0].initial))
+        tickets = {run.ticket for run in runs}
         return replace(state, snapshot=state.snapshot.opened(tickets, int(self._seams.now() * 1000)))
 
     def _not_as_planned(self, state: State, error: SchemaChanged) -> State:
@@ -232,13 +272,6 @@ class Windows:
         since_s = self._seams.now()
         reading = self._seams.source.open_window(window)
         self._opened = _Opened(window, reading, reading.superseded, since_s)
-
-    def _finished(self, state: State, tickets: frozenset[int]) -> State:
-        """Take collections without rows out of the queue."""
-        done = [table for table in state.snapshot.tables if table.ticket in tickets]
-        for table in done:
-            self._seams.desk.finished(table)
-        return replace(state, snapshot=state.snapshot.without(done))
 
     def _checked(self, state: State) -> State:
         """Measure again what has begun; drop what can't be read any more, begin anew under a new key."""
@@ -278,32 +311,33 @@ class Windows:
             snapshot = snapshot.moved(collection, frozenset(key_of(key) for key in keys))
         return replace(state, snapshot=snapshot)
 
+    def _usual_rows(self) -> int:
+        rows = int(self._rate.rows_per_s * self._pace.window_s) or self._pace.window_rows
+        return max(rows, self._pace.chunk_rows)
+
     def _budget(self) -> Budget:
-        pace = self._pace
-        rows = int(self._rate.rows_per_s * pace.window_s) or pace.window_rows
+        pace, few = self._pace, self._trouble.rows
         return Budget(
-            rows=max(rows, pace.chunk_rows),
+            rows=self._usual_rows() if few is None else few,
             bytes=pace.window_bytes,
             tasks=pace.tasks,
             chunk_rows=pace.chunk_rows,
             chunks=pace.max_chunks,
+            alone=few is not None,
         )
 
 
 def _advance(opened: _Opened, ticket: int, results: Sequence[tuple[Staged, Emitted]]) -> Advance:
-    runs = [run for run in opened.window.runs if run.ticket == ticket]
+    runs = tuple(run for run in opened.window.runs if run.ticket == ticket)
     dropped = [key for _read, sent in results for key in sent.lacking]
     asked = [key for run in runs for key in run.keys]
     reread = merge_keys_of(asked)
     unsent = opened.superseded.unsent(runs[0].target.collection, dropped, reread)
     return Advance(
         ticket=ticket,
-        last=runs[-1].upto,
-        covered=ticket in opened.window.finishes,
+        runs=runs,
         rows=sum(read.rows for read, _sent in results),
         emitted=sum(sent.rows for _read, sent in results),
-        chunks=sum(run.chunks for run in runs),
-        reread=frozenset(asked),
         lacking=frozenset(key_of(key) for key in unsent),
     )
 

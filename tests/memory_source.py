@@ -239,6 +239,9 @@ class MemorySource:
             moved=self._moved(span.logged),
         )
 
+    def holds_log(self, _state: State) -> bool:
+        return False
+
     def hidden_moves(self) -> dict[CollectionId, frozenset[bytes]]:
         return self._moves([change for changes in self._unsettled.values() for change in changes])
 
@@ -316,7 +319,12 @@ class MemorySource:
     def captured(self) -> list[CollectionId]:
         return sorted({entry.change.collection for entry in self.database.log} - {SIGNALS})
 
-    def measure(self, targets: Sequence[Target]) -> list[Extent | SignalError]:
+    def measure(
+        self,
+        targets: Sequence[Target],
+        *,
+        bounded: bool = False,  # noqa: ARG002  all are cut
+    ) -> list[Extent | SignalError]:
         return [self._measured(target.collection) for target in targets]
 
     def _measured(self, collection: CollectionId) -> Extent | SignalError:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from engine.model import CollectionId, Position, Target
-from engine.snapshot import Extent, Progress, Snapshot, Table
+from engine.model import CollectionId, Position, Range, Target
+from engine.snapshot import Extent, Failed, Gap, Progress, Snapshot, Table
 from engine.state import State
 from tests.unit.adapters.postgres.wal import WalServer
 
@@ -24,20 +24,36 @@ _spans = st.tuples(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63
 extents = st.builds(
     Extent, counts, counts, whole=st.booleans(), greatest=st.none() | keys, span=st.none() | _spans
 )
+_ranges = st.builds(Range, st.none() | keys, st.none() | keys)
+_gaps = st.builds(Gap, st.none() | _ranges, st.lists(keys, max_size=2).map(tuple), names)
 progresses = st.builds(
     Progress,
     extents,
     counts,
-    last=st.none() | keys,
+    left=st.lists(_ranges, max_size=3).map(tuple),
     rows=counts,
     emitted=counts,
     chunks=counts,
-    covered=st.booleans(),
     reread=st.lists(keys, max_size=3).map(tuple),
     rounds=counts,
+    missing=st.lists(_gaps, max_size=3).map(tuple),
 )
-tables = st.builds(Table, counts, names, targets, st.none() | progresses, st.none() | names)
-snapshots = st.builds(Snapshot, st.lists(tables, max_size=4).map(tuple), counts)
+_failed = st.builds(
+    Failed, targets, st.lists(names, max_size=2).map(tuple), st.lists(_gaps, max_size=3).map(tuple)
+)
+tables = st.builds(
+    Table,
+    counts,
+    names,
+    targets,
+    st.none() | progresses,
+    st.none() | names,
+    st.none() | _failed,
+    initial=st.booleans(),
+)
+snapshots = st.builds(
+    Snapshot, st.lists(tables, max_size=4).map(tuple), counts, st.lists(_failed, max_size=2).map(tuple)
+)
 _json = st.recursive(
     st.none() | st.booleans() | counts | names,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
@@ -50,6 +66,7 @@ states = st.builds(
     snapshot=snapshots,
     identity=st.dictionaries(names, names, max_size=3),
     memory=st.dictionaries(names, _json, max_size=3),
+    channels=st.dictionaries(names, _json, max_size=3),
 )
 
 # PostgreSQL's log.

@@ -257,6 +257,10 @@ class PostgresSource:
                 moved[ids[oid]] = moved.get(ids[oid], frozenset()) | keys
         return moved
 
+    def holds_log(self, _state: State) -> bool:
+        """Never yet: nothing is read before the log."""
+        return False
+
     def hidden_moves(self) -> dict[CollectionId, frozenset[bytes]]:
         """The new keys of moved rows that lack a value, of transactions not seen visible yet."""
         ids = self._opened().relations.ids

@@ -41,6 +41,7 @@ _SIZE_NOTED: LiteralString = (
     "(part.relpages + coalesce(toast.relpages, 0)) * current_setting('block_size')::bigint"
 )
 _ORDINARY, _PARTITIONED = "r", "p"
+_FULL = "f"
 _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
 
 
@@ -102,18 +103,21 @@ class Extents:
         """The tables whose changes are captured, by name."""
         return self._captured.names(self._connection)
 
-    def measure(self, targets: Sequence[Target]) -> list[Extent | SignalError | TableBusy]:
-        """The extent of each table, or why it can't be read, now or at all."""
+    def measure(
+        self, targets: Sequence[Target], *, bounded: bool = False
+    ) -> list[Extent | SignalError | TableBusy]:
+        """The extent of each table, or why it can't be read, now or at all; `bounded`: none whole."""
         tables = self._describe([target.collection for target in targets])
         sizes = self._sizes([table.oid for table in tables.values()])
-        return [self._judged(target, tables.get(target.collection), sizes) for target in targets]
+        whole_bytes = 0 if bounded else self._whole_bytes
+        return [self._judged(target, tables.get(target.collection), sizes, whole_bytes) for target in targets]
 
     def _judged(
-        self, target: Target, table: Table | None, sizes: Mapping[int, tuple[int, float]]
+        self, target: Target, table: Table | None, sizes: Mapping[int, tuple[int, float]], whole_bytes: int
     ) -> Extent | SignalError | TableBusy:
         try:
             with table_errors("measuring the table", target.collection):
-                return self._measured(target, table, sizes)
+                return self._measured(target, table, sizes, whole_bytes)
         except (SignalError, TableBusy) as error:
             return error
         except SchemaChanged as error:
@@ -141,7 +145,7 @@ class Extents:
         return {oid: (size, tuples) for oid, size, tuples in rows}
 
     def _measured(
-        self, target: Target, table: Table | None, sizes: Mapping[int, tuple[int, float]]
+        self, target: Target, table: Table | None, sizes: Mapping[int, tuple[int, float]], whole_bytes: int
     ) -> Extent:
         read = self._reading(target, table)
         self._captured.check(self._connection, read.table)
@@ -150,7 +154,7 @@ class Extents:
         rows = self._estimated_rows(read) if tuples <= 0 and size else int(max(tuples, 0))
         self._row_bytes[target.collection] = size / max(rows, 1)
         key = read.keyset.fingerprint
-        if size <= self._whole_bytes:
+        if size <= whole_bytes:
             self._probe(read)
             return Extent(rows, size, whole=True, key=key)
         greatest = self._edge(read, read.keyset.reverse_order)
@@ -201,6 +205,8 @@ class Extents:
             )
         keyset = self._keyset(table, self._key(table, target.surrogate_key))
         names = merge_key(table)
+        if not names and table.identity != _FULL:
+            _refuse_generated(table, keyset)
         return ReadTable(table, keyset, self._keyset(table, names) if names else keyset)
 
     def _hides_rows(self, table: Table) -> bool:
@@ -300,6 +306,19 @@ class Extents:
             if found is not None:
                 return found
         return self._edge(read, keyset.order, last, rows - 1)
+
+
+def _refuse_generated(table: Table, keyset: Keyset) -> None:
+    """The log would tell of no row by which key it was changed."""
+    known = {*table.identity_key, *table.primary_key, *table.unique_key}
+    known.update(column.name for column in keyset.columns)
+    generated = [column.name for column in table.columns if column.generated and column.name in known]
+    if generated:
+        raise SignalError(
+            f"the key column {generated[0]!r} is generated, and the log leaves it out",
+            place=str(table.id),
+            hint="set REPLICA IDENTITY FULL on the table, or give it a key of other columns",
+        )
 
 
 class CapturedTables:

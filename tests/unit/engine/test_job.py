@@ -111,8 +111,8 @@ class Scripted:
     def tables(self) -> Scripted:
         return self
 
-    def measure(self, targets: Sequence[Target]) -> list[Extent | SignalError]:
-        extents = self.memory_source.measure(targets)
+    def measure(self, targets: Sequence[Target], *, bounded: bool = False) -> list[Extent | SignalError]:
+        extents = self.memory_source.measure(targets, bounded=bounded)
         return [
             self.refused.get(target.collection, extent)
             for target, extent in zip(targets, extents, strict=True)
@@ -572,8 +572,41 @@ class TestWindows:
         bench.turns(12)
 
         assert bench.told() == ["accepted", "failed public.t", "finished public.u"]
-        assert "bad block; missing: everything after key ('2',)" in bench.answers[1].text
+        assert "bad block; missing: keys after (2) up to (4);" in bench.answers[1].text
         assert saved.from_json(bench.store.promoted[max(bench.store.promoted)]).snapshot.tables == ()
+
+    def test_rows_that_can_t_be_read_are_found_left_out_and_read_by_the_next_signal(self, tmp_path):
+        bench = Bench(tmp_path, window_retries=1, tasks=2)
+        for key in range(6, 41):
+            bench.database.commit(Change(T, key, f"t{key}"))
+        bench.execute()
+        self.turns_with_a_bad_row(bench, "13")
+        left_out = bench.told()
+        bench.execute()
+        for _ in range(6):
+            bench.now_s += 10.0
+            bench.turns(1)
+
+        read = [key for one in bench.sink.events() if (key := self.read_key(one)) is not None]
+        assert left_out == ["accepted", "failed public.t"]
+        assert "bad block; missing: keys after (11) up to (13);" in bench.answers[1].text
+        assert bench.told()[2:] == ["accepted", "finished public.t"]
+        assert sorted(read) == list(range(1, 41))
+
+    def turns_with_a_bad_row(self, bench, bad: str) -> None:
+        """Every window that would read this key fails."""
+        for _ in range(60):
+            if bench.job.window and any(
+                int((run.after or ("0",))[0]) < int(bad) <= int(run.upto[0]) for run in bench.job.window.runs
+            ):
+                self.reading(bench).failure = SourceError("bad block")
+            bench.turns(1)
+            bench.now_s += 10.0
+
+    def read_key(self, event) -> int | None:
+        if event["topic"] != "public.t" or orjson.loads(event["value"])["op"] != "r":
+            return None
+        return int(orjson.loads(event["key"]))
 
     def test_a_window_that_was_read_forgives_earlier_failures(self, tmp_path):
         bench = Bench(tmp_path, window_retries=1, max_chunks=1)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.model import CollectionId, Run, Target
-from engine.plan import Budget, Plan, plan_window
+from engine.model import CollectionId, Range, Run, Target
+from engine.plan import Budget, plan_window
 from engine.snapshot import Advance, Extent, Progress, Snapshot, Table
 
 if TYPE_CHECKING:
@@ -45,17 +45,22 @@ LETTERS = Keys(*"qwertyuiopasdfghjklzxcvbnm")
 PROBED = Extent(rows=26, bytes=26, greatest=("m",))
 
 
+def begun(extent: Extent, last: Key | None = None, rows: int = 0) -> Progress:
+    left = extent.ranges if last is None else (Range(last, extent.greatest),)
+    return Progress(extent, 0, left, rows=rows)
+
+
 def snapshot(*tables: tuple[Target, Extent | None], last: Key | None = None, rows: int = 0) -> Snapshot:
     return Snapshot(
         tuple(
-            Table(ticket, "s", target, Progress(extent, 0, last, rows=rows) if extent else None)
+            Table(ticket, "s", target, begun(extent, last, rows) if extent else None)
             for ticket, (target, extent) in enumerate(tables, 1)
         )
     )
 
 
-def runs(plan: Plan) -> list[tuple[int, Key | None, Key | None, int]]:
-    return [(run.ticket, run.after, run.upto, run.chunks) for run in plan.runs]
+def runs(plan: Sequence[Run]) -> list[tuple[int, Key | None, Key | None, int]]:
+    return [(run.ticket, run.after, run.upto, run.chunks) for run in plan]
 
 
 class TestTables:
@@ -64,46 +69,44 @@ class TestTables:
     @pytest.mark.parametrize(
         ("tables", "budget", "expected"),
         [
-            pytest.param([], BUDGET, Plan(), id="an empty queue"),
-            pytest.param([(A, None)], BUDGET, Plan(), id="nothing has begun"),
-            pytest.param(
-                [(A, WHOLE)], BUDGET, Plan((Run(1, A, None, None, 3),), frozenset([1])), id="a whole one"
-            ),
+            pytest.param([], BUDGET, (), id="an empty queue"),
+            pytest.param([(A, None)], BUDGET, (), id="nothing has begun"),
+            pytest.param([(A, WHOLE)], BUDGET, (Run(1, A, None, None, 3),), id="a whole one"),
             pytest.param(
                 [(A, Extent(0, 0, whole=True))],
                 BUDGET,
-                Plan((Run(1, A, None, None, 1),), frozenset([1])),
+                (Run(1, A, None, None, 1),),
                 id="a whole one without rows, perhaps",
             ),
-            pytest.param([(A, EMPTY)], BUDGET, Plan((), frozenset([1])), id="one surely without rows"),
+            pytest.param([(A, EMPTY)], BUDGET, (), id="one surely without rows"),
             pytest.param(
                 [(A, WHOLE), (B, EMPTY), (A, WHOLE)],
                 BUDGET,
-                Plan((Run(1, A, None, None, 3), Run(3, A, None, None, 3)), frozenset([1, 2, 3])),
+                (Run(1, A, None, None, 3), Run(3, A, None, None, 3)),
                 id="many in one window, one of them twice",
             ),
             pytest.param(
                 [(A, WHOLE), (B, None), (C, WHOLE)],
                 BUDGET,
-                Plan((Run(1, A, None, None, 3),), frozenset([1])),
+                (Run(1, A, None, None, 3),),
                 id="none behind one that has not begun",
             ),
             pytest.param(
                 [(A, WHOLE), (B, WHOLE)],
                 Budget(rows=20, bytes=1 << 30, tasks=2, chunk_rows=10),
-                Plan((Run(1, A, None, None, 3),), frozenset([1])),
+                (Run(1, A, None, None, 3),),
                 id="rows used up",
             ),
             pytest.param(
                 [(A, WHOLE), (B, WHOLE)],
                 Budget(rows=100, bytes=200, tasks=2, chunk_rows=10),
-                Plan((Run(1, A, None, None, 3),), frozenset([1])),
+                (Run(1, A, None, None, 3),),
                 id="bytes used up",
             ),
             pytest.param(
                 [(A, WHOLE), (B, WHOLE)],
                 Budget(rows=100, bytes=1 << 30, tasks=2, chunk_rows=10, chunks=3),
-                Plan((Run(1, A, None, None, 3),), frozenset([1])),
+                (Run(1, A, None, None, 3),),
                 id="chunks used up",
             ),
         ],
@@ -114,16 +117,60 @@ class TestTables:
     def test_a_large_one_keeps_those_behind_it_waiting(self):
         plan = plan_window(snapshot((A, SPANNED), (B, WHOLE)), BUDGET, LETTERS)
 
-        assert {run.ticket for run in plan.runs} == {1}
-        assert plan.finishes == frozenset()
+        assert {run.ticket for run in plan} == {1}
 
     def test_the_end_of_one_and_the_begin_of_the_next_share_a_window(self):
-        tables = snapshot((A, PROBED), (B, SPANNED), last=("x",))
-        begun = Snapshot((tables.tables[0], Table(2, "s", B, Progress(SPANNED, 0))))
-        plan = plan_window(begun, BUDGET, LETTERS)
+        first, second = Table(1, "s", A, begun(PROBED, ("x",))), Table(2, "s", B, begun(SPANNED))
+        plan = plan_window(Snapshot((first, second)), BUDGET, LETTERS)
 
-        assert [run.ticket for run in plan.runs] == [1, 2, 2]
-        assert plan.finishes == frozenset([1])
+        assert [run.ticket for run in plan] == [1, 2, 2]
+
+
+class TestRanges:
+    """What is left of a collection may be several ranges."""
+
+    def left(self, extent: Extent, *bounds: tuple[str, str]) -> Snapshot:
+        left = tuple(Range((after,), (upto,)) for after, upto in bounds)
+        return Snapshot((Table(1, "s", A, Progress(extent, 0, left)),))
+
+    def test_small_ones_share_a_window(self):
+        plan = plan_window(self.left(SPANNED, ("10", "20"), ("500", "510")), BUDGET, Keys())
+
+        assert runs(plan) == [(1, ("10",), ("20",), 5), (1, ("500",), ("510",), 5)]
+
+    def test_a_large_one_is_cut_and_keeps_the_next_waiting(self):
+        plan = plan_window(self.left(SPANNED, ("10", "400"), ("500", "510")), BUDGET, Keys())
+
+        assert runs(plan) == [(1, ("10",), ("60",), 5), (1, ("60",), ("110",), 5)]
+
+    def test_the_end_of_one_and_the_begin_of_the_next_share_a_window_too(self):
+        plan = plan_window(self.left(PROBED, ("b", "n"), ("w", "m")), Budget(4, 1 << 30, 2, 2), LETTERS)
+
+        assert runs(plan) == [(1, ("b",), ("n",), 1), (1, ("w",), ("r",), 1)]
+
+
+class TestAlone:
+    """One run at a time, where one of several could not be read."""
+
+    ALONE = Budget(rows=20, bytes=1 << 30, tasks=2, chunk_rows=10, alone=True)
+
+    def test_a_large_collection_gives_one_run(self):
+        assert runs(plan_window(snapshot((A, SPANNED)), self.ALONE, Keys())) == [(1, None, ("20",), 2)]
+
+    def test_small_collections_come_one_by_one(self):
+        assert runs(plan_window(snapshot((A, WHOLE), (B, WHOLE)), self.ALONE, Keys())) == [(1, None, None, 3)]
+
+    def test_keys_to_read_again_are_few(self):
+        keys = tuple((str(number),) for number in range(50))
+        queue = Snapshot((Table(1, "s", A, Progress(SPANNED, 0, (), reread=keys)),))
+
+        assert plan_window(queue, self.ALONE, Keys())[0].keys == keys[:20]
+
+
+def test_the_snapshot_before_the_log_shares_no_window_with_others():
+    queue = Snapshot(tuple(Table(at, "s", A, begun(WHOLE), initial=at < 3) for at in (1, 2, 3)))
+
+    assert [run.ticket for run in plan_window(queue, BUDGET, Keys())] == [1, 2]
 
 
 class TestKeysToReadAgain:
@@ -132,25 +179,22 @@ class TestKeysToReadAgain:
     KEYS = tuple((str(number),) for number in range(12_000))
 
     def covered(self, *keys: Key) -> Snapshot:
-        progress = Progress(SPANNED, 0, ("1000",), rows=1000, covered=True, reread=keys)
-        return Snapshot((Table(1, "s", A, progress), Table(2, "s", B, Progress(WHOLE, 0))))
+        progress = Progress(SPANNED, 0, (), rows=1000, reread=keys)
+        return Snapshot((Table(1, "s", A, progress), Table(2, "s", B, begun(WHOLE))))
 
     def test_they_are_a_run_of_their_own_and_others_follow(self):
         plan = plan_window(self.covered(*self.KEYS[:30]), BUDGET, LETTERS)
 
-        assert plan.runs == (
+        assert plan == (
             Run(1, A, None, None, 3, self.KEYS[:30]),
             Run(2, B, None, None, 3),
         )
 
-    def test_they_finish_no_collection_by_themselves(self):
-        assert plan_window(self.covered(*self.KEYS[:30]), BUDGET, LETTERS).finishes == frozenset([2])
-
     def test_very_many_take_several_windows(self):
         plan = plan_window(self.covered(*self.KEYS), BUDGET, LETTERS)
 
-        assert plan.runs[0].keys == self.KEYS[: len(plan.runs[0].keys)]
-        assert 0 < len(plan.runs[0].keys) < 12_000
+        assert plan[0].keys == self.KEYS[: len(plan[0].keys)]
+        assert 0 < len(plan[0].keys) < 12_000
 
 
 class TestRuns:
@@ -172,7 +216,6 @@ class TestRuns:
         plan = plan_window(snapshot((A, SPANNED), last=("930",), rows=930), BUDGET, Keys())
 
         assert runs(plan) == [(1, ("930",), ("980",), 5), (1, ("980",), ("1000",), 5)]
-        assert plan.finishes == frozenset([1])
 
     def test_gaps_between_integers_widen_the_runs(self):
         sparse = Extent(rows=500, bytes=5000, greatest=("1000",), span=(1, 1000))
@@ -203,7 +246,6 @@ class TestRuns:
         plan = plan_window(snapshot((A, PROBED), last=("x",)), Budget(12, 1 << 30, 2, 3), keys)
 
         assert runs(plan) == [(1, ("x",), ("m",), 2)]
-        assert plan.finishes == frozenset([1])
 
     @pytest.mark.parametrize(
         ("budget", "expected"),
@@ -216,25 +258,23 @@ class TestRuns:
         ],
     )
     def test_there_are_as_many_as_tasks_and_budget_allow(self, budget, expected):
-        assert len(plan_window(snapshot((A, SPANNED)), budget, Keys()).runs) == expected
+        assert len(plan_window(snapshot((A, SPANNED)), budget, Keys())) == expected
 
 
-def windows_to_the_end(begun: Snapshot, budget: Budget, keys: Keys) -> list[Run]:
+def windows_to_the_end(queue: Snapshot, budget: Budget, keys: Keys) -> list[Run]:
     """Every run of every window, with the windows' progress recorded as a job records it."""
     done: list[Run] = []
     for _ in range(1000):
-        if not begun.tables:
+        queue = queue.without(queue.done)
+        if not queue.tables:
             return done
-        plan = plan_window(begun, budget, keys)
-        assert plan.runs or plan.finishes
-        done += plan.runs
-        for table in begun.tables:
-            mine = [run for run in plan.runs if run.ticket == table.ticket]
-            if mine or table.ticket in plan.finishes:
-                finished = table.ticket in plan.finishes
-                last = mine[-1].upto if mine else None
-                rows = sum(_rows(keys, run) for run in mine)
-                begun, _table = begun.advanced(Advance(table.ticket, last, finished, rows, rows, 1))
+        plan = plan_window(queue, budget, keys)
+        assert plan
+        done += plan
+        for table in queue.tables:
+            mine = tuple(run for run in plan if run.ticket == table.ticket)
+            rows = sum(_rows(keys, run) for run in mine)
+            queue = queue.advanced(Advance(table.ticket, mine, rows, rows))
     raise AssertionError("windows without end")
 
 

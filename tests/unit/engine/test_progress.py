@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from engine.job import Observation
-from engine.model import CollectionId, Target
+from engine.model import CollectionId, Range, Target
 from engine.plan import fraction_read
 from engine.progress import ProgressLog, TableReport, goes_on, table_report
 from engine.snapshot import Extent, Progress, Snapshot, Table
@@ -14,6 +16,11 @@ from engine.state import State
 T, U = Target(CollectionId(("public", "t"))), Target(CollectionId(("public", "u")))
 SPANNED = Extent(rows=1000, bytes=1, greatest=("1000",), span=(1, 1000))
 PROBED = Extent(rows=1000, bytes=1, greatest=("z",))
+
+
+def read(extent: Extent, last: str | None = None, rows: int = 0) -> Progress:
+    left = extent.ranges if last is None else (Range((last,), extent.greatest),)
+    return Progress(extent, 0, left, rows=rows)
 
 
 def table(progress: Progress | None, target: Target = T) -> Table:
@@ -27,19 +34,19 @@ def seen(now_s: float, *tables: Table, events: int = 0, lag_s: float = 0.0) -> O
 @pytest.mark.parametrize(
     ("progress", "expected"),
     [
-        pytest.param(Progress(SPANNED, 0), 0.0, id="nothing read"),
-        pytest.param(Progress(SPANNED, 0, ("250",), rows=9), 0.25, id="by keys, where they are integers"),
-        pytest.param(Progress(SPANNED, 0, ("2000",), rows=9), 1.0, id="never above 1"),
-        pytest.param(Progress(PROBED, 0, ("k",), rows=250), 0.25, id="by rows elsewhere"),
-        pytest.param(Progress(PROBED, 0, ("k",), rows=3000), 1.0, id="a low estimate"),
-        pytest.param(Progress(Extent(0, 0), 0, ("k",), rows=0), 0.0, id="no estimate"),
+        pytest.param(read(SPANNED), 0.0, id="nothing read"),
+        pytest.param(read(SPANNED, "250", rows=9), 0.25, id="by keys, where they are integers"),
+        pytest.param(read(SPANNED, "2000", rows=9), 1.0, id="never above 1"),
+        pytest.param(read(PROBED, "k", rows=250), 0.25, id="by rows elsewhere"),
+        pytest.param(read(PROBED, "k", rows=3000), 1.0, id="a low estimate"),
+        pytest.param(read(Extent(0, 0, greatest=("z",)), "k"), 0.0, id="no estimate"),
     ],
 )
 def test_how_much_has_been_read(progress, expected):
     assert fraction_read(progress) == expected
 
 
-@pytest.mark.parametrize("tables", [(), (table(None),), (table(None), table(Progress(PROBED, 0)))])
+@pytest.mark.parametrize("tables", [(), (table(None),), (table(None), table(read(PROBED)))])
 def test_there_is_no_report_before_a_table_has_begun(tables):
     assert table_report(tables, 1.0) is None
 
@@ -49,9 +56,9 @@ def test_there_is_no_report_before_a_table_has_begun(tables):
     [
         ((), None),
         ((table(None),), "the snapshot of public.t goes on at 0 %"),
-        ((table(Progress(SPANNED, 0, ("250",))),), "the snapshot of public.t goes on at 25 %"),
+        ((table(read(SPANNED, "250")),), "the snapshot of public.t goes on at 25 %"),
         (
-            (table(Progress(SPANNED, 0, ("250",))), table(None, U), table(None)),
+            (table(read(SPANNED, "250")), table(None, U), table(None)),
             "the snapshot of public.t goes on at 25 %, and 2 more are queued",
         ),
     ],
@@ -61,7 +68,7 @@ def test_a_restart_is_told_where_the_queue_goes_on(tables, expected):
 
 
 def test_a_report_tells_speed_and_time_left():
-    reading = table(Progress(SPANNED, 2_000, ("250",), rows=500))
+    reading = table(replace(read(SPANNED, "250", rows=500), since_ms=2_000))
 
     assert table_report((reading, table(None, U)), 12.0) == TableReport(
         collection="public.t",
@@ -75,7 +82,7 @@ def test_a_report_tells_speed_and_time_left():
 
 
 def test_before_the_first_window_the_estimate_is_the_catalog_s():
-    report = table_report((table(Progress(SPANNED, 0)),), 1.0)
+    report = table_report((table(read(SPANNED)),), 1.0)
 
     assert report is not None
     assert (report.estimated_rows, report.eta_s, report.rows_per_s) == (1000, None, 0.0)
@@ -119,7 +126,7 @@ def test_a_snapshot_stands_first_in_the_line():
     lines: list[str] = []
     log = ProgressLog(10.0, lines.append)
     log(seen(0.0))
-    log(seen(10.0, table(Progress(SPANNED, 0, ("250",), rows=500))))
+    log(seen(10.0, table(read(SPANNED, "250", rows=500))))
 
     report = "public.t 25.0% (500 of about 2,000 rows), 50 rows/s, ETA 30s"
     assert lines == [f"snapshot of {report}; 0 events sent, 0 events/s, lag 0.0 s"]

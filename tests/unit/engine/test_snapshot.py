@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from engine.model import CollectionId, ExecuteSnapshot, StopSnapshot, Target
-from engine.snapshot import Advance, Extent, Progress, Snapshot, Table
+from engine.errors import InvariantError
+from engine.model import CollectionId, ExecuteSnapshot, Range, Run, StopSnapshot, Target
+from engine.snapshot import Advance, Extent, Failed, Gap, Progress, Snapshot, Table
 
 A, B, C = (Target(CollectionId(("public", name))) for name in "abc")
 EXTENT = Extent(rows=100, bytes=1000, greatest=("100",))
@@ -56,38 +59,141 @@ def test_stop_takes_out_every_entry_of_what_it_names(named, left):
     ) == tickets(before)
 
 
+def run(after: str | None, upto: str | None, chunks: int = 2) -> Run:
+    bounds = ((one,) if one else None for one in (after, upto))
+    return Run(1, A, *bounds, chunks)
+
+
+def ranges(*bounds: tuple[str | None, str | None]) -> tuple[Range, ...]:
+    return tuple(Range(*((one,) if one else None for one in pair)) for pair in bounds)
+
+
 def test_what_was_measured_begins_its_progress():
     snapshot = queued(A, B).began(2, EXTENT, 5)
 
-    assert [table.progress for table in snapshot.tables] == [None, Progress(EXTENT, 5)]
+    assert [table.progress for table in snapshot.tables] == [None, Progress(EXTENT, 5, EXTENT.ranges)]
+
+
+@pytest.mark.parametrize(
+    ("extent", "expected"),
+    [
+        (EXTENT, ranges((None, "100"))),
+        (Extent(1, 1, whole=True), ranges((None, None))),
+        (Extent(0, 0), ()),
+    ],
+)
+def test_a_collection_is_one_range_to_its_greatest_key_if_it_has_rows(extent, expected):
+    assert extent.ranges == expected
 
 
 def test_a_window_moves_one_entry_on():
     snapshot = queued(A, A).began(1, EXTENT, 5).began(2, EXTENT, 6)
-    snapshot, done = snapshot.advanced(Advance(1, ("10",), covered=False, rows=10, emitted=9, chunks=2))
-    snapshot, _none = snapshot.advanced(Advance(1, ("20",), covered=False, rows=10, emitted=10, chunks=2))
+    snapshot = snapshot.advanced(Advance(1, (run(None, "10"),), rows=10, emitted=9))
+    snapshot = snapshot.advanced(Advance(1, (run("10", "15", 1), run("15", "20", 1)), rows=10, emitted=10))
 
-    assert done is None
-    assert snapshot.tables[0].progress == Progress(EXTENT, 5, ("20",), rows=20, emitted=19, chunks=4)
-    assert snapshot.tables[1].progress == Progress(EXTENT, 6)
-
-
-def test_the_last_window_gives_the_entry_with_its_totals():
-    snapshot = queued(A, B).began(1, EXTENT, 5)
-    snapshot, done = snapshot.advanced(Advance(1, ("100",), covered=True, rows=100, emitted=90, chunks=1))
-
-    assert tickets(snapshot) == [(2, B)]
-    assert done == Table(
-        1, "s", A, Progress(EXTENT, 5, ("100",), rows=100, emitted=90, chunks=1, covered=True)
+    assert snapshot.done == ()
+    assert snapshot.tables[0].progress == Progress(
+        EXTENT, 5, ranges(("20", "100")), rows=20, emitted=19, chunks=4
     )
+    assert snapshot.tables[1].progress == Progress(EXTENT, 6, EXTENT.ranges)
 
 
-@pytest.mark.parametrize("covered", [True, False])
-def test_a_window_of_an_entry_that_was_stopped_changes_nothing(covered):
+def test_the_last_window_makes_the_entry_done_with_its_totals():
+    snapshot = queued(A, B).began(1, EXTENT, 5)
+    snapshot = snapshot.advanced(Advance(1, (run(None, "100"),), rows=100, emitted=90))
+
+    assert snapshot.done == (Table(1, "s", A, Progress(EXTENT, 5, (), rows=100, emitted=90, chunks=2)),)
+    assert tickets(snapshot.without(snapshot.done)) == [(2, B)]
+
+
+def test_a_window_of_an_entry_that_was_stopped_changes_nothing():
     snapshot, _stopped = queued(A, B).began(1, EXTENT, 5).stop(StopSnapshot("s", (A.collection,)))
 
-    advance = Advance(1, ("10",), covered=covered, rows=10, emitted=9, chunks=2)
-    assert snapshot.advanced(advance) == (snapshot, None)
+    assert snapshot.advanced(Advance(1, (run(None, "10"),), rows=10, emitted=9)) == snapshot
+
+
+def test_a_run_that_is_not_what_comes_next_is_our_own_fault():
+    snapshot = queued(A).began(1, EXTENT, 5)
+
+    with pytest.raises(InvariantError):
+        snapshot.advanced(Advance(1, (run("10", "20"),)))
+
+
+def test_the_snapshot_before_the_log_goes_first_and_no_signal_stops_it():
+    snapshot = queued(A).begin((B, C), "initial")
+    left, stopped = snapshot.stop(StopSnapshot("s", None))
+
+    assert tickets(snapshot) == [(2, B), (3, C), (1, A)]
+    assert tickets(left) == [(2, B), (3, C)]
+    assert [table.target for table in stopped] == [A]
+    assert tickets(snapshot.postponed(snapshot.tables[:1])) == [(3, C), (2, B), (1, A)]
+
+
+class TestGaps:
+    """What could not be read, and is read when the same is asked for again."""
+
+    BROKEN = Advance(1, (run("10", "20"),), why="bad page")
+
+    def failed(self) -> Snapshot:
+        snapshot = queued(A, B).began(1, EXTENT, 5)
+        snapshot = snapshot.advanced(Advance(1, (run(None, "10"),), rows=10, emitted=10))
+        snapshot = snapshot.advanced(self.BROKEN)
+        snapshot = snapshot.advanced(Advance(1, (run("20", "100"),), rows=80, emitted=80))
+        return snapshot.gave_up(snapshot.done)
+
+    def test_the_rest_is_read_and_the_gap_remembered(self):
+        gaps = (Gap(Range(("10",), ("20",)), why="bad page"),)
+
+        assert tickets(self.failed()) == [(2, B)]
+        assert self.failed().failed == (Failed(A, EXTENT.key, gaps),)
+
+    def test_the_next_signal_reads_just_the_gap(self):
+        again = self.failed().execute(ExecuteSnapshot("again", (A,)))
+        begun = again.began(3, EXTENT, 9)
+
+        assert again.failed == ()
+        assert begun.tables[-1].progress == Progress(EXTENT, 9, ranges(("10", "20")))
+
+    @pytest.mark.parametrize(
+        "target", [B, Target(A.collection, condition="id > 5"), Target(A.collection, surrogate_key="x")]
+    )
+    def test_a_signal_for_something_else_reads_all_of_that(self, target):
+        again = self.failed().execute(ExecuteSnapshot("again", (target,))).began(3, EXTENT, 9)
+
+        assert again.tables[-1].progress == Progress(EXTENT, 9, EXTENT.ranges)
+        assert len(again.failed) == 1
+
+    def test_under_another_key_all_is_read_again(self):
+        rekeyed = replace(EXTENT, key=("email",))
+        again = self.failed().execute(ExecuteSnapshot("again", (A,))).began(3, rekeyed, 9)
+
+        assert again.tables[-1].progress == Progress(rekeyed, 9, EXTENT.ranges)
+
+    def test_a_row_that_moves_out_of_the_gap_without_a_value_is_read_too(self):
+        moved = self.failed().moved(A.collection, frozenset([("500",)])).execute(ExecuteSnapshot("a", (A,)))
+        progress = moved.began(3, EXTENT, 9).tables[-1].progress
+
+        assert progress
+        assert (progress.left, progress.reread) == (ranges(("10", "20")), (("500",),))
+
+    def test_what_is_given_up_in_the_middle_lacks_all_that_is_left(self):
+        snapshot = queued(A).began(1, EXTENT, 5).advanced(Advance(1, (run(None, "10"),)))
+        (failed,) = snapshot.gave_up(snapshot.tables).failed
+
+        assert failed.gaps == (Gap(Range(("10",), ("100",))),)
+
+    @pytest.mark.parametrize(
+        ("gap", "expected"),
+        [
+            (Gap(Range()), "everything"),
+            (Gap(Range(None, ("a", None))), "keys up to (a, NULL)"),
+            (Gap(Range(("7",))), "keys after (7)"),
+            (Gap(Range(("7",), ("9",))), "keys after (7) up to (9)"),
+            (Gap(None, (("7",), ("9",))), "2 rows under single keys"),
+        ],
+    )
+    def test_a_gap_says_what_it_is(self, gap, expected):
+        assert str(gap) == expected
 
 
 @pytest.mark.parametrize(("ticket", "expected"), [(1, A), (2, B), (3, None)])
@@ -113,7 +219,7 @@ def test_the_clock_of_a_collection_starts_with_its_first_window(tickets, expecte
 
 def test_the_clock_goes_on_with_the_second_window():
     snapshot = queued(A).began(1, EXTENT, 1_000)
-    snapshot, _none = snapshot.advanced(Advance(1, ("10",), covered=False, rows=10, emitted=9, chunks=2))
+    snapshot = snapshot.advanced(Advance(1, (run(None, "10"),), rows=10, emitted=9))
 
     assert snapshot.opened({1}, 9_000) == snapshot
 
@@ -125,42 +231,38 @@ def test_the_clock_of_what_was_not_measured_does_not_start():
 class TestReadingAgain:
     """Keys whose newest image in the log lacks a value, which nobody has sent."""
 
-    FIRST = Advance(
-        1, ("100",), covered=True, rows=100, emitted=90, chunks=1, lacking=frozenset([("2",), ("3",)])
-    )
+    FIRST = Advance(1, (run(None, "100", 1),), rows=100, emitted=90, lacking=frozenset([("2",), ("3",)]))
 
-    def after(self, *advances: Advance) -> tuple[Snapshot, Table | None]:
-        snapshot, done = queued(A).began(1, EXTENT, 5), None
+    def after(self, *advances: Advance) -> Snapshot:
+        snapshot = queued(A).began(1, EXTENT, 5)
         for advance in advances:
-            snapshot, done = snapshot.advanced(advance)
-        return snapshot, done
+            snapshot = snapshot.advanced(advance)
+        return snapshot
 
     def again(self, *keys: str, lacking: tuple[str, ...] = ()) -> Advance:
-        read, lack = (frozenset((key,) for key in some) for some in (keys, lacking))
-        return Advance(1, None, covered=False, rows=len(keys), emitted=1, chunks=1, reread=read, lacking=lack)
+        read = tuple((key,) for key in keys)
+        lack = frozenset((key,) for key in lacking)
+        return Advance(1, (Run(1, A, None, None, 1, read),), rows=len(keys), emitted=1, lacking=lack)
 
-    def test_a_table_is_not_finished_while_keys_are_left(self):
-        snapshot, done = self.after(self.FIRST)
+    def test_a_table_is_not_done_while_keys_are_left(self):
+        snapshot = self.after(self.FIRST)
 
-        assert done is None
-        assert snapshot.tables[0].progress == Progress(
-            EXTENT, 5, ("100",), 100, 90, 1, covered=True, reread=(("2",), ("3",))
-        )
+        assert snapshot.done == ()
+        assert snapshot.tables[0].progress == Progress(EXTENT, 5, (), 100, 90, 1, reread=(("2",), ("3",)))
 
-    def test_they_may_come_up_before_all_is_covered(self):
-        before = Advance(1, ("10",), covered=False, rows=9, emitted=9, chunks=1, lacking=frozenset([("7",)]))
-        snapshot, done = self.after(before, self.FIRST)
+    def test_they_may_come_up_before_all_is_read(self):
+        before = Advance(1, (run(None, "10", 1),), rows=9, emitted=9, lacking=frozenset([("7",)]))
+        rest = replace(self.FIRST, runs=(run("10", "100", 1),))
+        snapshot = self.after(before, rest)
 
-        assert done is None
+        assert snapshot.done == ()
         assert snapshot.tables[0].progress
         assert snapshot.tables[0].progress.reread == (("7",), ("2",), ("3",))
 
-    def test_it_is_finished_when_all_were_read(self):
-        snapshot, done = self.after(self.FIRST, self.again("2", "3"))
+    def test_it_is_done_when_all_were_read(self):
+        (done,) = self.after(self.FIRST, self.again("2", "3")).done
 
-        assert snapshot.tables == ()
-        assert done
-        assert done.progress == Progress(EXTENT, 5, ("100",), 102, 91, 2, covered=True, rounds=1)
+        assert done.progress == Progress(EXTENT, 5, (), 102, 91, 2, rounds=1)
 
     @pytest.mark.parametrize(
         ("keys", "lacking", "left"),
@@ -172,9 +274,9 @@ class TestReadingAgain:
         ],
     )
     def test_what_lacks_a_value_again_stays(self, keys, lacking, left):
-        snapshot, done = self.after(self.FIRST, self.again(*keys, lacking=lacking))
+        snapshot = self.after(self.FIRST, self.again(*keys, lacking=lacking))
 
-        assert done is None
+        assert snapshot.done == ()
         assert snapshot.tables[0].progress
         assert snapshot.tables[0].progress.reread == tuple((key,) for key in left)
         assert snapshot.tables[0].progress.rounds == 1

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from engine.errors import StateError
-from engine.model import CollectionId, Position, Target
+from engine.model import CollectionId, Position, Range, Target
 from engine.snapshot import Extent, Progress, Snapshot, Table
 from engine.state import State, from_json, to_json
 from tests.strategies import states
@@ -18,7 +18,14 @@ READING = Table(
     3,
     "0/1A",
     Target(CollectionId(("public", "t")), "x > 1", "id"),
-    Progress(Extent(10, 100, greatest=("9", None), span=(1, 9)), 7, ("4", None), rows=4, emitted=3, chunks=1),
+    Progress(
+        Extent(10, 100, greatest=("9", None), span=(1, 9)),
+        7,
+        (Range(("4", None), ("9", None)),),
+        rows=4,
+        emitted=3,
+        chunks=1,
+    ),
 )
 STATE = State(12, Position((5, "x")), Snapshot((READING,), 4), {"system": "1"}, {"unsettled": [1]})
 

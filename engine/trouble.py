@@ -1,0 +1,56 @@
+"""What is done about a window whose rows can't be read: tried again, split, given up. Pure.
+
+A window is tried again some times, as it was. Then its runs are read one at a time, and one that fails
+alone is cut smaller and smaller, so that the fault is found within a chunk; only that chunk is given
+up. When several chunks in a row are given up, the fault is no chunk's, and its collection fails. Once
+a window goes well the next may be larger again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from engine.model import Window
+
+_SMALLER, _LARGER = 8, 4
+_GIVEN_UP_IN_A_ROW = 3
+
+
+class Remedy(StrEnum):
+    """What to do next: read the window again, read less at once, give up its run, or its collection."""
+
+    AGAIN = "again"
+    SPLIT = "split"
+    GIVE_UP_RUN = "give up run"
+    GIVE_UP_COLLECTION = "give up collection"
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Failures of the same window, rows that a run may read (None: no bound), runs given up in a row."""
+
+    failures: int = 0
+    rows: int | None = None
+    given_up: int = 0
+
+    def failed(self, window: Window, chunk_rows: int, retries: int) -> tuple[Trouble, Remedy]:
+        """After a failure of a window; each is tried `retries` times more before anything else is done."""
+        chunks = max(run.chunks for run in window.runs)
+        several = len(window.runs) > 1
+        smallest = not several and chunks <= 1
+        if self.failures < retries and (self.rows is None or smallest):
+            return replace(self, failures=self.failures + 1), Remedy.AGAIN
+        if smallest:
+            given_up = self.given_up + 1
+            remedy = Remedy.GIVE_UP_RUN if given_up < _GIVEN_UP_IN_A_ROW else Remedy.GIVE_UP_COLLECTION
+            return Trouble(rows=chunk_rows, given_up=given_up % _GIVEN_UP_IN_A_ROW), remedy
+        rows = chunks * chunk_rows // (1 if several else _SMALLER)
+        return replace(self, failures=0, rows=max(chunk_rows, rows)), Remedy.SPLIT
+
+    def mended(self, usual_rows: int) -> Trouble:
+        """After a window that went well; `usual_rows` is what one reads without trouble."""
+        rows = None if self.rows is None or self.rows * _LARGER >= usual_rows else self.rows * _LARGER
+        return Trouble(rows=rows)

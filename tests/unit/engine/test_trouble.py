@@ -1,0 +1,61 @@
+"""What is done about windows that can't be read: again, smaller, not at all."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.model import CollectionId, Run, Target, Window
+from engine.trouble import Remedy, Trouble
+
+T = Target(CollectionId(("public", "t")))
+CHUNK = 10
+
+
+def window(*chunks: int) -> Window:
+    return Window("w", tuple(Run(1, T, None, None, count) for count in chunks))
+
+
+@pytest.mark.parametrize(
+    ("trouble", "chunks", "expected"),
+    [
+        pytest.param(Trouble(), (8, 8), (Trouble(failures=1), Remedy.AGAIN), id="the first failure"),
+        pytest.param(
+            Trouble(failures=2), (8, 8), (Trouble(rows=80), Remedy.SPLIT), id="each of several runs alone"
+        ),
+        pytest.param(Trouble(failures=2), (80,), (Trouble(rows=100), Remedy.SPLIT), id="one run, smaller"),
+        pytest.param(Trouble(rows=80), (8,), (Trouble(rows=10), Remedy.SPLIT), id="alone: smaller at once"),
+        pytest.param(
+            Trouble(rows=10), (1,), (Trouble(failures=1, rows=10), Remedy.AGAIN), id="one chunk: again first"
+        ),
+        pytest.param(
+            Trouble(failures=2, rows=10),
+            (1,),
+            (Trouble(rows=10, given_up=1), Remedy.GIVE_UP_RUN),
+            id="one chunk: given up",
+        ),
+        pytest.param(
+            Trouble(failures=2), (1,), (Trouble(rows=10, given_up=1), Remedy.GIVE_UP_RUN), id="never smaller"
+        ),
+        pytest.param(
+            Trouble(failures=2, rows=10, given_up=2),
+            (1,),
+            (Trouble(rows=10), Remedy.GIVE_UP_COLLECTION),
+            id="several chunks in a row",
+        ),
+    ],
+)
+def test_a_failure_has_its_remedy(trouble, chunks, expected):
+    assert trouble.failed(window(*chunks), CHUNK, retries=2) == expected
+
+
+@pytest.mark.parametrize(
+    ("trouble", "expected"),
+    [
+        (Trouble(), Trouble()),
+        (Trouble(failures=2), Trouble()),
+        (Trouble(rows=10, given_up=2), Trouble(rows=40)),
+        (Trouble(rows=40), Trouble()),
+    ],
+)
+def test_what_goes_well_makes_the_next_larger(trouble, expected):
+    assert trouble.mended(usual_rows=100) == expected
