@@ -105,18 +105,9 @@ class StagedWriter:
 
         Memory: one batch and its text at a time. A part without events leaves no file.
         """
-        path = self.directory / f"part-{part:05d}.jsonl"
-        partial = self.directory / f".part-{part:05d}.{uuid.uuid4().hex}"
-        try:
-            size = self._write(partial, batches)
-            with sink_errors(path):
-                if size:
-                    partial.replace(path)
-                else:
-                    path.unlink(missing_ok=True)
-        finally:
-            with contextlib.suppress(OSError):
-                partial.unlink(missing_ok=True)
+        with replacing(self.directory / f"part-{part:05d}.jsonl") as partial:
+            if not self._write(partial, batches):
+                partial.unlink()
 
     def _write(self, partial: Path, batches: Iterable[pa.RecordBatch]) -> int:
         with sink_errors(partial):
@@ -132,6 +123,25 @@ class StagedWriter:
             with sink_errors(partial):
                 os.fsync(file.fileno())
         return size
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a name to write to, of nobody else's, which becomes `path`; no file there: none here either.
+
+    So a part appears whole, and one that is written again replaces itself.
+    """
+    partial = path.with_name(f".{path.stem}.{uuid.uuid4().hex}")
+    try:
+        yield partial
+        with sink_errors(path):
+            if partial.exists():
+                partial.replace(path)
+            else:
+                path.unlink(missing_ok=True)
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
 
 
 def _write_all(file: FileIO, text: memoryview) -> int:

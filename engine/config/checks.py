@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from engine.config.catalogue import CATALOGUE
 from engine.config.hidden import shown_value
 from engine.config.settings import SinkKind, SnapshotMode, Watermarking
+from engine.config.topics import read_kafka
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -95,13 +96,15 @@ def _channels(values: Values) -> Iterator[str]:
 
 
 def _sink(values: Values) -> Iterator[str]:
-    """The sink files needs a directory, and a place for the state that tells where it went on."""
-    if values.get("tidemark.sink", SinkKind) is not SinkKind.FILES or not values.sure("tidemark.sink"):
+    """Sinks that keep events need a place for the state that tells where it went on, and their own."""
+    kind = values.get("tidemark.sink", SinkKind)
+    if kind not in {SinkKind.FILES, SinkKind.KAFKA} or not values.sure("tidemark.sink"):
         return
-    needed = {
-        "tidemark.sink.files.dir": "the directory that the sink 'files' writes to",
-        "tidemark.checkpoint": "a directory or URI for the job's saved state",
-    }
+    needed = {"tidemark.checkpoint": "a directory or URI for the job's saved state"}
+    if kind is SinkKind.FILES:
+        needed["tidemark.sink.files.dir"] = "the directory that the sink 'files' writes to"
+    else:
+        yield from read_kafka(values).problems
     for name, meaning in needed.items():
         if values.sure(name) and not values.get(name, str):
             yield f"missing {name!r}: {meaning}"

@@ -7,7 +7,7 @@ does the same in another way, or has nothing that it could mean. Older names are
 from __future__ import annotations
 
 from engine.config.row import APPLIED, IGNORED, LATER, REFUSED, RENAMED, Property
-from engine.config.shapes import TEXT, harmless, whole
+from engine.config.shapes import EXPRESSIONS, FLAG, NAMES, TEXT, harmless, whole
 
 P = Property
 _JSON = harmless("org.apache.kafka.connect.json.JsonConverter", "JsonConverter")
@@ -89,15 +89,41 @@ REFUSALS = (
     P("extended.headers.enabled", REFUSED, "headers are those of Debezium 2.1", harmless("false")),
 )
 
-_KAFKA_LATER = (
-    *("topic.creation.enable", "topic.creation.groups", "topic.creation.<option>"),
-    *("producer.<option>", "producer.override.<option>"),
+_COUNT = whole(-1, 32767)
+
+KAFKA = (
+    P("bootstrap.servers", APPLIED, "the brokers of the sink kafka", TEXT),
+    P("producer.<option>", APPLIED, "option of the sink kafka's producers, as Java names it"),
+    P("producer.override.<option>", APPLIED, "the same; it counts before the others"),
+    P(
+        "topic.creation.enable",
+        APPLIED,
+        "create topics that are missing; false: the broker may",
+        FLAG,
+        "true",
+    ),
+    P("topic.creation.groups", APPLIED, "groups of topics that are created in their own way", NAMES),
+    P("topic.creation.<group>.include", APPLIED, "the topics of a group", EXPRESSIONS),
+    P("topic.creation.<group>.exclude", APPLIED, "topics that are not of a group", EXPRESSIONS),
+    P(
+        "topic.creation.<group>.partitions",
+        APPLIED,
+        "a new topic's partitions; -1: the broker's number",
+        _COUNT,
+    ),
+    P(
+        "topic.creation.<group>.replication.factor",
+        APPLIED,
+        "a new topic's copies; -1: as many as the broker makes",
+        _COUNT,
+    ),
+    P("topic.creation.<group>.<option>", APPLIED, "a new topic's setting, as the broker names it", TEXT),
 )
 _WHY = {
     "one job is one task": ("tasks.max", "tasks.max.enforce"),
     "there is no Connect worker": (
         *("config.action.reload", "transaction.boundary", "transaction.boundary.interval.ms"),
-        *("offsets.storage.topic", "bootstrap.servers", "group.id", "client.id", "plugin.path"),
+        *("offsets.storage.topic", "group.id", "client.id", "plugin.path"),
         *(
             "plugin.discovery",
             "listeners",
@@ -192,7 +218,7 @@ CONNECT = (
     *FRAME,
     *REFUSALS,
     *RETRIES,
-    *(P(name, LATER, "for a Kafka sink") for name in _KAFKA_LATER),
+    *KAFKA,
     *(P(name, IGNORED, why) for why, names in _WHY.items() for name in names),
     *(P(old, RENAMED, new) for old, new in _OLD.items()),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.config.row import APPLIED, Property
 from engine.config.settings import SinkKind
-from engine.config.shapes import SIZE, TEXT, choice, number, whole
+from engine.config.shapes import EXPRESSIONS, SIZE, TEXT, choice, number, whole
 
 P = Property
 _MS = whole(1, 2**31 - 1)
@@ -14,6 +14,12 @@ OWN = (
     P("tidemark.staging.dir", APPLIED, "directory for what is not yet committed", TEXT),
     P("tidemark.sink", APPLIED, "where events go", choice(SinkKind), "files"),
     P("tidemark.sink.files.dir", APPLIED, "directory of the sink files", TEXT),
+    P(
+        "tidemark.sink.kafka.dead.letter.topic",
+        APPLIED,
+        "topic for records that are too large for theirs; without it they stop the job",
+        TEXT,
+    ),
     P("tidemark.spark.master", APPLIED, "Spark's master, where spark-submit does not say", TEXT),
     P("tidemark.spark.conf.<option>", APPLIED, "any setting of Spark", TEXT),
     P(
@@ -40,5 +46,12 @@ OWN = (
     ),
     P("tidemark.span.max.bytes", APPLIED, "bytes of the log in one turn, at most", SIZE, "64m"),
     P("tidemark.max.lag.ms", APPLIED, "no window opens while the stream is further behind", _MS, "5000"),
+    P(
+        "tidemark.snapshot.accept.risk",
+        APPLIED,
+        "tables that are snapshotted though their log may lack changes",
+        EXPRESSIONS,
+    ),
+    P("tidemark.wal.warn.bytes", APPLIED, "log kept for the slot, above which is warned", SIZE, "10g"),
     P("tidemark.progress.interval.ms", APPLIED, "how often progress is logged", _MS, "5000"),
 )

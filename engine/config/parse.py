@@ -27,6 +27,7 @@ from engine.config.settings import (
     SslMode,
     Watermarking,
 )
+from engine.config.topics import kafka_names, read_kafka
 from engine.config.values import Values, read_values
 from engine.errors import ConfigError
 from engine.events.settings import (
@@ -79,7 +80,7 @@ def _compose(values: Values) -> Settings:
         capture=_capture(values),
         snapshot=_snapshot(values),
         signals=_signals(values),
-        sink=SinkSettings(values.get("tidemark.sink", SinkKind), values.get("tidemark.sink.files.dir", str)),
+        sink=_sink(values),
         job=_job(values),
         warnings=tuple(_warnings(values)),
     )
@@ -152,6 +153,7 @@ def _postgres(v: Values) -> PostgresSettings:
         status_interval_ms=v.get("status.update.interval.ms", int),
         xmin_interval_ms=v.get("xmin.fetch.interval.ms", int),
         schema_refresh=v.get("schema.refresh.mode", SchemaRefresh),
+        wal_warn_bytes=v.get("tidemark.wal.warn.bytes", int),
     )
 
 
@@ -180,6 +182,7 @@ def _snapshot(v: Values) -> SnapshotSettings:
         delay_ms=v.get("snapshot.delay.ms", int),
         lock_timeout_ms=v.get("snapshot.lock.timeout.ms", int),
         custom_name=v.get("snapshot.mode.custom.name", str) or v.get("snapshot.custom.class", str),
+        accept_risk=v.get("tidemark.snapshot.accept.risk", tuple),
     )
 
 
@@ -211,6 +214,14 @@ def _channels(v: Values) -> frozenset[Channel]:
     return frozenset(channel for channel, name in present.items() if name in v.given)
 
 
+def _sink(v: Values) -> SinkSettings:
+    return SinkSettings(
+        kind=v.get("tidemark.sink", SinkKind),
+        directory=v.get("tidemark.sink.files.dir", str),
+        kafka=read_kafka(v).settings,
+    )
+
+
 def _job(v: Values) -> JobSettings:
     return JobSettings(
         checkpoint=v.get("tidemark.checkpoint", str) or None,
@@ -236,6 +247,8 @@ def _warnings(v: Values) -> list[str]:
     idle = list(v.without_effect)
     if "jmx" in v.get("signal.enabled.channels", frozenset):
         idle.append("the signal channel jmx (there is no JMX)")
+    if v.get("tidemark.sink", SinkKind) is not SinkKind.KAFKA:
+        idle += (f"{name} (tidemark.sink is not kafka)" for name in kafka_names(v))
     if idle:
         lines.append("without effect here: " + ", ".join(idle))
     if not v.get("tidemark.checkpoint", str):

@@ -7,6 +7,7 @@ may hold one are left out of every repr. Expressions are in Python's syntax, to 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -73,6 +74,7 @@ class SinkKind(StrEnum):
     FILES = "files"
     CONSOLE = "console"
     NULL = "null"
+    KAFKA = "kafka"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,7 @@ class PostgresSettings:
     status_interval_ms: int = 10_000
     xmin_interval_ms: int = 0
     schema_refresh: SchemaRefresh = SchemaRefresh.COLUMNS_DIFF
+    wal_warn_bytes: int = 10 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +139,10 @@ def _selected(name: str, include: tuple[str, ...], exclude: tuple[str, ...]) -> 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSettings:
-    """Snapshots, initial and incremental. `select_overrides`: `schema.table` to a SELECT."""
+    """Snapshots, initial and incremental. `select_overrides`: `schema.table` to a SELECT.
+
+    `accept_risk` are tables that are snapshotted though their log may lack changes.
+    """
 
     mode: SnapshotMode = SnapshotMode.INITIAL
     chunk_size: int = 1024
@@ -149,6 +155,7 @@ class SnapshotSettings:
     delay_ms: int = 0
     lock_timeout_ms: int = 10_000
     custom_name: str = ""
+    accept_risk: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +174,44 @@ class SignalSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicGroup:
+    """How topics are created: those that fit `include` and not `exclude`. -1: as the broker does."""
+
+    include: tuple[str, ...] = (".*",)
+    exclude: tuple[str, ...] = ()
+    partitions: int = -1
+    replication_factor: int = -1
+    config: dict[str, str] = field(default_factory=dict)
+
+    def takes(self, topic: str) -> bool:
+        """Whether the group's rules are this topic's; unlike tables' names, topics' have a case."""
+        return _fits(self.include, topic) and not _fits(self.exclude, topic)
+
+
+def _fits(expressions: tuple[str, ...], topic: str) -> bool:
+    return any(re.fullmatch(expression, topic, re.ASCII) for expression in expressions)
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSettings:
+    """The sink `kafka`. `client` has librdkafka's names; of `topics` the first group that fits counts.
+
+    `dead_letter_topic` takes the records that are too large for their topic; empty: they stop the job.
+    """
+
+    client: dict[str, str] = field(default_factory=dict, repr=False)
+    create_topics: bool = True
+    topics: tuple[TopicGroup, ...] = (TopicGroup(),)
+    dead_letter_topic: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class SinkSettings:
-    """Where events go; `directory` is for the sink `files`."""
+    """Where events go; `directory` is for the sink `files`, `kafka` for that of its name."""
 
     kind: SinkKind = SinkKind.FILES
     directory: str = ""
+    kafka: KafkaSettings = field(default_factory=KafkaSettings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,18 @@ import pytest
 
 from adapters.sinks.console import ConsoleSink
 from adapters.sinks.files import FilesSink
+from adapters.sinks.kafka import KafkaSink
 from adapters.sinks.null import NullSink
+from adapters.spark.executors import LocalExecutors
+from engine.config.settings import KafkaSettings
 from engine.errors import InvariantError, SinkError
 from tests.batches import batch, numbered
 from tests.fakes import MemorySink
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.servers.kafka import KafkaBroker
 
 
 @dataclass
@@ -75,9 +80,32 @@ class NullBench:
         return [str(number) for number in range(sum(sink.rows for sink in self.opened))]
 
 
-@pytest.fixture(params=["memory", "files", "console", "null"])
+@dataclass
+class KafkaBench:
+    broker: KafkaBroker
+    directory: Path
+    remembers = False
+
+    def __post_init__(self):
+        for topic in self.broker.topics():
+            self.broker.delete_topic(topic)
+
+    def open(self):
+        settings = KafkaSettings({"bootstrap.servers": self.broker.bootstrap})
+        return KafkaSink(settings, LocalExecutors(), self.directory)
+
+    def keys(self):
+        records = [record for topic in self.broker.topics() for record in self.broker.records(topic)]
+        return [(record.key() or b"").decode() for record in records]
+
+
+@pytest.fixture(
+    params=["memory", "files", "console", "null", pytest.param("kafka", marks=pytest.mark.integration)]
+)
 def bench(request, tmp_path):
     match request.param:
+        case "kafka":
+            return KafkaBench(request.getfixturevalue("kafka"), tmp_path / "staging")
         case "memory":
             return MemoryBench()
         case "files":

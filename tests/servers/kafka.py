@@ -144,6 +144,11 @@ class KafkaBroker:
         admin = self._admin()
         admin.delete_topics([name])[name].result(_TIMEOUT_S)
 
+    def topics(self) -> list[str]:
+        """Every topic but the broker's own."""
+        found = self._admin().list_topics(timeout=_TIMEOUT_S).topics
+        return sorted(name for name in found if not name.startswith("__"))
+
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has; 0: there is no such topic."""
         found = self._admin().list_topics(timeout=_TIMEOUT_S).topics.get(topic)

@@ -1,0 +1,149 @@
+"""The Kafka sink: events into topics, at least once, in order.
+
+Owns what a turn is and who sends it. Kafka shows a record as soon as it has it, so a turn's parts are
+staged as files, by whichever task wrote them, and sent when the turn is committed. Parts may hold the same
+key, and a topic with one partition must hold a table's truncates in their place: so a topic is sent by one
+producer, part after part, and several topics at once by the executors. Few bytes are sent from here, by a
+producer that is kept, since a Spark job alone would take longer.
+
+A commit ends when all replicas in sync have every event. One that fails may have sent some; the turn is
+begun anew then, and sent from its first event. So a key's events are repeated in their order, as after a
+crash, since nobody knows what an earlier process had sent. Only a task that Spark has given up but that
+still runs could send behind its successor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from adapters.sinks.kafka_delivery import Delivery
+from adapters.sinks.kafka_parts import Attempt, PartFiles, of_topics
+from adapters.sinks.kafka_topics import Topics
+from adapters.sinks.staging import Staging
+from engine.errors import SinkError, SinkRefused
+
+if TYPE_CHECKING:
+    from collections import Counter
+
+    from engine.config.settings import KafkaSettings
+    from engine.ports import Executors, PartWriter
+
+_log = logging.getLogger("adapters")
+_LOCAL_BYTES: Final = 16 << 20
+_DEAD_LETTERS: Final = {"max.message.bytes": "100000000"}
+
+
+@dataclass(frozen=True, slots=True)
+class SendTopics:
+    """The task that sends an attempt's events to some topics; goes to the executors."""
+
+    settings: KafkaSettings
+    attempt: Attempt
+
+    def __call__(self, topics: frozenset[str]) -> frozenset[str]:
+        """Send them; gives the topics that a truncate went to."""
+        with contextlib.closing(Delivery(self.settings)) as delivery:
+            return delivery.send(of_topics(batch, topics) for batch in self.attempt.batches())
+
+
+class KafkaSink:
+    """Sends turns to the brokers of `settings`; `directory` is shared by driver and executors.
+
+    `tasks` is how many producers may send at once. Raises ConfigError for settings that no client takes.
+    """
+
+    def __init__(
+        self, settings: KafkaSettings, executors: Executors, directory: Path | str, *, tasks: int = 1
+    ) -> None:
+        self._settings, self._executors, self._tasks = settings, executors, tasks
+        self._directory = Path(directory).absolute()
+        self._staging = Staging(self._directory)
+        self._topics = Topics(settings)
+        self._delivery: Delivery | None = Delivery(settings)
+        self._reached = False
+        self._committed: int | None = None
+        self._warned: set[str] = set()
+
+    def writer(self, turn: int) -> PartWriter:
+        """Begin a turn; see the port. The first time, the brokers must answer."""
+        if self.applied(turn):
+            raise SinkRefused(f"turn {turn} is sent already", place="kafka")
+        if not self._reached:
+            self._topics.reach()
+            self._reached = True
+        return PartFiles(self._staging.begin(turn))
+
+    def commit(self, turn: int) -> None:
+        """Send the turn's events and wait until the brokers have them all."""
+        if self.applied(turn):
+            return
+        attempt = Attempt.of(self._staging.begun(turn))
+        try:
+            self._send(attempt)
+        except SinkError:
+            self._give_up()
+            raise
+        self._committed = turn
+        self._staging.clear()
+
+    def applied(self, turn: int) -> bool:
+        """Whether this process has sent the turn; what an earlier one has sent nobody knows."""
+        return turn == self._committed
+
+    def close(self) -> None:
+        """Give up the producer and what was not committed."""
+        self._give_up()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _send(self, attempt: Attempt) -> None:
+        events = attempt.events()
+        if not events:
+            return
+        self._topics.ensure(events)
+        if self._settings.dead_letter_topic:
+            self._topics.ensure([self._settings.dead_letter_topic], _DEAD_LETTERS)
+        if attempt.bytes <= _LOCAL_BYTES:
+            truncated = self._local().send(attempt.batches())
+        else:
+            send = SendTopics(self._settings, attempt)
+            truncated = frozenset().union(*self._executors.map(send, shares(events, self._tasks)))
+        self._warn(truncated)
+
+    def _local(self) -> Delivery:
+        if self._delivery is None:
+            self._delivery = Delivery(self._settings)
+        return self._delivery
+
+    def _give_up(self) -> None:
+        """Forget what a failed delivery held, and what was known of topics."""
+        self._topics.forget()
+        if self._delivery is not None:
+            self._delivery.close()
+            self._delivery = None
+
+    def _warn(self, truncated: frozenset[str]) -> None:
+        """Say it once a topic: a truncate is ordered within its own partition alone."""
+        for topic in sorted(truncated - self._warned):
+            if self._topics.partitions(topic) > 1:
+                self._warned.add(topic)
+                _log.warning(
+                    "%s has %d partitions: a truncate is not in order with the changes in the other ones",
+                    topic,
+                    self._topics.partitions(topic),
+                )
+
+
+def shares(events: Counter[str], tasks: int) -> list[frozenset[str]]:
+    """Topics for each task, about as many events for one as for another; the largest topics first."""
+    groups: list[set[str]] = [set() for _ in range(min(tasks, len(events)))]
+    loads = [0] * len(groups)
+    for topic, count in events.most_common():
+        least = loads.index(min(loads))
+        groups[least].add(topic)
+        loads[least] += count
+    return [frozenset(group) for group in groups]

@@ -1,0 +1,98 @@
+"""How the sink's clients are set up, and how Kafka's errors become ours.
+
+Owns what a producer must be for events to arrive once in a while twice but never out of order or not at
+all, whatever the operator's options say. The options' translation is `engine.config.kafka`'s.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from confluent_kafka import KafkaError, KafkaException
+
+from engine.errors import ConfigError, SinkError, SinkRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+_STANDARD: Final = {
+    "client.id": "tidemark",
+    "linger.ms": "5",
+    "message.max.bytes": "1048576",
+    "delivery.timeout.ms": "30000",
+}
+_FIXED: Final = {
+    "acks": "all",
+    "enable.idempotence": True,
+    # The same key lies in the same partition as with Java's clients.
+    "partitioner": "murmur2_random",
+    "delivery.report.only.error": True,
+    "queue.buffering.max.messages": 0,
+    "log_level": 0,  # errors come by the callback
+}
+_BUFFER_KB: Final = 64 << 10
+_FINAL: Final = frozenset(
+    {
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.INVALID_RECORD,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.INVALID_CONFIG,
+        KafkaError.INVALID_PARTITIONS,
+        KafkaError.INVALID_REPLICATION_FACTOR,
+        KafkaError.MSG_SIZE_TOO_LARGE,
+    }
+)
+"""What no retry mends."""
+
+
+class Reason:
+    """The last thing that went wrong with a client's connections; librdkafka tries on by itself."""
+
+    def __init__(self) -> None:
+        self._text = ""
+
+    def __call__(self, error: KafkaError) -> None:
+        """Note an error; that every broker is down says less than why one is."""
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or not self._text:  # noqa: SLF001  its public name
+            self._text = said(error)
+
+    def behind(self, text: str) -> str:
+        """The text, with what is known of the cause."""
+        return f"{text} ({self._text})" if self._text else text
+
+
+def client(settings: Mapping[str, str], reason: Reason) -> dict[str, Any]:
+    """A client's whole configuration."""
+    config: dict[str, Any] = {**_STANDARD, **settings, **_FIXED, "error_cb": reason}
+    largest_kb = 2 * int(config["message.max.bytes"]) >> 10
+    config.setdefault("queue.buffering.max.kbytes", max(_BUFFER_KB, largest_kb))
+    return config
+
+
+def opened(kind: Callable[[dict[str, Any]], Any], config: dict[str, Any]) -> Any:
+    """Make a client. It connects by itself later; what its options lack shows now."""
+    try:
+        return kind(config)
+    except KafkaException as exc:
+        text = said(exc.args[0]).strip().replace("\n", "; ")
+        raise ConfigError(f"the sink 'kafka' can't be set up: {text}") from exc
+
+
+def said(error: KafkaError) -> str:
+    """What an error says, without librdkafka's word for who says it."""
+    text = error.str()
+    for speaker in ("Local: ", "Broker: "):
+        text = text.removeprefix(speaker)
+    return text[:1].lower() + text[1:]
+
+
+def sink_error(error: KafkaError, text: str, place: str) -> SinkError:
+    """The error to raise: one that stops the job where no retry helps."""
+    kind = SinkRefused if error.code() in _FINAL else SinkError
+    hints = {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED: "let the job's user write to the topic, and describe it",
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED: "let the job's user write idempotently and create topics",
+        KafkaError.UNKNOWN_TOPIC_OR_PART: "was the topic deleted?",
+    }
+    return kind(text, place=place, hint=hints.get(error.code(), ""))

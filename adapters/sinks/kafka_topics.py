@@ -1,0 +1,118 @@
+"""The topics that events go to: found, or created as the settings say.
+
+Owns what is known of them. A topic is looked up when it is first written to, and again after a failure.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from adapters.sinks.kafka_client import Reason, client, opened, said, sink_error
+from engine.errors import SinkError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from engine.config.settings import KafkaSettings
+
+_TIMEOUT_S: Final = 10.0
+
+
+class Topics:
+    """Looks topics up and creates those that are missing; `place` names the brokers in errors."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._reason = Reason()
+        self._admin: AdminClient = opened(AdminClient, client(settings.client, self._reason))
+        self._known: dict[str, int] = {}
+        self._place = f"kafka {settings.client.get('bootstrap.servers', '')}"
+
+    def reach(self) -> None:
+        """Ask the brokers for anything, so that a wrong address or password shows. Raises SinkError."""
+        try:
+            self._admin.describe_cluster(request_timeout=_TIMEOUT_S).result(2 * _TIMEOUT_S)
+        except KafkaException as exc:
+            raise self._unreached(exc.args[0]) from exc
+
+    def partitions(self, topic: str) -> int:
+        """How many partitions a topic has that was made sure of."""
+        return self._known[topic]
+
+    def ensure(self, topics: Iterable[str], extra: Mapping[str, str] | None = None) -> None:
+        """Make sure that topics exist; `extra` are settings of new ones where no rule gives them.
+
+        Raises SinkError, or SinkRefused where the brokers will never create one.
+        """
+        missing = self._look_up([topic for topic in topics if topic not in self._known])
+        if missing:
+            self._create(missing, extra or {})
+            self._wait_for(missing)
+
+    def forget(self) -> None:
+        """Look everything up again: a topic may have been deleted."""
+        self._known.clear()
+
+    def _look_up(self, topics: list[str]) -> list[str]:
+        """Learn of topics; gives those that are not there."""
+        if not topics:
+            return []
+        missing = []
+        asked = self._admin.describe_topics(TopicCollection(topics), request_timeout=_TIMEOUT_S)
+        for topic, answer in asked.items():
+            try:
+                self._known[topic] = len(answer.result(2 * _TIMEOUT_S).partitions)
+            except KafkaException as exc:
+                if exc.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise self._failed(topic, "can't be looked up", exc.args[0]) from exc
+                missing.append(topic)
+        return missing
+
+    def _create(self, topics: list[str], extra: Mapping[str, str]) -> None:
+        if not self._settings.create_topics:
+            for topic in topics:
+                # A broker that creates topics by itself does so when it is asked for one.
+                self._admin.list_topics(topic, timeout=_TIMEOUT_S)
+            return
+        asked = self._admin.create_topics(
+            [self._rules(topic, extra) for topic in topics], request_timeout=_TIMEOUT_S
+        )
+        for topic, answer in asked.items():
+            try:
+                answer.result(2 * _TIMEOUT_S)
+            except KafkaException as exc:
+                if exc.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise self._failed(topic, "can't be created", exc.args[0]) from exc
+
+    def _rules(self, topic: str, extra: Mapping[str, str]) -> NewTopic:
+        group = next(group for group in self._settings.topics if group.takes(topic))
+        return NewTopic(
+            topic,
+            num_partitions=group.partitions,
+            replication_factor=group.replication_factor,
+            config={**extra, **group.config},
+        )
+
+    def _wait_for(self, topics: list[str]) -> None:
+        deadline = time.monotonic() + _TIMEOUT_S
+        while topics := self._look_up(topics):
+            if time.monotonic() > deadline:
+                raise SinkError(
+                    "the topic is missing",
+                    place=topics[0],
+                    hint="create it, or set topic.creation.enable=true",
+                )
+            time.sleep(0.02)
+
+    def _failed(self, topic: str, what: str, error: KafkaError) -> SinkError:
+        if error.code() in {KafkaError._TIMED_OUT, KafkaError._TRANSPORT}:  # noqa: SLF001  their public names
+            return self._unreached(error)
+        return sink_error(error, f"the topic {what}: {said(error)}", topic)
+
+    def _unreached(self, error: KafkaError) -> SinkError:
+        return SinkError(self._reason.behind(f"not reached: {said(error)}"), place=self._place)
