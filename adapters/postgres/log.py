@@ -262,13 +262,19 @@ class PostgresLog:
         return _source_error(said.decode(errors="replace").strip())
 
 
-def _replicate(conninfo: str, command: str) -> pq.abc.PGconn:
+def connect_replication(conninfo: str) -> pq.abc.PGconn:
+    """Open a connection that takes replication commands. Raises SourceError."""
     target = make_conninfo(conninfo, replication="database", options=startup_options())
     connection = pq.PGconn.connect(target.encode())
     if connection.status != pq.ConnStatus.OK:
         said = connection.error_message.decode(errors="replace").strip()
         connection.finish()
         raise _source_error(said)
+    return connection
+
+
+def _replicate(conninfo: str, command: str) -> pq.abc.PGconn:
+    connection = connect_replication(conninfo)
     result = connection.exec_(command.encode())
     if result.status != pq.ExecStatus.COPY_BOTH:
         said = result.error_message.decode(errors="replace").strip()

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, LiteralString, Protocol
 
+import psycopg
 from psycopg import sql
 
 from adapters.postgres.server import Server, source_errors, table_errors
@@ -24,8 +25,6 @@ from engine.model import Position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    import psycopg
 
     from engine.model import CollectionId
 
@@ -52,6 +51,14 @@ class Exported:
     horizon: int
 
 
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """How a snapshot is held: how long to wait for a lock, and the snapshot to adopt, "" for a new one."""
+
+    lock_timeout_ms: int | None = None
+    adopt: str = ""
+
+
 class ExportedSnapshot:
     """A transaction that holds a snapshot, and ACCESS SHARE locks on the window's tables.
 
@@ -59,26 +66,36 @@ class ExportedSnapshot:
     the window lasts; `give_way` tells when somebody waits for them.
     """
 
-    def __init__(self, server: Server, tables: Sequence[CollectionId], clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        server: Server,
+        tables: Sequence[CollectionId],
+        clock: Callable[[], float],
+        holding: Holding = Holding(),
+    ) -> None:
         self._clock = clock
         self._waited_since: float | None = None
         self._next_check = 0.0
         self._holder = server.connect()
         try:
             with source_errors("exporting a snapshot"):
-                self.exported = self._export(tables)
+                self.exported = self._export(tables, holding)
         except SourceError:
             self.close()
             raise
 
-    def _export(self, tables: Sequence[CollectionId]) -> Exported:
+    def _export(self, tables: Sequence[CollectionId], holding: Holding) -> Exported:
         run = self._holder.execute
         run(NO_TIMEOUTS)
+        if holding.lock_timeout_ms is not None:
+            run(sql.SQL("SET lock_timeout = {}").format(holding.lock_timeout_ms))
         run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         for table in tables:
             # Before the snapshot is taken, which LOCK TABLE does not do.
             with table_errors("locking the table", table):
                 run(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(sql.Identifier(*table.parts)))
+        if holding.adopt:
+            run(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(holding.adopt))
         row = run("SELECT pg_export_snapshot(), pg_current_snapshot()::text").fetchone()
         after = run(
             "SELECT pg_current_wal_insert_lsn()::text,"
@@ -107,6 +124,19 @@ class ExportedSnapshot:
             self._waited_since = now
         elif now - self._waited_since >= _GIVE_WAY_AFTER_S - _CHECK_EVERY_S:
             raise SchemaChanged("another session waits to change a table that the window reads")
+
+    @property
+    def alive(self) -> bool:
+        """Whether the transaction is still there."""
+        try:
+            self._holder.execute("SELECT")
+        except psycopg.Error:
+            return False
+        return True
+
+    def query(self, statement: LiteralString) -> list[tuple[Any, ...]]:
+        """What a statement gives under the snapshot."""
+        return self._holder.execute(statement).fetchall()
 
     def close(self) -> None:
         """End the transaction; readers that have adopted the snapshot keep it."""

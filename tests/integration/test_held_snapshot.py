@@ -1,0 +1,126 @@
+"""The snapshot that a slot begins with: what it shows, and what makes it useless."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from adapters.postgres.held import Beginning, begin_log, hold
+from adapters.postgres.server import Server, find_slot
+from engine.errors import ConfigError, SourceError
+from engine.model import CollectionId
+
+if TYPE_CHECKING:
+    from tests.servers.postgres import Database
+
+pytestmark = pytest.mark.integration
+
+T = CollectionId(("public", "t"))
+SLOT = "first_slot"
+
+
+def server(database: Database, **login: str) -> Server:
+    own = database.server
+    parameters = {"host": own.host, "port": str(own.port), "user": own.user, "password": own.password}
+    return Server({**parameters, "dbname": database.name, **login})
+
+
+def run(database: Database, *statements: str) -> None:
+    with database.connect() as connection:
+        for statement in statements:
+            connection.execute(statement.encode())
+
+
+@pytest.fixture
+def filled(each_database: Database) -> Database:
+    run(each_database, "CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t SELECT generate_series(1, 5)")
+    return each_database
+
+
+def test_it_shows_what_came_before_the_slot_and_nothing_that_came_after(filled: Database):
+    def meanwhile() -> list[CollectionId]:
+        run(filled, "INSERT INTO t VALUES (6)", "DELETE FROM t WHERE id = 1")
+        return [T]
+
+    held = begin_log(server(filled), Beginning(SLOT, 1000), meanwhile)
+
+    try:
+        assert held.snapshot.query("SELECT count(*), min(id), max(id) FROM t") == [(5, 1, 5)]
+        slot = find_slot(server(filled), SLOT, filled.name)
+        assert slot is not None
+        assert slot.confirmed_lsn == held.lsn
+        with filled.connect() as reader:
+            reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+            reader.execute(f"SET TRANSACTION SNAPSHOT '{held.snapshot.exported.id}'".encode())
+            assert reader.execute("SELECT count(*), pg_current_snapshot()::text FROM t").fetchone() == (
+                5,
+                held.snapshot.exported.text,
+            )
+        assert held.alive
+    finally:
+        held.snapshot.close()
+        run(filled, f"SELECT pg_drop_replication_slot('{SLOT}')")
+    assert not held.alive
+
+
+@pytest.mark.parametrize(
+    "statement", ["TRUNCATE t", "ALTER TABLE t ALTER id TYPE bigint", "DROP TABLE t"], ids=lambda text: text
+)
+def test_a_table_that_is_rewritten_before_it_is_locked_makes_it_useless(filled: Database, statement: str):
+    def meanwhile() -> list[CollectionId]:
+        run(filled, statement)
+        return [T]
+
+    with pytest.raises(SourceError):
+        begin_log(server(filled), Beginning(SLOT, 1000), meanwhile)
+
+    assert find_slot(server(filled), SLOT, filled.name) is None
+
+
+def test_a_lock_that_is_not_to_be_had_leaves_no_slot(filled: Database):
+    with filled.connect() as other:
+
+        def meanwhile() -> list[CollectionId]:
+            other.execute("BEGIN")
+            other.execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
+            return [T]
+
+        with pytest.raises(SourceError, match=r"snapshot\.lock\.timeout\.ms"):
+            begin_log(server(filled), Beginning(SLOT, 300), meanwhile)
+    assert find_slot(server(filled), SLOT, filled.name) is None
+
+
+def test_it_can_be_stopped_while_a_transaction_holds_the_slot_up(filled: Database):
+    with filled.connect() as other:
+        other.execute("BEGIN")
+        other.execute("INSERT INTO t VALUES (6)")
+        since = time.monotonic()
+
+        with pytest.raises(SourceError, match="stopped"):
+            begin_log(server(filled), Beginning(SLOT, 300, lambda: True), lambda: [T])
+
+        assert time.monotonic() - since < 5
+    assert find_slot(server(filled), SLOT, filled.name) is None
+
+
+def test_a_role_that_may_not_replicate_is_told_so(filled: Database):
+    role = f"reader_{filled.name}"
+    run(filled, f"CREATE ROLE {role} LOGIN PASSWORD 'p'", f"GRANT SELECT ON t TO {role}")
+
+    with pytest.raises((ConfigError, SourceError), match=r"(?i)replication"):
+        begin_log(server(filled, user=role, password="p"), Beginning(SLOT, 300), lambda: [T])
+
+    run(filled, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+def test_without_a_log_it_shows_the_present(filled: Database):
+    held = hold(server(filled), [T], 1000)
+
+    try:
+        run(filled, "INSERT INTO t VALUES (6)")
+        assert held.snapshot.query("SELECT count(*) FROM t") == [(5,)]
+        assert find_slot(server(filled), SLOT, filled.name) is None
+    finally:
+        held.snapshot.close()
