@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from adapters.postgres.extents import ReadTable
+    from adapters.postgres.readable import ReadTable
     from adapters.postgres.rows import RowShape
     from adapters.postgres.watermark import Exported
     from engine.events.codec import TableCodec
@@ -60,8 +60,8 @@ class RunRead:
         """One branch: the run's number, its task, and its rows as text."""
         expression = row_expression(self.shape, mode)
         where = self._where()
-        if self.run.target.condition:
-            where = f"({where}) AND ({_escaped(self.run.target.condition)}\n)"
+        for condition in (self.read.row_filter, self.run.target.condition):
+            where = f"({where}) AND ({_escaped(condition)}\n)" if condition else where
         return (
             f"SELECT {index} AS run, {task} AS task, {expression} AS r"
             f" FROM {self.read.relation} WHERE {where}"

@@ -16,8 +16,11 @@ from adapters.postgres import unsettled
 from adapters.postgres.catalog import Catalog
 from adapters.postgres.chunks import RunRead
 from adapters.postgres.entries import relations_in
-from adapters.postgres.extents import CapturedTables, Extents
+from adapters.postgres.extents import Extents
+from adapters.postgres.fingerprint import difference
 from adapters.postgres.log import LogBounds, PostgresLog, Span, Subscription
+from adapters.postgres.publication import Publication, ensure_publication
+from adapters.postgres.readable import Readable
 from adapters.postgres.relations import Relations
 from adapters.postgres.rows import row_shape
 from adapters.postgres.server import (
@@ -25,7 +28,6 @@ from adapters.postgres.server import (
     check_identity,
     check_slot,
     create_slot,
-    ensure_publication,
     find_slot,
     source_errors,
 )
@@ -40,6 +42,7 @@ from adapters.postgres.watermark import ExportedSnapshot, SignalRows, SignalTabl
 from adapters.postgres.window import PostgresWindow, Reading
 from engine.config.settings import Watermarking
 from engine.errors import InvariantError, SchemaChanged, TidemarkError
+from engine.expressions import matches
 from engine.merge import Superseded
 from engine.model import CollectionId, Position, SignalRow
 from engine.ports import Encoded
@@ -52,7 +55,7 @@ if TYPE_CHECKING:
     from adapters.postgres.chunks import ChunkReader
     from adapters.postgres.decode import Decoded
     from adapters.postgres.encode import SpanEncoder
-    from adapters.postgres.extents import ReadTable
+    from adapters.postgres.readable import ReadTable
     from adapters.postgres.table import Table
     from adapters.postgres.watermark import Exported
     from engine import ports
@@ -97,9 +100,14 @@ class PostgresSource:
         check_identity(state.identity, identity)
         self._server.refuse_standby()
         self._reader.reach()
-        self._open_session()
-        wanted = [one for one in Catalog(self._server.connect).tables() if self._captures(*one.parts)]
-        ensure_publication(self._server, postgres.publication, postgres.publication_autocreate, wanted)
+        catalog = Catalog(self._server.connect)
+        self._open_session(catalog)
+        ensure_publication(
+            self._server,
+            postgres.publication,
+            postgres.publication_autocreate,
+            lambda: [one for one in catalog.tables() if self._captures(*one.parts)],
+        )
         check_signal_table(self._server, self._settings)
         position = self._position(state)
         self._unsettled = unsettled.from_json(state.memory.get("unsettled", ()))
@@ -131,16 +139,16 @@ class PostgresSource:
             status_interval_s=self._settings.postgres.status_interval_ms / 1000,
         )
 
-    def _open_session(self) -> None:
+    def _open_session(self, catalog: Catalog) -> None:
         self.close()
         control = self._server.connect()
         with source_errors("setting up the control connection"):
             # A missing synchronous standby must not hold up what only flushes the log.
             control.execute("SET synchronous_commit = local")
-        catalog = Catalog(self._server.connect)
-        captured = CapturedTables(self._settings.postgres.publication, self._captures)
+        publication = Publication(self._settings.postgres.publication, self._captures)
+        readable = Readable(control, catalog, publication, self._accepts_risk)
         whole = 0 if self._settings.job.window_max_chunks else None
-        extents = Extents(control, catalog, captured, whole_bytes=whole)
+        extents = Extents(control, publication, readable, whole_bytes=whole)
         relations = Relations(catalog, self._settings.events, self._captures)
         self._session = Session(control, extents, relations)
 
@@ -161,6 +169,9 @@ class PostgresSource:
         if signal is not None and signal.parts[-2:] == (schema, table):
             return True
         return self._settings.capture.captures(schema, table)
+
+    def _accepts_risk(self, table: CollectionId) -> bool:
+        return matches(self._settings.snapshot.accept_risk, str(table))
 
     def memory(self) -> Mapping[str, Any]:
         """The last commit's end, what is counted of an open transaction, and what is not visible yet."""
@@ -294,7 +305,7 @@ class PostgresSource:
         try:
             # Under the locks, so that what is described is what the snapshot shows.
             tables = session.extents.readings(window.targets)
-            _refuse_other_keys(window, tables)
+            self._refuse_other_forms(window, tables)
             self._unsettled = self._unsettled.seen(held.exported.visibility)
             self._refuse_unknown_keys(tables)
             reads = self._reads(window, tables, held.exported)
@@ -325,13 +336,21 @@ class PostgresSource:
         prepared = {}
         for target, read in tables.items():
             relations.adopt(read)
-            relation = relation_of(read.table)
+            relation = relation_of(read.table, read.columns)
             shape = row_shape(relation, read.table, relations.types)
             source = self._read_source(read.table, exported)
             prepared[target] = (read, shape, relations.codec(relation, read.table), source)
         return [
             RunRead(run, *prepared[run.target], session.extents.row_bytes(run.target)) for run in window.runs
         ]
+
+    def _refuse_other_forms(self, window: Window, tables: Mapping[Target, ReadTable]) -> None:
+        """Bounds of one key would cut another one anywhere; rows made anew must be read anew."""
+        for run in window.runs:
+            read = tables[run.target]
+            if read.fingerprint != run.key:
+                self._opened().extents.await_writers(read)
+                raise SchemaChanged(difference(run.key, read.fingerprint), place=str(run.target.collection))
 
     def _refuse_unknown_keys(self, tables: Mapping[Target, ReadTable]) -> None:
         """No window on a relation while it is not known which of its rows are older than the stream."""
@@ -379,13 +398,6 @@ class PostgresSource:
         now_ms = int(time.time() * 1000)
         place = ReadPlace(now_ms, last_commit_end=self._last_commit_end, sequence_lsn=exported.horizon)
         return read_source(self._settings.events, table.id, place)
-
-
-def _refuse_other_keys(window: Window, tables: Mapping[Target, ReadTable]) -> None:
-    """Bounds of one key would cut another one anywhere."""
-    for run in window.runs:
-        if tables[run.target].keyset.fingerprint != run.key:
-            raise SchemaChanged("its key was changed", place=str(run.target.collection))
 
 
 def _context_of(saved: Mapping[str, Any] | None) -> TransactionContext | None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from adapters.postgres.assemble import Definition
     from adapters.postgres.catalog import Catalog
-    from adapters.postgres.extents import ReadTable
+    from adapters.postgres.readable import ReadTable
     from adapters.postgres.table import PgType, Relation, Table
     from engine.events.codec import TableCodec
     from engine.events.settings import EventSettings

@@ -1,8 +1,7 @@
 """Ordinary connections to PostgreSQL, and what must stand on the server before the log can be read.
 
-Owns the connection string, the identity of the server, the replication slot and the publication:
-found, created where that is asked for, or reported with the statement to run. Reading the log is
-`log.py`, reading the catalog `catalog.py`.
+Owns the connection string, the identity of the server, and the replication slot: found, created where
+that is asked for, or reported. Reading the log is `log.py`, reading the catalog `catalog.py`.
 """
 
 from __future__ import annotations
@@ -11,21 +10,19 @@ import logging
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, LiteralString
+from typing import TYPE_CHECKING
 
 import psycopg
-from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from adapters.postgres.session import startup_options
 from adapters.postgres.visibility import format_lsn, parse_lsn
-from engine.config.settings import Autocreate
 from engine.errors import ConfigError, PositionLost, SchemaChanged, SourceError, StateError, TableBusy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from engine.model import CollectionId, Position
+    from engine.model import Position
 
 _log = logging.getLogger("adapters")
 _REFUSED = re.compile(
@@ -207,59 +204,3 @@ def check_identity(saved: Mapping[str, str], found: Mapping[str, str]) -> None:
             f"the saved state belongs to another database: {', '.join(other)}",
             hint="use the right server, or an empty checkpoint",
         )
-
-
-def ensure_publication(server: Server, name: str, mode: Autocreate, captured: Sequence[CollectionId]) -> None:
-    """Find the publication or create it; for `filtered` also bring its tables up to date.
-
-    Raises ConfigError with the statement to run when it is missing and may not be created.
-    """
-    with server.connect() as connection:
-        with source_errors("publication"):
-            found = connection.execute(
-                "SELECT puballtables FROM pg_publication WHERE pubname = %s", [name]
-            ).fetchone()
-        if found is None:
-            _create_publication(connection, name, mode, captured)
-        elif mode == Autocreate.FILTERED and not found[0]:
-            _alter_publication(connection, name, captured)
-
-
-def _tables(captured: Sequence[CollectionId]) -> sql.Composed:
-    return sql.SQL(", ").join(sql.Identifier(*collection.parts) for collection in captured)
-
-
-def _create_publication(
-    connection: psycopg.Connection, name: str, mode: Autocreate, captured: Sequence[CollectionId]
-) -> None:
-    create: LiteralString = "CREATE PUBLICATION {} FOR ALL TABLES"
-    statement = sql.SQL(create).format(sql.Identifier(name))
-    if mode == Autocreate.FILTERED:
-        if not captured:
-            raise ConfigError("no table matches the include and exclude lists", hint="mend the lists")
-        statement = sql.SQL("CREATE PUBLICATION {} FOR TABLE {}").format(
-            sql.Identifier(name), _tables(captured)
-        )
-    text = statement.as_string(connection)
-    if mode == Autocreate.DISABLED:
-        raise ConfigError(f"publication {name!r} does not exist", hint=f"run: {text}")
-    try:
-        connection.execute(statement)
-    except psycopg.Error as error:
-        said = (error.diag.message_primary or str(error)).strip()
-        raise ConfigError(
-            f"publication {name!r} does not exist and can't be created: {said}",
-            hint=f"run as a superuser: {text}",
-        ) from error
-    _log.info("created publication %s", name)
-
-
-def _alter_publication(connection: psycopg.Connection, name: str, captured: Sequence[CollectionId]) -> None:
-    statement = sql.SQL("ALTER PUBLICATION {} SET TABLE {}").format(sql.Identifier(name), _tables(captured))
-    with source_errors("publication"):
-        published = connection.execute(
-            "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s", [name]
-        ).fetchall()
-        if set(published) != {collection.parts for collection in captured}:
-            connection.execute(statement)
-            _log.info("publication %s now names %d tables", name, len(captured))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from adapters.postgres.assemble import Definition
-from adapters.postgres.extents import ReadTable
+from adapters.postgres.readable import ReadTable
 from adapters.postgres.keyset import KeyColumn, Keyset
 from adapters.postgres.relations import Relations
 from adapters.postgres.table import Column, Table, relation_of

@@ -1,0 +1,92 @@
+"""What a table must keep for ranges of its rows, read at different times, to be of one piece.
+
+A change of one of these between two windows is in no log: rows already read would be out of date, or the
+bounds of the rest cut anywhere. Then the table is read anew. Owns the query and the words.
+
+What tells of rows made anew is neither the table's file (a TRUNCATE changes it, and is in the log; so
+does a VACUUM FULL, and changes no row) nor its oid alone: every ALTER TABLE that can change what rows
+hold writes the columns' entries in the catalog again, and one that makes the table unlogged for a while
+gives it another TOAST table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, LiteralString
+
+from adapters.postgres.server import source_errors
+from engine.model import CollectionId
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import psycopg
+
+_TREES: LiteralString = """
+WITH RECURSIVE tree (root, relid) AS (
+    SELECT oid, oid FROM pg_class WHERE oid = ANY (%s)
+    UNION ALL SELECT tree.root, i.inhrelid FROM tree
+    JOIN pg_class c ON c.oid = tree.relid AND c.relkind = 'p' JOIN pg_inherits i ON i.inhparent = c.oid)
+SELECT tree.root::bigint, tree.relid::bigint, n.nspname, c.relname, c.relkind = 'p',
+       md5(concat_ws(' ', c.oid, c.reltoastrelid, (
+           SELECT string_agg(concat_ws(' ', a.attnum, a.xmin), ',' ORDER BY a.attnum)
+           FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)))
+FROM tree JOIN pg_class c ON c.oid = tree.relid JOIN pg_namespace n ON n.oid = c.relnamespace
+ORDER BY tree.root, tree.relid
+"""
+_WORDS = {
+    "key": "its key was changed",
+    "columns": "its columns were changed",
+    "partitions": "its partitions were changed",
+    "publication": "what is published of it was changed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A table's rows as they are laid out now: its own columns, and its partitions by oid.
+
+    `partitions` are those that hold rows, None for a table that is not partitioned.
+    """
+
+    columns: str
+    partitions: Mapping[int, CollectionId] | None = None
+    partitions_columns: str = ""
+
+    def traits(self, oid: int) -> tuple[str, ...]:
+        """The form as part of a fingerprint."""
+        own = f"columns {oid} {self.columns}"
+        if self.partitions is None:
+            return (own,)
+        return own, f"partitions {len(self.partitions)} {self.partitions_columns}"
+
+
+def forms(connection: psycopg.Connection, oids: Sequence[int]) -> dict[int, Form]:
+    """The forms of these tables by oid."""
+    with source_errors("looking at the tables' columns"):
+        rows = connection.execute(_TREES, [list(oids)]).fetchall()
+    own: dict[int, tuple[str, bool]] = {}
+    leaves: dict[int, dict[int, CollectionId]] = {}
+    below: dict[int, str] = {}
+    for root, relid, schema, name, parted, columns in rows:
+        if relid == root:
+            own[root] = columns, parted
+        else:
+            below[root] = below.get(root, "") + columns
+            if not parted:
+                leaves.setdefault(root, {})[relid] = CollectionId((schema, name))
+    return {
+        oid: Form(columns, leaves.get(oid, {}) if parted else None, _digest(below.get(oid, "")))
+        for oid, (columns, parted) in own.items()
+    }
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:32]
+
+
+def difference(before: Sequence[str], now: Sequence[str]) -> str:
+    """What has changed between two fingerprints, in words."""
+    names = (trait.split(" ", 1)[0] for trait in sorted(set(before) ^ set(now)))
+    return ", ".join(dict.fromkeys(_WORDS.get(name, "its definition was changed") for name in names))

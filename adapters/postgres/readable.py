@@ -1,0 +1,262 @@
+"""How a table is read by a snapshot, or why it can't be.
+
+Owns which tables can be snapshotted at all, by which key they are cut, which of their columns and rows
+are read (those that the log carries), and which risks an operator may take.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, LiteralString
+
+from adapters.postgres.fingerprint import forms
+from adapters.postgres.keyset import KeyColumn, Keyset
+from adapters.postgres.server import source_errors
+from adapters.postgres.sql import quote_ident, quote_table
+from adapters.postgres.table import merge_key
+from engine.errors import SignalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import psycopg
+
+    from adapters.postgres.catalog import Catalog
+    from adapters.postgres.fingerprint import Form
+    from adapters.postgres.publication import Publication, Share
+    from adapters.postgres.table import Table
+    from engine.model import CollectionId, Target
+
+_log = logging.getLogger("adapters")
+_ORDINARY, _PARTITIONED = "r", "p"
+_KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
+_PERSISTENCES = {"u": "an unlogged table", "t": "a temporary table"}
+_FULL = "f"
+_LEAVES_NAMED = 20
+_KEY_TYPES: LiteralString = (
+    "WITH RECURSIVE made (asked, type) AS (SELECT oid, oid FROM pg_type WHERE oid = ANY (%s) UNION ALL"
+    " SELECT asked, typbasetype FROM made JOIN pg_type ON oid = type WHERE typtype = 'd')"
+    " SELECT made.asked::bigint, n.nspname, t.typname,"
+    "  (SELECT s.nspname FROM pg_opclass c JOIN pg_am m ON m.oid = c.opcmethod AND m.amname = 'btree'"
+    "   JOIN pg_amop a ON a.amopfamily = c.opcfamily AND a.amopstrategy = 5"
+    "    AND a.amoplefttype = t.oid AND a.amoprighttype = t.oid"
+    "   JOIN pg_operator o ON o.oid = a.amopopr JOIN pg_namespace s ON s.oid = o.oprnamespace"
+    "   WHERE c.opcintype = t.oid AND c.opcdefault AND s.nspname <> 'pg_catalog'),"
+    "  ARRAY(SELECT enumlabel FROM pg_enum WHERE enumtypid IN (t.oid, t.typelem)"
+    "   ORDER BY enumsortorder)::text[]"
+    " FROM made JOIN pg_type t ON t.oid = made.type AND t.typtype <> 'd'"
+    " JOIN pg_namespace n ON n.oid = t.typnamespace"
+)
+"""What key columns' types are made of, where their operators are, and the labels of enums."""
+
+
+@dataclass(frozen=True, slots=True)
+class _KeyType:
+    name: str
+    compared: tuple[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTable:
+    """A table as a snapshot reads it: the catalog's description, the keyset it is cut by, its merge key.
+
+    `columns` and `row_filter` are what is published of it (`Share`), `traits` the rest of its fingerprint.
+    """
+
+    table: Table
+    keyset: Keyset
+    merge: Keyset
+    columns: tuple[str, ...] | None = None
+    row_filter: str | None = None
+    traits: tuple[str, ...] = ()
+
+    @property
+    def relation(self) -> str:
+        """The table in a FROM clause. Heirs are tables of their own; partitions are not."""
+        only = "" if self.table.kind == _PARTITIONED else "ONLY "
+        return only + ".".join(quote_ident(part) for part in self.table.id.parts)
+
+    @property
+    def mark(self) -> str:
+        """Under which entries of the publication it is published (`Share.mark`)."""
+        return self.traits[-1]
+
+    @property
+    def fingerprint(self) -> tuple[str, ...]:
+        """What its ranges depend on (`Extent.key`)."""
+        keys = [f"key {one}" for one in self.keyset.fingerprint]
+        if self.merge != self.keyset:
+            keys += [f"key {one} to merge by" for one in self.merge.fingerprint]
+        return (*keys, *self.traits)
+
+
+class Readable:
+    """Judges tables by the catalog and the publication, through the control connection."""
+
+    def __init__(
+        self,
+        connection: psycopg.Connection,
+        catalog: Catalog,
+        publication: Publication,
+        accepts_risk: Callable[[CollectionId], bool] = lambda _table: False,
+    ) -> None:
+        self._connection, self._catalog, self._publication = connection, catalog, publication
+        self.accepts_risk = accepts_risk
+        self._warned: set[tuple[CollectionId, str]] = set()
+
+    def looked_up(self, names: Sequence[CollectionId], *, defaults: bool = False) -> Looked:
+        """What the catalog says of these tables now, in a fixed number of queries."""
+        tables = {one.id: one for one in self._catalog.describe(names, defaults=defaults).values()}
+        oids = [table.oid for table in tables.values()]
+        shares = self._publication.shares(self._connection, oids) if oids else {}
+        return Looked(tables, shares, forms(self._connection, oids) if oids else {})
+
+    def reading(self, target: Target, looked: Looked) -> ReadTable:
+        """How to read a target; SignalError says why it can't be."""
+        table = looked.tables.get(target.collection)
+        if table is None:
+            raise SignalError("there is no such table", place=str(target.collection))
+        self._check_kind(table)
+        share = self._share(table, looked)
+        if table.row_security and self._hides_rows(table):
+            raise SignalError(
+                "row-level security hides rows of the table from the role",
+                place=str(target.collection),
+                hint="ALTER ROLE … BYPASSRLS, or read as the table's owner",
+            )
+        keyset = self._keyset(table, _key(table, target.surrogate_key))
+        names = merge_key(table)
+        if not names and table.identity != _FULL:
+            _refuse_unpublished(table, keyset, share)
+        merge = self._keyset(table, names) if names else keyset
+        form = looked.forms[table.oid]
+        traits = (*form.traits(table.oid), f"publication {share.mark}")
+        return ReadTable(table, keyset, merge, share.columns, share.row_filter, traits)
+
+    @staticmethod
+    def _check_kind(table: Table) -> None:
+        """Refuse what leaves no changes in the log."""
+        what = _PERSISTENCES.get(table.persistence)
+        if table.kind not in {_ORDINARY, _PARTITIONED}:
+            what = _KINDS.get(table.kind, "no table")
+        if what is not None:
+            raise SignalError(
+                f"{what} has no changes in the log, so a snapshot of it can't be kept right",
+                place=str(table.id),
+            )
+
+    def _share(self, table: Table, looked: Looked) -> Share:
+        share = looked.shares.get(table.oid)
+        if share is None:
+            raise self._not_published(table)
+        return share
+
+    def check_operations(self, table: Table) -> None:
+        """Refuse a snapshot of a table of which the log carries less than what happens to it.
+
+        A row that it does not tell of could be read over, or for ever stay behind.
+        """
+        lacking = self._publication.lacking(self._connection)
+        if not lacking:
+            return
+        said = f"publication {self._publication.name!r} does not publish {lacking}"
+        if not self.accepts_risk(table.id):
+            raise SignalError(
+                said,
+                place=str(table.id),
+                hint="ALTER PUBLICATION … SET (publish = 'insert, update, delete, truncate'), or list the"
+                " table in tidemark.snapshot.accept.risk",
+            )
+        self.warn(table.id, f"{said}: rows changed so after they are read stay as they were read")
+
+    def warn(self, table: CollectionId, text: str) -> None:
+        """Say once in a session what risk is taken with a table."""
+        if (table, text) not in self._warned:
+            self._warned.add((table, text))
+            _log.warning("%s: %s; tidemark.snapshot.accept.risk lists the table", table, text)
+
+    def _not_published(self, table: Table) -> SignalError:
+        name = self._publication.name
+        leaves = self._publication.leaves(self._connection, table.oid) if table.kind == _PARTITIONED else []
+        if leaves:
+            named = ", ".join(str(leaf) for leaf in leaves[:_LEAVES_NAMED])
+            more = f" and {len(leaves) - _LEAVES_NAMED} more" if len(leaves) > _LEAVES_NAMED else ""
+            return SignalError(
+                f"publication {name!r} has its partitions under their own names",
+                place=str(table.id),
+                hint=f"ask for {named}{more}; or ALTER PUBLICATION … SET (publish_via_partition_root = true)",
+            )
+        return SignalError(
+            f"publication {name!r} does not have the table under its own name",
+            place=str(table.id),
+            hint="ALTER PUBLICATION … ADD TABLE …, or ask for what it is a partition of",
+        )
+
+    def _hides_rows(self, table: Table) -> bool:
+        row = self._connection.execute("SELECT row_security_active(%s::oid)", [table.oid]).fetchone()
+        return bool(row and row[0])
+
+    def _keyset(self, table: Table, names: tuple[str, ...]) -> Keyset:
+        columns = [column for name in names if (column := table.column(name))]
+        types = self._key_types([column.type for column in columns])
+        kinds = [types[column.type] for column in columns]
+        return Keyset(
+            tuple(
+                KeyColumn(column.name, kind.name, column.nullable, column.collation, *kind.compared)
+                for column, kind in zip(columns, kinds, strict=True)
+            )
+        )
+
+    def _key_types(self, oids: Sequence[int]) -> dict[int, _KeyType]:
+        with source_errors("reading types"):
+            rows = self._connection.execute(_KEY_TYPES, [list(oids)]).fetchall()
+        # Not format_type(): its "character" and "bit" mean a length of 1 and would cut bounds short.
+        return {
+            oid: _KeyType(quote_table(schema, name), (operators or "", tuple(labels)))
+            for oid, schema, name, operators, labels in rows
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What the catalog said of some tables at one time."""
+
+    tables: Mapping[CollectionId, Table]
+    shares: Mapping[int, Share]
+    forms: Mapping[int, Form]
+
+
+def _key(table: Table, surrogate: str | None) -> tuple[str, ...]:
+    names = tuple(surrogate.split(",")) if surrogate else table.primary_key or table.unique_key
+    names = tuple(name.strip() for name in names)
+    if not names:
+        raise SignalError(
+            "the table has neither a primary key nor a unique index over NOT NULL columns",
+            place=str(table.id),
+            hint='name a column to order it by in "surrogate-key"',
+        )
+    if any(table.column(name) is None for name in names):
+        known = ", ".join(column.name for column in table.columns)
+        raise SignalError(
+            f"no column {surrogate!r} for a surrogate key", place=str(table.id), hint=f"columns: {known}"
+        )
+    return names
+
+
+def _refuse_unpublished(table: Table, keyset: Keyset, share: Share) -> None:
+    """The log would tell of no row by which key it was changed."""
+    known = {*table.identity_key, *table.primary_key, *table.unique_key}
+    known.update(column.name for column in keyset.columns)
+    published = share.columns or ()
+    generated = [
+        column.name
+        for column in table.columns
+        if column.generated and column.name in known and column.name not in published
+    ]
+    if generated:
+        raise SignalError(
+            f"the key column {generated[0]!r} is generated, and the log leaves it out",
+            place=str(table.id),
+            hint="set REPLICA IDENTITY FULL on the table, or give it a key of other columns",
+        )

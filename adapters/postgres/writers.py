@@ -1,0 +1,104 @@
+"""Transactions that may hold changes of a table from before it was published.
+
+What a transaction does to a table that is not published yet is never in the log, though it commits much
+later. It holds its lock on the table to the end. So when a table is looked at for the first time, being
+published now, whoever holds a writer's lock on it then is waited for; who comes later is in the log, and
+whoever has ended is in the rows. Transactions that have not written to the table don't matter.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, LiteralString
+
+from adapters.postgres.server import source_errors
+from engine.errors import TableBusy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import psycopg
+
+    from engine.model import CollectionId
+
+_WAIT_S = 0.05
+_POLL_S = 0.005
+_NAMED = 3
+_HOLDERS: LiteralString = """
+WITH RECURSIVE tree (relid) AS (
+    SELECT %(oid)s::oid
+    UNION ALL SELECT i.inhrelid FROM tree JOIN pg_class c ON c.oid = tree.relid AND c.relkind = 'p'
+    JOIN pg_inherits i ON i.inhparent = c.oid),
+locks AS MATERIALIZED (SELECT * FROM pg_locks WHERE granted)
+SELECT DISTINCT x.transactionid::text,
+       coalesce('process ' || l.pid, 'prepared transaction ' || p.gid, 'somebody')
+       || coalesce(' since ' || to_char(coalesce(a.xact_start, p.prepared), 'YYYY-MM-DD HH24:MI:SS'), '')
+FROM locks l JOIN locks x ON x.virtualtransaction = l.virtualtransaction AND x.locktype = 'transactionid'
+     AND x.mode = 'ExclusiveLock'
+LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+LEFT JOIN pg_prepared_xacts p ON p.transaction = x.transactionid
+WHERE l.locktype = 'relation' AND l.mode IN ('RowExclusiveLock', 'AccessExclusiveLock')
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND l.relation IN (SELECT relid FROM tree) AND l.pid IS DISTINCT FROM pg_backend_pid()
+ORDER BY 1
+"""
+"""By transaction id, which a prepared transaction keeps; one without an id has changed nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A table under one publication mark, and who wrote to it when that was first seen."""
+
+    mark: str
+    writers: frozenset[str]
+
+
+class Writers:
+    """Who must end before a table's first window, for one session of the log."""
+
+    def __init__(self, connection: psycopg.Connection, clock: Callable[[], float] = time.monotonic) -> None:
+        self._connection, self._clock = connection, clock
+        self._seen: dict[int, _Seen] = {}
+
+    def wait(self, oid: int, mark: str, name: CollectionId, until_s: float) -> None:
+        """Return once nobody is left to wait for; TableBusy names who is, at `until_s` by the clock.
+
+        To be called when the table was seen to be published, under this mark.
+        """
+        seen = self._seen.get(oid)
+        if seen is not None and seen.mark == mark and not seen.writers:
+            return
+        while True:
+            holders = self._holders(oid)
+            left = frozenset(holders)
+            if seen is not None and seen.mark == mark:
+                left &= seen.writers
+            seen = self._seen[oid] = _Seen(mark, left)
+            if not left:
+                return
+            if self._clock() >= until_s:
+                raise _busy(name, list(dict.fromkeys(holders[one] for one in sorted(left))))
+            time.sleep(_POLL_S)
+
+    def _holders(self, oid: int) -> dict[str, str]:
+        """Who holds a writer's lock on the table or a partition: transactions, and how to name them."""
+        with source_errors("looking for open transactions"):
+            rows = self._connection.execute(_HOLDERS, {"oid": oid}).fetchall()
+        return dict(rows)
+
+
+def _busy(name: CollectionId, holders: list[str]) -> TableBusy:
+    more = f" and {len(holders) - _NAMED} more" if len(holders) > _NAMED else ""
+    return TableBusy(
+        "waits for transactions that were writing to it when it was first seen to be published: "
+        + ", ".join(holders[:_NAMED])
+        + more,
+        place=str(name),
+        hint="end them, or list the table in tidemark.snapshot.accept.risk",
+    )
+
+
+def patience(clock: Callable[[], float] = time.monotonic) -> float:
+    """Until when short transactions are waited for on the spot, by the clock."""
+    return clock() + _WAIT_S
