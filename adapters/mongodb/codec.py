@@ -17,12 +17,12 @@ from adapters.mongodb.source import envelope_schema, key_schema, source_collecti
 from engine.events.connect import with_schema
 from engine.events.names import schema_name, topic_of
 from engine.events.text import quote
-from engine.model import CollectionId
 
 if TYPE_CHECKING:
     from adapters.mongodb.raw import Value
     from engine.config.settings import CaptureSettings
     from engine.events.settings import EventSettings
+    from engine.model import CollectionId
 
 
 @dataclass(frozen=True, slots=True)

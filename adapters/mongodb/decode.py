@@ -226,13 +226,11 @@ def _collection(raw: bytes, namespace: Value | None) -> CollectionId | None:
     return CollectionId((string(raw, found["db"].start), string(raw, found["coll"].start)))
 
 
-def _emptied(
-    raw: bytes, found: dict[str, Value], collections: frozenset[CollectionId]
-) -> set[CollectionId]:
+def _emptied(raw: bytes, found: dict[str, Value], collections: frozenset[CollectionId]) -> set[CollectionId]:
     """The collections that a drop, a rename (on both its ends) or an invalidation empties."""
     named = [_collection(raw, found.get(name)) for name in ("ns", "to")]
     if any(named):
-        return collections & {one for one in named if one is not None}
+        return {one for one in named if one in collections}
     namespace = found.get("ns")
     if namespace is None:
         return set(collections)

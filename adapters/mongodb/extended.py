@@ -77,7 +77,9 @@ def _ranges(codes: list[int]) -> str:
     return "".join(f"\\u{first:04x}-\\u{last:04x}" for first, last in found)
 
 
-_ESCAPED = re.compile(f"[{_ranges([code for code in range(0x10000) if _is_hidden(code)])}\U00010000-\U0010ffff]")
+_ESCAPED = re.compile(
+    f"[{_ranges([code for code in range(0x10000) if _is_hidden(code)])}\U00010000-\U0010ffff]"
+)
 
 
 def escaped(text: str) -> str:
@@ -158,7 +160,9 @@ def _regex(raw: bytes, start: int, end: int, mode: Mode) -> str:
 
 
 def _db_pointer(raw: bytes, start: int, end: int, mode: Mode) -> str:
-    return f'{{"$ref": {quoted(string(raw, start))}{mode.comma}"$id": {_object_id(raw, end - 12, end, mode)}}}'
+    return (
+        f'{{"$ref": {quoted(string(raw, start))}{mode.comma}"$id": {_object_id(raw, end - 12, end, mode)}}}'
+    )
 
 
 def _code(raw: bytes, start: int, _end: int, _mode: Mode) -> str:
@@ -262,7 +266,9 @@ def text(node: Tree, mode: Mode) -> str:
     if isinstance(node, str):
         return node
     if isinstance(node, dict):
-        return "{" + mode.comma.join([f"{quoted(name)}: {text(one, mode)}" for name, one in node.items()]) + "}"
+        return (
+            "{" + mode.comma.join([f"{quoted(name)}: {text(one, mode)}" for name, one in node.items()]) + "}"
+        )
     return "[" + mode.comma.join([text(one, mode) for one in node]) + "]"
 
 

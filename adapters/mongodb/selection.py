@@ -7,6 +7,7 @@ first; a renamed field goes to the end of its document.
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -29,7 +30,9 @@ class FieldRule:
 
     def applies(self, collection: CollectionId) -> bool:
         """Whether the rule is for this collection."""
-        pattern = r"\.".join(re.escape(part).replace(r"\*", ".*") for part in (self.database, self.collection))
+        pattern = r"\.".join(
+            re.escape(part).replace(r"\*", ".*") for part in (self.database, self.collection)
+        )
         return re.fullmatch(pattern, str(collection), re.IGNORECASE | re.ASCII) is not None
 
     def edit(self, document: dict[str, Tree]) -> None:
@@ -121,7 +124,7 @@ class FieldRules:
 def _without_indexes(dotted: str) -> tuple[str, ...]:
     """The path without indexes into arrays; arrays within arrays are not looked into."""
     parts = dotted.split(".")
-    if any(_is_index(one) and _is_index(next_one) for one, next_one in zip(parts, parts[1:], strict=False)):
+    if any(_is_index(one) and _is_index(next_one) for one, next_one in itertools.pairwise(parts)):
         return tuple(parts)
     return tuple(part for at, part in enumerate(parts) if at == 0 or not _is_index(part))
 

@@ -44,9 +44,7 @@ class OpenTransaction:
     def block(self, collection: str) -> str:
         """The transaction block of the event counted last."""
         own = dict(self.collections)[collection]
-        return (
-            f'{{"id":{embedded(self.id)},"total_order":{self.events},"data_collection_order":{own}}}'
-        )
+        return f'{{"id":{embedded(self.id)},"total_order":{self.events},"data_collection_order":{own}}}'
 
 
 def to_json(transaction: OpenTransaction | None) -> dict[str, Any] | None:
@@ -77,7 +75,9 @@ class Boundaries:
         made = [] if self.open is None else [self._ended(self.open, seconds)]
         if transaction_id is not None:
             self.open = OpenTransaction(transaction_id)
-            made.append(self._event("BEGIN", transaction_id, '"event_count":null,"data_collections":null', seconds))
+            made.append(
+                self._event("BEGIN", transaction_id, '"event_count":null,"data_collections":null', seconds)
+            )
         return made
 
     def count(self, collection: str) -> str:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.config.catalogue import CATALOGUE
+from engine.config import mongodb
+from engine.config.catalogue import MONGODB, catalogue_of
 from engine.config.hidden import shown_value
 from engine.config.settings import SinkKind, SnapshotMode, Watermarking
 from engine.config.topics import read_kafka
@@ -18,41 +19,47 @@ if TYPE_CHECKING:
     from engine.config.values import Values
 
 _POSTGRES = {"io.debezium.connector.postgresql.PostgresConnector", "PostgresConnector", "postgresql", ""}
-_TO_COME = {"mongodb": "MongoDB", "sqlserver": "SQL Server"}
+_TO_COME = {"sqlserver": "SQL Server"}
 
 
 def connector_problem(properties: Mapping[str, str]) -> str:
-    """Say why the connector can't be run; empty when it is PostgreSQL's or not named."""
+    """Say why the connector can't be run; empty when it is PostgreSQL's or MongoDB's or not named."""
     name = properties.get("connector.class", "")
-    if name.strip() in _POSTGRES:
+    if name.strip() in _POSTGRES or catalogue_of(properties) is MONGODB:
         return ""
     shown = f"'connector.class' is {shown_value('connector.class', name)!r}"
     for part, title in _TO_COME.items():
         if part in name.lower():
-            return f"{shown}: {title} is not supported yet, only PostgreSQL is"
-    return f"{shown}; it must be 'io.debezium.connector.postgresql.PostgresConnector'"
+            return f"{shown}: {title} is not supported yet, only PostgreSQL and MongoDB are"
+    return (
+        f"{shown}; it must be 'io.debezium.connector.postgresql.PostgresConnector'"
+        " or 'io.debezium.connector.mongodb.MongoDbConnector'"
+    )
 
 
 def problems(values: Values) -> Iterator[str]:
     """Give every fault that no property shows by itself."""
     yield from _missing(values)
-    yield from _both_lists(values)
+    if values.catalogue is MONGODB:
+        yield from mongodb.problems(values)
+    else:
+        yield from _both_lists(values)
+        yield from _overrides(values)
     yield from _snapshot_mode(values)
     yield from _watermarking(values)
-    yield from _overrides(values)
     yield from _channels(values)
     yield from _sink(values)
 
 
 def _missing(values: Values) -> Iterator[str]:
-    for known in CATALOGUE:
+    for known in values.catalogue.rows:
         if known.required and known.name not in values.given and not _old_name_given(values, known.name):
             yield f"missing {known.name!r}: {known.text}"
 
 
 def _old_name_given(values: Values, name: str) -> bool:
     """Whether another problem says already that this property has a new name."""
-    return any(old.text == name and old.name in values.given for old in CATALOGUE)
+    return any(old.text == name and old.name in values.given for old in values.catalogue.rows)
 
 
 def _both_lists(values: Values) -> Iterator[str]:

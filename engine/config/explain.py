@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.config.catalogue import CATALOGUE, find
+from engine.config.catalogue import catalogue_of
 from engine.config.hidden import MASK, is_secret, shown_name, shown_value
 from engine.config.row import Kind, Property
 
@@ -29,11 +29,12 @@ def explain(properties: Mapping[str, str], *, defaults: bool = False) -> tuple[E
 
     Given ones come first, in the file's order; secrets are masked.
     """
-    given = tuple(_given(row, name, properties[name]) for name in properties if (row := find(name)))
+    catalogue = catalogue_of(properties)
+    given = tuple(_given(row, name, properties[name]) for name in properties if (row := catalogue.find(name)))
     if not defaults:
         return given
     return given + tuple(
-        _default(row) for row in CATALOGUE if row.name not in properties and _has_default(row)
+        _default(row) for row in catalogue.rows if row.name not in properties and _has_default(row)
     )
 
 

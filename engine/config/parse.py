@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.config import checks
+from engine.config import checks, mongodb
+from engine.config.catalogue import MONGODB
 from engine.config.driver import OPTIONS
 from engine.config.files import read_file
 from engine.config.masks import column_masks
@@ -73,12 +74,13 @@ def _settings(properties: Mapping[str, str], problems: Iterable[str], unresolved
 
 
 def _compose(values: Values) -> Settings:
+    is_mongodb = values.catalogue is MONGODB
     return Settings(
         name=values.get("name", str) or values.get("topic.prefix", str),
-        events=_events(values),
-        postgres=_postgres(values),
-        capture=_capture(values),
-        snapshot=_snapshot(values),
+        events=mongodb.event_settings(values) if is_mongodb else _events(values),
+        source=mongodb.mongo_settings(values) if is_mongodb else _postgres(values),
+        capture=mongodb.capture_settings(values) if is_mongodb else _capture(values),
+        snapshot=mongodb.snapshot_settings(values) if is_mongodb else _snapshot(values),
         signals=_signals(values),
         sink=_sink(values),
         job=_job(values),

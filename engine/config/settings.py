@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from engine.errors import InvariantError
 from engine.expressions import matches
 from engine.model import Channel
 
@@ -112,6 +113,69 @@ class PostgresSettings:
     xmin_interval_ms: int = 0
     schema_refresh: SchemaRefresh = SchemaRefresh.COLUMNS_DIFF
     wal_warn_bytes: int = 10 << 30
+
+
+class CaptureMode(StrEnum):
+    """`capture.mode`: whether updates carry the whole document, and events what was there before."""
+
+    PLAIN = "change_streams"
+    FULL = "change_streams_update_full"
+    PRE_IMAGE = "change_streams_with_pre_image"
+    FULL_PRE_IMAGE = "change_streams_update_full_with_pre_image"
+
+    @property
+    def looks_up(self) -> bool:
+        """Whether the server looks up an updated document."""
+        return self in {CaptureMode.FULL, CaptureMode.FULL_PRE_IMAGE}
+
+    @property
+    def pre_images(self) -> bool:
+        """Whether events carry the document before the change, where the collection keeps it."""
+        return self in {CaptureMode.PRE_IMAGE, CaptureMode.FULL_PRE_IMAGE}
+
+
+class CaptureScope(StrEnum):
+    """`capture.scope`: what the change stream is opened on."""
+
+    DEPLOYMENT = "deployment"
+    DATABASE = "database"
+    COLLECTION = "collection"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldPath:
+    """One entry of `field.exclude.list`, or of `field.renames` with the new name; `*` is any text."""
+
+    database: str
+    collection: str
+    path: tuple[str, ...]
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MongoSettings:
+    """The deployment and its change stream. Either `connection_string` or the older `hosts` is given.
+
+    `target` is the database or `database.collection` of a narrower scope. Times in ms, 0 for a socket
+    is no limit.
+    """
+
+    connection_string: str = field(default="", repr=False)
+    hosts: str = ""
+    user: str = ""
+    password: str = field(default="", repr=False)
+    auth_source: str = "admin"
+    tls: bool = False
+    any_hostname: bool = False
+    connect_timeout_ms: int = 10_000
+    socket_timeout_ms: int = 0
+    selection_timeout_ms: int = 30_000
+    heartbeat_ms: int = 10_000
+    capture_mode: CaptureMode = CaptureMode.FULL
+    scope: CaptureScope = CaptureScope.DEPLOYMENT
+    target: str = ""
+    await_ms: int = 100
+    fields: tuple[FieldPath, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,10 +310,24 @@ class Settings:
 
     name: str
     events: EventSettings
-    postgres: PostgresSettings
+    source: PostgresSettings | MongoSettings
     capture: CaptureSettings
     snapshot: SnapshotSettings
     signals: SignalSettings
     sink: SinkSettings
     job: JobSettings
     warnings: tuple[str, ...] = ()
+
+    @property
+    def postgres(self) -> PostgresSettings:
+        """The source, where it is PostgreSQL."""
+        if not isinstance(self.source, PostgresSettings):
+            raise InvariantError("PostgreSQL's settings were asked for of another source")
+        return self.source
+
+    @property
+    def mongodb(self) -> MongoSettings:
+        """The source, where it is MongoDB."""
+        if not isinstance(self.source, MongoSettings):
+            raise InvariantError("MongoDB's settings were asked for of another source")
+        return self.source

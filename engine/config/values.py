@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from engine.config.catalogue import CATALOGUE, find, suggestion
+from engine.config.catalogue import Catalogue, catalogue_of
 from engine.config.hidden import is_secret, shown_name, shown_value
 from engine.config.row import Kind, Property
 from engine.errors import InvariantError
@@ -32,6 +32,7 @@ class Values:
     """
 
     given: Mapping[str, str]
+    catalogue: Catalogue
     typed: dict[str, object] = field(default_factory=dict)
     grouped: dict[str, list[tuple[tuple[str, ...], object]]] = field(default_factory=dict)
     unread: set[str] = field(default_factory=set)
@@ -56,12 +57,12 @@ class Values:
 
 def read_values(given: Mapping[str, str], unresolved: frozenset[str] = frozenset()) -> Values:
     """Convert every property. Names in `unresolved` count as given, but keep their defaults."""
-    values = Values(given, unread=set(unresolved))
-    for known in CATALOGUE:
+    values = Values(given, catalogue_of(given), unread=set(unresolved))
+    for known in values.catalogue.rows:
         if not known.is_pattern:
             values.typed[known.name] = known.standard()
     for name, text in given.items():
-        known_row = find(name)
+        known_row = values.catalogue.find(name)
         if known_row is None:
             _unknown(values, name)
         elif name not in unresolved:
@@ -73,7 +74,7 @@ def _unknown(values: Values, name: str) -> None:
     owners = [word.strip() for key in _FOREIGN for word in values.given.get(key, "").split(",")]
     if any(owner and name.startswith(owner + ".") for owner in owners):
         return  # the owner itself is refused
-    close = suggestion(name)
+    close = values.catalogue.suggestion(name)
     values.problems.append(
         f"no property {shown_name(name)!r}" + (f"; did you mean {close!r}?" if close else "")
     )

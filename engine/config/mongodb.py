@@ -1,0 +1,287 @@
+"""The properties of Debezium's MongoDB connector: their rows, and the settings that they make.
+
+Names and defaults are those of Debezium 2.1.4, and of later versions where a property came with
+them. What both connectors have is taken over from PostgreSQL's rows by name.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from engine.config.connect import CONNECT
+from engine.config.connector import CONNECTOR
+from engine.config.own import OWN
+from engine.config.row import APPLIED, IGNORED, LATER_REFUSED, REFUSED, RENAMED, Property
+from engine.config.settings import (
+    CaptureMode,
+    CaptureScope,
+    CaptureSettings,
+    FieldPath,
+    MongoSettings,
+    SnapshotMode,
+    SnapshotSettings,
+    Watermarking,
+)
+from engine.config.shapes import EXPRESSIONS, FLAG, NAMES, TEXT, VERBATIM, Shape, choice, harmless, whole
+from engine.events.settings import EventSettings, NameAdjustment
+from engine.model import CollectionId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.config.values import Values
+
+P = Property
+_MS = whole(0, 2**31 - 1)
+_PART = r"[^.\s,]+"
+
+
+def _collection_name(raw: str) -> CollectionId | str | None:
+    """`database.collection`; a collection's name may hold dots. Empty: none."""
+    database, dot, collection = raw.strip().partition(".")
+    if not raw.strip():
+        return ""
+    return CollectionId((database, collection)) if database and dot and collection else None
+
+
+def _field_paths(raw: str, *, renamed: bool) -> tuple[FieldPath, ...] | None:
+    found = []
+    for entry in (part.strip() for part in raw.split(",") if part.strip()):
+        pattern = rf"({_PART})\.({_PART})\.({_PART}(?:\.{_PART})*)" + (r":([^:,]+)" if renamed else "")
+        match = re.fullmatch(pattern, entry)
+        if match is None:
+            return None
+        database, collection, path, *name = match.groups()
+        found.append(FieldPath(database, collection, tuple(path.split(".")), name[0] if name else None))
+    return tuple(found)
+
+
+_COLLECTION = Shape("database.collection", _collection_name)
+_EXCLUDED = Shape("a list of database.collection.field paths", lambda raw: _field_paths(raw, renamed=False))
+_RENAMED = Shape(
+    "a list of database.collection.field:name pairs", lambda raw: _field_paths(raw, renamed=True)
+)
+
+CONNECTION = (
+    P("mongodb.connection.string", APPLIED, "the deployment, as a mongodb:// or mongodb+srv:// string", TEXT),
+    P("mongodb.hosts", APPLIED, "older: hosts of the replica set, as rs0/host:port,host:port", TEXT),
+    P("mongodb.user", APPLIED, "the user to connect as", TEXT),
+    P("mongodb.password", APPLIED, "its password"),
+    P("mongodb.authsource", APPLIED, "the database that knows the user", TEXT, "admin"),
+    P("mongodb.ssl.enabled", APPLIED, "use TLS", FLAG, "false"),
+    P("mongodb.ssl.invalid.hostname.allowed", APPLIED, "accept any host name in certificates", FLAG, "false"),
+    P("mongodb.connect.timeout.ms", APPLIED, "wait for a connection", _MS, "10000"),
+    P("mongodb.socket.timeout.ms", APPLIED, "wait for an answer; 0: for ever", _MS, "0"),
+    P("mongodb.server.selection.timeout.ms", APPLIED, "wait for a primary", _MS, "30000"),
+    P("mongodb.heartbeat.frequency.ms", APPLIED, "how often members are looked at", whole(500), "10000"),
+)
+STREAM = (
+    P(
+        "capture.mode",
+        APPLIED,
+        "what a change event carries",
+        choice(CaptureMode),
+        "change_streams_update_full",
+    ),
+    P("capture.scope", APPLIED, "what the change stream is opened on", choice(CaptureScope), "deployment"),
+    P("capture.target", APPLIED, "the database or database.collection of capture.scope", TEXT),
+    P("cursor.max.await.time.ms", APPLIED, "how long the server waits for changes; 0: 100 ms", _MS, "0"),
+)
+CAPTURE = (
+    P("database.include.list", APPLIED, "databases to capture", EXPRESSIONS),
+    P("database.exclude.list", APPLIED, "databases not to capture", EXPRESSIONS),
+    P("collection.include.list", APPLIED, "collections to capture, as database.collection", EXPRESSIONS),
+    P("collection.exclude.list", APPLIED, "collections not to capture", EXPRESSIONS),
+    P("field.exclude.list", APPLIED, "fields left out of documents", _EXCLUDED),
+    P("field.renames", APPLIED, "fields under other names", _RENAMED),
+)
+SIGNALS = (P("signal.data.collection", APPLIED, "the signal collection", _COLLECTION),)
+
+_SHARED = frozenset(
+    (
+        *("skipped.operations", "topic.prefix", "topic.delimiter", "topic.transaction"),
+        *("topic.heartbeat.prefix", "key.converter.schemas.enable", "value.converter.schemas.enable"),
+        *("tombstones.on.delete", "provide.transaction.metadata", "schema.name.adjustment.mode"),
+        *("sanitize.field.names", "heartbeat.interval.ms", "snapshot.mode", "snapshot.delay.ms"),
+        *("snapshot.include.collection.list", "snapshot.max.threads", "snapshot.fetch.size"),
+        *("incremental.snapshot.chunk.size", "incremental.snapshot.watermarking.strategy", "read.only"),
+    )
+)
+_OTHERS = (
+    P(
+        "snapshot.collection.filter.overrides",
+        LATER_REFUSED,
+        "collections of the initial snapshot with a filter of their own",
+        NAMES,
+    ),
+    P("snapshot.collection.filter.overrides.<collection>", LATER_REFUSED, "the filter", VERBATIM),
+    P("cursor.pipeline", LATER_REFUSED, "further stages of the change stream", TEXT),
+    P("capture.mode.full.update.type", REFUSED, "an update's document is looked up", harmless("lookup")),
+    P(
+        "cursor.oversize.handling.mode",
+        REFUSED,
+        "events over 16 MB come without their pre-image, or stop the job",
+        harmless("fail"),
+    ),
+    P("source.struct.version", REFUSED, "the source block is that of version 2", harmless("v2")),
+    P("mongodb.ssl.keystore", REFUSED, "use tlsCertificateKeyFile in mongodb.connection.string", harmless()),
+    P("mongodb.ssl.truststore", REFUSED, "use tlsCAFile in mongodb.connection.string", harmless()),
+    P(
+        "topic.naming.strategy",
+        REFUSED,
+        "topics are named prefix, database and collection; see topic.delimiter",
+        harmless("io.debezium.schema.DefaultTopicNamingStrategy"),
+    ),
+    P(
+        "sourceinfo.struct.maker",
+        REFUSED,
+        "the source block is MongoDB's own",
+        harmless("io.debezium.connector.mongodb.MongoDbSourceInfoStructMaker"),
+    ),
+    P(
+        "transaction.metadata.factory",
+        REFUSED,
+        "transaction blocks are MongoDB's own",
+        harmless("io.debezium.pipeline.txmetadata.DefaultTransactionMetadataFactory"),
+    ),
+)
+_WHY = {
+    "members are found through the connection string": (
+        *("mongodb.members.auto.discover", "mongodb.poll.interval.ms", "mongodb.connection.mode"),
+    ),
+    "see retriable.restart.connector.wait.ms": (
+        *("connect.backoff.initial.delay.ms", "connect.backoff.max.delay.ms", "connect.max.attempts"),
+    ),
+    "it belongs to a property that is refused": (
+        *("mongodb.ssl.keystore.password", "mongodb.ssl.keystore.type"),
+        *("mongodb.ssl.truststore.password", "mongodb.ssl.truststore.type"),
+        *("cursor.pipeline.order", "cursor.oversize.skip.threshold"),
+    ),
+    "documents have no columns": ("field.name.adjustment.mode",),
+    "MongoDB has no statements": ("heartbeat.action.query",),
+}
+_OLD = {
+    "mongodb.name": "topic.prefix",
+    "field.blacklist": "field.exclude.list",
+    "collection.whitelist": "collection.include.list",
+    "collection.blacklist": "collection.exclude.list",
+    "database.whitelist": "database.include.list",
+    "database.blacklist": "database.exclude.list",
+    "initial.sync.max.threads": "snapshot.max.threads",
+}
+
+
+def _rows() -> tuple[Property, ...]:
+    own = (
+        *CONNECTION,
+        *STREAM,
+        *CAPTURE,
+        *SIGNALS,
+        *_OTHERS,
+        *(P(name, IGNORED, why) for why, names in _WHY.items() for name in names),
+        *(P(old, RENAMED, new) for old, new in _OLD.items()),
+    )
+    mine = {row.name for row in own}
+    signals = [row for row in CONNECTOR if row.name.startswith("signal.")]
+    shared = [*(row for row in CONNECTOR if row.name in _SHARED), *signals, *OWN, *CONNECT]
+    return (*own, *(row for row in shared if row.name not in mine))
+
+
+ROWS = _rows()
+
+
+def mongo_settings(v: Values) -> MongoSettings:
+    """The connection and the stream."""
+    return MongoSettings(
+        connection_string=v.get("mongodb.connection.string", str),
+        hosts=v.get("mongodb.hosts", str),
+        user=v.get("mongodb.user", str),
+        password=v.get("mongodb.password", str),
+        auth_source=v.get("mongodb.authsource", str),
+        tls=v.get("mongodb.ssl.enabled", bool),
+        any_hostname=v.get("mongodb.ssl.invalid.hostname.allowed", bool),
+        connect_timeout_ms=v.get("mongodb.connect.timeout.ms", int),
+        socket_timeout_ms=v.get("mongodb.socket.timeout.ms", int),
+        selection_timeout_ms=v.get("mongodb.server.selection.timeout.ms", int),
+        heartbeat_ms=v.get("mongodb.heartbeat.frequency.ms", int),
+        capture_mode=v.get("capture.mode", CaptureMode),
+        scope=v.get("capture.scope", CaptureScope),
+        target=v.get("capture.target", str),
+        await_ms=v.get("cursor.max.await.time.ms", int) or 100,
+        fields=(*v.get("field.exclude.list", tuple), *v.get("field.renames", tuple)),
+    )
+
+
+def capture_settings(v: Values) -> CaptureSettings:
+    """The lists of databases and collections."""
+    return CaptureSettings(
+        include_schemas=v.get("database.include.list", tuple),
+        exclude_schemas=v.get("database.exclude.list", tuple),
+        include_tables=v.get("collection.include.list", tuple),
+        exclude_tables=v.get("collection.exclude.list", tuple),
+    )
+
+
+def event_settings(v: Values) -> EventSettings:
+    """What shapes events."""
+    signal = v.typed["signal.data.collection"]
+    return EventSettings(
+        topic_prefix=v.get("topic.prefix", str),
+        database="",
+        topic_delimiter=v.get("topic.delimiter", str),
+        transaction_topic=v.get("topic.transaction", str),
+        heartbeat_prefix=v.get("topic.heartbeat.prefix", str),
+        key_schemas=v.get("key.converter.schemas.enable", bool),
+        value_schemas=v.get("value.converter.schemas.enable", bool),
+        tombstones=v.get("tombstones.on.delete", bool),
+        skipped_operations=v.get("skipped.operations", frozenset),
+        transaction_metadata=v.get("provide.transaction.metadata", bool),
+        schema_names=v.get("schema.name.adjustment.mode", NameAdjustment),
+        signal_collection=str(signal) if signal else "",
+    )
+
+
+def snapshot_settings(v: Values) -> SnapshotSettings:
+    """Snapshots, initial and incremental."""
+    strategy = v.get("incremental.snapshot.watermarking.strategy", Watermarking)
+    return SnapshotSettings(
+        mode=v.get("snapshot.mode", SnapshotMode),
+        chunk_size=v.get("incremental.snapshot.chunk.size", int),
+        fetch_size=v.get("snapshot.fetch.size", int),
+        watermarking=Watermarking.VISIBILITY if v.get("read.only", bool) else strategy,
+        max_threads=v.get("snapshot.max.threads", int),
+        include_tables=v.get("snapshot.include.collection.list", tuple),
+        delay_ms=v.get("snapshot.delay.ms", int),
+    )
+
+
+def problems(values: Values) -> Iterator[str]:
+    """Give every fault that no property shows by itself."""
+    yield from _connection(values)
+    for kind in ("database", "collection"):
+        include, exclude = f"{kind}.include.list", f"{kind}.exclude.list"
+        if values.get(include, tuple) and values.get(exclude, tuple):
+            yield f"{include!r} and {exclude!r} exclude each other; give one of them"
+    scope, target = values.get("capture.scope", CaptureScope), values.get("capture.target", str)
+    if scope is not CaptureScope.DEPLOYMENT and not target:
+        yield f"missing 'capture.target': the {scope.value} that 'capture.scope' speaks of"
+    if scope is CaptureScope.COLLECTION and target and "." not in target:
+        yield f"'capture.target' is {target!r}; it must be database.collection"
+    if values.get("incremental.snapshot.watermarking.strategy", Watermarking) is Watermarking.INSERT_DELETE:
+        yield (
+            "'incremental.snapshot.watermarking.strategy' is 'insert_delete', which MongoDB's"
+            " connector does not know; use insert_insert"
+        )
+
+
+def _connection(values: Values) -> Iterator[str]:
+    string, hosts = "mongodb.connection.string", "mongodb.hosts"
+    if not values.sure(string, hosts):
+        return
+    given = [name for name in (string, hosts) if values.get(name, str)]
+    if not given:
+        yield f"missing {string!r}: the deployment to connect to"
+    text = values.get(string, str)
+    if text and not text.startswith(("mongodb://", "mongodb+srv://")):
+        yield f"{string!r} must begin with mongodb:// or mongodb+srv://"
