@@ -26,8 +26,9 @@ _log = logging.getLogger("signals")
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record as the topic holds it."""
+    """A record as the topic holds it; `topic_id` tells the topic from others that have had its name."""
 
+    topic_id: str
     partition: int
     offset: int
     key: bytes | None
@@ -36,10 +37,14 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where reading begins: the next offset of each partition; others at the time, in Unix ms."""
+    """Where reading begins: the next offset of each partition; others at the time, in Unix ms.
+
+    The offsets are those of the topic with this id, and of no other one.
+    """
 
     offsets: Mapping[int, int]
     since_ms: int
+    topic_id: str = ""
 
 
 class TopicReader(Protocol):
@@ -61,9 +66,7 @@ class TopicChannel:
     def __init__(self, topic: str, key: str, reader: TopicReader, first_ms: int) -> None:
         self._topic, self._key, self._reader, self._first_ms = topic, key.encode(), reader, first_ms
         self._received: list[Message] = []
-        self._offsets: dict[int, int] = {}
-        self._taken: dict[int, int] = {}
-        self._since_ms = first_ms
+        self._place = self._taken = Place({}, first_ms)
         self._is_new = False
 
     def resume(self, saved: Mapping[str, Any]) -> None:
@@ -72,17 +75,15 @@ class TopicChannel:
         if saved and not known:
             _log.warning("signals come from the topic %r now; %r is left", self._topic, saved["topic"])
         self._is_new = not known
-        self._since_ms = int(saved["since_ms"]) if known else self._first_ms
-        self._offsets = {int(number): int(at) for number, at in saved["offsets"].items()} if known else {}
-        self._taken = dict(self._offsets)
+        self._place = _place_in(saved) if known else Place({}, self._first_ms)
+        self._taken = self._place
         self._received.clear()
-        self._reader.begin(Place(dict(self._offsets), self._since_ms))
+        self._reader.begin(self._place)
 
     def memory(self) -> Mapping[str, Any]:
         """The topic, the time of the first start, and each partition's next offset."""
         self._is_new = False
-        offsets = {str(number): self._taken[number] for number in sorted(self._taken)}
-        return {"topic": self._topic, "since_ms": self._since_ms, "offsets": offsets}
+        return {"topic": self._topic, **_place_out(self._taken)}
 
     def pending(self) -> bool:
         """Whether signals wait; records for others are passed over here."""
@@ -93,7 +94,7 @@ class TopicChannel:
         """The messages for this job since the last call."""
         self._absorb()
         received, self._received = self._received, []
-        self._taken = dict(self._offsets)
+        self._taken = self._place
         return received
 
     def close(self) -> None:
@@ -102,9 +103,24 @@ class TopicChannel:
 
     def _absorb(self) -> None:
         for record in self._reader.take():
-            self._offsets[record.partition] = record.offset + 1
+            self._place = _behind(record, self._place)
             label = f"{self._topic}-{record.partition}@{record.offset}"
             if record.key == self._key:
                 self._received.append(Message(Channel.KAFKA, label, record.value or b""))
             else:
                 _log.debug("the record at %s has another key: passed over", label)
+
+
+def _behind(record: Record, place: Place) -> Place:
+    offsets = place.offsets if record.topic_id == place.topic_id else {}
+    return Place({**offsets, record.partition: record.offset + 1}, place.since_ms, record.topic_id)
+
+
+def _place_out(place: Place) -> dict[str, Any]:
+    offsets = {str(number): place.offsets[number] for number in sorted(place.offsets)}
+    return {"id": place.topic_id, "since_ms": place.since_ms, "offsets": offsets}
+
+
+def _place_in(fields: Mapping[str, Any]) -> Place:
+    offsets = {int(number): int(at) for number, at in fields["offsets"].items()}
+    return Place(offsets, int(fields["since_ms"]), str(fields["id"]))

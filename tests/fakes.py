@@ -122,7 +122,7 @@ class MemoryTopic:
 
     def append(self, partition: int, key: bytes | None, value: bytes | None) -> None:
         offset = sum(record.partition == partition for record in self._records)
-        self._records.append(Record(partition, offset, key, value))
+        self._records.append(Record("t1", partition, offset, key, value))
 
     def begin(self, place: Place) -> None:
         self.place, self._next = place, dict(place.offsets)

@@ -18,6 +18,7 @@ def path(tmp_path):
 def channel(path):
     channel = FileChannel(path)
     channel.resume({})
+    channel.memory()
     return channel
 
 
@@ -109,7 +110,6 @@ def test_a_line_beyond_all_bounds_is_handed_over_in_pieces(path, channel, monkey
     monkeypatch.setattr("signals.file._READ_AT_ONCE", 10)
     append(path, "x" * 25 + "\n{}\n")
     found = []
-    channel.memory()
     while channel.pending():
         found += taken(channel)
 
