@@ -127,7 +127,9 @@ def relation_of(table: Table, columns: tuple[str, ...] | None = None) -> Relatio
 
 
 def merge_key(table: Table) -> tuple[str, ...]:
-    """The columns that the log is sure to carry for a row's old and new version; empty if none are."""
-    if table.identity == "i":
-        return table.identity_key
-    return table.primary_key or table.unique_key
+    """The columns that the log is sure to carry for a row's old and new version; empty if none are.
+
+    It leaves generated columns out, and the rest of such a key would be many rows' key.
+    """
+    names = table.identity_key if table.identity == "i" else table.primary_key or table.unique_key
+    return () if any(column.generated for column in table.columns if column.name in names) else names
