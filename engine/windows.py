@@ -1,31 +1,28 @@
-"""The snapshot's side of a turn: which window is open, when its rows may go out, when the next opens.
+"""The snapshot's side of a turn: the window in progress, and what becomes of its rows.
 
-Owns the one window in progress, what has superseded its rows so far, and what was learnt of the speed.
-The merge rule is `merge.py`'s, which keys to read `plan.py`'s, what to do about a failure `trouble.py`'s;
-saving and sending are the job's.
+Owns the one open window and what has superseded its rows so far. The merge rule is `merge.py`'s, which
+window opens next and what a failure means `opening.py`'s; saving and sending are the job's.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, assert_never
-from uuid import uuid4
+from typing import TYPE_CHECKING
 
-from engine.errors import SchemaChanged, SignalError, SourceError, TableBusy, TidemarkError
+from engine.errors import SchemaChanged, SourceError, TableBusy
+from engine.leaving import ended, gave_up, restless
+from engine.marks import NO_MARKS, Marks, marks
 from engine.merge_key import key_of, merge_keys_of
-from engine.model import Window
-from engine.plan import Budget, plan_window
-from engine.rate import Rate
-from engine.snapshot import Advance, Extent, gap_of
+from engine.opening import Opening
+from engine.snapshot import Advance
 from engine.staging import Emission
-from engine.trouble import Remedy, Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from engine.merge import Superseded
-    from engine.model import Staged
+    from engine.model import Run, Staged, Window
     from engine.ports import OpenWindow, PartWriter
     from engine.seams import Pace, Seams
     from engine.snapshot import Snapshot, Table
@@ -33,8 +30,6 @@ if TYPE_CHECKING:
     from engine.state import State
 
 _log = logging.getLogger("engine")
-_MEASURED_AT_ONCE = 500
-_LAG_TOLD_AFTER_S = 2.0
 
 
 @dataclass(slots=True)
@@ -53,12 +48,7 @@ class Windows:
     def __init__(self, seams: Seams, pace: Pace) -> None:
         self._seams, self._pace = seams, pace
         self._opened: _Opened | None = None
-        self._rate = Rate()
-        self._trouble = Trouble()
-        self._failures = 0
-        self._open_after_s = 0.0
-        self._lagging_since_s: float | None = None
-        self._lag_told = False
+        self._opening = Opening(seams, pace)
 
     @property
     def window(self) -> Window | None:
@@ -89,10 +79,10 @@ class Windows:
         except SchemaChanged as error:
             _log.warning("window %s is given up and will be read again: %s", opened.window.id, error)
             self.close()
-            # Whoever waits for the tables goes first.
-            self._open_after_s = self._seams.now() + self._pace.backoff_s
+            self._opening.gave_way()
         except SourceError as error:
-            state = self._failed(state, opened.window, error)
+            self.close()
+            state = self._opening.failed(state, opened.window, error)
         return state, None
 
     def may_emit(self, state: State, staged: Sequence[Staged] | None) -> bool:
@@ -116,16 +106,14 @@ class Windows:
         opened = self._opened
         if opened is None or staged is None or not self.may_emit(state, staged):
             return state, 0
-        self._failures = 0
-        self._trouble = self._trouble.mended(self._usual_rows())
+        marked = _marked(state.snapshot, opened.window, staged)
         emissions = [
-            Emission(one, opened.superseded.of(one.collection), part)
-            for part, one in enumerate(staged, first_part)
+            Emission(one, opened.superseded.of(one.collection), part, marks)
+            for part, (one, marks) in enumerate(zip(staged, marked, strict=True), first_part)
         ]
         emitted = self._write(emissions, writer)
         state = self._record(state, opened, staged, emitted)
-        rows = sum(one.rows for one in staged)
-        self._rate = self._rate.learned(rows, self._seams.now() - opened.since_s)
+        self._opening.went_well(sum(one.rows for one in staged), self._seams.now() - opened.since_s)
         self.close()
         return state, sum(one.rows for one in emitted)
 
@@ -143,192 +131,59 @@ class Windows:
             mine = [(read, sent) for read, sent in results if read.ticket == ticket]
             snapshot = snapshot.advanced(_advance(opened, ticket, mine))
             snapshot = self._restless(snapshot, ticket)
-        return replace(state, snapshot=self._ended(snapshot))
-
-    def _ended(self, snapshot: Snapshot) -> Snapshot:
-        """Answer for the collections of which nothing is left to read, and take them out of the queue."""
-        for table in snapshot.done:
-            if table.progress and table.progress.missing:
-                error = SourceError(table.progress.missing[-1].why, place=str(table.target.collection))
-                self._seams.desk.failed(table, error)
-                snapshot = snapshot.gave_up([table])
-            else:
-                self._seams.desk.finished(table)
-                snapshot = snapshot.without([table])
-        return snapshot
+        return replace(state, snapshot=ended(snapshot, self._seams.desk))
 
     def _restless(self, snapshot: Snapshot, ticket: int) -> Snapshot:
-        """Take a collection out of the queue whose last rows change faster than they can be read."""
+        """Give up a collection whose last rows change faster than they can be read."""
         table = snapshot.find(ticket)
-        if table is None or table.progress is None or table.progress.rounds < self._pace.reread_rounds:
+        if table is None or table.progress is None or table.progress.done:
             return snapshot
-        if table.progress.done:
+        if table.progress.rounds < self._pace.reread_rounds:
             return snapshot
-        left = len(table.progress.reread)
-        error = SourceError(
-            f"{left} rows changed, without their unchanged large values, each time they were read again",
-            place=str(table.target.collection),
-            hint="set REPLICA IDENTITY FULL on the table, or ask again when it is quieter",
-        )
-        self._seams.desk.failed(table, error)
-        return snapshot.gave_up([table])
-
-    def _failed(self, state: State, window: Window, error: SourceError) -> State:
-        """Deal with a window whose rows could not be read."""
-        self.close()
-        chunk_rows, retries = self._pace.chunk_rows, self._pace.window_retries
-        self._trouble, remedy = self._trouble.failed(window, chunk_rows, retries)
-        pause_s = self._pace.pause_s(self._trouble.failures or 1)
-        self._open_after_s = self._seams.now() + pause_s
-        run = window.runs[0]
-        name = run.target.collection
-        match remedy:
-            case Remedy.AGAIN:
-                _log.warning("%s; the window is read again in %.1f s", error, pause_s)
-                return state
-            case Remedy.SPLIT:
-                _log.warning("%s; the window is split, to read %s rows at once", error, self._trouble.rows)
-                return self._bounded(state, window)
-            case Remedy.GIVE_UP_RUN:
-                _log.error("%s; these rows of %s are left out: %s", error, name, gap_of(run))
-                lost = Advance(run.ticket, (run,), why=str(error))
-                return replace(state, snapshot=self._ended(state.snapshot.advanced(lost)))
-            case Remedy.GIVE_UP_COLLECTION:
-                table = state.snapshot.find(run.ticket)
-                return self._give_up(state, [table] if table else [], error)
-            case _:
-                assert_never(remedy)
-
-    def _bounded(self, state: State, window: Window) -> State:
-        """Measure a collection again that was read whole by the one run of a window: it must be cut now."""
-        table = state.snapshot.find(window.runs[0].ticket)
-        if len(window.runs) > 1 or table is None or table.progress is None or not table.progress.extent.whole:
-            return state
-        (extent,) = self._seams.source.tables().measure([table.target], bounded=True)
-        if not isinstance(extent, Extent):
-            return state
-        return replace(state, snapshot=state.snapshot.bounded(table.ticket, extent))
-
-    def _give_up(self, state: State, tables: Sequence[Table], error: SourceError) -> State:
-        for table in tables:
-            self._seams.desk.failed(table, error)
-        return replace(state, snapshot=state.snapshot.gave_up(tables))
+        return gave_up(snapshot, self._seams.desk, [table], restless(table))
 
     # Opening.
 
     def consider(self, state: State, lag_s: float) -> State:
         """Open the next window if there is something to read and the stream keeps up."""
-        now_s = self._seams.now()
-        if self._opened or not state.snapshot.tables or now_s < self._open_after_s:
+        if self._opened:
             return state
-        if lag_s > self._pace.max_lag_s:
-            self._note_lag(lag_s, now_s)
-            self._open_after_s = now_s + 1.0
-            return state
-        self._lagging_since_s = None
         try:
-            return self._next(state)
-        except TableBusy as error:
-            _log.info("no window opens yet: %s", error)
-            self._open_after_s = now_s + self._pace.backoff_s
-            return replace(state, snapshot=state.snapshot.postponed(_named(state, error)))
-        except SchemaChanged as error:
-            return self._not_as_planned(state, error)
-
-    def _next(self, state: State) -> State:
-        state = self._measured(state)
-        state = replace(state, snapshot=self._ended(state.snapshot))
-        runs = plan_window(state.snapshot, self._budget(), self._seams.source.tables().boundaries)
-        if not runs:
-            return state
-        self._open(Window(str(uuid4()), runs, state.snapshot.tables[0].initial))
-        tickets = {run.ticket for run in runs}
+            state, window = self._opening.next(state, lag_s)
+            if window is None:
+                return state
+            self._open(window)
+        except (TableBusy, SchemaChanged) as error:
+            return self._opening.refused(state, error)
+        tickets = {run.ticket for run in window.runs}
         return replace(state, snapshot=state.snapshot.opened(tickets, int(self._seams.now() * 1000)))
-
-    def _not_as_planned(self, state: State, error: SchemaChanged) -> State:
-        """Look again at what has begun; give up what fails time and again."""
-        self._failures += 1
-        pause_s = self._pace.pause_s(self._failures)
-        self._open_after_s = self._seams.now() + pause_s
-        if self._failures > self._pace.window_retries:
-            self._failures = 0
-            return self._give_up(state, _named(state, error) or state.snapshot.tables[:1], error)
-        _log.warning("no window opens yet: %s; trying again in %.1f s", error, pause_s)
-        return self._checked(state)
-
-    def _note_lag(self, lag_s: float, now_s: float) -> None:
-        """Say once that windows wait, when it is no passing thing."""
-        if self._lagging_since_s is None:
-            self._lagging_since_s, self._lag_told = now_s, False
-        if not self._lag_told and now_s - self._lagging_since_s > _LAG_TOLD_AFTER_S:
-            self._lag_told = True
-            _log.info(
-                "no window opens while the stream lags %.1f s; tidemark.max.lag.ms allows %d ms",
-                lag_s,
-                round(1000 * self._pace.max_lag_s),
-            )
 
     def _open(self, window: Window) -> None:
         since_s = self._seams.now()
         reading = self._seams.source.open_window(window)
         self._opened = _Opened(window, reading, reading.superseded, since_s)
 
-    def _checked(self, state: State) -> State:
-        """Measure again what has begun; drop what can't be read any more, begin anew under a new key."""
-        begun = [table for table in state.snapshot.tables if table.progress is not None]
-        extents = self._seams.source.tables().measure([table.target for table in begun])
-        snapshot = state.snapshot
-        for table, extent in zip(begun, extents, strict=True):
-            if isinstance(extent, SignalError):
-                self._seams.desk.failed(table, extent)
-                snapshot = snapshot.without([table])
-            elif isinstance(extent, TableBusy):
-                snapshot = snapshot.postponed([table])
-            elif table.progress and table.progress.extent.key != extent.key:
-                _log.warning("the key of %s has changed; it is read anew", table.target.collection)
-                snapshot = snapshot.began(table.ticket, extent, table.progress.since_ms)
-        return replace(state, snapshot=snapshot)
 
-    def _measured(self, state: State) -> State:
-        """Measure the collections that come next in the queue; refuse those that can't be read."""
-        waiting = [table for table in state.snapshot.tables if table.progress is None]
-        if len(waiting) < len(state.snapshot.tables):
-            waiting = waiting[:1]
-        waiting = waiting[:_MEASURED_AT_ONCE]
-        extents = self._seams.source.tables().measure([table.target for table in waiting])
-        snapshot, now_ms = state.snapshot, int(self._seams.now() * 1000)
-        for table, extent in zip(waiting, extents, strict=True):
-            if isinstance(extent, SignalError):
-                self._seams.desk.failed(table, extent)
-                snapshot = snapshot.without([table])
-            elif isinstance(extent, TableBusy):
-                _log.info("%s", extent)
-                snapshot = snapshot.postponed([table])
-            else:
-                snapshot = snapshot.began(table.ticket, extent, now_ms)
-        # What was hidden from the measuring may be past the greatest key that it found.
-        for collection, keys in self._seams.source.hidden_moves().items() if waiting else ():
-            snapshot = snapshot.moved(collection, frozenset(key_of(key) for key in keys))
-        return replace(state, snapshot=snapshot)
+def _marked(snapshot: Snapshot, window: Window, staged: Sequence[Staged]) -> list[Marks]:
+    """The marks of each file of rows, which are those of an initial snapshot's first and last ones."""
+    found = [NO_MARKS] * len(staged)
+    for table in snapshot.tables if window.initial else ():
+        files = [at for at, one in enumerate(staged) if one.ticket == table.ticket and one.rows]
+        if table.place is None or table.progress is None or not files:
+            continue
+        after = Advance(table.ticket, _runs_of(window, table.ticket)).applied(table.progress)
+        of_table = marks(table.place, opens=not table.progress.emitted, ends=after.done)
+        found[files[0]] = Marks(first=of_table.first)
+        found[files[-1]] = replace(found[files[-1]], last=of_table.last)
+    return found
 
-    def _usual_rows(self) -> int:
-        rows = int(self._rate.rows_per_s * self._pace.window_s) or self._pace.window_rows
-        return max(rows, self._pace.chunk_rows)
 
-    def _budget(self) -> Budget:
-        pace, few = self._pace, self._trouble.rows
-        return Budget(
-            rows=self._usual_rows() if few is None else few,
-            bytes=pace.window_bytes,
-            tasks=pace.tasks,
-            chunk_rows=pace.chunk_rows,
-            chunks=pace.max_chunks,
-            alone=few is not None,
-        )
+def _runs_of(window: Window, ticket: int) -> tuple[Run, ...]:
+    return tuple(run for run in window.runs if run.ticket == ticket)
 
 
 def _advance(opened: _Opened, ticket: int, results: Sequence[tuple[Staged, Emitted]]) -> Advance:
-    runs = tuple(run for run in opened.window.runs if run.ticket == ticket)
+    runs = _runs_of(opened.window, ticket)
     dropped = [key for _read, sent in results for key in sent.lacking]
     asked = [key for run in runs for key in run.keys]
     reread = merge_keys_of(asked)
@@ -340,11 +195,6 @@ def _advance(opened: _Opened, ticket: int, results: Sequence[tuple[Staged, Emitt
         emitted=sum(sent.rows for _read, sent in results),
         lacking=frozenset(key_of(key) for key in unsent),
     )
-
-
-def _named(state: State, error: TidemarkError) -> Sequence[Table]:
-    """The entries of the queue that an error is about."""
-    return [table for table in state.snapshot.tables if str(table.target.collection) == error.place]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,206 @@
+"""Which window opens next, and when: measuring, budgets, pauses, and what failures have taught.
+
+Owns the pace at which windows open. Cutting one to its budget is `plan.py`'s affair, the policy about
+failures `trouble.py`'s; the window in progress is `windows.py`'s.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, assert_never
+from uuid import uuid4
+
+from engine.errors import SchemaChanged, SignalError, SourceError, TableBusy, TidemarkError
+from engine.leaving import ended, gave_up
+from engine.merge_key import key_of
+from engine.model import Window
+from engine.plan import Budget, plan_window
+from engine.rate import Rate
+from engine.snapshot import Advance, Extent, gap_of
+from engine.trouble import Remedy, Trouble
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.seams import Pace, Seams
+    from engine.snapshot import Table
+    from engine.state import State
+
+_log = logging.getLogger("engine")
+_MEASURED_AT_ONCE = 500
+_LAG_TOLD_AFTER_S = 2.0
+
+
+class Opening:
+    """Says which window opens next."""
+
+    def __init__(self, seams: Seams, pace: Pace) -> None:
+        self._seams, self._pace = seams, pace
+        self._rate = Rate()
+        self._trouble = Trouble()
+        self._failures = 0
+        self._open_after_s = 0.0
+        self._lagging_since_s: float | None = None
+        self._lag_told = False
+
+    # What windows have taught.
+
+    def went_well(self, rows: int, elapsed_s: float) -> None:
+        """Note a window of so many rows that took so long from its opening to its end."""
+        self._failures = 0
+        self._trouble = self._trouble.mended(self._usual_rows())
+        self._rate = self._rate.learned(rows, elapsed_s)
+
+    def gave_way(self) -> None:
+        """Let whoever waits for the tables of a window go first."""
+        self._open_after_s = self._seams.now() + self._pace.backoff_s
+
+    def failed(self, state: State, window: Window, error: SourceError) -> State:
+        """Deal with a window whose rows could not be read."""
+        chunk_rows, retries = self._pace.chunk_rows, self._pace.window_retries
+        self._trouble, remedy = self._trouble.failed(window, chunk_rows, retries)
+        pause_s = self._pace.pause_s(self._trouble.failures or 1)
+        self._open_after_s = self._seams.now() + pause_s
+        run = window.runs[0]
+        name = run.target.collection
+        match remedy:
+            case Remedy.AGAIN:
+                _log.warning("%s; the window is read again in %.1f s", error, pause_s)
+                return state
+            case Remedy.SPLIT:
+                _log.warning("%s; the window is split, to read %s rows at once", error, self._trouble.rows)
+                return self._bounded(state, window)
+            case Remedy.GIVE_UP_RUN:
+                _log.error("%s; these rows of %s are left out: %s", error, name, gap_of(run))
+                lost = Advance(run.ticket, (run,), why=str(error))
+                return replace(state, snapshot=ended(state.snapshot.advanced(lost), self._seams.desk))
+            case Remedy.GIVE_UP_COLLECTION:
+                table = state.snapshot.find(run.ticket)
+                return self._given_up(state, [table] if table else [], error)
+            case _:
+                assert_never(remedy)
+
+    def _bounded(self, state: State, window: Window) -> State:
+        """Measure a collection again that was read whole by the one run of a window: it must be cut now."""
+        table = state.snapshot.find(window.runs[0].ticket)
+        if len(window.runs) > 1 or table is None or table.progress is None or not table.progress.extent.whole:
+            return state
+        (extent,) = self._seams.source.tables().measure([table.target], bounded=True)
+        if not isinstance(extent, Extent):
+            return state
+        return replace(state, snapshot=state.snapshot.bounded(table.ticket, extent))
+
+    def _given_up(self, state: State, tables: Sequence[Table], error: SourceError) -> State:
+        return replace(state, snapshot=gave_up(state.snapshot, self._seams.desk, tables, error))
+
+    # The next window.
+
+    def next(self, state: State, lag_s: float) -> tuple[State, Window | None]:
+        """The window to open now, if there is something to read and the stream keeps up."""
+        now_s = self._seams.now()
+        if not state.snapshot.tables or now_s < self._open_after_s:
+            return state, None
+        if lag_s > self._pace.max_lag_s:
+            self._note_lag(lag_s, now_s)
+            self._open_after_s = now_s + 1.0
+            return state, None
+        self._lagging_since_s = None
+        state = self._measured(state)
+        state = replace(state, snapshot=ended(state.snapshot, self._seams.desk))
+        try:
+            runs = plan_window(state.snapshot, self._budget(), self._seams.source.tables().boundaries)
+        except (TableBusy, SchemaChanged) as error:
+            return self.refused(state, error), None
+        if not runs:
+            return state, None
+        return state, Window(str(uuid4()), runs)
+
+    def refused(self, state: State, error: TableBusy | SchemaChanged) -> State:
+        """Deal with a window that could not be planned or opened."""
+        if isinstance(error, SchemaChanged):
+            return self._not_as_planned(state, error)
+        _log.info("no window opens yet: %s", error)
+        self._open_after_s = self._seams.now() + self._pace.backoff_s
+        return replace(state, snapshot=state.snapshot.postponed(_named(state, error)))
+
+    def _not_as_planned(self, state: State, error: SchemaChanged) -> State:
+        """Look again at what has begun; give up what fails time and again."""
+        self._failures += 1
+        pause_s = self._pace.pause_s(self._failures)
+        self._open_after_s = self._seams.now() + pause_s
+        if self._failures > self._pace.window_retries:
+            self._failures = 0
+            return self._given_up(state, _named(state, error) or state.snapshot.tables[:1], error)
+        _log.warning("no window opens yet: %s; trying again in %.1f s", error, pause_s)
+        return self._checked(state)
+
+    def _note_lag(self, lag_s: float, now_s: float) -> None:
+        """Say once that windows wait, when it is no passing thing."""
+        if self._lagging_since_s is None:
+            self._lagging_since_s, self._lag_told = now_s, False
+        if not self._lag_told and now_s - self._lagging_since_s > _LAG_TOLD_AFTER_S:
+            self._lag_told = True
+            _log.info(
+                "no window opens while the stream lags %.1f s; tidemark.max.lag.ms allows %d ms",
+                lag_s,
+                round(1000 * self._pace.max_lag_s),
+            )
+
+    def _checked(self, state: State) -> State:
+        """Measure again what has begun; drop what can't be read any more, begin anew under a new key."""
+        begun = [table for table in state.snapshot.tables if table.progress is not None]
+        extents = self._seams.source.tables().measure([table.target for table in begun])
+        snapshot = state.snapshot
+        for table, extent in zip(begun, extents, strict=True):
+            if isinstance(extent, SignalError):
+                self._seams.desk.failed(table, extent)
+                snapshot = snapshot.without([table])
+            elif isinstance(extent, TableBusy):
+                snapshot = snapshot.postponed([table])
+            elif table.progress and table.progress.extent.key != extent.key:
+                _log.warning("the key of %s has changed; it is read anew", table.target.collection)
+                snapshot = snapshot.began(table.ticket, extent, table.progress.since_ms)
+        return replace(state, snapshot=snapshot)
+
+    def _measured(self, state: State) -> State:
+        """Measure the collections that come next in the queue; refuse those that can't be read."""
+        waiting = [table for table in state.snapshot.tables if table.progress is None]
+        if len(waiting) < len(state.snapshot.tables):
+            waiting = waiting[:1]
+        waiting = waiting[:_MEASURED_AT_ONCE]
+        extents = self._seams.source.tables().measure([table.target for table in waiting])
+        snapshot, now_ms = state.snapshot, int(self._seams.now() * 1000)
+        for table, extent in zip(waiting, extents, strict=True):
+            if isinstance(extent, SignalError):
+                self._seams.desk.failed(table, extent)
+                snapshot = snapshot.without([table])
+            elif isinstance(extent, TableBusy):
+                _log.info("%s", extent)
+                snapshot = snapshot.postponed([table])
+            else:
+                snapshot = snapshot.began(table.ticket, extent, now_ms)
+        # What was hidden from the measuring may be past the greatest key that it found.
+        for collection, keys in self._seams.source.hidden_moves().items() if waiting else ():
+            snapshot = snapshot.moved(collection, frozenset(key_of(key) for key in keys))
+        return replace(state, snapshot=snapshot)
+
+    def _usual_rows(self) -> int:
+        rows = int(self._rate.rows_per_s * self._pace.window_s) or self._pace.window_rows
+        return max(rows, self._pace.chunk_rows)
+
+    def _budget(self) -> Budget:
+        pace, few = self._pace, self._trouble.rows
+        return Budget(
+            rows=self._usual_rows() if few is None else few,
+            bytes=pace.window_bytes,
+            tasks=pace.tasks,
+            chunk_rows=pace.chunk_rows,
+            chunks=pace.max_chunks,
+            alone=few is not None,
+        )
+
+
+def _named(state: State, error: TidemarkError) -> Sequence[Table]:
+    """The entries of the queue that an error is about."""
+    return [table for table in state.snapshot.tables if str(table.target.collection) == error.place]
