@@ -55,11 +55,16 @@ class SignalRow:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One collection that a command names, with the rows it asks for."""
+    """One collection that a command names, with the rows it asks for.
+
+    An `initial` one is read as the snapshot before the log is: a table without a key too, and by the
+    SELECT that the settings give for it.
+    """
 
     collection: CollectionId
     condition: str | None = None
     surrogate_key: str | None = None
+    initial: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +128,15 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Runs of one or several collections, read together under one watermark.
-
-    An `initial` one belongs to the snapshot taken before the log is read.
-    """
+    """Runs of one or several collections, read together under one watermark; at least one."""
 
     id: str
     runs: tuple[Run, ...]
-    initial: bool = False
+
+    @property
+    def initial(self) -> bool:
+        """Whether it belongs to the snapshot before the log; such runs don't mix with others."""
+        return self.runs[0].target.initial
 
     @property
     def targets(self) -> tuple[Target, ...]:

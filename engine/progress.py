@@ -22,7 +22,10 @@ _log = logging.getLogger("engine")
 
 @dataclass(frozen=True, slots=True)
 class TableReport:
-    """How far the current collection is: `fraction` 0 to 1, rows/s since it began, seconds to go."""
+    """How far the current collection is: `fraction` 0 to 1, rows/s since it began, seconds to go.
+
+    `place`: it is table n of m of the snapshot before the log.
+    """
 
     collection: str
     fraction: float
@@ -31,13 +34,15 @@ class TableReport:
     rows_per_s: float
     eta_s: float | None
     queued: int
+    place: tuple[int, int] | None = None
 
     def __str__(self) -> str:
         eta = "unknown" if self.eta_s is None else _duration(self.eta_s)
         more = f", {self.queued} more queued" if self.queued else ""
         rows = f"{self.rows:,} of about {self.estimated_rows:,} rows"
         speed = f"{self.rows_per_s:,.0f} rows/s, ETA {eta}"
-        return f"{self.collection} {100 * self.fraction:.1f}% ({rows}), {speed}{more}"
+        table = f"table {self.place[0]} of {self.place[1]}, " if self.place else ""
+        return f"{table}{self.collection} {100 * self.fraction:.1f}% ({rows}), {speed}{more}"
 
 
 def table_report(tables: tuple[Table, ...], now_s: float) -> TableReport | None:
@@ -55,6 +60,7 @@ def table_report(tables: tuple[Table, ...], now_s: float) -> TableReport | None:
         rows_per_s=progress.rows / elapsed_s,
         eta_s=elapsed_s * (1 - fraction) / fraction if fraction > 0 else None,
         queued=len(tables) - 1,
+        place=table.place,
     )
 
 

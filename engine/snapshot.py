@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from engine.errors import InvariantError
-from engine.model import Range
+from engine.model import Range, Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from engine.model import CollectionId, ExecuteSnapshot, Key, Run, StopSnapshot, Target
+    from engine.model import CollectionId, ExecuteSnapshot, Key, Run, StopSnapshot
 
 _REMEMBERED = 1_000
 """Failed collections that are kept in the state."""
@@ -131,8 +131,8 @@ class Table:
     """A collection in the queue; `ticket` tells apart two entries for the same collection.
 
     `signal` is the label of the signal that asked for it, `id` what its sender called it. `resumes` is
-    what an earlier entry failed to read. An `initial` entry belongs to the snapshot that is taken before
-    the log is read.
+    what an earlier entry failed to read. `place` is for entries of the snapshot before the log: table n of
+    m, from 1.
     """
 
     ticket: int
@@ -141,7 +141,12 @@ class Table:
     progress: Progress | None = None
     id: str | None = None
     resumes: Failed | None = None
-    initial: bool = False
+    place: tuple[int, int] | None = None
+
+    @property
+    def initial(self) -> bool:
+        """Whether it belongs to the snapshot that is taken before the log is read."""
+        return self.target.initial
 
     def began(self, extent: Extent, now_ms: int) -> Table:
         """The entry with what was measured."""
@@ -207,13 +212,19 @@ class Snapshot:
         )
         return Snapshot(self.tables + added, self.next_ticket + len(added), tuple(known.values()))
 
-    def begin(self, targets: Sequence[Target], signal: str) -> Snapshot:
-        """Queue collections for the snapshot before the log, ahead of all others."""
+    def begin(self, collections: Sequence[CollectionId], signal: str) -> Snapshot:
+        """Queue collections for the snapshot before the log, ahead of others; what was left of one goes."""
         added = tuple(
-            Table(ticket, signal, target, initial=True)
-            for ticket, target in enumerate(targets, self.next_ticket)
+            Table(self.next_ticket + at, signal, Target(one, initial=True), place=(at + 1, len(collections)))
+            for at, one in enumerate(collections)
         )
-        return replace(self, tables=added + self.tables, next_ticket=self.next_ticket + len(added))
+        others = tuple(table for table in self.tables if not table.initial)
+        return replace(self, tables=added + others, next_ticket=self.next_ticket + len(added))
+
+    @property
+    def initial(self) -> bool:
+        """Whether something is left of the snapshot before the log."""
+        return any(table.initial for table in self.tables)
 
     def stop(self, command: StopSnapshot) -> tuple[Snapshot, tuple[Table, ...]]:
         """Take the command's collections, or all, out of the queue; also gives what was taken out.
@@ -233,11 +244,7 @@ class Snapshot:
 
     def gave_up(self, tables: Iterable[Table]) -> Snapshot:
         """The queue less these entries, which failed: what they lack is remembered."""
-        lost = {
-            table.target: Failed(table.target, table.progress.extent.key, table.progress.lacks)
-            for table in tables
-            if table.progress
-        }
+        lost = {one.target: one for one in map(_failed, tables) if one}
         kept = tuple(one for one in self.failed if one.target not in lost)
         return replace(self.without(tables), failed=(*kept, *lost.values())[-_REMEMBERED:])
 
@@ -302,6 +309,13 @@ class Snapshot:
 def gap_of(run: Run, why: str = "") -> Gap:
     """The rows that a run would have read."""
     return Gap(None if run.keys else Range(run.after, run.upto), run.keys, why)
+
+
+def _failed(table: Table) -> Failed | None:
+    """What a collection lacks; that of the snapshot before the log is a signal's to ask for, too."""
+    if table.progress is None:
+        return None
+    return Failed(replace(table.target, initial=False), table.progress.extent.key, table.progress.lacks)
 
 
 def _opened(table: Table, now_ms: int) -> Table:

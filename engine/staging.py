@@ -17,10 +17,12 @@ import pyarrow as pa
 
 from engine.errors import SourceError
 from engine.events.batch import EVENTS
+from engine.events.envelope import with_mark
+from engine.marks import NO_MARKS, Marks
 from engine.merge import KEY_TYPE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from engine.merge import Newer
     from engine.model import Staged
@@ -45,11 +47,12 @@ class Emission:
     staged: Staged
     newer: Newer
     part: int
+    marks: Marks = NO_MARKS
 
     def write(self, writer: PartWriter) -> Emitted:
         """Write what survives. Raises SourceError if the staged file is gone."""
         survivors = _Survivors(self)
-        writer.write(self.part, survivors)
+        writer.write(self.part, survivors if self.marks == NO_MARKS else marked(survivors, self.marks))
         return Emitted(survivors.rows, tuple(survivors.lacking))
 
 
@@ -84,6 +87,35 @@ class _Survivors:
                 place=self._path,
                 hint="driver and executors must share tidemark.staging.dir, and nobody else may clear it",
             ) from error
+
+
+def marked(batches: Iterable[pa.RecordBatch], marks: Marks) -> Iterator[pa.RecordBatch]:
+    """The batches with marks on the first row and on the last; those without rows are left out."""
+    held: pa.RecordBatch | None = None
+    first = marks.first
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        if held is not None:
+            yield _with_mark(held, 0, first)
+            first = None
+        held = batch
+    if held is None:
+        return
+    if held.num_rows == 1:
+        yield _with_mark(held, 0, Marks(first, marks.last).single)
+    else:
+        yield _with_mark(_with_mark(held, 0, first), held.num_rows - 1, marks.last)
+
+
+def _with_mark(batch: pa.RecordBatch, row: int, mark: str | None) -> pa.RecordBatch:
+    if mark is None:
+        return batch
+    at = batch.schema.get_field_index("value")
+    values = batch.column(at)
+    value = pa.array([with_mark(values[row].as_py(), mark)], values.type)
+    changed = pa.concat_arrays([values.slice(0, row), value, values.slice(row + 1)])
+    return batch.set_column(at, batch.schema.field(at), changed)
 
 
 @contextmanager

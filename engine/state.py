@@ -91,7 +91,7 @@ def _table_out(table: Table) -> dict[str, Any]:
         "signal": table.signal,
         "id": table.id,
         **_target_out(table.target),
-        "initial": table.initial,
+        "place": None if table.place is None else list(table.place),
         "progress": None if progress is None else _progress_out(progress),
         "resumes": None if table.resumes is None else _failed_out(table.resumes),
     }
@@ -106,7 +106,7 @@ def _table_in(fields: dict[str, Any]) -> Table:
         progress=None if progress is None else _progress_in(progress),
         id=fields.get("id"),  # what was saved before ids were kept has none
         resumes=None if resumes is None else _failed_in(resumes),
-        initial=fields.get("initial", False),
+        place=_place_in(fields.get("place")),
     )
 
 
@@ -115,11 +115,21 @@ def _target_out(target: Target) -> dict[str, Any]:
         "collection": list(target.collection.parts),
         "condition": target.condition,
         "surrogate_key": target.surrogate_key,
+        "initial": target.initial,
     }
 
 
 def _target_in(fields: dict[str, Any]) -> Target:
-    return Target(CollectionId(tuple(fields["collection"])), fields["condition"], fields["surrogate_key"])
+    return Target(
+        CollectionId(tuple(fields["collection"])),
+        fields["condition"],
+        fields["surrogate_key"],
+        fields.get("initial", False),  # what was saved before there were any has none
+    )
+
+
+def _place_in(place: list[int] | None) -> tuple[int, int] | None:
+    return None if place is None else (int(place[0]), int(place[1]))
 
 
 def _failed_out(failed: Failed) -> dict[str, Any]:

@@ -49,7 +49,7 @@ tables = st.builds(
     st.none() | progresses,
     st.none() | names,
     st.none() | _failed,
-    initial=st.booleans(),
+    place=st.none() | st.tuples(counts, counts),
 )
 snapshots = st.builds(
     Snapshot, st.lists(tables, max_size=4).map(tuple), counts, st.lists(_failed, max_size=2).map(tuple)

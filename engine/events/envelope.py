@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.events.connect import INT64, STRING, Schema, array, struct
+from engine.marks import PLAIN
 
 if TYPE_CHECKING:
     from engine.events.text import Piece
@@ -67,6 +68,18 @@ def envelope_schema(name: str, row: Schema, source: Schema) -> Schema:
         ("transaction", TRANSACTION_BLOCK),
         version=1,
     )
+
+
+def with_mark(value: str, mark: str) -> str:
+    """The text of a READ's value with another `snapshot` in its source block than "true".
+
+    That block comes behind the row, and nothing of the row behind it; its texts escape their quotes.
+    """
+    before, plain, after = value.rpartition(_PLAIN)
+    return f'{before},"snapshot":"{mark}",{after}' if plain else value
+
+
+_PLAIN = f',"snapshot":"{PLAIN}",'
 
 
 def value_pieces(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -168,7 +169,8 @@ class TestAlone:
 
 
 def test_the_snapshot_before_the_log_shares_no_window_with_others():
-    queue = Snapshot(tuple(Table(at, "s", A, begun(WHOLE), initial=at < 3) for at in (1, 2, 3)))
+    targets = [replace(A, initial=at < 3) for at in (1, 2, 3)]
+    queue = Snapshot(tuple(Table(at, "s", one, begun(WHOLE)) for at, one in enumerate(targets, 1)))
 
     assert [run.ticket for run in plan_window(queue, BUDGET, Keys())] == [1, 2]
 

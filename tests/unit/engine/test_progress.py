@@ -101,6 +101,12 @@ def test_a_report_reads_as_one_line(eta_s, queued, expected):
     assert str(TableReport("public.t", 0.25, 500, 2000, 50.0, eta_s, queued)) == expected
 
 
+def test_a_report_counts_the_tables_of_the_snapshot_before_the_log():
+    report = table_report((replace(table(read(SPANNED)), place=(3, 17)),), 1.0)
+
+    assert str(report).startswith("table 3 of 17, public.t 0.0%")
+
+
 def test_a_line_is_said_once_an_interval_with_what_came_in_it():
     lines: list[str] = []
     log = ProgressLog(10.0, lines.append)

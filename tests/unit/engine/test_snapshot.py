@@ -120,13 +120,32 @@ def test_a_run_that_is_not_what_comes_next_is_our_own_fault():
 
 
 def test_the_snapshot_before_the_log_goes_first_and_no_signal_stops_it():
-    snapshot = queued(A).begin((B, C), "initial")
+    snapshot = queued(A).begin((B.collection, C.collection), "initial")
     left, stopped = snapshot.stop(StopSnapshot("s", None))
+    b, c = replace(B, initial=True), replace(C, initial=True)
 
-    assert tickets(snapshot) == [(2, B), (3, C), (1, A)]
-    assert tickets(left) == [(2, B), (3, C)]
+    assert tickets(snapshot) == [(2, b), (3, c), (1, A)]
+    assert [table.place for table in snapshot.tables] == [(1, 2), (2, 2), None]
+    assert tickets(left) == [(2, b), (3, c)]
     assert [table.target for table in stopped] == [A]
-    assert tickets(snapshot.postponed(snapshot.tables[:1])) == [(3, C), (2, B), (1, A)]
+    assert tickets(snapshot.postponed(snapshot.tables[:1])) == [(3, c), (2, b), (1, A)]
+
+
+def test_a_snapshot_before_the_log_that_is_begun_anew_replaces_the_one_before():
+    snapshot = queued(A).begin((B.collection, C.collection), "initial").begin((C.collection,), "initial")
+
+    assert tickets(snapshot) == [(4, replace(C, initial=True)), (1, A)]
+    assert snapshot.initial
+    assert not queued(A).initial
+
+
+def test_a_signal_reads_what_the_snapshot_before_the_log_could_not():
+    snapshot = Snapshot().begin((A.collection,), "initial").began(1, EXTENT, 5)
+    snapshot = snapshot.gave_up(snapshot.tables).execute(ExecuteSnapshot("s", (A,)))
+
+    (table,) = snapshot.tables
+    assert table.resumes is not None
+    assert [gap.range for gap in table.resumes.gaps] == [Range(None, EXTENT.greatest)]
 
 
 class TestGaps:

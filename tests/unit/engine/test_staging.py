@@ -5,10 +5,12 @@ from __future__ import annotations
 import pickle
 from pathlib import Path
 
+import orjson
 import pyarrow as pa
 import pytest
 
 from engine.errors import SourceError
+from engine.marks import Mark, Marks
 from engine.merge import KEY_TYPE, Newer
 from engine.model import CollectionId, Staged
 from engine.staging import STAGED, Emission, Emitted, clear, staging_file
@@ -108,3 +110,42 @@ def test_clearing_removes_everything_below(tmp_path):
 
     assert not Path(one.path).exists()
     assert tmp_path.exists()
+
+
+FIRST, LAST, LAST_OF = Mark.FIRST, Mark.LAST, Mark.LAST_OF_COLLECTION
+DECEIVING = '{"after":{"a":",\\"snapshot\\":\\"true\\",","snapshot":"true","db":"x"},'
+"""A row of columns that look like the source block."""
+
+
+def reads(*numbers: int) -> pa.RecordBatch:
+    plain = rows(*numbers)
+    values = [f'{DECEIVING}"source":{{"ts_ms":1,"snapshot":"true","db":"x"}},"op":"r"}}' for _ in numbers]
+    return plain.set_column(2, plain.schema.field(2), pa.array(values, pa.large_string()))
+
+
+def said(emission: Emission) -> list[tuple[str, str]]:
+    """The keys that came, each with the mark in its source block."""
+    sink = MemorySink()
+    emission.write(sink.writer(1))
+    sink.commit(1)
+    for event in sink.events():
+        assert event["value"].startswith(DECEIVING)
+    return [(event["key"], orjson.loads(event["value"])["source"]["snapshot"]) for event in sink.events()]
+
+
+@pytest.mark.parametrize(
+    ("marks", "superseding", "expected"),
+    [
+        (Marks(FIRST, LAST), newer(), [("1", "first"), ("2", "true"), ("3", "true"), ("4", "last")]),
+        (Marks(FIRST), newer(), [("1", "first"), ("2", "true"), ("3", "true"), ("4", "true")]),
+        (Marks(None, LAST), newer(), [("1", "true"), ("2", "true"), ("3", "true"), ("4", "last")]),
+        (Marks(FIRST, LAST), newer(1, 4), [("2", "first"), ("3", "last")]),
+        (Marks(FIRST, LAST), newer(1, 2), [("3", "first"), ("4", "last")]),
+        (Marks(FIRST, LAST_OF), newer(1, 2, 3), [("4", "first")]),
+        (Marks(FIRST, LAST), newer(truncated=True), []),
+    ],
+)
+def test_marks_are_set_on_the_first_and_the_last_row_that_survive(tmp_path, marks, superseding, expected):
+    one = staged(tmp_path / "run", reads(1, 2), reads(), reads(3), reads(4), reads())
+
+    assert said(Emission(one, superseding, 0, marks)) == expected
