@@ -22,6 +22,7 @@ from adapters.postgres.encode import SpanEncoder
 from adapters.postgres.server import Server, drop_slot
 from adapters.postgres.visibility import format_lsn
 from adapters.postgres.xmin import SlotXmin
+from adapters.signals.desk import make_desk
 from adapters.sinks.console import ConsoleSink
 from adapters.sinks.files import FilesSink
 from adapters.sinks.kafka import KafkaSink
@@ -39,7 +40,6 @@ from engine.progress import ProgressLog
 from engine.pulse import Pulse
 from engine.seams import Pace, Seams
 from engine.staging import clear
-from signals.desk import Desk
 
 if TYPE_CHECKING:
     import threading
@@ -133,12 +133,14 @@ def building(
         held.callback(sink.close)
         source = _source(settings, spark, places)
         held.callback(source.close)
+        desk = make_desk(settings.signals, settings.events.topic_prefix, onlookers.answer)
+        held.callback(desk.close)
         seams = Seams(
             source=source,
             sink=sink,
             store=HadoopStateStore(spark, places.checkpoint),
             executors=SparkExecutors(spark),
-            desk=Desk(onlookers.answer) if onlookers.answer else Desk(),
+            desk=desk,
             pulse=_pulse(settings, source),
             now=time.time,
             sleep=sleep,

@@ -11,6 +11,7 @@ from engine.config import mongodb
 from engine.config.catalogue import MONGODB, catalogue_of
 from engine.config.hidden import shown_value
 from engine.config.settings import SinkKind, SnapshotMode, Watermarking
+from engine.config.signals import read_signals
 from engine.config.topics import read_kafka
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def problems(values: Values) -> Iterator[str]:
         yield from _overrides(values)
     yield from _snapshot_mode(values)
     yield from _watermarking(values)
-    yield from _channels(values)
+    yield from read_signals(values).problems
     yield from _sink(values)
 
 
@@ -93,13 +94,6 @@ def _overrides(values: Values) -> Iterator[str]:
         name = f"snapshot.select.statement.overrides.{table}"
         if name not in values.given:
             yield f"missing {name!r}: 'snapshot.select.statement.overrides' names the table"
-
-
-def _channels(values: Values) -> Iterator[str]:
-    wanted = values.get("signal.enabled.channels", frozenset)
-    kafka = "kafka" in wanted or "signal.kafka.topic" in values.given
-    if kafka and "signal.kafka.bootstrap.servers" not in values.given:
-        yield "missing 'signal.kafka.bootstrap.servers': the kafka signal channel needs it"
 
 
 def _sink(values: Values) -> Iterator[str]:

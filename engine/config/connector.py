@@ -6,7 +6,7 @@ them. What Kafka Connect defines, and what has no effect here, is in `connect`; 
 
 from __future__ import annotations
 
-from engine.config.row import APPLIED, LATER, LATER_REFUSED, Property
+from engine.config.row import APPLIED, IGNORED, LATER, LATER_REFUSED, Property
 from engine.config.settings import Autocreate, SchemaRefresh, SnapshotMode, SslMode, Watermarking
 from engine.config.shapes import (
     EXPRESSIONS,
@@ -229,13 +229,13 @@ SIGNALS = (
         subset(("source", "kafka", "file", "jmx")),
         "",
     ),
-    P("signal.poll.interval.ms", LATER, "how often channels are looked at", whole(1), "5000"),
-    P("signal.kafka.topic", LATER, "the topic of signals", TEXT),
-    P("signal.kafka.bootstrap.servers", LATER, "the brokers that have it", TEXT),
-    P("signal.kafka.groupId", LATER, "the consumer group", TEXT, "kafka-signal"),
-    P("signal.kafka.poll.timeout.ms", LATER, "wait of one poll", _MS_32, "100"),
-    P("signal.consumer.<option>", LATER, "options of the signal topic's consumer", VERBATIM),
-    P("signal.file", LATER, "the file of signals", TEXT, "file-signals.txt"),
+    P("signal.poll.interval.ms", IGNORED, "channels are looked at in every turn"),
+    P("signal.kafka.topic", APPLIED, "the topic of signals", TEXT),
+    P("signal.kafka.bootstrap.servers", APPLIED, "the brokers that have it", TEXT),
+    P("signal.kafka.groupId", APPLIED, "a name for its consumer; no group is joined", TEXT, "kafka-signal"),
+    P("signal.kafka.poll.timeout.ms", APPLIED, "wait of one poll", whole(1, 10_000), "100"),
+    P("signal.consumer.<option>", APPLIED, "option of the topic's consumer, as Java names it", VERBATIM),
+    P("signal.file", APPLIED, "the file of signals", TEXT, "file-signals.txt"),
 )
 
 CONNECTOR = (*DATABASE, *REPLICATION, *CAPTURE, *EVENTS, *SNAPSHOT, *SIGNALS)

@@ -20,7 +20,6 @@ from engine.config.settings import (
     PostgresSettings,
     SchemaRefresh,
     Settings,
-    SignalSettings,
     SinkKind,
     SinkSettings,
     SnapshotMode,
@@ -28,6 +27,7 @@ from engine.config.settings import (
     SslMode,
     Watermarking,
 )
+from engine.config.signals import idle_signals, read_signals
 from engine.config.topics import kafka_names, read_kafka
 from engine.config.values import Values, read_values
 from engine.errors import ConfigError
@@ -40,7 +40,6 @@ from engine.events.settings import (
     NameAdjustment,
     TimeMode,
 )
-from engine.model import Channel, CollectionId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -81,7 +80,7 @@ def _compose(values: Values) -> Settings:
         source=mongodb.mongo_settings(values) if is_mongodb else _postgres(values),
         capture=mongodb.capture_settings(values) if is_mongodb else _capture(values),
         snapshot=mongodb.snapshot_settings(values) if is_mongodb else _snapshot(values),
-        signals=_signals(values),
+        signals=read_signals(values).settings,
         sink=_sink(values),
         job=_job(values),
         warnings=tuple(_warnings(values)),
@@ -188,34 +187,6 @@ def _snapshot(v: Values) -> SnapshotSettings:
     )
 
 
-def _signals(v: Values) -> SignalSettings:
-    collection = v.typed["signal.data.collection"]
-    return SignalSettings(
-        channels=_channels(v),
-        collection=collection if isinstance(collection, CollectionId) else None,
-        poll_interval_ms=v.get("signal.poll.interval.ms", int),
-        kafka_topic=v.get("signal.kafka.topic", str) or f"{v.get('topic.prefix', str)}-signal",
-        kafka_bootstrap=v.get("signal.kafka.bootstrap.servers", str),
-        kafka_group=v.get("signal.kafka.groupId", str),
-        kafka_poll_timeout_ms=v.get("signal.kafka.poll.timeout.ms", int),
-        consumer={parts[0]: str(value) for parts, value in v.group("signal.consumer.<option>")},
-        file=v.get("signal.file", str),
-    )
-
-
-def _channels(v: Values) -> frozenset[Channel]:
-    """Those asked for; where nothing is asked for, those whose settings are present."""
-    named = v.get("signal.enabled.channels", frozenset)
-    if named:
-        return frozenset(Channel(name) for name in named if name != "jmx")
-    present = {
-        Channel.SOURCE: "signal.data.collection",
-        Channel.KAFKA: "signal.kafka.topic",
-        Channel.FILE: "signal.file",
-    }
-    return frozenset(channel for channel, name in present.items() if name in v.given)
-
-
 def _sink(v: Values) -> SinkSettings:
     return SinkSettings(
         kind=v.get("tidemark.sink", SinkKind),
@@ -247,8 +218,7 @@ def _job(v: Values) -> JobSettings:
 def _warnings(v: Values) -> list[str]:
     lines = []
     idle = list(v.without_effect)
-    if "jmx" in v.get("signal.enabled.channels", frozenset):
-        idle.append("the signal channel jmx (there is no JMX)")
+    idle += idle_signals(v)
     if v.get("tidemark.sink", SinkKind) is not SinkKind.KAFKA:
         idle += (f"{name} (tidemark.sink is not kafka)" for name in kafka_names(v))
     if idle:

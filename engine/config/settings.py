@@ -223,17 +223,25 @@ class SnapshotSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SignalTopic:
+    """The topic of signals; `client` has librdkafka's names.
+
+    A new job takes what was sent since its first start, or with `from_beginning` all that the topic holds.
+    """
+
+    name: str = ""
+    client: dict[str, str] = field(default_factory=dict, repr=False)
+    from_beginning: bool = False
+    poll_timeout_ms: int = 100
+
+
+@dataclass(frozen=True, slots=True)
 class SignalSettings:
-    """Where signals come from. `consumer` holds Kafka consumer options under their Java names."""
+    """Where signals come from."""
 
     channels: frozenset[Channel] = frozenset({Channel.SOURCE})
     collection: CollectionId | None = None
-    poll_interval_ms: int = 5_000
-    kafka_topic: str = ""
-    kafka_bootstrap: str = ""
-    kafka_group: str = "kafka-signal"
-    kafka_poll_timeout_ms: int = 100
-    consumer: dict[str, str] = field(default_factory=dict, repr=False)
+    topic: SignalTopic = SignalTopic()
     file: str = "file-signals.txt"
 
 
