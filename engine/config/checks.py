@@ -43,10 +43,11 @@ def problems(values: Values) -> Iterator[str]:
     yield from _missing(values)
     if values.catalogue is MONGODB:
         yield from mongodb.problems(values)
+        yield from _snapshot_mode(values)
     else:
+        yield from _snapshotter(values)
         yield from _both_lists(values)
         yield from _overrides(values)
-    yield from _snapshot_mode(values)
     yield from _watermarking(values)
     yield from read_signals(values).problems
     yield from _sink(values)
@@ -76,6 +77,12 @@ def _snapshot_mode(values: Values) -> Iterator[str]:
     if values.sure("snapshot.mode") and mode not in {SnapshotMode.NEVER, SnapshotMode.NO_DATA}:
         default = "" if "snapshot.mode" in values.given else " (the default)"
         yield f"'snapshot.mode' is {mode.value!r}{default}, which is not supported yet; set it to 'never'"
+
+
+def _snapshotter(values: Values) -> Iterator[str]:
+    named = values.get("snapshot.mode.custom.name", str) or values.get("snapshot.custom.class", str)
+    if values.get("snapshot.mode", SnapshotMode) is SnapshotMode.CUSTOM and not named:
+        yield "missing 'snapshot.custom.class': the snapshotter of 'snapshot.mode' 'custom'"
 
 
 def _watermarking(values: Values) -> Iterator[str]:

@@ -165,7 +165,7 @@ _WHY = {
         *("include.schema.comments", "database.history", "database.history.<option>"),
         *("schema.change.event.exclude.list",),
     ),
-    "snapshots take no lock and read all tables in parallel": (
+    "snapshots take no lock that writers notice and read tables in parallel": (
         *("snapshot.locking.mode", "snapshot.locking.mode.custom.name", "snapshot.isolation.mode"),
         *("snapshot.tables.order.by.row.count", "snapshot.query.mode", "snapshot.query.mode.custom.name"),
         *("snapshot.max.threads.multiplier", "legacy.snapshot.max.threads", "streaming.delay.ms"),

@@ -187,14 +187,25 @@ EVENTS = (
 
 SNAPSHOT = (
     P("snapshot.mode", APPLIED, "when the tables are read as a whole", choice(SnapshotMode), "initial"),
-    P("snapshot.custom.class", LATER, "the class behind snapshot.mode=custom", TEXT),
-    P("snapshot.mode.custom.name", LATER, "the name behind snapshot.mode=custom", TEXT),
-    P("snapshot.include.collection.list", LATER, "tables of the initial snapshot", EXPRESSIONS),
-    P("snapshot.select.statement.overrides", LATER, "tables with a SELECT of their own", NAMES),
-    P("snapshot.select.statement.overrides.<table>", LATER, "the SELECT of such a table", VERBATIM),
-    P("snapshot.delay.ms", LATER, "wait before the initial snapshot", whole(), "0"),
-    P("snapshot.lock.timeout.ms", LATER, "how long to wait for a table's lock", whole(), "10000"),
-    P("snapshot.max.threads", LATER, "tables read at the same time", whole(1, 2**31 - 1), "1"),
+    P("snapshot.custom.class", APPLIED, "what decides for snapshot.mode=custom: package.module:Name", TEXT),
+    P("snapshot.mode.custom.name", APPLIED, "the same, by its later name", TEXT),
+    P("snapshot.include.collection.list", APPLIED, "tables of the initial snapshot", EXPRESSIONS),
+    P(
+        "snapshot.select.statement.overrides",
+        APPLIED,
+        "tables that an initial snapshot reads by a SELECT",
+        NAMES,
+    ),
+    P("snapshot.select.statement.overrides.<table>", APPLIED, "the SELECT of such a table", VERBATIM),
+    P("snapshot.delay.ms", APPLIED, "wait before the initial snapshot", whole(), "0"),
+    P("snapshot.lock.timeout.ms", APPLIED, "how long to wait for a table's lock", whole(), "10000"),
+    P(
+        "snapshot.max.threads",
+        APPLIED,
+        "tasks that read an initial snapshot, at most; 0: as many as there are",
+        whole(0, 2**31 - 1),
+        "0",
+    ),
     P("snapshot.fetch.size", APPLIED, "rows fetched at a time", whole(1, 2**31 - 1), "10240"),
     P(
         "incremental.snapshot.chunk.size",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.config.row import APPLIED, Property
-from engine.config.settings import SinkKind
+from engine.config.settings import SinkKind, SnapshotRestart
 from engine.config.shapes import EXPRESSIONS, SIZE, TEXT, choice, number, whole
 
 P = Property
@@ -45,6 +45,13 @@ OWN = (
         "200000",
     ),
     P("tidemark.span.max.bytes", APPLIED, "bytes of the log in one turn, at most", SIZE, "64m"),
+    P(
+        "tidemark.snapshot.restart",
+        APPLIED,
+        "what becomes of an initial snapshot that was interrupted",
+        choice(SnapshotRestart),
+        "resume",
+    ),
     P("tidemark.max.lag.ms", APPLIED, "no window opens while the stream is further behind", _MS, "5000"),
     P(
         "tidemark.snapshot.accept.risk",

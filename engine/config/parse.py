@@ -23,6 +23,7 @@ from engine.config.settings import (
     SinkKind,
     SinkSettings,
     SnapshotMode,
+    SnapshotRestart,
     SnapshotSettings,
     SslMode,
     Watermarking,
@@ -173,6 +174,7 @@ def _snapshot(v: Values) -> SnapshotSettings:
     strategy = v.get("incremental.snapshot.watermarking.strategy", Watermarking)
     return SnapshotSettings(
         mode=v.get("snapshot.mode", SnapshotMode),
+        restart=v.get("tidemark.snapshot.restart", SnapshotRestart),
         chunk_size=v.get("incremental.snapshot.chunk.size", int),
         fetch_size=v.get("snapshot.fetch.size", int),
         watermarking=Watermarking.VISIBILITY if v.get("read.only", bool) else strategy,
@@ -223,6 +225,8 @@ def _warnings(v: Values) -> list[str]:
         idle += (f"{name} (tidemark.sink is not kafka)" for name in kafka_names(v))
     if idle:
         lines.append("without effect here: " + ", ".join(idle))
+    if v.get("snapshot.mode", SnapshotMode) is SnapshotMode.EXPORTED:
+        lines.append("'snapshot.mode' 'exported' is deprecated; it does what 'initial' does")
     if not v.get("tidemark.checkpoint", str):
         lines.append(
             "'tidemark.checkpoint' is missing: the state goes into a temporary directory and is lost"

@@ -57,8 +57,14 @@ class SnapshotMode(StrEnum):
     NO_DATA = "no_data"
     WHEN_NEEDED = "when_needed"
     EXPORTED = "exported"
-    CONFIGURATION_BASED = "configuration_based"
     CUSTOM = "custom"
+
+
+class SnapshotRestart(StrEnum):
+    """`tidemark.snapshot.restart`: what becomes of an initial snapshot that was interrupted."""
+
+    RESUME = "resume"
+    REDO = "redo"
 
 
 class Watermarking(StrEnum):
@@ -205,15 +211,17 @@ def _selected(name: str, include: tuple[str, ...], exclude: tuple[str, ...]) -> 
 class SnapshotSettings:
     """Snapshots, initial and incremental. `select_overrides`: `schema.table` to a SELECT.
 
-    `accept_risk` are tables that are snapshotted though their log may lack changes.
+    `accept_risk` are tables that are snapshotted though their log may lack changes. `max_threads` 0: as many
+    tasks as there are. `custom_name` names the snapshotter of `mode` custom.
     """
 
     mode: SnapshotMode = SnapshotMode.INITIAL
+    restart: SnapshotRestart = SnapshotRestart.RESUME
     chunk_size: int = 1024
     fetch_size: int = 10_240
     watermarking: Watermarking = Watermarking.VISIBILITY
     allow_schema_changes: bool = False
-    max_threads: int = 1
+    max_threads: int = 0
     include_tables: tuple[str, ...] = ()
     select_overrides: dict[str, str] = field(default_factory=dict)
     delay_ms: int = 0

@@ -268,11 +268,10 @@ def test_watermarks_are_chosen_by_strategy_unless_read_only(
         ("plugin.name", "decoderbufs", "it must be 'pgoutput'; no other plug-in is supported"),
         ("unavailable.value.placeholder", "hex:zz", "hexadecimal digits"),
         ("database.user", "a\0b", "it must be text without NUL characters"),
-        (
-            "snapshot.mode",
-            "initial",
-            "'snapshot.mode' is 'initial', which is not supported yet; set it to 'never'",
-        ),
+        ("snapshot.mode", "custom", "missing 'snapshot.custom.class'"),
+        ("snapshot.mode", "configuration_based", "it must be one of initial, always"),
+        ("snapshot.max.threads", "-1", "it must be a whole number from 0"),
+        ("tidemark.snapshot.restart", "again", "it must be one of resume, redo"),
         ("snapshot.mode", "sometimes", "it must be one of initial, always"),
         ("transforms", "unwrap", "'transforms' can't be 'unwrap': single message transforms are not run"),
         ("predicates", "p", "'predicates' can't be 'p'"),
@@ -318,12 +317,43 @@ def test_what_is_missing_is_named(name: str):
     assert found.startswith(f"missing {name!r}: ")
 
 
-def test_the_snapshot_that_debezium_takes_by_default_is_refused_too():
-    (found,) = problems(snapshot__mode=None)
-
+def test_the_snapshot_that_debezium_takes_by_default_is_taken():
     assert (
-        found == "'snapshot.mode' is 'initial' (the default), which is not supported yet; set it to 'never'"
+        parse({name: value for name, value in LEAST.items() if name != "snapshot.mode"}).snapshot.mode
+        == "initial"
     )
+
+
+def test_an_old_mode_is_taken_with_a_warning():
+    settings = parse(LEAST | {"snapshot.mode": "exported"})
+
+    assert [line for line in settings.warnings if "'exported' is deprecated" in line]
+
+
+def test_what_shapes_an_initial_snapshot_is_read():
+    settings = parse(
+        LEAST
+        | {
+            "snapshot.mode": "custom",
+            "snapshot.custom.class": "package.module:Mine",
+            "snapshot.include.collection.list": "a.b,c.*",
+            "snapshot.select.statement.overrides": "a.b",
+            "snapshot.select.statement.overrides.a.b": "SELECT * FROM a.b WHERE c > 1",
+            "snapshot.delay.ms": "5",
+            "snapshot.lock.timeout.ms": "6",
+            "snapshot.max.threads": "7",
+            "tidemark.snapshot.restart": "redo",
+        }
+    ).snapshot
+
+    assert (settings.mode, settings.custom_name, settings.restart) == (
+        "custom",
+        "package.module:Mine",
+        "redo",
+    )
+    assert (settings.delay_ms, settings.lock_timeout_ms, settings.max_threads) == (5, 6, 7)
+    assert settings.include_tables == ("a.b", "c.*")
+    assert settings.select_overrides == {"a.b": "SELECT * FROM a.b WHERE c > 1"}
 
 
 def test_no_data_is_another_name_of_never():
@@ -440,17 +470,12 @@ def test_faults_of_the_file_and_of_its_values_come_together(tmp_path: Path):
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.parent.name)
 def test_recorded_cases_are_configurations(path: Path):
-    """Those that begin with an initial snapshot are refused for that, and for nothing else."""
     given = load(path) | {
         name: value for name, value in LEAST.items() if name.startswith(("database", "tide"))
     }
     given["database.dbname"] = "inventory"
 
-    if given["snapshot.mode"] == "never":
-        assert parse(given).postgres.slot == "debezium"
-    else:
-        (found,) = problems_of({"snapshot.mode": None, "topic.prefix": None} | given)
-        assert found.startswith("'snapshot.mode' is 'initial")
+    assert parse(given).postgres.slot == "debezium"
 
 
 def test_there_are_recorded_cases():
