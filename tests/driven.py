@@ -62,6 +62,23 @@ def read_events(directory: Path) -> list[dict[str, Any]]:
     ]
 
 
+def replayed_rows(events: list[dict[str, Any]], *key: str) -> dict[Any, Any]:
+    """What a consumer of one table's events has: rows by their key, which is `id` unless named."""
+    names = key or ("id",)
+    rows: dict[Any, Any] = {}
+    for event in events:
+        if event["key"] is None:
+            rows = {} if event["value"] and event["value"]["op"] == "t" else rows
+            continue
+        found = tuple(event["key"][name] for name in names)
+        at = found[0] if len(found) == 1 else found
+        if event["value"] is None or event["value"]["op"] == "d":
+            rows.pop(at, None)
+        else:
+            rows[at] = event["value"]["after"]
+    return rows
+
+
 @dataclass
 class Driven:
     """A started job and what it has answered."""

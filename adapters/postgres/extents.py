@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, LiteralString
 import psycopg
 
 from adapters.postgres.partitions import Partitions
+from adapters.postgres.readable import RISK_TAKEN
 from adapters.postgres.server import source_errors, table_errors
 from adapters.postgres.sql import quote_table
 from adapters.postgres.writers import Writers, patience
@@ -132,9 +133,11 @@ class Extents:
         try:
             self._writers.wait(read.table.oid, read.mark, read.table.id, until_s)
         except TableBusy as error:
-            if not self._readable.accepts_risk(read.table.id):
+            accepted = self._readable.accepts_risk(read.table.id)
+            said = f"{error.message}; {RISK_TAKEN}, so it is read all the same" if accepted else error.message
+            self._readable.warn(read.table.id, said)
+            if not accepted:
                 raise
-            self._readable.warn(read.table.id, f"{error.message}, and is read without that")
 
     def _probe(self, read: ReadTable) -> None:
         """Find out whether the role may read the table, without reading it."""

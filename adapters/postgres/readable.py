@@ -34,6 +34,7 @@ _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
 _PERSISTENCES = {"u": "an unlogged table", "t": "a temporary table"}
 _FULL = "f"
 _LEAVES_NAMED = 20
+RISK_TAKEN = "tidemark.snapshot.accept.risk lists the table"
 _KEY_TYPES: LiteralString = (
     "WITH RECURSIVE made (asked, type) AS (SELECT oid, oid FROM pg_type WHERE oid = ANY (%s) UNION ALL"
     " SELECT asked, typbasetype FROM made JOIN pg_type ON oid = type WHERE typtype = 'd')"
@@ -168,13 +169,15 @@ class Readable:
                 hint="ALTER PUBLICATION … SET (publish = 'insert, update, delete, truncate'), or list the"
                 " table in tidemark.snapshot.accept.risk",
             )
-        self.warn(table.id, f"{said}: rows changed so after they are read stay as they were read")
+        self.warn(
+            table.id, f"{said}: rows changed so after they are read stay as they were read; {RISK_TAKEN}"
+        )
 
     def warn(self, table: CollectionId, text: str) -> None:
-        """Say once in a session what risk is taken with a table."""
+        """Say it once in a session."""
         if (table, text) not in self._warned:
             self._warned.add((table, text))
-            _log.warning("%s: %s; tidemark.snapshot.accept.risk lists the table", table, text)
+            _log.warning("%s: %s", table, text)
 
     def _not_published(self, table: Table) -> SignalError:
         name = self._publication.name

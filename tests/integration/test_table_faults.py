@@ -129,37 +129,6 @@ class TestChangedKey:
             assert found == set(range(1, 20_001))
 
 
-class TestPublishedInPart:
-    @pytest.mark.parametrize(
-        ("publication", "reason"),
-        [
-            ("FOR TABLE t WHERE (id > 5), u, signals", "a row filter"),
-            ("FOR TABLE t (id), u, signals", "a column list"),
-        ],
-    )
-    def test_a_table_of_which_the_log_tells_less_is_refused(
-        self, tables, tmp_path, spark, publication, reason
-    ):
-        with tables.connect() as connection:
-            connection.execute(f"CREATE PUBLICATION dbz_publication {publication}".encode())
-            with driven(tables, tmp_path, spark) as job:
-                connection.execute(SNAPSHOT)
-                job.until_answered("finished")
-
-                (refused,) = job.answered("rejected")
-                assert reason in refused.text
-                assert reads(job, "u") == 20_000
-
-    def test_so_is_one_whose_deletes_are_not_published(self, tables, tmp_path, spark):
-        with tables.connect() as connection:
-            connection.execute("CREATE PUBLICATION dbz_publication FOR ALL TABLES WITH (publish = 'insert')")
-            with driven(tables, tmp_path, spark) as job:
-                connection.execute(SNAPSHOT)
-                job.until_answered("rejected", 2)
-
-                assert all("update, delete, truncate" in one.text for one in job.answered("rejected"))
-
-
 class TestHidden:
     def test_row_level_security_is_refused(self, tables, tmp_path, spark):
         with tables.connect() as connection:

@@ -1,0 +1,316 @@
+"""What a publication leaves out, and from when on it has a table: a snapshot must agree with the log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from adapters.postgres.publication import Publication
+from adapters.postgres.writers import Writers
+from engine.model import CollectionId
+from tests.driven import SIGNAL_TABLE, driven, replayed_rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.driven import Driven
+    from tests.servers.postgres import Database
+
+pytestmark = pytest.mark.integration
+SNAPSHOT = """INSERT INTO signals VALUES ('s', 'execute-snapshot', '{"data-collections": ["public.t"]}')"""
+TABLES = """
+CREATE SCHEMA s; CREATE SCHEMA "Odd schema";
+CREATE TABLE plain (a int PRIMARY KEY, b text, c int GENERATED ALWAYS AS (a + 1) STORED);
+CREATE TABLE "Odd schema"."Odd table" ("A" int PRIMARY KEY, b int);
+CREATE TABLE heir () INHERITS (plain);
+CREATE TABLE s.listed (a int PRIMARY KEY, b text);
+CREATE UNLOGGED TABLE unlogged (a int PRIMARY KEY);
+CREATE VIEW seen AS SELECT * FROM plain;
+CREATE TABLE root (a int, b int, PRIMARY KEY (a, b)) PARTITION BY LIST (b);
+CREATE TABLE leaf1 PARTITION OF root FOR VALUES IN (1);
+CREATE TABLE middle PARTITION OF root FOR VALUES IN (2, 3) PARTITION BY LIST (b);
+CREATE TABLE s.leaf2 PARTITION OF middle FOR VALUES IN (2);
+CREATE TABLE leaf3 PARTITION OF middle FOR VALUES IN (3);
+"""
+PUBLICATIONS = [
+    "FOR ALL TABLES",
+    "FOR ALL TABLES WITH (publish_via_partition_root = true)",
+    "FOR TABLE plain, root",
+    "FOR TABLE ONLY plain (a, b), heir, root WITH (publish_via_partition_root = true)",
+    "FOR TABLE leaf1, middle WITH (publish_via_partition_root = true)",
+    "FOR TABLE middle",
+    "FOR TABLE root, leaf3 WITH (publish_via_partition_root = true)",
+    "FOR TABLE plain WHERE (a > 5), s.leaf2 WHERE (b < 9)",
+    "FOR TABLE root (a, b) WHERE (a > 5) WITH (publish_via_partition_root = true)",
+    "FOR TABLES IN SCHEMA s",
+    "FOR TABLES IN SCHEMA s WITH (publish_via_partition_root = true)",
+    "FOR TABLES IN SCHEMA s, TABLE s.listed WHERE (a > 5), plain WHERE (a > 6)",
+    "FOR TABLES IN SCHEMA s, TABLE root WHERE (a > 6) WITH (publish_via_partition_root = true)",
+]
+ON_18 = [
+    "FOR TABLE plain, root WITH (publish_generated_columns = stored)",
+    "FOR TABLE plain (a, c)",
+]
+
+
+def everything(_schema: str, _table: str) -> bool:
+    return True
+
+
+class TestAgreement:
+    """Our reading of the catalog against PostgreSQL's own view."""
+
+    def compared(self, database: Database, publication: str) -> None:
+        with database.connect() as connection:
+            connection.execute(TABLES)
+            connection.execute(f"CREATE PUBLICATION p {publication}".encode())
+            # The view of PostgreSQL 15 names generated columns too, though their values are not sent.
+            unsent = {"c"} if connection.info.server_version < 180_000 else set()
+            expected = {
+                (schema, name): (set(columns) - unsent, condition)
+                for schema, name, columns, condition in connection.execute(
+                    "SELECT schemaname, tablename, attnames, rowfilter FROM pg_publication_tables"
+                    " WHERE pubname = 'p'"
+                )
+            }
+            columns: dict[tuple[str, str], set[str]] = {}
+            oids = {}
+            for oid, schema, name, column in connection.execute(
+                "SELECT c.oid::bigint, n.nspname, c.relname, a.attname FROM pg_class c"
+                " JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid"
+                " WHERE a.attnum > 0 AND a.attgenerated = '' AND c.relkind IN ('r', 'p', 'v')"
+            ):
+                columns.setdefault((schema, name), set()).add(column)
+                oids[schema, name] = oid
+            ours = Publication("p", everything)
+            shares = ours.shares(connection, list(oids.values()))
+            found = {
+                name: (set(share.columns) if share.columns else columns[name], share.row_filter)
+                for name, oid in oids.items()
+                if (share := shares.get(oid))
+            }
+
+            assert found == expected
+            assert [one.parts for one in ours.captured(connection)] == sorted(expected)
+
+    @pytest.mark.parametrize("publication", PUBLICATIONS)
+    def test_it_is_the_view_s(self, each_database, publication):
+        self.compared(each_database, publication)
+
+    @pytest.mark.parametrize("publication", ON_18)
+    def test_generated_columns_are_published_where_that_is_chosen(self, database, publication):
+        self.compared(database, publication)
+
+    def test_a_locked_table_is_not_waited_for(self, database):
+        with database.connect() as connection, database.connect(autocommit=False) as holder:
+            connection.execute(TABLES)
+            connection.execute("CREATE PUBLICATION p FOR ALL TABLES")
+            connection.execute("SET lock_timeout = 250")
+            holder.execute("LOCK TABLE plain IN ACCESS EXCLUSIVE MODE")
+
+            assert CollectionId(("public", "plain")) in Publication("p", everything).captured(connection)
+
+    def test_the_mark_changes_with_the_entries_of_the_table_alone(self, each_database):
+        with each_database.connect() as connection:
+            connection.execute("CREATE TABLE a (id int PRIMARY KEY)")
+            connection.execute("CREATE TABLE b (id int PRIMARY KEY)")
+            connection.execute("CREATE PUBLICATION p FOR TABLE a")
+            row = connection.execute("SELECT 'a'::regclass::oid::bigint").fetchone()
+            assert row is not None
+            marks = [Publication("p", everything).shares(connection, [row[0]])[row[0]].mark]
+            for statement in (
+                "ALTER PUBLICATION p ADD TABLE b",
+                "ALTER PUBLICATION p SET TABLE a, b",
+                "ALTER PUBLICATION p DROP TABLE a",
+                "ALTER PUBLICATION p ADD TABLE a",
+            ):
+                connection.execute(statement)
+                share = Publication("p", everything).shares(connection, [row[0]]).get(row[0])
+                marks.append(share.mark if share else "")
+
+            assert marks[0] == marks[1] == marks[2]
+            assert marks[3] == ""
+            assert marks[4] not in marks[:4]
+
+
+@pytest.fixture
+def table(each_database: Database) -> Database:
+    """A table of which nothing is published yet."""
+    with each_database.connect() as connection:
+        connection.execute(SIGNAL_TABLE)
+        connection.execute("CREATE TABLE t (id int PRIMARY KEY, n int, v text)")
+        connection.execute("INSERT INTO t SELECT g, g, 'old' FROM generate_series(1, 10) g")
+        connection.execute("CREATE PUBLICATION dbz_publication FOR TABLE signals")
+    return each_database
+
+
+class TestOlderWriters:
+    """A transaction that changed the table before it was published: the change is never in the log."""
+
+    def rows(
+        self, table: Database, tmp_path: Path, spark: Any, *, prepared: bool = False, **more: str
+    ) -> tuple[Any, ...]:
+        """What a consumer has of rows 3 and 11 once the snapshot is done and the writer committed."""
+        with driven(table, tmp_path, spark, **more) as job, table.connect() as connection:
+            with table.connect(autocommit=False) as writer:
+                writer.execute("UPDATE t SET v = 'new' WHERE id = 3")
+                writer.execute("INSERT INTO t VALUES (11, 11, 'new')")
+                connection.execute("ALTER PUBLICATION dbz_publication ADD TABLE t")
+                connection.execute(SNAPSHOT)
+                job.until_answered("accepted")
+                if prepared:
+                    for _ in range(5):
+                        job.job.turn()
+                    writer.execute("PREPARE TRANSACTION 'older'")
+                for _ in range(30):
+                    job.job.turn()
+                self.early = len(job.answered("finished"))
+                writer.commit()
+            if prepared:
+                connection.execute("COMMIT PREPARED 'older'")
+            job.until_answered("finished")
+            job.until_drained(table)
+            found = replayed_rows(job.events("t"))
+            return tuple(found.get(key, {}).get("v") for key in (3, 11))
+
+    def test_it_is_waited_for(self, table, tmp_path, spark, caplog):
+        assert self.rows(table, tmp_path, spark) == ("new", "new")
+        assert self.early == 0
+        assert "waits for transactions that were writing to it" in caplog.text
+        assert "process " in caplog.text
+
+    def test_so_is_one_that_is_prepared_meanwhile(self, table, tmp_path, spark, caplog):
+        assert self.rows(table, tmp_path, spark, prepared=True) == ("new", "new")
+        assert self.early == 0
+        assert "prepared transaction older" in caplog.text
+
+    def test_without_waiting_its_changes_are_lost(self, table, tmp_path, spark, monkeypatch):
+        monkeypatch.setattr(Writers, "wait", lambda *_args: None)
+
+        assert self.rows(table, tmp_path, spark) == ("old", None)
+
+    def test_the_risk_can_be_accepted(self, table, tmp_path, spark, caplog):
+        risk = {"tidemark__snapshot__accept__risk": "public.t"}
+
+        assert self.rows(table, tmp_path, spark, **risk) == ("old", None)
+        assert self.early == 1
+        assert "tidemark.snapshot.accept.risk lists the table" in caplog.text
+
+    def test_nobody_waits_for_a_transaction_that_has_not_written_to_the_table(self, table, tmp_path, spark):
+        with (
+            driven(table, tmp_path, spark) as job,
+            table.connect() as connection,
+            table.connect(autocommit=False) as other,
+        ):
+            other.execute("CREATE TABLE elsewhere (id int)")
+            other.execute("SELECT * FROM t")
+            connection.execute("ALTER PUBLICATION dbz_publication ADD TABLE t")
+            connection.execute(SNAPSHOT)
+            job.until_answered("finished")
+
+    def test_nor_for_writers_that_come_later(self, table, tmp_path, spark):
+        with driven(table, tmp_path, spark) as job, table.connect() as connection:
+            connection.execute("ALTER PUBLICATION dbz_publication ADD TABLE t")
+            with table.connect(autocommit=False) as older, table.connect(autocommit=False) as later:
+                older.execute("UPDATE t SET v = 'new' WHERE id = 3")
+                connection.execute(SNAPSHOT)
+                job.until_answered("accepted")
+                for _ in range(10):
+                    job.job.turn()
+                later.execute("UPDATE t SET v = 'new' WHERE id = 4")
+                older.commit()
+                job.until_answered("finished")
+
+
+class TestPublishedInPart:
+    """Column lists and row filters: what is read is what the log would carry."""
+
+    def publish(self, table: Database, what: str) -> None:
+        with table.connect() as connection:
+            connection.execute(f"ALTER PUBLICATION dbz_publication SET TABLE signals, {what}".encode())
+
+    def test_only_listed_columns_are_read(self, table, tmp_path, spark):
+        self.publish(table, "t (id, v)")
+        with driven(table, tmp_path, spark) as job, table.connect() as connection:
+            connection.execute(SNAPSHOT)
+            job.until_answered("finished")
+            connection.execute("UPDATE t SET v = 'new', n = 0 WHERE id = 3")
+            job.until_drained(table)
+            afters = [event["value"]["after"] for event in job.events("t")]
+
+            assert len(afters) == 11
+            assert all(list(after) == ["id", "v"] for after in afters)
+            assert replayed_rows(job.events("t"))[3] == {"id": 3, "v": "new"}
+
+    def filtered(self, table: Database, tmp_path: Path, spark: Any) -> tuple[Any, Any]:
+        """What a consumer has, and the published rows of the table, with changes in the window."""
+        with table.connect() as connection:
+            connection.execute("ALTER TABLE t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (id, n)")
+        self.publish(table, "t WHERE (n > 5 AND v <> 'hid?den')")
+        with table.connect() as connection:
+            connection.execute("ALTER TABLE t REPLICA IDENTITY FULL")
+        with driven(table, tmp_path, spark) as job, table.connect() as connection:
+            connection.execute(SNAPSHOT)
+            job.until(lambda: job.job.window is not None)
+            connection.execute("UPDATE t SET n = 1 WHERE id = 7")
+            connection.execute("UPDATE t SET n = 9 WHERE id = 2")
+            connection.execute("UPDATE t SET v = 'hid?den' WHERE id = 8")
+            connection.execute("DELETE FROM t WHERE id = 9")
+            connection.execute("UPDATE t SET v = 'new' WHERE id = 10")
+            job.until_answered("finished")
+            connection.execute("UPDATE t SET n = 8 WHERE id = 4")
+            job.until_drained(table)
+            there = connection.execute("SELECT id, n, v FROM t WHERE n > 5 AND v <> 'hid?den'").fetchall()
+            rows = replayed_rows(job.events("t"), "id", "n")
+            return {tuple(row.values()) for row in rows.values()}, set(there)
+
+    def test_only_rows_of_the_filter_are_read(self, table, tmp_path, spark):
+        found, there = self.filtered(table, tmp_path, spark)
+
+        assert found == there
+        assert len(there) == 4
+
+    def test_without_the_filter_other_rows_would_come(self, table, tmp_path, spark, monkeypatch):
+        from adapters.postgres.publication import Share  # noqa: PLC0415
+
+        monkeypatch.setattr(
+            "adapters.postgres.publication._share",
+            lambda entries: Share(None, None, ", ".join(entry.mark for entry in entries)),
+        )
+        found, there = self.filtered(table, tmp_path, spark)
+
+        assert found > there
+
+    def test_a_table_that_is_not_published_is_not_known(self, table, tmp_path, spark):
+        with driven(table, tmp_path, spark) as job, table.connect() as connection:
+            connection.execute(SNAPSHOT)
+            job.until_answered("rejected")
+
+            assert "no collection matches 'public.t'" in job.answered("rejected")[0].text
+
+
+class TestOperations:
+    """A publication that leaves operations out."""
+
+    def inserts_only(self, table: Database, tmp_path: Path, spark: Any, **more: str) -> Driven:
+        with table.connect() as connection:
+            connection.execute("ALTER PUBLICATION dbz_publication SET (publish = 'insert')")
+            connection.execute("ALTER PUBLICATION dbz_publication ADD TABLE t")
+            with driven(table, tmp_path, spark, **more) as job:
+                connection.execute(SNAPSHOT)
+                job.until(lambda: job.answered("rejected") or job.answered("finished"))
+                return job
+
+    def test_the_snapshot_is_refused_with_what_is_missing(self, table, tmp_path, spark):
+        job = self.inserts_only(table, tmp_path, spark)
+
+        (refused,) = job.answered("rejected")
+        assert "does not publish update, delete, truncate" in refused.text
+        assert "tidemark.snapshot.accept.risk" in refused.text
+
+    def test_unless_the_risk_is_accepted(self, table, tmp_path, spark, caplog):
+        job = self.inserts_only(table, tmp_path, spark, tidemark__snapshot__accept__risk="public[.].*")
+
+        assert len(replayed_rows(job.events("t"))) == 10
+        assert "rows changed so after they are read stay as they were read" in caplog.text
