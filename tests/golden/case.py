@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 OWN_CASES = Path(__file__).parent
 
-_SIGNAL_PREFIXES = re.compile(r"[ij]\d")
 _CLOCK = re.compile(
     r"\b(now|(statement|transaction|clock)_timestamp|timeofday)\s*\(|\b(current|local)_?(timestamp|time|date)\b",
     re.IGNORECASE,
@@ -33,6 +32,9 @@ class Source(StrEnum):
 
     POSTGRES = "postgres"
     MONGODB = "mongodb"
+
+
+_SIGNAL_PREFIXES = {Source.POSTGRES: re.compile(r"[ij]\d"), Source.MONGODB: re.compile(r"e\d")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,12 @@ class Case:
     @property
     def incremental(self) -> bool:
         """Whether the case is an incremental snapshot, whose windows are not compared."""
-        return _SIGNAL_PREFIXES.match(self.name) is not None
+        return _SIGNAL_PREFIXES[self.source].match(self.name) is not None
+
+    @property
+    def initial(self) -> bool:
+        """Whether the case begins with an initial snapshot."""
+        return self.properties.get("snapshot.mode") == "initial"
 
     @property
     def reads_clock(self) -> bool:
@@ -85,13 +92,11 @@ class Case:
 def load_case(folder: Path, own_cases: Path = OWN_CASES) -> Case:
     """Read the case in `folder`, with the documented difference of the project's copy if it has one."""
     source = _source(folder)
-    # MongoDB's properties name a host that only a runner for MongoDB could fill in
-    properties = load(folder / "connector.properties") if source is Source.POSTGRES else {}
     return Case(
         name=folder.name,
         folder=folder,
         source=source,
-        properties=properties,
+        properties=load(folder / "connector.properties"),
         expected=recorded_events(folder / "events.jsonl"),
         documented=_documented(own_cases / source / folder.name),
     )

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from tests.golden.case import Source
 from tests.golden.event import Event, Json, payload
+from tests.golden.mongo_masks import MongoMasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -75,8 +77,10 @@ class Masks:
         return _mask_window_id(value)
 
 
-def masks_of(case: Case, events: Iterable[Event]) -> Masks:
+def masks_of(case: Case, events: Iterable[Event]) -> Masks | MongoMasks:
     """The masks for one side's events of a case; each side has a clock of its own."""
+    if case.source is Source.MONGODB:
+        return MongoMasks(case.initial)
     times = [
         event.body["ts_ms"] for event in events if isinstance(event.body, dict) and "ts_ms" in event.body
     ]

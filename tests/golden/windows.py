@@ -40,7 +40,7 @@ def without_windows(events: Iterable[Event]) -> list[Event]:
 def _is_window_row(event: Event) -> bool:
     key = payload(event.key)
     return isinstance(key, dict) and any(
-        isinstance(value, str) and _WINDOW_KEY.fullmatch(value) for value in key.values()
+        isinstance(value, str) and _WINDOW_KEY.fullmatch(value.strip('"')) for value in key.values()
     )
 
 
@@ -69,9 +69,11 @@ def stale_read(events: Iterable[Event]) -> str | None:
     return None
 
 
-def _agrees(read: dict[str, Json], change: dict[str, Json] | None) -> bool:
+def _agrees(read: Json, change: Json) -> bool:
     if change is None:
         return False
+    if isinstance(read, str):  # a whole document as text
+        return bool(read == change)
     shared = read.keys() & change.keys()
     return all(shown(read[name]) == shown(change[name]) or _unavailable(change[name]) for name in shared)
 

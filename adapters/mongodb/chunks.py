@@ -1,0 +1,130 @@
+"""The chunk reader: runs of keys read by tasks at one cluster time, encoded and staged where they run.
+
+Every task asks the server for its documents as of the window's cluster time (read concern snapshot), so
+that all see the same state. Owns the queries and the tasks; which runs there are is the engine's affair.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bson.timestamp import Timestamp
+from pymongo import ASCENDING
+
+from adapters.mongodb.extents import condition_filter, range_filter
+from adapters.mongodb.keys import key_value
+from adapters.mongodb.raw import documents, fields, int64
+from adapters.mongodb.server import RAW, collection_errors, shared_client
+from adapters.spark.executors import SparkExecutors
+from engine.model import Staged
+from engine.staging import staging_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from adapters.mongodb.rows import ReadEvents
+    from adapters.mongodb.server import Connection
+    from engine.model import Run
+
+_BATCH_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class RunRead:
+    """A run with all it takes to read it; `index` is its number in the window."""
+
+    index: int
+    run: Run
+    events: ReadEvents
+
+    def query(self) -> dict[str, Any]:
+        """The find command."""
+        run, target = self.run, self.run.target
+        if run.keys:
+            chosen: dict[str, Any] = {"_id": {"$in": [key_value(key) for key in run.keys]}}
+        else:
+            chosen = range_filter(run.after, run.upto)
+        parts = [part for part in (chosen, condition_filter(target)) if part]
+        command: dict[str, Any] = {
+            "find": target.collection.parts[1],
+            "filter": {"$and": parts} if parts else {},
+        }
+        if run.after is not None or run.upto is not None:
+            command["hint"] = {"_id": ASCENDING}
+        return command
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRuns:
+    """The task: read some runs, one after the other. Goes to the executors."""
+
+    connection: Connection
+    at: tuple[int, int]
+    directory: str
+    batch_rows: int
+
+    def __call__(self, reads: Sequence[RunRead]) -> list[tuple[int, Staged]]:
+        """Stage every run that has rows."""
+        staged = [(read.index, self._stage(read)) for read in reads]
+        return [(index, one) for index, one in staged if one.rows]
+
+    def _stage(self, read: RunRead) -> Staged:
+        path = f"{self.directory}/run-{read.index:05d}.arrow"
+        collection = read.run.target.collection
+        rows = size = 0
+        with staging_file(path) as write, collection_errors("reading documents", collection):
+            for raws in self._batches(read):
+                batch = read.events.batch(raws)
+                write(batch)
+                rows, size = rows + batch.num_rows, size + batch.nbytes
+        return Staged(read.run.ticket, collection, path, rows, size)
+
+    def _batches(self, read: RunRead) -> Iterator[list[bytes]]:
+        """The documents, batch by batch, as of the window's cluster time."""
+        database, name = read.run.target.collection.parts
+        client = shared_client(self.connection)
+        concern = {"level": "snapshot", "atClusterTime": Timestamp(*self.at)}
+        command = {**read.query(), "batchSize": self.batch_rows, "readConcern": concern}
+        with client.start_session() as session:
+            which = "firstBatch"
+            while True:
+                raw: bytes = client[database].command(command, codec_options=RAW, session=session).raw
+                cursor = fields(raw, fields(raw)["cursor"].start)
+                raws = [raw[start:end] for start, end in documents(raw, cursor[which].start)]
+                if raws:
+                    yield raws
+                identifier = int64(raw, cursor["id"].start)[0]
+                if not identifier:
+                    return
+                command = {"getMore": identifier, "collection": name, "batchSize": self.batch_rows}
+                which = "nextBatch"
+
+
+class ChunkReader:
+    """Reads windows by Spark's tasks; `tasks` of them at once."""
+
+    def __init__(
+        self, spark: SparkSession, connection: Connection, staging: str, *, tasks: int, batch_rows: int
+    ) -> None:
+        self._context, self._executors = spark.sparkContext, SparkExecutors(spark)
+        self._connection, self._staging = connection, staging
+        self._tasks, self._batch_rows = tasks, batch_rows
+
+    def read(self, window_id: str, reads: Sequence[RunRead], at: tuple[int, int]) -> list[Staged]:
+        """Read all runs as of a cluster time; the staged ones in their order. Blocks."""
+        self._context.setJobGroup(f"tidemark-{window_id}", "tidemark window", interruptOnCancel=True)
+        task = ReadRuns(self._connection, at, self.directory(window_id), self._batch_rows)
+        groups = [list(reads[first :: self._tasks]) for first in range(min(self._tasks, len(reads)))]
+        done = [one for staged in self._executors.map(task, groups) for one in staged]
+        return [staged for _index, staged in sorted(done, key=lambda one: one[0])]
+
+    def directory(self, window_id: str) -> str:
+        """Where a window's rows are staged."""
+        return f"{self._staging}/{window_id}"
+
+    def cancel(self, window_id: str) -> None:
+        """Stop a window's tasks."""
+        self._context.cancelJobGroup(f"tidemark-{window_id}")

@@ -1,0 +1,196 @@
+"""One MongoDB deployment as the engine's `Source`: its change stream, its collections, its windows.
+
+Owns what must be known across turns: the transaction whose events are counted, how far was streamed,
+and the window in progress. Everything that decides is in the pure modules beside it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from adapters.mongodb import transactions
+from adapters.mongodb.chunks import RunRead
+from adapters.mongodb.codec import Rules, codec_of
+from adapters.mongodb.decode import Watch
+from adapters.mongodb.extents import Extents
+from adapters.mongodb.log import LogBounds, MongoLog, Span
+from adapters.mongodb.position import shown, time_of
+from adapters.mongodb.rows import ReadEvents
+from adapters.mongodb.selection import FieldRule, FieldRules
+from adapters.mongodb.server import Server, check_identity
+from adapters.mongodb.source import read_source
+from adapters.mongodb.stream import ChangeStream, StreamOptions
+from adapters.mongodb.watermark import ClusterTime, SignalDocuments, Watermark
+from adapters.mongodb.window import MongoWindow, Reading
+from engine.config.settings import Watermarking
+from engine.errors import InvariantError
+from engine.merge import Superseded
+from engine.model import SignalRow
+from engine.ports import Encoded
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from adapters.mongodb.chunks import ChunkReader
+    from adapters.mongodb.encode import SpanEncoder
+    from adapters.mongodb.transactions import OpenTransaction
+    from engine import ports
+    from engine.config.settings import Settings
+    from engine.model import CollectionId, Window
+    from engine.ports import PartWriter
+    from engine.state import State
+
+_log = logging.getLogger("adapters")
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What one opening of the log set up; the next opening makes another."""
+
+    rules: Rules
+    extents: Extents
+
+
+class MongoSource:
+    """The engine's `Source`; used by the job's thread alone."""
+
+    def __init__(self, settings: Settings, server: Server, encoder: SpanEncoder, reader: ChunkReader) -> None:
+        self._settings, self._server = settings, server
+        self._encoder, self._reader = encoder, reader
+        self._session: Session | None = None
+        self._transaction: OpenTransaction | None = None
+        self._streamed_to = (0, 0)
+        self._window: MongoWindow | None = None
+        self._watched: frozenset[CollectionId] = frozenset()
+
+    # The log.
+
+    def open_log(self, state: State) -> tuple[State, MongoLog]:
+        """Check the deployment against the state, and open the change stream there, or at its end."""
+        identity = self._server.identity()
+        check_identity(state.identity, identity)
+        self._session = self._made_session(identity["replica_set"])
+        mongodb = self._settings.mongodb
+        options = StreamOptions(mongodb.capture_mode, mongodb.scope, mongodb.target)
+        stream = ChangeStream(self._server.client, options, state.position)
+        position = stream.position
+        self._transaction = transactions.from_json(state.memory.get("transaction"))
+        self._streamed_to = time_of(position)
+        _log.info("reading the change stream from %s", shown(position))
+        return replace(state, position=position, identity=identity), MongoLog(stream, self._bounds())
+
+    def _made_session(self, replica_set: str) -> Session:
+        settings, mongodb = self._settings, self._settings.mongodb
+        fields = (FieldRule(one.database, one.collection, one.path, one.name) for one in mongodb.fields)
+        rules = Rules(
+            settings=settings.events,
+            capture=settings.capture,
+            replica_set=replica_set,
+            field_rules=FieldRules(tuple(fields)),
+            signal=settings.signals.collection,
+            whole_updates=mongodb.capture_mode.looks_up,
+        )
+        whole = {"whole_bytes": 0} if settings.job.window_max_chunks else {}
+        return Session(rules, Extents(self._server.client, rules.captures, **whole))
+
+    def _bounds(self) -> LogBounds:
+        job = self._settings.job
+        return LogBounds(
+            span_rows=job.span_max_rows,
+            span_bytes=job.span_max_bytes,
+            batch_rows=max(1, min(10_000, job.span_max_rows)),
+            await_ms=self._settings.mongodb.await_ms,
+        )
+
+    def close(self) -> None:
+        """Give up the connections."""
+        self._server.close()
+
+    def memory(self) -> Mapping[str, Any]:
+        """The transaction whose events are counted."""
+        return {"transaction": transactions.to_json(self._transaction)}
+
+    def holds_log(self, state: State) -> bool:  # noqa: ARG002  nothing is read before the stream
+        """Never: the stream can be read at any time."""
+        return False
+
+    def hidden_moves(self) -> Mapping[CollectionId, frozenset[bytes]]:
+        """None: documents keep their `_id`."""
+        return {}
+
+    def tables(self) -> Extents:
+        """The collections that a signal can name."""
+        return self._opened().extents
+
+    def _opened(self) -> Session:
+        if self._session is None:
+            raise InvariantError("the source was used before its log was opened")
+        return self._session
+
+    # A span.
+
+    def encode(self, span: ports.Span, writer: PartWriter) -> Encoded:
+        """Encode a span into the writer, and tell what it superseded."""
+        if not isinstance(span, Span):
+            raise InvariantError(f"a span of another source: {span!r}")
+        watch = Watch(self._watched, self._window.watermark.at) if self._window else Watch()
+        decoded = self._encoder.encode(span, self._opened().rules, watch, writer, self._transaction)
+        self._transaction = decoded[-1].open if decoded else self._transaction
+        self._streamed_to = time_of(span.end)
+        signals = [signal for one in decoded for signal in one.signals]
+        if self._window is not None:
+            for signal in signals:
+                self._window.watermark.streamed(signal.id)
+        superseded = Superseded()
+        for one in decoded:
+            superseded |= one.superseded
+        return Encoded(
+            parts=len(decoded),
+            events=sum(one.entries for one in decoded),
+            signals=tuple(SignalRow(one.position, one.id, one.type, one.data) for one in signals),
+            superseded=superseded,
+        )
+
+    # Windows.
+
+    def open_window(self, window: Window) -> MongoWindow:
+        """Choose a cluster time, and start tasks that read the window's runs as of it."""
+        session = self._opened()
+        session.extents.readings(window.runs)
+        watermark = self._watermark(window.id)
+        now_ms = int(time.time() * 1000)
+        reads = [
+            RunRead(index, run, self._events(run.target.collection, watermark.at, now_ms))
+            for index, run in enumerate(window.runs)
+        ]
+        self._watched = frozenset(run.target.collection for run in window.runs)
+        self._window = MongoWindow(
+            watermark,
+            Reading(
+                read=partial(self._reader.read, window.id, reads, watermark.at),
+                cancel=partial(self._reader.cancel, window.id),
+                directory=self._reader.directory(window.id),
+                closed=self._window_closed,
+            ),
+        )
+        return self._window
+
+    def _events(self, collection: CollectionId, at: tuple[int, int], now_ms: int) -> ReadEvents:
+        rules = self._opened().rules
+        source = read_source(rules.settings, collection, rules.replica_set, at, "incremental")
+        return ReadEvents(codec_of(collection, rules), source, now_ms)
+
+    def _watermark(self, window_id: str) -> Watermark:
+        signal = self._settings.signals.collection
+        if self._settings.snapshot.watermarking is Watermarking.VISIBILITY:
+            return ClusterTime(self._server, self._streamed_to)
+        if signal is None:
+            raise InvariantError("signal documents need a signal collection")
+        return SignalDocuments(self._server, signal, window_id, self._streamed_to)
+
+    def _window_closed(self) -> None:
+        self._window, self._watched = None, frozenset()

@@ -1,0 +1,50 @@
+"""Positions in the change stream: resume tokens, which are ordered as their hexadecimal text is.
+
+A token begins with the cluster time of its event. Several events share one, so a position also says
+whether all of that time have been streamed: the server has nothing more to tell when it answers with
+no events.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bson.binary import Binary
+
+from adapters.mongodb.raw import fields, string
+from engine.model import Position
+
+if TYPE_CHECKING:
+    from adapters.mongodb.raw import Value
+
+
+def position_of(raw: bytes, token: Value, *, whole: bool) -> Position:
+    """The position of the resume token that stands there."""
+    parts = fields(raw, token.start)
+    data = string(raw, parts["_data"].start)
+    bits = parts.get("_typeBits")
+    return Position((data, raw[bits.start + 5 : bits.end].hex() if bits else "", int(whole)))
+
+
+def token_of(position: Position) -> dict[str, Any]:
+    """The resume token, as the server takes it."""
+    data, bits, _whole = position.order
+    return {"_data": data, **({"_typeBits": Binary(bytes.fromhex(str(bits)))} if bits else {})}
+
+
+def time_of(position: Position) -> tuple[int, int]:
+    """The cluster time: seconds and ordinal."""
+    data = str(position.order[0])
+    return int(data[2:10], 16), int(data[10:18], 16)
+
+
+def has_passed(position: Position, time: tuple[int, int]) -> bool:
+    """Whether every event at `time` or before has been streamed."""
+    own = time_of(position)
+    return own > time or (own == time and bool(position.order[2]))
+
+
+def shown(position: Position) -> str:
+    """The cluster time, as the shell writes it."""
+    seconds, ordinal = time_of(position)
+    return f"Timestamp({seconds}, {ordinal})"

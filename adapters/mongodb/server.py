@@ -1,0 +1,187 @@
+"""One MongoDB deployment: connections to it, what it is, and its errors as ours.
+
+Owns how settings become a client's options, and the checks before the change stream is read: a replica
+set, not a single server, which has no change log, nor a mongos, whose shards this does not know.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from bson.codec_options import CodecOptions
+from bson.raw_bson import RawBSONDocument
+from pymongo import MongoClient
+from pymongo.errors import ConfigurationError, InvalidURI, OperationFailure, PyMongoError
+
+from engine.errors import ConfigError, PositionLost, SchemaChanged, SourceError, StateError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from engine.config.settings import MongoSettings
+    from engine.model import CollectionId
+
+RAW: CodecOptions[Any] = CodecOptions(document_class=RawBSONDocument)
+"""Leaves documents as the bytes that came."""
+
+_LEAST_WIRE_VERSION = 13  # 5.0, which reads snapshots outside transactions
+_HISTORY_LOST = frozenset({222, 280, 286})
+_COLLECTION_MOVED = frozenset({26, 73, 175, 239, 246})
+"""Namespace gone, invalid, its plan killed by DDL; snapshot too old, or older than the DDL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How to reach a deployment; a value for executors. Nothing of it is ever shown."""
+
+    uri: str = field(repr=False)
+    options: tuple[tuple[str, Any], ...] = field(default=(), repr=False)
+
+    def connect(self) -> MongoClient[dict[str, Any]]:
+        """A new client; close it. Connects when it is first used."""
+        try:
+            return MongoClient(self.uri, **dict(self.options))
+        except (ConfigurationError, InvalidURI, ValueError, TypeError) as error:
+            raise ConfigError(f"'mongodb.connection.string' can't be used: {error}") from error
+
+
+@lru_cache(maxsize=4)
+def shared_client(connection: Connection) -> MongoClient[dict[str, Any]]:
+    """This process's client; for tasks, which come again to the same worker."""
+    return connection.connect()
+
+
+def connection_of(settings: MongoSettings) -> Connection:
+    """The connection that the settings describe; what the string says counts before other options."""
+    options: dict[str, Any] = {
+        "appname": "tidemark",
+        "connectTimeoutMS": settings.connect_timeout_ms,
+        "serverSelectionTimeoutMS": settings.selection_timeout_ms,
+        "heartbeatFrequencyMS": settings.heartbeat_ms,
+        **({"socketTimeoutMS": settings.socket_timeout_ms} if settings.socket_timeout_ms else {}),
+    }
+    if settings.user:
+        options |= {"username": settings.user, "authSource": settings.auth_source}
+        options["password"] = settings.password
+    if settings.tls:
+        options |= {"tls": True, "tlsAllowInvalidHostnames": settings.any_hostname}
+    uri = settings.connection_string or _uri_of_hosts(settings.hosts)
+    said = uri.partition("?")[2].lower()
+    given = {part.partition("=")[0] for part in said.split("&")}
+    kept = {name: value for name, value in options.items() if name.lower() not in given}
+    return Connection(uri, tuple(kept.items()))
+
+
+def _uri_of_hosts(hosts: str) -> str:
+    """`rs0/host:port,host:port`, or the hosts alone, as a connection string."""
+    name, slash, members = hosts.rpartition("/")
+    return f"mongodb://{members}/" + (f"?replicaSet={name}" if slash else "")
+
+
+class Server:
+    """The deployment, through one client that the job's threads share."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._client: MongoClient[dict[str, Any]] | None = None
+
+    @property
+    def client(self) -> MongoClient[dict[str, Any]]:
+        """The client, connecting when it is first used."""
+        if self._client is None:
+            self._client = self.connection.connect()
+        return self._client
+
+    def close(self) -> None:
+        """Give up the client; another use makes another."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def replica_set(self) -> str:
+        """The replica set's name. Raises ConfigError where there is none, SourceError for old servers."""
+        with source_errors("connecting"):
+            hello = self.client.admin.command("hello")
+        if hello.get("msg") == "isdbgrid":
+            raise ConfigError(
+                "'mongodb.connection.string' leads to a mongos, and sharded clusters are not supported yet",
+                hint="run a job for each shard, connected to its replica set",
+            )
+        if "setName" not in hello:
+            raise ConfigError(
+                "'mongodb.connection.string' leads to a server that is in no replica set and has no log",
+                hint="start mongod with --replSet and run rs.initiate()",
+            )
+        if hello.get("maxWireVersion", 0) < _LEAST_WIRE_VERSION:
+            raise SourceError(
+                "the server is older than MongoDB 5.0, which can't read snapshots", place="server"
+            )
+        return str(hello["setName"])
+
+    def identity(self) -> dict[str, str]:
+        """What tells this replica set from others: its name, and its id where we may read it."""
+        identity = {"replica_set": self.replica_set()}
+        try:
+            config = self.client.admin.command("replSetGetConfig")["config"]
+        except PyMongoError:  # that takes the role clusterMonitor
+            return identity
+        return {**identity, "id": str(config["settings"]["replicaSetId"])}
+
+    def now(self) -> tuple[int, int]:
+        """The cluster time of the newest operation: seconds and ordinal."""
+        with source_errors("asking for the cluster time"):
+            stamp = self.client.admin.command("ping")["operationTime"]
+        return stamp.time, stamp.inc
+
+
+def check_identity(saved: Mapping[str, str], found: Mapping[str, str]) -> None:
+    """Raise StateError where the saved state belongs to another replica set."""
+    for name in saved.keys() & found.keys():
+        if saved[name] != found[name]:
+            raise StateError(
+                f"the saved state is of another replica set: {name} {saved[name]!r}, not {found[name]!r}",
+                hint="set tidemark.checkpoint to an empty directory to begin anew",
+            )
+
+
+@contextmanager
+def source_errors(doing: str, place: str = "mongodb") -> Iterator[None]:
+    """The driver's exceptions as SourceError; PositionLost where the oplog does not reach back."""
+    try:
+        yield
+    except PyMongoError as error:
+        raise source_error(error, doing, place) from error
+
+
+@contextmanager
+def collection_errors(doing: str, collection: CollectionId) -> Iterator[None]:
+    """As `source_errors`; SchemaChanged where the collection went or changed meanwhile."""
+    try:
+        yield
+    except OperationFailure as error:
+        if error.code in _COLLECTION_MOVED:
+            raise SchemaChanged(f"{doing} failed: {_said(error)}", place=str(collection)) from error
+        raise source_error(error, doing, str(collection)) from error
+    except PyMongoError as error:
+        raise source_error(error, doing, str(collection)) from error
+
+
+def source_error(error: PyMongoError, doing: str, place: str) -> SourceError:
+    """One of the driver's exceptions as ours, in one line."""
+    if isinstance(error, OperationFailure) and error.code in _HISTORY_LOST:
+        return PositionLost(
+            f"the oplog does not reach back to where the stream stood: {_said(error)}",
+            place="change stream",
+            hint="start with an empty checkpoint and an empty sink directory, take snapshots again,"
+            " and enlarge the oplog (replSetResizeOplog)",
+        )
+    return SourceError(f"{doing} failed: {_said(error)}", place=place)
+
+
+def _said(error: PyMongoError) -> str:
+    if isinstance(error, OperationFailure) and error.details:
+        return str(error.details.get("errmsg", error))[:500]
+    return str(error).splitlines()[0][:500]

@@ -1,0 +1,84 @@
+"""What a window knows about the log: a cluster time, or documents in the signal collection.
+
+The rows are those of one cluster time in either case: an entry is contained exactly if its time is not
+later. With signal documents a window also stays open until its closing document has come by the stream.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from adapters.mongodb.position import has_passed
+from adapters.mongodb.server import source_errors
+
+if TYPE_CHECKING:
+    from adapters.mongodb.server import Server
+    from engine.model import CollectionId, Position
+
+
+class Watermark(Protocol):
+    """The window's cluster time, and when the stream has passed it."""
+
+    @property
+    def at(self) -> tuple[int, int]:
+        """The cluster time of the rows."""
+
+    def streamed(self, signal_id: str | None) -> None:
+        """A document of the signal collection has been streamed."""
+
+    def seal(self) -> None:
+        """All rows are read."""
+
+    def reached(self, position: Position) -> bool:
+        """Whether the stream has passed every change that the rows may contain."""
+
+
+class ClusterTime:
+    """Writes nothing. Entries streamed so far, up to `streamed_to`, are never later than the rows."""
+
+    def __init__(self, server: Server, streamed_to: tuple[int, int]) -> None:
+        self.at = max(server.now(), streamed_to)
+
+    def streamed(self, signal_id: str | None) -> None:
+        """Nothing to learn."""
+
+    def seal(self) -> None:
+        """Nothing to write."""
+
+    def reached(self, position: Position) -> bool:
+        """Whether the stream has passed the cluster time."""
+        return has_passed(position, self.at)
+
+
+class SignalDocuments:
+    """Writes a document when the window opens, and another one when its rows are read."""
+
+    def __init__(
+        self, server: Server, signal: CollectionId, window_id: str, streamed_to: tuple[int, int]
+    ) -> None:
+        self._server, self._signal, self._window_id = server, signal, window_id
+        self._closed = False
+        self._write("open")
+        self.at = max(server.now(), streamed_to)
+
+    def streamed(self, signal_id: str | None) -> None:
+        """Look for the closing document."""
+        self._closed = self._closed or signal_id == f"{self._window_id}-close"
+
+    def seal(self) -> None:
+        """Write the closing document."""
+        self._write("close")
+
+    def reached(self, position: Position) -> bool:
+        """Whether the closing document has been streamed."""
+        return self._closed and has_passed(position, self.at)
+
+    def _write(self, edge: str) -> None:
+        database, name = self._signal.parts
+        document: dict[str, Any] = {
+            "_id": f"{self._window_id}-{edge}",
+            "type": f"snapshot-window-{edge}",
+            "payload": "",
+        }
+        with source_errors("writing to the signal collection", str(self._signal)):
+            self._server.client[database][name].insert_one(document)
