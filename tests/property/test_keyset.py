@@ -11,7 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from adapters.postgres.catalog import Catalog
-from adapters.postgres.extents import CapturedTables, Extents
+from adapters.postgres.extents import Extents
+from adapters.postgres.publication import Publication
+from adapters.postgres.readable import Readable
 from adapters.postgres.sql import quote_ident
 from engine.model import CollectionId, ExecuteSnapshot, Target
 from engine.plan import Budget, plan_window
@@ -100,7 +102,8 @@ def connection(server: PostgresServer) -> Iterator[Connection[tuple[object, ...]
 @pytest.fixture(scope="module")
 def extents(server, connection) -> Extents:
     catalog = Catalog(lambda: server.connect("keysets"))
-    return Extents(connection, catalog, CapturedTables("p", lambda _s, _t: True), whole_bytes=0)
+    publication = Publication("p", lambda _s, _t: True)
+    return Extents(connection, publication, Readable(connection, catalog, publication), whole_bytes=0)
 
 
 def runs_of(extents: Extents, target: Target, budget: Budget) -> list[Run]:
