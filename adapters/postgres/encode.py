@@ -1,4 +1,4 @@
-"""Encoding a span: its parts decoded where they are, or on the executors when there are many.
+"""Encoding a span: its parts decoded where they are, or on the executors when they are large.
 
 Owns the task that turns one part into a part of the turn, and what comes back from it. Every part's
 events go straight to the sink's writer; only facts travel to the driver.
@@ -62,8 +62,15 @@ def _load(path: str) -> pa.Array:
         return batches.get_batch(0).column(0)
 
 
+_LOCAL_BYTES = 16 << 20
+"""More of the log is encoded elsewhere, since that takes several times its memory."""
+
+
 class SpanEncoder:
-    """Encodes the parts of a span, in order; more than `local_rows` entries go to the executors."""
+    """Encodes the parts of a span, in order; more than `local_rows` entries go to the executors.
+
+    So does what holds large values, however few they are.
+    """
 
     def __init__(
         self,
@@ -95,9 +102,13 @@ class SpanEncoder:
         tasks = [
             PartTask(part.messages, part.context, codecs, index) for index, (part, codecs) in enumerate(parts)
         ]
-        if entries <= self._local_rows or len(tasks) == 1:
-            return [task(one) for one in tasks]
-        return self._remote(task, tasks)
+        return self._encode(task, tasks, entries)
+
+    def _encode(self, task: EncodePart, tasks: Sequence[PartTask], entries: int) -> list[Decoded]:
+        if entries > self._local_rows and len(tasks) > 1:
+            return self._remote(task, tasks)
+        size = sum(one.messages.nbytes for one in tasks if not isinstance(one.messages, str))
+        return self._remote(task, tasks) if size > _LOCAL_BYTES else [task(one) for one in tasks]
 
     def _one_by_one(
         self,
@@ -111,7 +122,7 @@ class SpanEncoder:
             started = part.context
             if before is not None and started.xid is not None and started.xid == before.xid:
                 started = replace(started, events=before.events, collections=before.collections)
-            done.append(task(PartTask(part.messages, started, codecs, index)))
+            done += self._encode(task, [PartTask(part.messages, started, codecs, index)], 0)
             before = done[-1].context
         return done
 

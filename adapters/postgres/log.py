@@ -222,15 +222,19 @@ class PostgresLog:
         get, add, sequence_of_bytes = self._connection.get_copy_data, self._assembler.add, bytes
         with self._changed:
             before = self._assembler.position
+            room = self._bounds.span_bytes - self._assembler.bytes
             for _ in range(2000):
                 size, data = get(1)
                 if size <= 0:
                     break
+                room -= size
                 payload = sequence_of_bytes(data)
                 if payload[0] == _XLOG_DATA:
                     add(payload)
                 elif payload[0] == _KEEPALIVE:
                     self._answer(payload)
+                if room <= 0:
+                    break
             else:
                 size = 1
             self._full = (
