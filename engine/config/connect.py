@@ -117,7 +117,7 @@ KAFKA = (
         "a new topic's copies; -1: as many as the broker makes",
         _COUNT,
     ),
-    P("topic.creation.<group>.<option>", APPLIED, "a new topic's setting, as the broker names it", TEXT),
+    P("topic.creation.<group>.<name>", APPLIED, "a new topic's setting, as the broker names it", TEXT),
 )
 _WHY = {
     "one job is one task": ("tasks.max", "tasks.max.enforce"),

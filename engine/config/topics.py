@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _DEFAULT = "default"
 TOPIC_OPTIONS = tuple(
     f"topic.creation.<group>.{option}"
-    for option in ("include", "exclude", "partitions", "replication.factor", "<option>")
+    for option in ("include", "exclude", "partitions", "replication.factor", "<name>")
 )
 
 
@@ -37,7 +37,7 @@ def read_kafka(values: Values) -> KafkaRead:
     problems: list[str] = []
     client = translate(_producer(values), PRODUCER)
     problems += client.problems
-    if "bootstrap.servers" not in client.config:
+    if not client.config.get("bootstrap.servers"):
         problems.append("missing 'producer.bootstrap.servers': the brokers that the sink 'kafka' writes to")
     settings = KafkaSettings(
         client=client.config,
@@ -74,7 +74,7 @@ def _groups(values: Values, problems: list[str]) -> Iterator[TopicGroup]:
             if group in named:
                 named[group][option] = value
             else:
-                name = pattern.replace("<group>", group).replace("<option>", option)
+                name = pattern.replace("<group>", group).replace("<name>", option)
                 problems.append(f"{name!r} is of no group that 'topic.creation.groups' names")
     for name, options in named.items():
         if name != _DEFAULT and "include" not in options:
