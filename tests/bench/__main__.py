@@ -1,10 +1,15 @@
-"""`python -m tests.bench snapshot|stream|latency`: one JSON object a line."""
+"""`python -m tests.bench snapshot|stream|latency|kafka`: one JSON object a line.
+
+`kafka` is a snapshot into a broker, and the latency through its consumer.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import tempfile
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,9 +17,10 @@ import orjson
 
 from adapters.spark.session import POSTGRES_JDBC, spark_session
 from tests.bench.bench import SERVER_SETTINGS, benches
-from tests.bench.latency import measure_latency
+from tests.bench.latency import Load, measure_latency
 from tests.bench.tables import TABLES
 from tests.bench.throughput import measure_snapshot, measure_stream
+from tests.servers.kafka import KafkaBroker
 from tests.servers.postgres import PostgresServer
 
 if TYPE_CHECKING:
@@ -22,8 +28,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from tests.bench.bench import Bench
+    from tests.bench.tables import BenchTable
 
-_ROWS = {"snapshot": 1_000_000, "stream": 500_000, "latency": 1_000_000}
+_ROWS = {"snapshot": 1_000_000, "stream": 500_000, "latency": 1_000_000, "kafka": 2_000_000}
 _WRITES_PER_S = (100, 1000)
 
 
@@ -34,7 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with (
         tempfile.TemporaryDirectory(prefix="tidemark-bench-") as directory,
         PostgresServer(settings=SERVER_SETTINGS) as server,
-        benches(server, spark, Path(directory)) as bench,
+        KafkaBroker() if "kafka" in {options.bench, options.sink} else nullcontext() as broker,
+        benches(server, spark, Path(directory), broker=broker) as bench,
     ):
         for line in lines(bench, options):
             print(orjson.dumps(line).decode(), flush=True)
@@ -50,9 +58,16 @@ def lines(bench: Bench, options: argparse.Namespace) -> Iterator[dict[str, Any]]
             yield measure_snapshot(bench, table, rows, options.sink)
         case "stream":
             yield measure_stream(bench, table, rows, options.sink)
+        case "latency":
+            yield from _latencies(bench, table, Load(rows, options.seconds, 0, "files"))
         case _:
-            for rate in _WRITES_PER_S:
-                yield from measure_latency(bench, table, rows, options.seconds, rate)
+            yield measure_snapshot(bench, table, rows, "kafka")
+            yield from _latencies(bench, table, Load(rows, options.seconds, 0, "kafka"))
+
+
+def _latencies(bench: Bench, table: BenchTable, load: Load) -> Iterator[dict[str, Any]]:
+    for rate in _WRITES_PER_S:
+        yield from measure_latency(bench, table, replace(load, writes_per_s=rate))
 
 
 def parser() -> argparse.ArgumentParser:
@@ -61,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
     parsed.add_argument("bench", choices=sorted(_ROWS))
     parsed.add_argument("--rows", type=int, help="rows of the table, or changes in the log")
     parsed.add_argument("--table", choices=sorted(TABLES), default="wide")
-    parsed.add_argument("--sink", choices=("null", "files"), default="null")
+    parsed.add_argument("--sink", choices=("null", "files", "kafka"), default="null")
     parsed.add_argument("--seconds", type=float, default=15.0, help="how long each latency run writes (15)")
     return parsed
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from adapters.postgres.job import Onlookers, building
+from adapters.postgres.job import building
 from adapters.postgres.visibility import normalised, parse_lsn
+from adapters.wiring import Onlookers
 from engine.config import parse
 from engine.model import Position
 from tests.bench.limits import PUBLICATION
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from engine.job import Job, Observation
     from signals.answers import Answer
+    from tests.servers.kafka import KafkaBroker
     from tests.servers.postgres import Database, PostgresServer
 
 SERVER_SETTINGS = {
@@ -47,6 +49,7 @@ class Bench:
     database: Database
     spark: SparkSession
     directory: Path
+    broker: KafkaBroker | None = None
     answers: list[Answer] = field(default_factory=list)
     seen: list[tuple[float, Observation]] = field(default_factory=list)
 
@@ -74,6 +77,7 @@ class Bench:
                 "value.converter.schemas.enable": "false",
                 "tidemark.sink": sink,
                 "tidemark.sink.files.dir": str(self.directory / f"events-{slot}"),
+                "producer.bootstrap.servers": self.broker.bootstrap if self.broker else "",
                 "tidemark.checkpoint": str(self.directory / f"state-{slot}"),
             }
         )
@@ -149,7 +153,12 @@ def _check(started: float) -> None:
 
 @contextmanager
 def benches(
-    server: PostgresServer, spark: SparkSession, directory: Path, *, warm_rows: int = 250_000
+    server: PostgresServer,
+    spark: SparkSession,
+    directory: Path,
+    *,
+    broker: KafkaBroker | None = None,
+    warm_rows: int = 250_000,
 ) -> Iterator[Bench]:
     """A fresh database, and the session warmed by some rows; the database is dropped at the end."""
     database = server.create_database("bench")
@@ -160,7 +169,7 @@ def benches(
             connection.execute("CREATE TABLE warm_more AS SELECT * FROM warm")
             connection.execute("UPDATE warm_more SET id = -id")
             connection.execute(f"CREATE PUBLICATION {PUBLICATION} FOR TABLE {SIGNALS}, warm")
-        bench = Bench(database, spark, directory)
+        bench = Bench(database, spark, directory, broker)
         bench.warm()
         yield bench
     finally:

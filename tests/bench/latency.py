@@ -1,21 +1,22 @@
 """How long an event takes from its commit to the sink, at a given rate of writes.
 
 A writer of its own process stamps each row with the server's clock; a row is in the sink when its
-turn has been committed. The same machine, so the same clock.
+turn has been committed, and in Kafka when a consumer has it. The same machine, so the same clock.
 """
 
 from __future__ import annotations
 
-import re
 import subprocess
 import tempfile
 import time
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tests.bench.consumer import STAMP, consuming
 from tests.bench.limits import PUBLICATION
 from tests.servers.binaries import client_tool
 
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
     from tests.bench.tables import BenchTable
     from tests.servers.postgres import Database
 
-_STAMP = re.compile(rb'"after":\{"id":\d+,"stamp":(\d+)')
-_SETTLE_S = 2.0
+_TOPIC = "bench.public.latency"
 _SCRIPT = """
 \\set id random(1, 1000000)
 INSERT INTO latency VALUES (:id, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 'a note')
@@ -35,35 +35,61 @@ INSERT INTO latency VALUES (:id, (extract(epoch FROM clock_timestamp()) * 100000
 """
 
 
-def measure_latency(
-    bench: Bench, table: BenchTable, rows: int, seconds: float, writes_per_s: int
-) -> Iterator[dict[str, Any]]:
-    """Idle, then with `table` of `rows` rows snapshotted over and over meanwhile."""
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is written, for how long, and where the events go; `rows` are those of the table snapshotted."""
+
+    rows: int
+    seconds: float
+    writes_per_s: int
+    sink: str
+
+
+def measure_latency(bench: Bench, table: BenchTable, load: Load) -> Iterator[dict[str, Any]]:
+    """Idle, then with `table` snapshotted over and over meanwhile."""
     with bench.database.connect() as connection:
         if not connection.execute("SELECT to_regclass('latency')").fetchone()[0]:  # type: ignore[index] # one row
             connection.execute("CREATE TABLE latency (id bigint PRIMARY KEY, stamp bigint, note text)")
-            table.create(connection, rows)
-            connection.execute(f"ALTER PUBLICATION {PUBLICATION} ADD TABLE latency, {table.name}")
+            connection.execute(f"ALTER PUBLICATION {PUBLICATION} ADD TABLE latency")
+        if not connection.execute(f"SELECT to_regclass('{table.name}')").fetchone()[0]:  # type: ignore[index] # one row
+            table.create(connection, load.rows)
+            connection.execute(f"ALTER PUBLICATION {PUBLICATION} ADD TABLE {table.name}")
     for snapshot in (False, True):
-        slot = f"latency_{writes_per_s}_{snapshot:d}"
+        slot = f"latency_{load.writes_per_s}_{snapshot:d}"
         bench.create_slot(slot)
-        delays = _delays(bench, table.name if snapshot else None, slot, seconds, writes_per_s)
+        delays = _delays(bench, table.name if snapshot else None, slot, load)
         yield {
             "bench": "latency",
             "table": table.name if snapshot else "latency",
-            "writes_per_s": writes_per_s,
+            "writes_per_s": load.writes_per_s,
             "snapshot": snapshot,
+            "sink": load.sink,
             "events": len(delays),
             "p50_ms": round(float(np.percentile(delays, 50)), 1),
             "p99_ms": round(float(np.percentile(delays, 99)), 1),
         }
 
 
-def _delays(bench: Bench, table: str | None, slot: str, seconds: float, rate: int) -> np.ndarray:
+def _delays(bench: Bench, table: str | None, slot: str, load: Load) -> np.ndarray:
     """Milliseconds from commit to sink, of each write."""
+    if load.sink != "kafka":
+        _drive(bench, table, slot, load)
+        return _in_files(bench, slot)
+    assert bench.broker is not None
+    if not bench.broker.partitions(_TOPIC):
+        bench.broker.create_topic(_TOPIC)
+    with consuming(bench.broker.plain, _TOPIC) as consumer:
+        _drive(bench, table, slot, load)
+        return consumer.delays()
+
+
+def _drive(bench: Bench, table: str | None, slot: str, load: Load) -> None:
+    """Turn the job while the writer writes, and until all is sent."""
     tables = ["latency", *([table] if table else [])]
-    clock = time.time() - time.perf_counter()
-    with bench.job(tables, sink="files", slot=slot) as job, _writing(bench.database, rate, seconds) as writer:
+    with (
+        bench.job(tables, sink=load.sink, slot=slot) as job,
+        _writing(bench.database, load.writes_per_s, load.seconds) as writer,
+    ):
         asked = 0
         while writer.poll() is None:
             if table and len(bench.answers) == 2 * asked:
@@ -71,6 +97,10 @@ def _delays(bench: Bench, table: str | None, slot: str, seconds: float, rate: in
                 bench.signal(f"snapshot {asked}", table)
             job.turn()
         bench.drain(job, bench.end_of_log())
+
+
+def _in_files(bench: Bench, slot: str) -> np.ndarray:
+    clock = time.time() - time.perf_counter()
     moments = {f"turn-{seen.state.turn:012d}": clock + at for at, seen in bench.seen}
     found = [
         moments[turn.name] * 1000 - stamps / 1000
@@ -82,7 +112,7 @@ def _delays(bench: Bench, table: str | None, slot: str, seconds: float, rate: in
 
 def _stamps(turn: Path) -> Iterator[np.ndarray]:
     for part in turn.iterdir():
-        stamps = _STAMP.findall(part.read_bytes())
+        stamps = STAMP.findall(part.read_bytes())
         if stamps:
             yield np.array([int(stamp) for stamp in stamps], np.float64)
 
