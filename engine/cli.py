@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.text import Text
 
 from engine.config import Explained, Settings, explain, load, read
+from engine.config.settings import MongoSettings
 from engine.errors import ConfigError, InvariantError, TidemarkError
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ class RunJob(Protocol):
 
 def build_job(settings: Settings) -> Callable[[threading.Event], None]:
     """Give the job of the configured source, ready to run until the event is set."""
-    run_job = cast("RunJob", import_module("adapters.postgres.job").run)
+    adapter = "mongodb" if isinstance(settings.source, MongoSettings) else "postgres"
+    run_job = cast("RunJob", import_module(f"adapters.{adapter}.job").run)
     return lambda stop: run_job(settings, stop=stop)
 
 

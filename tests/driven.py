@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from adapters.postgres.job import Onlookers, building
+from adapters.postgres.job import building
+from adapters.wiring import Onlookers
 from engine.config import parse
 
 if TYPE_CHECKING:

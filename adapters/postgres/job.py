@@ -1,45 +1,31 @@
-"""A PostgreSQL job put together from its settings: the one place where everything meets.
+"""A PostgreSQL job put together from its settings: its source, and how both roads reach the server.
 
-Owns which implementation stands behind each port, and the directories they share. `run` serves the
-command; `build` gives the parts to whoever drives a job from Python on a session of their own.
+What all jobs share is `wiring`'s. `run` serves the command; `building` gives the job to whoever drives
+it from Python on a session of their own.
 """
 
 from __future__ import annotations
 
 import logging
-import tempfile
 import time
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, assert_never
-from urllib.parse import quote, urlparse
+from typing import TYPE_CHECKING
+from urllib.parse import quote
 
+from adapters import wiring
 from adapters.postgres.chunks import ChunkReader, Jdbc
 from adapters.postgres.database import PostgresSource
 from adapters.postgres.encode import SpanEncoder
 from adapters.postgres.server import Server, drop_slot
 from adapters.postgres.visibility import format_lsn
 from adapters.postgres.xmin import SlotXmin
-from adapters.signals.desk import make_desk
-from adapters.sinks.console import ConsoleSink
-from adapters.sinks.files import FilesSink
-from adapters.sinks.kafka import KafkaSink
-from adapters.sinks.null import NullSink
 from adapters.spark.ending import end, outlived
 from adapters.spark.executors import SparkExecutors
 from adapters.spark.session import POSTGRES_JDBC, spark_session
-from adapters.spark.state import HadoopStateStore
+from adapters.wiring import LOCAL_ROWS, NOBODY, Onlookers, Places, Wired, tasks_of
 from engine.config.driver import LIBPQ
-from engine.config.settings import SinkKind
 from engine.errors import ConfigError, SourceError
-from engine.events.heartbeat import heartbeat
-from engine.job import Job
-from engine.progress import ProgressLog
-from engine.pulse import Pulse
-from engine.seams import Pace, Seams
-from engine.staging import clear
 
 if TYPE_CHECKING:
     import threading
@@ -47,31 +33,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from engine.config.settings import PostgresSettings, Settings, SinkSettings
-    from engine.job import Observation
+    from engine.config.settings import PostgresSettings, Settings
+    from engine.job import Job
     from engine.model import Position
-    from engine.ports import Executors, Sink
-    from signals.answers import Answer
+    from engine.seams import Seams
 
 _log = logging.getLogger("adapters")
-_LOCAL_ROWS = 20_000
 _CONNECT_TIMEOUT_S = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Directories: a URI for the state, a path that driver and executors share for what is staged."""
-
-    checkpoint: str
-    staging: str
-
-
-@dataclass(frozen=True, slots=True)
-class Onlookers:
-    """Who is told what: every turn's observation, and every signal's answer; None logs them."""
-
-    observe: Callable[[Observation], None] | None = None
-    answer: Callable[[Answer], None] | None = None
 
 
 def run(
@@ -79,7 +47,7 @@ def run(
     *,
     stop: threading.Event,
     spark: SparkSession | None = None,
-    onlookers: Onlookers = Onlookers(),
+    onlookers: Onlookers = NOBODY,
 ) -> None:
     """Run the job until `stop` is set; on `spark` if given, else on a session made for it.
 
@@ -121,41 +89,21 @@ def building(
     sleep: Callable[[float], object] = time.sleep,
     wrap: Callable[[Seams], Seams] = lambda seams: seams,
 ) -> Iterator[Job]:
-    """The job, not yet started; its sink and its staging directory are given up at the end.
+    """The job, not yet started; see `wiring.building`."""
+    wire = partial(_wired, settings, spark)
+    with wiring.building(settings, spark, onlookers, wire, sleep=sleep, wrap=wrap) as job:
+        yield job
 
-    `sleep` is its pause before it tries again, in seconds; it may end early when the job is to stop.
-    `wrap` puts something between the job and its ports.
-    """
-    with ExitStack() as held:
-        places = held.enter_context(_places(settings))
-        held.callback(clear, places.staging)
-        sink = make_sink(settings.sink, SparkExecutors(spark), f"{places.staging}/kafka", tasks=_tasks(spark))
-        held.callback(sink.close)
-        source = _source(settings, spark, places)
-        held.callback(source.close)
-        desk = make_desk(settings.signals, settings.events.topic_prefix, onlookers.answer)
-        held.callback(desk.close)
-        seams = Seams(
-            source=source,
-            sink=sink,
-            store=HadoopStateStore(spark, places.checkpoint),
-            executors=SparkExecutors(spark),
-            desk=desk,
-            pulse=_pulse(settings, source),
-            now=time.time,
-            sleep=sleep,
-            local_rows=_LOCAL_ROWS,
-            show=_shown,
-        )
-        yield Job(wrap(seams), _pace(settings, spark), _observer(settings, onlookers))
+
+def _wired(settings: Settings, spark: SparkSession, places: Places) -> Wired:
+    source = _source(settings, spark, places)
+    return Wired(
+        source, source.close, _shown, source.run_statement, first_retries=settings.postgres.slot_max_retries
+    )
 
 
 def _shown(position: Position) -> str:
     return format_lsn(int(position.order[0]))
-
-
-def _observer(settings: Settings, onlookers: Onlookers) -> Callable[[Observation], None]:
-    return onlookers.observe or ProgressLog(settings.job.progress_interval_ms / 1000)
 
 
 def _source(settings: Settings, spark: SparkSession, places: Places) -> PostgresSource:
@@ -166,79 +114,16 @@ def _source(settings: Settings, spark: SparkSession, places: Places) -> Postgres
         postgres.initial_statements,
         settings.snapshot.fetch_size,
     )
-    reader = ChunkReader(spark, jdbc, places.staging, tasks=_tasks(spark))
+    reader = ChunkReader(spark, jdbc, places.staging, tasks=tasks_of(spark))
     server = make_server(postgres)
     xmin = SlotXmin(server, postgres.slot, postgres.xmin_interval_ms / 1000)
-    encoder = SpanEncoder(
-        settings.events, SparkExecutors(spark), places.staging, xmin, local_rows=_LOCAL_ROWS
-    )
+    encoder = SpanEncoder(settings.events, SparkExecutors(spark), places.staging, xmin, local_rows=LOCAL_ROWS)
     return PostgresSource(settings, server, encoder, reader)
-
-
-def _pulse(settings: Settings, source: PostgresSource) -> Pulse:
-    job = settings.job
-    return Pulse(
-        job.heartbeat_interval_ms / 1000,
-        partial(heartbeat, settings.events),
-        partial(source.run_statement, job.heartbeat_query),
-    )
-
-
-def _tasks(spark: SparkSession) -> int:
-    return max(1, spark.sparkContext.defaultParallelism)
-
-
-def _pace(settings: Settings, spark: SparkSession) -> Pace:
-    job, snapshot = settings.job, settings.snapshot
-    return Pace(
-        chunk_rows=snapshot.chunk_size,
-        window_s=job.window_seconds,
-        window_bytes=job.window_max_bytes,
-        max_chunks=job.window_max_chunks or None,
-        tasks=_tasks(spark),
-        max_lag_s=job.max_lag_ms / 1000,
-        retries=None if job.max_retries < 0 else job.max_retries,
-        first_retries=settings.postgres.slot_max_retries,
-        longest_backoff_s=max(0.5, job.restart_wait_ms / 1000),
-    )
-
-
-@contextmanager
-def _places(settings: Settings) -> Iterator[Places]:
-    """The directories of a job; without a checkpoint in the settings, temporary ones."""
-    with tempfile.TemporaryDirectory(prefix="tidemark-") as temporary:
-        checkpoint = settings.job.checkpoint or f"{temporary}/checkpoint"
-        staging = settings.job.staging or _staging_beside(settings, checkpoint, temporary)
-        clear(staging)
-        yield Places(checkpoint, staging)
-
-
-def _staging_beside(settings: Settings, checkpoint: str, temporary: str) -> str:
-    """Beside a local checkpoint, where there is room for state; else in a temporary directory."""
-    place = urlparse(checkpoint)
-    if settings.job.checkpoint and place.scheme in {"", "file"}:
-        return str(Path(place.path).absolute() / "staging")
-    return f"{temporary}/staging"
 
 
 def make_server(postgres: PostgresSettings) -> Server:
     """The server of the settings."""
     return Server(libpq_parameters(postgres), postgres.initial_statements)
-
-
-def make_sink(settings: SinkSettings, executors: Executors, staging: str, *, tasks: int) -> Sink:
-    """The sink of the settings; one that stages does so in a directory of its own."""
-    match settings.kind:
-        case SinkKind.FILES:
-            return FilesSink(settings.directory)
-        case SinkKind.CONSOLE:
-            return ConsoleSink()
-        case SinkKind.NULL:
-            return NullSink()
-        case SinkKind.KAFKA:
-            return KafkaSink(settings.kafka, executors, staging, tasks=tasks)
-        case _:
-            assert_never(settings.kind)
 
 
 def libpq_parameters(postgres: PostgresSettings) -> dict[str, str]:

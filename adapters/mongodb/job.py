@@ -1,0 +1,106 @@
+"""A MongoDB job put together from its settings: its source, and how it reaches the deployment.
+
+What all jobs share is `wiring`'s. `run` serves the command; `building` gives the job to whoever drives
+it from Python on a session of their own.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from adapters import wiring
+from adapters.mongodb.chunks import ChunkReader
+from adapters.mongodb.database import MongoSource
+from adapters.mongodb.encode import SpanEncoder
+from adapters.mongodb.position import shown
+from adapters.mongodb.server import Server, connection_of
+from adapters.spark.ending import end, outlived
+from adapters.spark.executors import SparkExecutors
+from adapters.spark.session import spark_session
+from adapters.wiring import NOBODY, Onlookers, Places, Wired, tasks_of
+from engine.errors import SourceError
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from engine.config.settings import Settings
+    from engine.job import Job
+    from engine.seams import Seams
+
+_log = logging.getLogger("adapters")
+_LOCAL_CHANGES = 5_000
+"""Change events that the driver encodes itself, at 20 to 40 µs each; a Spark job costs 0.2 s."""
+
+
+def run(
+    settings: Settings,
+    *,
+    stop: threading.Event,
+    spark: SparkSession | None = None,
+    onlookers: Onlookers = NOBODY,
+) -> None:
+    """Run the job until `stop` is set; on `spark` if given, else on a session made for it.
+
+    Raises a TidemarkError when it can't go on. A session made here is stopped at the end.
+    """
+    _reach(settings)
+    session = spark or spark_session(settings.job.spark_master, settings.job.spark_conf)
+    try:
+        with (
+            outlived(session, stop),
+            building(settings, session, onlookers, sleep=stop.wait) as job,
+        ):
+            job.run(stop.is_set)
+    finally:
+        if spark is None:
+            end(session)
+
+
+def _reach(settings: Settings) -> None:
+    """Tell of a wrong password or host before Spark takes its time to start.
+
+    A deployment that is not up yet is waited for by the job.
+    """
+    server = Server(connection_of(settings.mongodb))
+    try:
+        server.identity()
+    except SourceError as error:
+        _log.warning("%s", error)
+    finally:
+        server.close()
+
+
+@contextmanager
+def building(
+    settings: Settings,
+    spark: SparkSession,
+    onlookers: Onlookers,
+    *,
+    sleep: Callable[[float], object] = time.sleep,
+    wrap: Callable[[Seams], Seams] = lambda seams: seams,
+) -> Iterator[Job]:
+    """The job, not yet started; see `wiring.building`."""
+    wire = partial(_wired, settings, spark)
+    with wiring.building(settings, spark, onlookers, wire, sleep=sleep, wrap=wrap) as job:
+        yield job
+
+
+def _wired(settings: Settings, spark: SparkSession, places: Places) -> Wired:
+    source = make_source(settings, spark, places.staging)
+    return Wired(source, source.close, shown)
+
+
+def make_source(settings: Settings, spark: SparkSession, staging: str) -> MongoSource:
+    """The source of the settings."""
+    connection = connection_of(settings.mongodb)
+    encoder = SpanEncoder(SparkExecutors(spark), staging, local_rows=_LOCAL_CHANGES)
+    fetch = settings.snapshot.fetch_size
+    reader = ChunkReader(spark, connection, staging, tasks=tasks_of(spark), batch_rows=fetch)
+    return MongoSource(settings, Server(connection), encoder, reader)
