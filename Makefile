@@ -9,7 +9,7 @@ LOCK := $(BIN)/python -m uv pip compile pyproject.toml --universal --python-vers
 	--generate-hashes --no-header --no-annotate --no-emit-index-url --output-file requirements.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format unit test integration bench demo golden lock clean
+.PHONY: help setup check format unit test integration bench torture demo golden lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
@@ -47,6 +47,9 @@ golden: setup ## compare our events with the recorded ones, case by case
 
 bench: setup ## measure throughput and latency; one JSON object a line
 	@for bench in $(or $(ARGS),snapshot stream latency); do $(BIN)/python -m tests.bench $$bench || exit 1; done
+
+torture: setup ## random histories with crashes, judged by an oracle; ARGS="--seed 1 --minutes 60" or "--mutate"
+	$(BIN)/python -m tests.torture $(ARGS)
 
 demo: setup ## an incremental snapshot under a live write load, compared with its source
 	$(BIN)/python -m tests.demo $(ARGS)

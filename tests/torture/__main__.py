@@ -1,0 +1,46 @@
+"""The torture test: `python -m tests.torture --seed S --minutes M`, and `--mutate`.
+
+Histories of random tables, transactions, signals, crashes and restarts, one after the other, each judged
+by an oracle that knows nothing of the engine. The seed decides all of it but how sessions interleave.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.torture.run import Run, mutate, replay
+
+
+def main() -> int:
+    """Run what the command line asks for; 0 only without violations."""
+    parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
+    parser.add_argument(
+        "--seed", default=str(int(time.time())), help="decides everything that can be decided"
+    )
+    parser.add_argument("--minutes", type=float, default=2.0)
+    parser.add_argument("--source", choices=["postgres"], default="postgres")
+    parser.add_argument("--sink", choices=["files"], default="files")
+    parser.add_argument("--version", type=int, choices=[15, 18], default=18)
+    parser.add_argument("--mutate", action="store_true", help="switch the guards off, one after the other")
+    parser.add_argument("--only", nargs="*", default=[], help="these guards")
+    parser.add_argument("--replay", type=Path, help="a script that was kept, to be played again and cut down")
+    parser.add_argument("--keep", type=Path, help="where to leave what was found; a temporary directory")
+    asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    folder = asked.keep or Path(tempfile.mkdtemp(prefix="tidemark-torture-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    with Run(folder, asked.version) as run:
+        if asked.mutate:
+            return mutate(run, asked.only)
+        if asked.replay:
+            return replay(run, asked.replay)
+        return run.histories(asked.seed, asked.minutes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

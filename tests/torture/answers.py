@@ -1,0 +1,153 @@
+"""The judge of signals: each is answered once and for all, and every row read was asked for.
+
+A crash may come after a turn was sent, and before all its answers were told: only then may one be
+missing, and only those it came among may be repeated. Both are counted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tests.torture.oracle import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tests.torture.oracle import Table
+    from tests.torture.script import Sent
+
+_FINAL = ("finished", "stopped", "failed", "rejected")
+_SUPERSEDED = re.compile(r"(\d+) of them superseded")
+_ONLY = {"malformed": "rejected", "log": "accepted", "stop": "accepted"}
+
+
+@dataclass(slots=True)
+class Asked:
+    """A signal that was committed, the turn that it was streamed in, and what it was answered.
+
+    `finals` are those for one collection each: outcome and turn, in order.
+    """
+
+    sent: Sent
+    turn: int | None = None
+    outcomes: list[str] = field(default_factory=list)
+    finals: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
+
+    @property
+    def refused(self) -> bool:
+        """Whether it was refused as a whole."""
+        return self.outcomes == ["rejected"] and not self.finals
+
+
+@dataclass(slots=True)
+class Answers:
+    """Judges the answers of one history."""
+
+    asked: dict[str, Asked] = field(default_factory=dict)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    lost: int = 0
+    repeated: int = 0
+    superseded: int = 0
+    failures: list[str] = field(default_factory=list)
+    _untold: set[int] = field(default_factory=set)
+    _half_told: set[str] = field(default_factory=set)
+    _may_repeat: set[str] = field(default_factory=set)
+    _may_lose: bool = False
+
+    def hear(self, notes: Iterable[Mapping[str, Any]]) -> None:
+        """Take in what the job told, in order."""
+        for note in notes:
+            match note["what"]:
+                case "committed":
+                    self._untold.add(note["turn"])
+                case "told":
+                    self._untold.discard(note["turn"])
+                    self._half_told.clear()
+                case "crash" | "killed":
+                    self._may_lose |= bool(self._untold)
+                    self._may_repeat |= self._half_told
+                    self._untold.clear()
+                    self._half_told.clear()
+                case "answer":
+                    self._answered(note)
+
+    def _answered(self, note: Mapping[str, Any]) -> None:
+        asked = self.asked.get(note["id"])
+        if asked is None:
+            return
+        outcome, text = note["outcome"], note["text"]
+        self.outcomes[outcome] += 1
+        self._half_told.add(asked.sent.id)
+        if found := _SUPERSEDED.search(text):
+            self.superseded += int(found[1])
+        if outcome == "failed":
+            self.failures.append(text)
+        collection = next((name for name in asked.sent.collections if text.startswith(f"{name} ")), None)
+        if collection is None or outcome == "accepted" or asked.sent.kind != "execute":
+            asked.outcomes.append(outcome)
+        else:
+            asked.finals.setdefault(collection, []).append((outcome, note["turn"]))
+
+    def settle(self, tables: Mapping[str, Table]) -> None:
+        """Judge at a quiet point, when nothing is queued any more; notes which tables were read whole."""
+        self.lost = self.repeated = 0
+        for asked in self.asked.values():
+            self._settle_one(asked)
+            self._coverage(asked, tables)
+        for table in tables.values():
+            self._asked_for(table)
+
+    def _settle_one(self, asked: Asked) -> None:
+        sent = asked.sent
+        if asked.turn is None:
+            raise Violation(f"signal {sent.id} was committed and is in no turn")
+        if sent.kind != "execute":
+            self._count(sent, "", asked.outcomes, _ONLY[sent.kind])
+            return
+        if asked.refused:
+            return
+        self._count(sent, "", asked.outcomes, "accepted")
+        for name in sent.collections:
+            finals = [outcome for outcome, _turn in asked.finals.get(name, [])]
+            self._count(sent, f" about {name}", finals, *_FINAL)
+
+    def _count(self, sent: Sent, about: str, outcomes: list[str], *expected: str) -> None:
+        what = f"{sent.id}{about}"
+        if set(outcomes) - set(expected) or len(set(outcomes)) > 1:
+            raise Violation(f"signal {what} was answered {outcomes!r}, not one of {expected!r}")
+        if not outcomes:
+            if not self._may_lose:
+                raise Violation(f"signal {what} was not answered, expected one of {expected!r}")
+            self.lost += 1
+        if len(outcomes) > 1:
+            if sent.id not in self._may_repeat:
+                raise Violation(f"signal {what} was answered {outcomes!r}")
+            self.repeated += 1
+
+    @staticmethod
+    def _coverage(asked: Asked, tables: Mapping[str, Table]) -> None:
+        """A finished snapshot has read each row that was there all the time and never changed."""
+        for name, finals in asked.finals.items():
+            if not (asked.sent.whole and finals[0][0] == "finished" and asked.turn is not None):
+                continue
+            table, last = tables[name], finals[0][1]
+            table.whole = True
+            for key in table.rows.keys() - table.touched:
+                if not any(asked.turn <= turn <= last for turn in table.read_in.get(key, ())):
+                    raise Violation(
+                        f"signal {asked.sent.id} is finished with {name}, but row {key!r} was not read"
+                        f" in turns {asked.turn} to {last}"
+                    )
+
+    def _asked_for(self, table: Table) -> None:
+        spans = [
+            (asked.turn or 0, finals[-1][1] if (finals := asked.finals.get(table.name)) else 1 << 60)
+            for asked in self.asked.values()
+            if asked.sent.kind == "execute" and table.name in asked.sent.collections and not asked.refused
+        ]
+        for turn in {turn for turns in table.read_in.values() for turn in turns}:
+            if not any(first <= turn <= last for first, last in spans):
+                raise Violation(f"{table.name} was read in turn {turn}, which no signal asked for")

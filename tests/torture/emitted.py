@@ -1,0 +1,107 @@
+"""What the job has emitted, as any consumer reads it: the files sink's lines, and values back to text.
+
+Knows the event format as it is documented, and nothing of the engine.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from tests.torture.truth import UNCHANGED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from tests.torture.truth import Row
+
+_WORDS: Final = "__debezium_unavailable_value"
+_UNAVAILABLE: Final = frozenset({_WORDS, base64.b64encode(_WORDS.encode()).decode()})
+_READERS: Final[Mapping[str, Callable[[Any], str]]] = {
+    "boolean": lambda value: "true" if value else "false",
+    "double precision": lambda value: repr(float(value)),
+    "bytea": lambda value: "\\x" + base64.b64decode(value).hex(),
+    "date": lambda value: (date(1970, 1, 1) + timedelta(days=value)).isoformat(),
+}
+"""What else a value is than its text in JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """One event of a row: the turn that it came with, `op` r, c, u, d or t, its images, its transaction."""
+
+    turn: int
+    table: str
+    op: str
+    before: Mapping[str, Any] | None
+    after: Mapping[str, Any] | None
+    transaction: int | None
+
+
+class Events:
+    """Reads the turns that are committed, each once, in order."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory, self._last = directory, ""
+
+    def read(self) -> Iterator[Emitted]:
+        """The events of the turns committed since the last call; tombstones are passed over."""
+        for turn in sorted(self._directory.glob("turn-*")):
+            if turn.name <= self._last:
+                continue
+            self._last = turn.name
+            for part in sorted(turn.glob("part-*.jsonl")):
+                for line in part.read_bytes().split(b"\n"):
+                    if line and (event := emitted(int(turn.name.removeprefix("turn-")), line)):
+                        yield event
+
+
+def emitted(turn: int, line: bytes) -> Emitted | None:
+    """Read one line; None for a tombstone."""
+    value = orjson.loads(line)["value"]
+    if value is None:
+        return None
+    source = value["source"]
+    table = f"{source['schema']}.{source['table']}"
+    return Emitted(turn, table, value["op"], value["before"], value["after"], source["txId"])
+
+
+def texts(image: Mapping[str, Any], types: Mapping[str, str]) -> Row:
+    """An image's values as the database would print them."""
+    return {name: text(value, types.get(name, "")) for name, value in image.items()}
+
+
+def text(value: Any, type_: str) -> str | None:
+    """One value; `type_` as the server writes it."""
+    if value is None:
+        return None
+    if value in _UNAVAILABLE:
+        return UNCHANGED
+    reader = _READERS.get(type_)
+    return reader(value) if reader else printed(str(value), type_)
+
+
+def printed(value: str, type_: str) -> str:
+    """The database's own text, less what is no difference."""
+    match type_:
+        case "double precision":
+            return repr(float(value))
+        case "timestamp with time zone":
+            moment = value.replace("T", " ").replace("Z", "+00").removesuffix("+00")
+            return moment.rstrip("0").rstrip(".") if "." in moment else moment
+        case type_ if type_.startswith("character"):
+            return value.rstrip(" ")
+    return value
+
+
+def printed_row(row: Row, types: Mapping[str, str]) -> Row:
+    """A row of the database's own texts."""
+    return {
+        name: value if value is None or value == UNCHANGED else printed(value, types.get(name, ""))
+        for name, value in row.items()
+    }

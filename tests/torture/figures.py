@@ -1,0 +1,47 @@
+"""What a run of the torture test has done, as one line of figures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, fields
+
+
+@dataclass(slots=True)
+class Figures:
+    """Counted over all histories; `kills` by the step at which the job died, `answers` by outcome."""
+
+    histories: int = 0
+    transactions: int = 0
+    events: int = 0
+    windows: int = 0
+    reads: int = 0
+    superseded: int = 0
+    signals: int = 0
+    kills: Counter[str] = field(default_factory=Counter)
+    restarts: int = 0
+    answers: Counter[str] = field(default_factory=Counter)
+    lost_answers: int = 0
+    repeated_answers: int = 0
+    violations: int = 0
+
+    def add(self, other: Figures) -> None:
+        """Add another history's."""
+        for one in fields(self):
+            mine = getattr(self, one.name)
+            if isinstance(mine, Counter):
+                mine.update(getattr(other, one.name))
+            else:
+                setattr(self, one.name, mine + getattr(other, one.name))
+
+    def line(self) -> str:
+        """All of it."""
+        return "; ".join(
+            f"{one.name.replace('_', ' ')} {_shown(getattr(self, one.name))}" for one in fields(self)
+        )
+
+
+def _shown(value: int | Counter[str]) -> str:
+    if isinstance(value, Counter):
+        parts = ", ".join(f"{name} {count}" for name, count in sorted(value.items()))
+        return f"{value.total()} ({parts})" if parts else "0"
+    return str(value)

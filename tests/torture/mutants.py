@@ -1,0 +1,202 @@
+"""The guards, each to be switched off by name: a job without one must not pass the oracle.
+
+Owns what is put in a guard's place, and which scene brings it to light. Each scene is played with all
+guards first. Not here: the guard of truncates, which no history on a server can need, because a window's
+locks keep them out; and what only makes a window close sooner. Unit and property tests hold those.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import numpy as np
+
+from adapters.postgres import (
+    assemble,
+    chunks,
+    database,
+    decode,
+    session,
+    unsettled,
+    visibility,
+    watermark,
+)
+from adapters.postgres.log import PostgresLog
+from adapters.sinks.files import FilesSink
+from adapters.spark.state import HadoopStateStore
+from engine.job import Job
+from engine.merge import Superseded
+from engine.snapshot import Snapshot
+from signals.desk import Desk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """What takes the guard's place, `(where, name, made from what was there)`, and the scene that tells."""
+
+    scene: str
+    patches: tuple[tuple[Any, str, Callable[[Any], Any]], ...]
+
+
+@contextlib.contextmanager
+def switched_off(name: str | None) -> Iterator[None]:
+    """Run without the guard of that name; None: with all of them."""
+    if name is None:
+        yield
+        return
+    with contextlib.ExitStack() as restored:
+        for where, attribute, made in MUTANTS[name].patches:
+            was = getattr(where, attribute)
+            setattr(where, attribute, made(was))
+            restored.callback(setattr, where, attribute, was)
+        yield
+
+
+def _always(gives: Any) -> Callable[[Any], Any]:
+    """A function that gives this, whatever it is asked."""
+    return lambda _was: lambda *_args, **_more: gives
+
+
+def _new_keys_only(touched: Any) -> Any:
+    def without_old(entries: Any, *more: Any) -> Any:
+        return touched(replace(entries, old=None) if entries.op == "u" else entries, *more)
+
+    return without_old
+
+
+def _nothing_superseded(superseding_rows: Any) -> Any:
+    def none(touched: Any, *more: Any) -> Any:
+        return superseding_rows(touched, *more).slice(0, 0)
+
+    return none
+
+
+def _forgetful(memory: Any) -> Any:
+    return lambda source: {**memory(source), "unsettled": ()}
+
+
+def _snapshots_epoch(_widen: Any) -> Any:
+    def widened(shown: Any, xids: Any) -> Any:
+        return np.asarray((shown.xmax >> 32 << 32) | xids.astype(np.int64), np.int64)
+
+    return widened
+
+
+def _own_snapshot(session_statement: Any) -> Any:
+    def without(exported: Any, *more: Any) -> Any:
+        statement: str = session_statement(exported, *more)
+        adopts = statement.index(" SET TRANSACTION SNAPSHOT")
+        settings = statement.index(";", adopts) + 1
+        return statement[:adopts] + statement[settings : statement.index("SELECT CASE")] + "SELECT 1"
+
+    return without
+
+
+def _without_locks(export: Any) -> Any:
+    return lambda held, _tables: export(held, ())
+
+
+def _no_settings(settings: dict[str, str]) -> Any:
+    return {"client_encoding": settings["client_encoding"]}
+
+
+def _passing_over_nothing(resumed: Any) -> Any:
+    def begun(assembler: Any, commit_lsn: int) -> int:
+        resumed(assembler, commit_lsn)
+        assembler._skip = 0
+        return 0
+
+    return begun
+
+
+def _acknowledging(take: Any) -> Any:
+    def acknowledged(log: Any, timeout_s: float) -> Any:
+        span = take(log, timeout_s)
+        if span is not None:
+            log.acknowledge(span.end)
+        return span
+
+    return acknowledged
+
+
+_KEPT: dict[int, bytes] = {}
+
+
+def _keeping(_save: Any) -> Any:
+    return lambda _store, turn, document: _KEPT.update({turn: document})
+
+
+def _saving_late(promote: Any) -> Any:
+    save = HadoopStateStore.save_pending
+
+    def promoted(store: Any, turn: int) -> None:
+        if turn in _KEPT:
+            save(store, turn, _KEPT.pop(turn))
+        promote(store, turn)
+
+    return promoted
+
+
+def _settling(*, answer: bool) -> Callable[[Any], Any]:
+    def made(settle: Any) -> Any:
+        def settled(job: Any) -> None:
+            with mock.patch.object(FilesSink, "applied", return_value=answer):
+                settle(job)
+
+        return settled
+
+    return made
+
+
+def _telling_at_once(commands: Any) -> Any:
+    def told(desk: Any, *more: Any) -> Any:
+        found = commands(desk, *more)
+        desk.tell()
+        return found
+
+    return told
+
+
+_SOURCE = database.PostgresSource
+MUTANTS: dict[str, Mutant] = {
+    "which entries supersede": Mutant("in-window", ((unsettled, "superseding_rows", _nothing_superseded),)),
+    "old keys": Mutant("in-window", ((decode, "touched", _new_keys_only),)),
+    "streamed, not yet visible": Mutant("hidden", ((_SOURCE, "_note_unsettled", _always(None)),)),
+    "the same, over a restart": Mutant("hidden-dropped", ((_SOURCE, "memory", _forgetful),)),
+    "large values, of rows dropped": Mutant("in-window", ((Superseded, "unsent", _always(frozenset())),)),
+    "large values, of rows moved": Mutant(
+        "moved-past", ((Snapshot, "moved", lambda _was: lambda now, *_: now),)
+    ),
+    "large values, moved in hiding": Mutant("hidden-move", ((_SOURCE, "hidden_moves", _always({})),)),
+    "when to emit": Mutant("stalled-log", ((watermark.VisibilityWatermark, "reached", _always(gives=True)),)),
+    "32-bit ids": Mutant("wrap", ((visibility.Visibility, "widen", _snapshots_epoch),)),
+    "unflushed log": Mutant("open-writer", ((watermark, "_PUSH_AFTER_S", lambda _was: 1e6),)),
+    "readers on the exact snapshot": Mutant("late-readers", ((chunks, "session_statement", _own_snapshot),)),
+    "locks": Mutant("rewritten", ((watermark.ExportedSnapshot, "_export", _without_locks),)),
+    "giving way": Mutant("ddl-waits", ((watermark.ExportedSnapshot, "give_way", _always(None)),)),
+    "bounds of a changed key": Mutant("other-key", ((database, "_refuse_other_keys", _always(None)),)),
+    "text of keys and values": Mutant(
+        "odd-settings",
+        ((session, "TEXT_SETTINGS", _no_settings), (chunks, "TEXT_SETTINGS", _no_settings)),
+    ),
+    "counting inside transactions": Mutant(
+        "mid-transaction", ((assemble, "_ENTRIES", lambda was: was | frozenset(b"R")),)
+    ),
+    "passing over what was sent": Mutant(
+        "mid-transaction", ((assemble.Assembler, "_resumed", _passing_over_nothing),)
+    ),
+    "saved before acknowledged": Mutant("every-step", ((PostgresLog, "take", _acknowledging),)),
+    "saved before sent": Mutant(
+        "every-step",
+        ((HadoopStateStore, "promote", _saving_late), (HadoopStateStore, "save_pending", _keeping)),
+    ),
+    "a pending turn counts only if sent": Mutant("every-step", ((Job, "settle", _settling(answer=True)),)),
+    "a pending turn counts if sent": Mutant("every-step", ((Job, "settle", _settling(answer=False)),)),
+    "answers wait for the turn": Mutant("every-step", ((Desk, "commands", _telling_at_once),)),
+}

@@ -1,0 +1,269 @@
+"""The judge: lays what was emitted beside what the database says, key by key; knows nothing of the engine.
+
+It follows the log by `truth.py`, and so knows each table as it stood at every place in it. The events
+must then be these entries, each once and in their order, with READ events in between; and a READ event
+shows a row exactly as it stood at the place in the log that the stream had come to. That one sentence
+holds both halves of the rule: an older row would come after a newer change, a newer one before a change
+that it already contains.
+
+Beside it stands a consumer's copy, made from the events alone. What a table's copy may lack before it
+has been read whole is rows and large values that were there before the log began.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from tests.torture.emitted import printed_row, texts
+from tests.torture.truth import UNCHANGED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tests.torture.emitted import Emitted
+    from tests.torture.truth import Entry, Row
+
+Key: TypeAlias = "tuple[str | None, ...]"
+_SHOWN = 160
+
+
+class Violation(Exception):
+    """What must always hold did not; the message says which, where, and shows both sides."""
+
+
+@dataclass(slots=True)
+class Table:
+    """A table as it stands at the place in the log that has been followed, and a consumer's copy.
+
+    `key` names the columns that tell rows apart. `whole` is whether it was read to its end since the log
+    began, `touched` the keys that the log has brought up, `read_in` the turns that read each key.
+    """
+
+    name: str
+    key: tuple[str, ...]
+    types: dict[str, str]
+    rows: dict[Key, Row] = field(default_factory=dict)
+    copy: dict[Key, Row] = field(default_factory=dict)
+    touched: set[Key] = field(default_factory=set)
+    whole: bool = False
+    read_in: dict[Key, list[int]] = field(default_factory=dict)
+
+    def start(self, rows: Iterable[Row]) -> None:
+        """The rows as they stood before the log began."""
+        for row in rows:
+            shown = printed_row(row, self.types)
+            self.rows[self.key_of(shown)] = shown
+
+    def key_of(self, row: Mapping[str, str | None]) -> Key:
+        """The key of a row."""
+        return tuple(row[name] for name in self.key)
+
+
+@dataclass(slots=True)
+class Oracle:
+    """Judges one history; raises Violation at the first thing wrong."""
+
+    tables: dict[str, Table] = field(default_factory=dict)
+    ahead: list[Entry] = field(default_factory=list)
+    events: int = 0
+    reads: int = 0
+
+    def follow(self, entries: Iterable[Entry], emitted: Iterable[Emitted]) -> None:
+        """Go on with what has been committed and what has been emitted since the last call."""
+        for entry in entries:
+            self.ahead += self._known_tables(entry)
+        half: Emitted | None = None
+        for event in emitted:
+            self.events += 1
+            if event.op == "r":
+                self._read(event)
+            elif half is None and event.op == "d" and self.ahead and self.ahead[0].op == "u":
+                # A row that gets another key is told of by two events.
+                half = event
+            else:
+                self._changed(self._next(event), half or event, event)
+                half = None
+
+    def _known_tables(self, entry: Entry) -> list[Entry]:
+        """An entry for each table of a truncate, which may name tables that are none to a consumer."""
+        if entry.op != "t":
+            return [entry]
+        return [replace(entry, tables=(name,)) for name in entry.tables if name in self.tables]
+
+    def _next(self, event: Emitted) -> Entry:
+        if not self.ahead:
+            raise Violation(f"emitted, but not in the log: {_shown_event(event)}")
+        return self.ahead.pop(0)
+
+    # Changes.
+
+    def _changed(self, entry: Entry, first: Emitted, second: Emitted) -> None:
+        """Lay an entry beside its event, or the two that tell of a row that got another key."""
+        moved = first is not second
+        self._same(entry, second, "c" if moved else entry.op)
+        if moved:
+            self._same(entry, first, "d")
+        table = self._table(entry.tables[0])
+        if entry.op == "t":
+            table.rows.clear()
+            table.copy.clear()
+            return
+        table.types.update(entry.types)
+        self._apply(table, entry)
+        self._copy(table, entry, first, second)
+
+    @staticmethod
+    def _same(entry: Entry, event: Emitted, op: str) -> None:
+        if (event.op, event.table, event.transaction) != (op, entry.tables[0], entry.transaction):
+            raise Violation(f"the log goes on with {_shown_entry(entry)}, emitted was {_shown_event(event)}")
+
+    @staticmethod
+    def _apply(table: Table, entry: Entry) -> None:
+        """Follow one entry: the table as it stands after it."""
+        old, new = printed_row(entry.old, table.types), printed_row(entry.new, table.types)
+        before: Row = {}
+        if entry.op != "c":
+            key = table.key_of({**new, **old})
+            table.touched.add(key)
+            before = table.rows.pop(key, {})
+        if entry.op == "d":
+            return
+        for name, value in new.items():
+            if value == UNCHANGED:
+                new[name] = old.get(name) or before.get(name, UNCHANGED)
+        table.rows[table.key_of(new)] = new
+        table.touched.add(table.key_of(new))
+
+    def _copy(self, table: Table, entry: Entry, first: Emitted, second: Emitted) -> None:
+        """Apply the event to the consumer's copy, after a look at whether it says what the entry says."""
+        after = None if second.after is None else texts(second.after, table.types)
+        if after is not None:
+            self._equal(table, entry, after, second)
+        before = {} if first.before is None else texts(first.before, table.types)
+        kept: Row = {}
+        if entry.op != "c":
+            known = {name: value for name, value in before.items() if value is not None}
+            kept = table.copy.pop(table.key_of({**(after or {}), **known}), {})
+        if after is not None:
+            filled = {name: self._filled(name, value, before, kept) for name, value in after.items()}
+            table.copy[table.key_of(filled)] = filled
+
+    @staticmethod
+    def _filled(name: str, value: str | None, before: Row, kept: Row) -> str | None:
+        """The value, or where the event leaves it out the one that the row had."""
+        if value != UNCHANGED:
+            return value
+        was = before.get(name)
+        return was if was not in {None, UNCHANGED} else kept.get(name, UNCHANGED)
+
+    @staticmethod
+    def _equal(table: Table, entry: Entry, found: Row, event: Emitted) -> None:
+        """The columns of the entry, with the values that stand in the table; only what it lacks may lack."""
+        stands = table.rows[table.key_of(printed_row(entry.new, table.types))]
+        for name in sorted(entry.new.keys() | found.keys()):
+            expected, told = stands.get(name, "no column"), found.get(name, "no column")
+            if expected != told and not (told == UNCHANGED == entry.new.get(name)):
+                raise Violation(
+                    f"column {name!r} of {table.name}: the log has {_cut(expected)},"
+                    f" emitted was {_cut(told)} in {_shown_event(event)}"
+                )
+
+    # Rows read.
+
+    def _read(self, event: Emitted) -> None:
+        """A row read shows what stands in the table at this place in the log."""
+        self.reads += 1
+        table = self._table(event.table)
+        found = texts(event.after or {}, table.types)
+        key = table.key_of(found)
+        table.read_in.setdefault(key, []).append(event.turn)
+        stands = table.rows.get(key)
+        if stands is None:
+            what = (
+                "a change of its key was streamed before"
+                if key in table.touched
+                else "nothing was streamed of it"
+            )
+            raise Violation(
+                f"{table.name} has no row {key!r} here ({what}), turn {event.turn} reads {_cut_row(found)}"
+            )
+        for name in found.keys() & stands.keys():
+            if UNCHANGED not in {found[name], stands[name]} and found[name] != stands[name]:
+                raise Violation(
+                    f"{table.name} row {key!r} column {name!r} is {_cut(stands[name])} here, in"
+                    f" {stands.get('ver')}; turn {event.turn} reads {_cut(found[name])}, {found.get('ver')}"
+                )
+        if UNCHANGED in found.values():
+            raise Violation(f"a row read of {table.name}, {key!r}, lacks a value")
+        table.copy[key] = found
+
+    # Quiet points.
+
+    def settle(self, name: str, rows: list[Row]) -> None:
+        """Compare a table at a quiet point, all of the log being emitted, with what a query gives."""
+        table = self._table(name)
+        there = {table.key_of(row): row for row in (printed_row(one, table.types) for one in rows)}
+        self._settled(table, "the log", table.rows, there)
+        known = self._known(table)
+        copied = {key: row for key, row in table.copy.items() if key in there}
+        if extra := table.copy.keys() - there.keys():
+            raise Violation(
+                f"the events leave {name} {len(extra)} rows that are gone, one is {min(extra, key=str)!r}"
+            )
+        if lost := known - table.copy.keys():
+            raise Violation(f"the events leave out {len(lost)} rows of {name}, one is {min(lost, key=str)!r}")
+        self._settled(table, "the events", copied, {key: there[key] for key in copied})
+        if table.whole:
+            for key, row in copied.items():
+                lacking = [column for column, value in row.items() if value == UNCHANGED]
+                if lacking:
+                    raise Violation(f"nobody has sent {lacking[0]!r} of row {key!r} of {name}")
+        # New columns have values that are in no entry.
+        table.rows = there
+
+    @staticmethod
+    def _known(table: Table) -> set[Key]:
+        """The rows that the copy must have: all of them once the table was read, else those of the log."""
+        return set(table.rows) if table.whole else set(table.rows) & table.touched
+
+    @staticmethod
+    def _settled(table: Table, whose: str, found: dict[Key, Row], there: dict[Key, Row]) -> None:
+        if found.keys() != there.keys():
+            wrong = min(found.keys() ^ there.keys(), key=str)
+            raise Violation(
+                f"by {whose}, {table.name} has {len(found)} rows, a query gives {len(there)}; row {wrong!r}"
+            )
+        for key, row in found.items():
+            for name in row.keys() & there[key].keys():
+                if row[name] not in {UNCHANGED, there[key][name]}:
+                    raise Violation(
+                        f"by {whose}, {name!r} of row {key!r} of {table.name} is {_cut(row[name])},"
+                        f" a query gives {_cut(there[key][name])}"
+                    )
+
+    def _table(self, name: str) -> Table:
+        if name not in self.tables:
+            raise Violation(f"{name} is none of the history's tables")
+        return self.tables[name]
+
+
+def _cut(value: str | None) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
+
+
+def _cut_row(row: Row) -> str:
+    return "{" + ", ".join(f"{name}: {_cut(value)[:40]}" for name, value in row.items()) + "}"
+
+
+def _shown_entry(entry: Entry) -> str:
+    return (
+        f"{entry.op} of {', '.join(entry.tables)} in {entry.transaction}: {_cut_row(entry.new or entry.old)}"
+    )
+
+
+def _shown_event(event: Emitted) -> str:
+    image = event.after or event.before or {}
+    shown: Row = {name: str(value) for name, value in image.items()}
+    return f"{event.op} of {event.table} in {event.transaction}, turn {event.turn}: {_cut_row(shown)}"

@@ -1,0 +1,84 @@
+"""The process that runs the job under torture: started, ordered about, killed, started again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+import tests
+
+if TYPE_CHECKING:
+    from typing import Self
+
+_ROOT = Path(str(tests.__file__)).resolve().parents[1]
+
+
+@dataclass(slots=True)
+class Child:
+    """`tests.torture.child`, in a process group of its own; what it logs goes to a file."""
+
+    log: Path
+    starts: int = 0
+    _process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self.kill()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._process is not None and self._process.poll() is None
+
+    def order(self, **order: Any) -> None:
+        """Give an order, starting the process if there is none; one that is dead has no ears."""
+        if not self.alive and order["do"] != "play":
+            return
+        if not self.alive:
+            self._start()
+        assert self._process is not None
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(orjson.dumps(order) + b"\n")
+            self._process.stdin.flush()
+
+    def _start(self) -> None:
+        self.kill()
+        self.starts += 1
+        paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.torture.child"],
+                cwd=_ROOT,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def kill(self) -> None:
+        """SIGKILL to the process and all that it has started."""
+        if self._process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        if self._process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
+        self._process = None
+
+    def last_lines(self, lines: int = 25) -> str:
+        """The end of its log."""
+        return "\n".join(self.log.read_text("utf-8", "replace").splitlines()[-lines:])

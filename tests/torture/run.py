@@ -1,0 +1,166 @@
+"""Histories one after the other, on one server and with one job's process, until the time is up.
+
+Owns what outlives a history, and what is kept of one that went wrong: its script, journal and events.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import shutil
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from tests.servers.postgres import PostgresServer
+from tests.torture.figures import Figures
+from tests.torture.mutants import MUTANTS
+from tests.torture.oracle import Violation
+from tests.torture.play import PASSWORD, ROLE, Play
+from tests.torture.process import Child
+from tests.torture.scenes import SCENES, WRAPS
+from tests.torture.script import from_json, write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tests.servers.binaries import Version
+    from tests.torture.script import Script
+
+_SETTINGS = {
+    "max_prepared_transactions": "50",
+    "max_connections": "300",
+    "wal_level": "logical",
+    "deadlock_timeout": "100ms",
+    "wal_writer_delay": "50ms",
+}
+_HARD_EVERY, _RESTART_EVERY = 5, 4
+"""Every so many histories one has a SIGKILL, one a restart of the server: they take seconds each."""
+
+
+@dataclass(slots=True)
+class Run:
+    """A server, a process, and the figures of all histories so far."""
+
+    folder: Path
+    version: Version
+    figures: Figures = field(default_factory=Figures)
+    _numbers: itertools.count[int] = field(default_factory=itertools.count)
+    server: PostgresServer = field(init=False)
+    child: Child = field(init=False)
+
+    def __enter__(self) -> Self:
+        self.server = PostgresServer(self.version, settings=_SETTINGS)
+        self.server.start()
+        self.child = Child(self.folder / "job.log")
+        self._make_role()
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self.child.kill()
+        self.server.close()
+
+    def histories(self, seed: str, minutes: float) -> int:
+        """Play histories until the time is up; each has a seed of its own, made of this one."""
+        until = time.monotonic() + minutes * 60
+        for number in itertools.count():
+            if time.monotonic() >= until:
+                break
+            script = write(
+                f"{seed}/{number}",
+                hard=number % _HARD_EVERY == _HARD_EVERY - 1,
+                restart=number % _RESTART_EVERY == 2,
+            )
+            self.play(script)
+        print(f"seed {seed}: {self.figures.line()}", flush=True)
+        return 1 if self.figures.violations else 0
+
+    @contextlib.contextmanager
+    def on_server_for(self, scene: str) -> Iterator[None]:
+        """The server that a scene needs, if it is another."""
+        if scene not in WRAPS:
+            yield
+            return
+        own, self.server = self.server, near_wrap(_SETTINGS)
+        try:
+            self._make_role()
+            yield
+        finally:
+            self.server.close()
+            self.server = own
+
+    def _make_role(self) -> None:
+        with self.server.connect() as connection:
+            connection.execute(f"CREATE ROLE {ROLE} LOGIN REPLICATION PASSWORD '{PASSWORD}'".encode())
+
+    def play(self, script: Script, mutant: str | None = None) -> str | None:
+        """Play one history; gives what was violated, None if nothing was."""
+        number = next(self._numbers)
+        folder = self.folder / f"history-{number:04d}"
+        database = self.server.create_database(f"history_{number}")
+        play = Play(script, self.server, database, self.child, folder, mutant)
+        begun = time.monotonic()
+        violation: str | None = None
+        try:
+            play.run()
+        except Violation as error:
+            violation = str(error)
+            play.figures.violations = 1
+            (folder / "script.json").write_text(script.to_json())
+        finally:
+            self._tell(mutant or script.seed, play, violation, time.monotonic() - begun)
+            self.figures.add(play.figures)
+            self.server.drop_database(database.name)
+        if violation is None:
+            shutil.rmtree(folder)
+        return violation
+
+    @staticmethod
+    def _tell(what: str, play: Play, violation: str | None, took_s: float) -> None:
+        shapes = ", ".join(f"{one.key}/{one.identity}/{one.rows}" for one in play.script.tables)
+        print(f"{what}: {took_s:.1f} s [{shapes}] {violation or 'ok'}", flush=True)
+        for failure in play.answers.failures:
+            print(f"  answered: {failure}", flush=True)
+        if violation:
+            print(f"  kept in {play.folder}", flush=True)
+
+
+def replay(run: Run, kept: Path) -> int:
+    """Play a kept script again."""
+    path = kept / "script.json" if kept.is_dir() else kept
+    return 1 if run.play(from_json(path.read_text())) else 0
+
+
+def mutate(run: Run, only: list[str]) -> int:
+    """Switch off one guard after the other; 0 only if each is missed, and no scene fails with all of them."""
+    chosen = [name for name in MUTANTS if not only or name in only]
+    caught: dict[str, bool] = {}
+    for scene in dict.fromkeys(MUTANTS[name].scene for name in chosen):
+        with run.on_server_for(scene):
+            sound = run.play(SCENES[scene][0]) is None
+            for name in chosen:
+                if MUTANTS[name].scene == scene:
+                    caught[name] = run.play(SCENES[scene][0], name) is not None and sound
+    for name, is_caught in caught.items():
+        print(f"{'caught' if is_caught else 'NOT CAUGHT'}: {name}")
+    print(f"{sum(caught.values())} of {len(caught)} guards are missed when they are switched off", flush=True)
+    return 0 if all(caught.values()) else 1
+
+
+def near_wrap(settings: Mapping[str, str]) -> PostgresServer:
+    """A started server a few hundred transactions before its 32-bit ids begin again."""
+    server = PostgresServer(18, settings={**settings, "autovacuum": "off"})
+    server.start()
+    with server.connect() as connection:
+        connection.execute("ALTER DATABASE template0 ALLOW_CONNECTIONS true")
+    for name in ("template0", "template1", "postgres"):
+        with server.connect(name) as connection:
+            connection.execute("VACUUM FREEZE")
+    server.stop()
+    segment = server.pgdata / "pg_xact" / "0FFF"
+    segment.write_bytes(bytes(262_144))
+    server._account.give(segment)
+    server.run_tool("pg_resetwal", "-x", "4294966500", "-e", "7", "-u", "4294966400", str(server.pgdata))
+    server.start()
+    return server

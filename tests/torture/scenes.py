@@ -1,0 +1,372 @@
+"""Short histories that bring a guard to light, each with every step where it matters.
+
+Owns what happens in a scene, and when; the script beside it says on which tables. Between the steps the
+log, the reading or the rows read are held back by gates, files that the job's ports look for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from tests.torture.oracle import Violation
+from tests.torture.script import STEPS, Fuse, Round, Script, Sent, Transaction, collections
+from tests.torture.statements import statements
+from tests.torture.tables import TableShape
+from tests.torture.writers import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.torture.journal import JournalReader
+    from tests.torture.play import Play
+    from tests.torture.statements import Step
+
+_PATIENCE_S = 180.0
+_PROMPT_S = 8.0
+"""Far more than a window on an idle server, or a DDL statement beside one, ever takes."""
+
+
+@dataclass(slots=True)
+class Scene:
+    """The means of a scene: what it does to the database, and what it waits for."""
+
+    stage: Play
+    journal: JournalReader
+    signals: int = 0
+
+    def play(self, name: str) -> None:
+        """Play it, once the job runs."""
+        self.until(lambda: self.journal.of("started"), "the job is started")
+        SCENES[name][1](self)
+
+    def run(self, *steps: Step, local: bool = False) -> None:
+        """Do these steps, each in a transaction of its own; `local` waits for no standby."""
+        with self.stage.connect_again() as connection:
+            if local:
+                connection.execute("SET synchronous_commit = local")
+            for step in steps:
+                for statement in statements(step, self.stage.script.tables):
+                    connection.execute(statement.encode())
+
+    def meanwhile(self, *steps: Step) -> threading.Thread:
+        """Do these steps while the scene goes on; a server that ends the session ends them."""
+
+        def running() -> None:
+            with contextlib.suppress(psycopg.OperationalError):
+                self.run(*steps)
+
+        thread = threading.Thread(target=running, daemon=True)
+        thread.start()
+        return thread
+
+    def ask(self) -> None:
+        """Have all tables read."""
+        self.signals += 1
+        names = [name for shape in self.stage.script.tables for name in collections(shape)]
+        data = json.dumps({"type": "incremental", "data-collections": names})
+        session = Session(self.stage.database, threading.Event())
+        session.get().execute("SET synchronous_commit = local")
+        sent = Sent(0.0, f"scene{self.signals}", "execute-snapshot", data, "execute", names)
+        self.stage.send(session, sent)
+        session.close()
+
+    def until(self, condition: Callable[[], Any], what: str, within_s: float = _PATIENCE_S) -> None:
+        """Wait; a violation if it takes too long."""
+        since = time.monotonic()
+        while not condition():
+            self.stage.watch(self.journal)
+            if time.monotonic() - since > within_s:
+                raise Violation(f"not within {within_s} s: {what}")
+            time.sleep(0.01)
+
+    def until_window(self, count: int = 1) -> None:
+        """Wait for the n-th window to open."""
+        self.until(lambda: len(self.journal.of("window")) >= count, f"window {count} opens")
+
+    def until_streamed(self) -> None:
+        """Wait until all that is committed, be it visible or not, has been streamed."""
+        with self.stage.connect_again() as connection:
+            row = connection.execute(
+                "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint FROM pg_current_xact_id()"
+            ).fetchone()
+        end = int(row[0]) if row else 0
+        self.until(
+            lambda: any(turn["position"][0] >= end for turn in self.journal.of("turn")), "the log is streamed"
+        )
+
+    def until_finished(self, within_s: float = _PATIENCE_S) -> None:
+        """Wait for the answer that all tables were read."""
+        wanted = self.signals * sum(len(shape.leaves) for shape in self.stage.script.tables)
+        self.until(
+            lambda: sum(note["outcome"] == "finished" for note in self.journal.of("answer")) >= wanted,
+            "the snapshot is finished",
+            within_s,
+        )
+
+    @contextlib.contextmanager
+    def held(self, what: str) -> Iterator[None]:
+        """Hold back `take`, `read` or `poll` meanwhile."""
+        gate = self.stage.folder / f"hold-{what}"
+        gate.touch()
+        try:
+            yield
+        finally:
+            gate.unlink()
+
+    @contextlib.contextmanager
+    def no_standby(self) -> Iterator[None]:
+        """Commits wait for a standby that does not exist: in the log, and not visible."""
+        with self.stage.server.connect() as connection:
+            connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+            connection.execute("SELECT pg_reload_conf()")
+            time.sleep(0.3)
+            try:
+                yield
+            finally:
+                connection.execute("ALTER SYSTEM RESET synchronous_standby_names")
+                connection.execute("SELECT pg_reload_conf()")
+
+
+def in_window(scene: Scene) -> None:
+    """Changes of every kind after a window's rows were read, before they go out."""
+    with scene.held("poll"):
+        scene.ask()
+        scene.until_window()
+        scene.run(
+            ["touch", 0, [1, 2, 3]],
+            ["fatten", 0, [4]],
+            ["move", 0, 5, 1005],
+            ["swap", 0, 6, 7],
+            ["remove", 0, [8]],
+            ["move", 0, 9, 8],
+        )
+
+
+def hidden(scene: Scene) -> None:
+    """An update that is streamed, and not yet visible when the window opens."""
+    _hidden(scene, drop=False)
+
+
+def hidden_dropped(scene: Scene) -> None:
+    """The same, and the job begun anew in between."""
+    _hidden(scene, drop=True)
+
+
+def _hidden(scene: Scene, *, drop: bool) -> None:
+    scene.until_streamed()
+    with scene.no_standby():
+        waiting = scene.meanwhile(["renew", 0, [3]])
+        scene.until(lambda: _committed(scene, 1), "the update is in the log")
+        time.sleep(0.5)
+        if drop:
+            starts = len(scene.journal.of("started"))
+            scene.stage.child.order(do="drop")
+            scene.until(lambda: len(scene.journal.of("started")) > starts, "the job is begun anew")
+        scene.ask()
+        scene.until_finished()
+    waiting.join(10)
+
+
+def _committed(scene: Scene, events: int) -> bool:
+    """Whether so many events have been emitted since the log began."""
+    found: int = sum(turn["events"] for turn in scene.journal.of("turn"))
+    return found >= events
+
+
+def moved_past(scene: Scene) -> None:
+    """A row with a large value gets a key past all that the snapshot will read."""
+    with scene.held("poll"):
+        scene.ask()
+        scene.until_window()
+        scene.run(["move", 0, 35, 1035])
+
+
+def hidden_move(scene: Scene) -> None:
+    """The same by a transaction that is not visible when the snapshot measures the table."""
+    scene.until_streamed()
+    with scene.held("poll"):
+        with scene.no_standby():
+            waiting = scene.meanwhile(["move", 0, 35, 1035])
+            scene.until(lambda: _committed(scene, 2), "the move is in the log")
+            time.sleep(0.3)
+            scene.ask()
+            scene.until_window()
+        waiting.join(10)
+
+
+def stalled_log(scene: Scene) -> None:
+    """Windows open on changes that the stream has not come to."""
+    with scene.held("poll"):
+        scene.ask()
+        scene.until_window()
+        with scene.held("take"):
+            scene.run(["bulk", 0, 1, 0])
+            (scene.stage.folder / "hold-poll").unlink()
+            time.sleep(2.5)
+            (scene.stage.folder / "hold-poll").touch()
+
+
+def wrap(scene: Scene) -> None:
+    """A window is open while the 32-bit transaction ids begin again."""
+    _burn_until(scene, (8 << 32) - 12)
+    with scene.held("poll"):
+        scene.ask()
+        scene.until_window()
+        _burn_until(scene, (8 << 32) + 5)
+        scene.run(["touch", 0, [3]])
+        scene.until_streamed()
+
+
+def _burn_until(scene: Scene, xid: int) -> None:
+    with scene.stage.connect_again() as connection:
+        while True:
+            row = connection.execute("SELECT pg_current_xact_id()::text::bigint").fetchone()
+            if row is None or row[0] >= xid:
+                return
+
+
+def open_writer(scene: Scene) -> None:
+    """A record that nobody flushes stands before the horizon of a window."""
+    scene.ask()
+    scene.until_finished()
+    with scene.stage.connect_again() as writer, scene.held("poll"):
+        writer.autocommit = False
+        scene.ask()
+        scene.until_streamed()
+        for statement in statements(["touch", 0, [4]], scene.stage.script.tables):
+            writer.execute(statement.encode())
+        scene.until_window(2)
+        (scene.stage.folder / "hold-poll").unlink()
+        scene.until_finished(_PROMPT_S)
+        (scene.stage.folder / "hold-poll").touch()
+        writer.rollback()
+
+
+def late_readers(scene: Scene) -> None:
+    """Rows change before a window's readers begin, and the stream has not come to that."""
+    with scene.held("read"):
+        scene.ask()
+        scene.until_window()
+        scene.until_streamed()
+        with scene.held("take"):
+            scene.run(["touch", 0, list(range(40))])
+            (scene.stage.folder / "hold-read").unlink()
+            time.sleep(3.0)
+            (scene.stage.folder / "hold-read").touch()
+
+
+def rewritten(scene: Scene) -> None:
+    """A table is written anew before a window's readers begin."""
+    with scene.held("read"):
+        scene.ask()
+        scene.until_window()
+        alter = scene.meanwhile(["sql", 0, "ALTER TABLE {table} ADD COLUMN c0 float8 DEFAULT random()"])
+        time.sleep(0.7)
+    alter.join(20)
+
+
+def ddl_waits(scene: Scene) -> None:
+    """A definition is to change while a window takes long."""
+    with scene.held("read"):
+        scene.ask()
+        scene.until_window()
+        since = time.monotonic()
+        alter = scene.meanwhile(["sql", 0, "ALTER TABLE {table} ADD COLUMN c0 int"])
+        alter.join(_PROMPT_S)
+        if alter.is_alive():
+            raise Violation(f"ALTER TABLE has waited for {time.monotonic() - since:.1f} s for a window")
+
+
+def other_key(scene: Scene) -> None:
+    """The primary key becomes another column while the table is being read."""
+    with scene.held("poll"):
+        scene.ask()
+        scene.until_window()
+    scene.until_window(2)
+    scene.run(["sql", 0, "ALTER TABLE {table} DROP CONSTRAINT {table}_pkey, ADD PRIMARY KEY (alt)"])
+
+
+def only_rounds(_scene: Scene) -> None:
+    """Nothing beside the script's transactions."""
+
+
+def _script(scene: str, *tables: TableShape, **more: Any) -> Script:
+    return Script(f"scene {scene}", list(tables), [], scene=scene, **more)
+
+
+_INT = TableShape("t0", "int", "d", 40)
+_CHUNKED = {"incremental.snapshot.chunk.size": "10", "tidemark.window.max.chunks": "1"}
+_ODD = {
+    "DateStyle": "German",
+    "TimeZone": "Asia/Kolkata",
+    "extra_float_digits": "-10",
+    "bytea_output": "escape",
+}
+
+
+def _odd_settings() -> Script:
+    kinds = ("float", "moment", "bytes")
+    tables = [TableShape(f"t{place}", kind, "d", 40) for place, kind in enumerate(kinds)]
+    steps: list[Step] = [["touch", place, [1, 2, 3]] for place in range(3)]
+    names = [name for shape in tables for name in collections(shape)]
+    sent = Sent(0.0, "s1", "execute-snapshot", json.dumps({"data-collections": names}), "execute", names)
+    one = Round([[Transaction(steps, pause_s=0.1)] * 3], [sent])
+    script = _script("odd-settings", *tables, database=_ODD, properties=_CHUNKED)
+    return replace(script, rounds=[one])
+
+
+def _mid_transaction() -> Script:
+    fills: list[Step] = [["fill", place, 1000, 40] for place in (0, 1, 0)]
+    one = Round([[Transaction([*fills, ["bulk", 0, 2, 0]], pause_s=0.3)] * 4], [])
+    fuses = [Fuse("promote", after=True, passes=passes) for passes in (3, 2, 1, 4)]
+    script = _script(
+        "mid-transaction",
+        _INT,
+        replace(_INT, name="t1"),
+        properties={"tidemark.span.max.rows": "7"},
+        fuses=fuses,
+    )
+    return replace(script, rounds=[one])
+
+
+def _every_step() -> Script:
+    """A crash before and after each named step of a turn."""
+    tables = [_INT, TableShape("t1", "uuid", "d", 40)]
+    names = [name for shape in tables for name in collections(shape)]
+    data = json.dumps({"data-collections": names})
+    sent = [Sent(0.4, f"s{n}", "execute-snapshot", data, "execute", names) for n in range(12)]
+    writer = [
+        Transaction([["touch", n % 2, [n % 40]], ["put", n % 2, [100 + n]]], pause_s=0.05) for n in range(100)
+    ]
+    fuses = [Fuse(step, after, 0) for step in STEPS for after in (False, True)]
+    script = _script("every-step", *tables, fuses=fuses)
+    return replace(script, rounds=[Round([writer], sent)])
+
+
+SCENES: dict[str, tuple[Script, Callable[[Scene], None]]] = {
+    "in-window": (_script("in-window", _INT), in_window),
+    "hidden": (_script("hidden", _INT), hidden),
+    "hidden-dropped": (_script("hidden-dropped", _INT), hidden_dropped),
+    "moved-past": (_script("moved-past", _INT, properties=_CHUNKED), moved_past),
+    "hidden-move": (_script("hidden-move", _INT, properties=_CHUNKED), hidden_move),
+    "stalled-log": (_script("stalled-log", _INT, properties=_CHUNKED), stalled_log),
+    "wrap": (_script("wrap", _INT), wrap),
+    "open-writer": (_script("open-writer", _INT), open_writer),
+    "late-readers": (_script("late-readers", _INT), late_readers),
+    "rewritten": (_script("rewritten", _INT), rewritten),
+    "ddl-waits": (_script("ddl-waits", _INT), ddl_waits),
+    "other-key": (_script("other-key", _INT, properties=_CHUNKED), other_key),
+    "odd-settings": (_odd_settings(), only_rounds),
+    "mid-transaction": (_mid_transaction(), only_rounds),
+    "every-step": (_every_step(), only_rounds),
+}
+"""By name: the script, and what happens."""
+WRAPS = frozenset({"wrap"})
+"""Scenes on a server whose transaction ids are about to begin again."""

@@ -1,0 +1,88 @@
+"""What the writers do, one step of a transaction at a time: from a script's words to SQL. Pure.
+
+A step is a list: its verb, the table's place in the script, and what the verb needs. Rows are named by
+their ordinals; a row that is not there makes a step do nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tests.torture.tables import LARGE, VERSION, key_columns, row
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.torture.tables import TableShape
+
+Step: TypeAlias = list[Any]
+_AWAY = 1_000_000
+"""An ordinal that no script names, for the moment in which two rows change places."""
+
+
+def statements(  # noqa: C901, PLR0911  one case for each verb
+    step: Step, tables: Sequence[TableShape]
+) -> list[str]:
+    """The SQL of one step; several statements run one after the other."""
+    verb, place, *rest = step
+    shape = tables[place]
+    name = shape.name
+    match verb, rest:
+        case "put", [ordinals]:
+            return [_insert(shape, f"unnest(ARRAY{ordinals}) n", "ON CONFLICT DO NOTHING")]
+        case "fill", [first, count]:
+            return [
+                _insert(shape, f"generate_series({first}, {first + count - 1}) n", "ON CONFLICT DO NOTHING")
+            ]
+        case "touch", [ordinals]:
+            return [_update(name, {"v": f"'touched ' || {VERSION}"}, f"n = ANY (ARRAY{ordinals})")]
+        case "fatten", [ordinals]:
+            return [_update(name, {"big": LARGE}, f"n = ANY (ARRAY{ordinals})")]
+        case "renew", [ordinals]:
+            values = {"v": f"'renewed ' || {VERSION}", "big": LARGE, "also": LARGE}
+            return [_update(name, values, f"n = ANY (ARRAY{ordinals})")]
+        case "bulk", [modulus, remainder]:
+            return [_update(name, {"v": "v || 'x'"}, f"n % {modulus} = {remainder}")]
+        case "remove", [ordinals]:
+            return [f"DELETE FROM {name} WHERE n = ANY (ARRAY{ordinals})"]
+        case "move", [old, new]:
+            return [_move(shape, old, new)]
+        case "swap", [one, other]:
+            return [_move(shape, one, _AWAY), _move(shape, other, one), _move(shape, _AWAY, other)]
+        case "respell", [ordinal]:
+            return [
+                _update(
+                    name,
+                    {"k": "CASE WHEN scale(k) > 6 THEN trim_scale(k) ELSE k + 0.0000000000 END"},
+                    f"n = {ordinal}",
+                )
+            ]
+        case "truncate", []:
+            return [f"TRUNCATE {name}"]
+        case "sql", [text]:
+            return [text.format(table=name)]
+    raise ValueError(f"no step {step!r}")
+
+
+def _insert(shape: TableShape, source: str, conflict: str) -> str:
+    names, values = row(shape)
+    return (
+        f"INSERT INTO {shape.name} ({', '.join(names)}) SELECT {', '.join(values)} FROM {source} {conflict}"
+    )
+
+
+def _update(table: str, values: dict[str, str], where: str) -> str:
+    changes = ", ".join(f"{name} = {value}" for name, value in {**values, "ver": VERSION}.items())
+    return f"UPDATE {table} SET {changes} WHERE {where}"
+
+
+def _move(shape: TableShape, old: int, new: int) -> str:
+    names, values = key_columns(shape)
+    moved = ", ".join(f"moved.{name}" for name in names)
+    selected = ", ".join(
+        f"{value} AS {name}" for name, value in zip(names, values, strict=True) if name != "n"
+    )
+    return (
+        f"UPDATE {shape.name} t SET ({', '.join(names)}, ver) = ROW({moved}, {VERSION})"
+        f" FROM (SELECT n, {selected} FROM (SELECT {new} AS n) o) moved WHERE t.n = {old}"
+    )

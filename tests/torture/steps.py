@@ -1,0 +1,261 @@
+"""The ports of a job with a crash laid at their steps, and lulls in between; the job knows nothing of it.
+
+Owns where the named steps of a turn are, and what a crash is: `SIGKILL`, or `Dropped`, an exception that
+nothing in the product catches, after which everything in memory is forgotten and the job begun again
+from what was saved.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass, replace
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from engine.ports import LogReader, OpenWindow
+    from engine.seams import Seams
+    from engine.state import State
+    from tests.torture.journal import Journal
+    from tests.torture.script import Fuse
+
+
+class Dropped(BaseException):
+    """The job was dropped here."""
+
+
+@dataclass(slots=True)
+class Fuses:
+    """Crashes still to come, one after the other; `drop` asks for one at the next step."""
+
+    waiting: list[Fuse]
+    journal: Journal
+    passed: int = 0
+    drop: bool = False
+
+    def passing(self, step: str, *, after: bool) -> None:
+        """Note that a step is passed; crash if that is where the next fuse lies."""
+        if self.drop:
+            self.drop = False
+            self._blow(step, after=after, hard=False)
+        if not self.waiting or (self.waiting[0].step, self.waiting[0].after) != (step, after):
+            return
+        self.passed += 1
+        if self.passed > self.waiting[0].passes:
+            fuse = self.waiting.pop(0)
+            self.passed = 0
+            self.journal.note("fuse")
+            self._blow(step, after=after, hard=fuse.hard)
+
+    def _blow(self, step: str, *, after: bool, hard: bool) -> None:
+        self.journal.note("crash", step=step, after=after, hard=hard)
+        if hard:
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise Dropped(step)
+
+
+class Passing:
+    """Passes every call on; the calls in `steps` are steps, by their name there."""
+
+    def __init__(self, behind: Any, fuses: Fuses, steps: Mapping[str, str]) -> None:
+        self._behind, self._fuses, self._steps = behind, fuses, steps
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._behind, name)
+        step = self._steps.get(name)
+        return found if step is None else self._stepped(step, found)
+
+    def _stepped(self, step: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def stepped(*args: Any, **more: Any) -> Any:
+            self._fuses.passing(step, after=False)
+            result = call(*args, **more)
+            self._fuses.passing(step, after=True)
+            return result
+
+        return stepped
+
+
+@dataclass(slots=True)
+class Lull:
+    """Now and then, for up to `longest_s`, nothing comes through; nor while the file `gate` is there."""
+
+    random: Random
+    longest_s: float
+    gate: Path
+    until_s: float = 0.0
+    next_s: float = 0.0
+
+    def holds(self) -> bool:
+        """Whether it is on."""
+        now = time.monotonic()
+        if self.longest_s and now >= self.next_s:
+            self.until_s = now + self.random.uniform(0, self.longest_s)
+            self.next_s = self.until_s + self.random.uniform(0, 2 * self.longest_s)
+        return now < self.until_s or self.gate.exists()
+
+    def pass_slowly(self) -> None:
+        """Come through late."""
+        time.sleep(self.random.uniform(0, self.longest_s))
+        while self.gate.exists():
+            time.sleep(0.01)
+
+
+@dataclass(slots=True)
+class SteppedLog:
+    """A log reader: a step is a span with entries."""
+
+    behind: LogReader
+    fuses: Fuses
+    lull: Lull
+
+    def take(self, timeout_s: float) -> Any:
+        """Take a span, unless the log is to seem slow."""
+        if self.lull.holds():
+            time.sleep(min(timeout_s, 0.01))
+            return None
+        self.fuses.passing("take", after=False)
+        span = self.behind.take(timeout_s)
+        if span is not None and span.entries:
+            self.fuses.passing("take", after=True)
+        return span
+
+    def acknowledge(self, position: Any) -> None:
+        """A step."""
+        self.fuses.passing("acknowledge", after=False)
+        self.behind.acknowledge(position)
+        self.fuses.passing("acknowledge", after=True)
+
+    def hurry(self, *, on: bool) -> None:
+        """No step."""
+        self.behind.hurry(on=on)
+
+    def close(self) -> None:
+        """No step."""
+        self.behind.close()
+
+
+@dataclass(slots=True)
+class SteppedWindow:
+    """A window: its steps are that all rows are read, and that its watermark is reached."""
+
+    behind: OpenWindow
+    fuses: Fuses
+    lull: Lull
+    read: bool = False
+    told: bool = False
+
+    @property
+    def superseded(self) -> Any:
+        """No step."""
+        return self.behind.superseded
+
+    def poll(self) -> Any:
+        """The rows, unless reading is to seem slow."""
+        staged = self.behind.poll()
+        if staged is None or self.lull.holds():
+            return None
+        if not self.read:
+            self.fuses.passing("poll", after=False)
+            self.read = True
+            self.fuses.passing("poll", after=True)
+        return staged
+
+    def reached(self, position: Any) -> bool:
+        """Whether the watermark is reached."""
+        if not self.behind.reached(position):
+            return False
+        if not self.told:
+            self.fuses.passing("reached", after=False)
+            self.told = True
+            self.fuses.passing("reached", after=True)
+        return True
+
+    def close(self) -> None:
+        """No step."""
+        self.behind.close()
+
+
+class SteppedSource(Passing):
+    """A source whose logs and windows have steps."""
+
+    def __init__(self, behind: Any, fuses: Fuses, lulls: Lulls) -> None:
+        super().__init__(behind, fuses, {"encode": "encode"})
+        self._lulls = lulls
+
+    def open_log(self, state: State) -> Any:
+        """No step."""
+        state, log = self._behind.open_log(state)
+        return state, SteppedLog(log, self._fuses, self._lulls.of("take"))
+
+    def open_window(self, window: Any) -> SteppedWindow:
+        """A step."""
+        self._fuses.passing("open_window", after=False)
+        opened = self._behind.open_window(window)
+        self._fuses.journal.note("window")
+        self._fuses.passing("open_window", after=True)
+        return SteppedWindow(opened, self._fuses, self._lulls.of("poll"))
+
+
+class SteppedSink(Passing):
+    """A sink that says what it has committed."""
+
+    def __init__(self, behind: Any, fuses: Fuses, turns: Turns) -> None:
+        super().__init__(behind, fuses, {"writer": "writer"})
+        self._turns = turns
+
+    def commit(self, turn: int) -> None:
+        """A step."""
+        self._fuses.passing("commit", after=False)
+        self._behind.commit(turn)
+        self._turns.committed = turn
+        self._fuses.journal.note("committed", turn=turn)
+        self._fuses.passing("commit", after=True)
+
+
+class SteppedDesk(Passing):
+    """A desk that says when it has told its answers."""
+
+    def __init__(self, behind: Any, fuses: Fuses, turns: Turns) -> None:
+        super().__init__(behind, fuses, {"commands": "commands"})
+        self._turns = turns
+
+    def tell(self, *args: Any) -> None:
+        """A step."""
+        self._fuses.passing("tell", after=False)
+        self._behind.tell(*args)
+        self._fuses.journal.note("told", turn=self._turns.committed)
+        self._fuses.passing("tell", after=True)
+
+
+@dataclass(slots=True)
+class Turns:
+    """The turn that was committed last."""
+
+    committed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Lulls:
+    """How long what may be held back, in seconds; the gates are files `hold-…` in the directory."""
+
+    longest_s: Mapping[str, float]
+    random: Random
+    directory: Path
+
+    def of(self, what: str) -> Lull:
+        """A lull of its own."""
+        return Lull(self.random, self.longest_s.get(what, 0.0), self.directory / f"hold-{what}")
+
+
+def stepped(seams: Seams, fuses: Fuses, lulls: Lulls, turns: Turns) -> Seams:
+    """The same seams, with steps."""
+    source: Any = SteppedSource(seams.source, fuses, lulls)
+    sink: Any = SteppedSink(seams.sink, fuses, turns)
+    store: Any = Passing(seams.store, fuses, {"save_pending": "save_pending", "promote": "promote"})
+    desk: Any = SteppedDesk(seams.desk, fuses, turns)
+    return replace(seams, source=source, sink=sink, store=store, desk=desk)

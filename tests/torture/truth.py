@@ -1,0 +1,137 @@
+"""What the database itself says was committed, in order: its log, decoded by `test_decoding`.
+
+Owns the second replication slot and the reading of that plug-in's text. An entry has its values as the
+database prints them; one that an update left out of the log is `UNCHANGED`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import psycopg
+
+Row: TypeAlias = dict[str, "str | None"]
+SLOT: Final = "truth"
+UNCHANGED: Final = "\x00unchanged"
+_NAME = r'(?:"(?:[^"]|"")+"|[^"\s.:,]+)'
+_HEAD = re.compile(
+    rf"table ((?:{_NAME})\.(?:{_NAME})(?:, (?:{_NAME})\.(?:{_NAME}))*): (INSERT|UPDATE|DELETE|TRUNCATE):"
+)
+_COLUMN = re.compile(r" (\"(?:[^\"]|\"\")+\"|[^\[\s]+)\[((?:[^\[\]]|\[\])*)\]:('(?:[^']|'')*'|[^ ]+)")
+_UNCHANGED_WORD = "unchanged-toast-datum"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One change: `op` c, u, d or t; `old` holds the columns that the log has of the row before.
+
+    `types` has the type of each column, as the server writes it.
+    """
+
+    transaction: int
+    op: str
+    tables: tuple[str, ...]
+    old: Row = field(default_factory=dict)
+    new: Row = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict)
+
+
+class UnexpectedWrite(Exception):
+    """The log holds what none of the writers writes."""
+
+
+class Truth:
+    """Reads the slot, an entry once, also after the server has forgotten how far it had been read."""
+
+    def __init__(self, connection: psycopg.Connection[tuple[object, ...]]) -> None:
+        connection.execute("SELECT pg_create_logical_replication_slot(%s, 'test_decoding')", [SLOT])
+        self._passed = 0
+        self.transactions = 0
+
+    def read(self, connection: psycopg.Connection[tuple[object, ...]]) -> Iterator[Entry]:
+        """The entries committed since the last call, in the order of the log."""
+        rows = connection.execute(
+            "SELECT (lsn - '0/0')::bigint, xid::text::bigint, data FROM pg_logical_slot_get_changes("
+            "%s, NULL, NULL, 'include-xids', '0', 'skip-empty-xacts', '1')",
+            [SLOT],
+        ).fetchall()
+        transaction: list[Entry] = []
+        for place, xid, data in rows:
+            assert isinstance(place, int)
+            assert isinstance(xid, int)
+            text = str(data)
+            if text == "BEGIN":
+                transaction = []
+            elif text == "COMMIT":
+                if place > self._passed:
+                    self._passed = place
+                    self.transactions += 1
+                    yield from transaction
+            else:
+                transaction.append(entry(xid, text))
+
+
+def entry(transaction: int, text: str) -> Entry:
+    """Read one line of the plug-in."""
+    head = _HEAD.match(text)
+    if head is None:
+        raise UnexpectedWrite(f"transaction {transaction} wrote {text[:200]!r}")
+    tables = tuple(_plain(name) for name in head[1].split(", "))
+    verb, rest = head[2], text[head.end() :]
+    types: dict[str, str] = {}
+    match verb:
+        case "TRUNCATE":
+            return Entry(transaction, "t", tables)
+        case "INSERT":
+            return Entry(transaction, "c", tables, new=_columns(rest, types), types=types)
+        case "DELETE":
+            return Entry(transaction, "d", tables, old=_columns(rest, types), types=types)
+    old, new = "", rest
+    if rest.startswith(" old-key:"):
+        old, new = _parted(rest)
+    return Entry(transaction, "u", tables, _columns(old, types), _columns(new, types), types)
+
+
+def _parted(rest: str) -> tuple[str, str]:
+    """The old and the new tuple's text; their values may hold anything."""
+    at = len(" old-key:")
+    while found := _COLUMN.match(rest, at):
+        at = found.end()
+    marker = " new-tuple:"
+    if not rest.startswith(marker, at):
+        raise UnexpectedWrite(f"no new tuple at {rest[at : at + 40]!r}")
+    return rest[len(" old-key:") : at], rest[at + len(marker) :]
+
+
+def _columns(text: str, types: dict[str, str]) -> Row:
+    found: Row = {}
+    at = 0
+    while column := _COLUMN.match(text, at):
+        name = _unquoted(column[1], '"')
+        types[name] = column[2]
+        found[name] = _value(column[3])
+        at = column.end()
+    if at != len(text) and text[at:] != " (no-tuple-data)":
+        raise UnexpectedWrite(f"no column at {text[at : at + 80]!r}")
+    return found
+
+
+def _value(text: str) -> str | None:
+    if text == "null":
+        return None
+    if text == _UNCHANGED_WORD:
+        return UNCHANGED
+    return _unquoted(text, "'")
+
+
+def _unquoted(text: str, quote: str) -> str:
+    return text[1:-1].replace(quote * 2, quote) if text.startswith(quote) else text
+
+
+def _plain(name: str) -> str:
+    return ".".join(_unquoted(part, '"') for part in re.findall(_NAME, name))

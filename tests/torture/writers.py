@@ -1,0 +1,132 @@
+"""Sessions that write to the database at once, each its own list of transactions, whatever comes of it.
+
+A transaction that fails (a key that is taken, a deadlock, a column that is gone) is rolled back; a
+server that goes away is waited for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from tests.torture.statements import statements
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.servers.postgres import Database
+    from tests.torture.script import Transaction
+    from tests.torture.tables import TableShape
+
+_PATIENCE_S = 60.0
+_SETTINGS = "-c lock_timeout=1500 -c deadlock_timeout=100 -c extra_float_digits=1"
+
+
+@dataclass(slots=True)
+class Session:
+    """A connection that comes back after the server has."""
+
+    database: Database
+    stop: threading.Event
+    connection: psycopg.Connection[Any] | None = None
+
+    def get(self) -> psycopg.Connection[Any]:
+        """The connection, opened anew if it was lost."""
+        until = time.monotonic() + _PATIENCE_S
+        while self.connection is None or self.connection.closed:
+            try:
+                self.connection = self.database.connect(options=_SETTINGS, connect_timeout=5)
+            except psycopg.OperationalError:
+                if time.monotonic() > until:
+                    raise
+                self.stop.wait(0.05)
+        return self.connection
+
+    def close(self) -> None:
+        """Close it."""
+        if self.connection is not None:
+            self.connection.close()
+
+
+@dataclass(slots=True)
+class Writer:
+    """One session's transactions of one round."""
+
+    name: str
+    database: Database
+    tables: Sequence[TableShape]
+    transactions: Sequence[Transaction]
+    stop: threading.Event
+    committed: int = 0
+    failed: int = 0
+    prepared: list[str] = field(default_factory=list)
+
+    def run(self) -> None:
+        """Run them all, one after the other."""
+        session = Session(self.database, self.stop)
+        try:
+            for number, transaction in enumerate(self.transactions):
+                if self.stop.is_set():
+                    break
+                self._attempt(session, number, transaction)
+                self.stop.wait(transaction.pause_s)
+            with contextlib.suppress(psycopg.Error):
+                self._settle(session.get(), 0)
+        finally:
+            session.close()
+
+    def _attempt(self, session: Session, number: int, transaction: Transaction) -> None:
+        connection = session.get()
+        try:
+            self._run(connection, number, transaction)
+            self._settle(connection, 1)
+        except psycopg.Error:
+            self.failed += 1
+            with contextlib.suppress(psycopg.Error):
+                connection.execute("ROLLBACK")
+
+    def _run(self, connection: psycopg.Connection[Any], number: int, transaction: Transaction) -> None:
+        run = connection.execute
+        run("BEGIN")
+        if transaction.asynchronous:
+            run("SET LOCAL synchronous_commit = off")
+        for place, step in enumerate(transaction.steps):
+            if place == transaction.savepoint:
+                run("SAVEPOINT here")
+            for statement in statements(step, self.tables):
+                run(statement.encode())
+        if transaction.savepoint is not None:
+            run("ROLLBACK TO here")
+        self._end(connection, number, transaction.ending)
+
+    def _end(self, connection: psycopg.Connection[Any], number: int, ending: str) -> None:
+        if ending.startswith("prepare"):
+            name = f"{self.name}-{number}-{ending}"
+            connection.execute(f"PREPARE TRANSACTION '{name}'".encode())
+            self.prepared.append(name)
+        else:
+            connection.execute(ending.upper().encode())
+            self.committed += ending == "commit"
+
+    def _settle(self, connection: psycopg.Connection[Any], keep: int) -> None:
+        """End all prepared transactions but the newest `keep`, by their names."""
+        while len(self.prepared) > keep:
+            settle_prepared(connection, self.prepared.pop(0))
+
+
+def settle_prepared(connection: psycopg.Connection[Any], name: str) -> None:
+    """End a prepared transaction as its name says."""
+    verb = "ROLLBACK" if name.endswith("rollback") else "COMMIT"
+    connection.execute(f"{verb} PREPARED '{name}'".encode())
+
+
+def settle_all_prepared(connection: psycopg.Connection[Any]) -> None:
+    """End what a writer that was cut off has left behind."""
+    found = connection.execute("SELECT gid FROM pg_prepared_xacts WHERE database = current_database()")
+    for (name,) in found.fetchall():
+        settle_prepared(connection, name)

@@ -1,0 +1,44 @@
+"""A history is decided by its seed, and can be kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.torture.mutants import MUTANTS
+from tests.torture.scenes import SCENES, WRAPS
+from tests.torture.script import STEPS, from_json, write
+from tests.torture.statements import statements
+from tests.torture.tables import KEYS, TableShape
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_a_seed_gives_the_same_script_again_and_it_survives_being_kept(number: int):
+    script = write(f"s/{number}", hard=True, restart=True)
+
+    assert write(f"s/{number}", hard=True, restart=True) == script
+    assert from_json(script.to_json()) == script
+
+
+def test_some_seed_has_each_kind_of_key_and_each_step():
+    scripts = [write(f"s/{number}") for number in range(200)]
+
+    assert {shape.key for one in scripts for shape in one.tables} == set(KEYS)
+    assert {fuse.step for one in scripts for fuse in one.fuses} == set(STEPS)
+
+
+def test_every_step_of_a_script_is_known():
+    for number in range(50):
+        script = write(f"s/{number}")
+        for transactions in (writer for one in script.rounds for writer in one.writers):
+            for step in (step for transaction in transactions for step in transaction.steps):
+                assert statements(step, script.tables)
+
+
+def test_a_step_that_nobody_knows_is_an_error():
+    with pytest.raises(ValueError, match="no step"):
+        statements(["leap", 0], [TableShape("t0", "int", "d", 3)])
+
+
+def test_every_guard_has_its_scene():
+    assert {mutant.scene for mutant in MUTANTS.values()} == set(SCENES)
+    assert set(SCENES) >= WRAPS
