@@ -13,6 +13,7 @@ import orjson
 import pyarrow as pa
 
 from adapters.postgres.defaults import default_text
+from adapters.postgres.faults import garbled, never_filled, with_faults
 from adapters.postgres.source import SOURCE, source_snapshot, source_table
 from adapters.postgres.source_types import source_length, source_parameters
 from adapters.postgres.table import Column, PgType, Relation, RelationColumn, Table
@@ -23,6 +24,7 @@ from engine.events.connect import Schema, struct, with_schema
 from engine.events.envelope import envelope_schema
 from engine.events.field import Conversion, Field
 from engine.events.names import field_name, schema_name, topic_of
+from engine.events.settings import Fault
 from engine.events.text import join
 from engine.expressions import matches
 
@@ -46,11 +48,11 @@ def codec_for(
     `table` may be None (dropped meanwhile) or of another name or shape by now. `merge_key` defaults
     to the table's key. The codec's `columns` are the relation's, in its order.
     """
-    described = [
-        _Described(relation, table, index, settings, types) for index in range(len(relation.columns))
-    ]
-    topic = topic_of(relation.id, settings)
-    key_names = _key_names(relation, table, settings)
+    shown = garbled(relation, settings)
+    seen = table if shown.id == relation.id else None
+    described = [_Described(shown, seen, index, settings, types) for index in range(len(shown.columns))]
+    topic = topic_of(shown.id, settings)
+    key_names = _key_names(shown, seen, settings)
     by_name = {one.column.name: one for one in described}
     fields = tuple(field for one in described if one.included and (field := one.value_field()))
     key = tuple(field for name in key_names if name in by_name and (field := by_name[name].key_field()))
@@ -63,8 +65,9 @@ def codec_for(
         key,
         with_schema(_key_schema(topic, key, settings), enabled=settings.key_schemas),
         with_schema(_value_schema(topic, fields, settings), enabled=settings.value_schemas),
-        (source_snapshot(settings), source_table(relation.namespace, relation.name)),
+        (source_snapshot(settings), source_table(shown.namespace, shown.name)),
         tuple(names.index(name) for name in merge_key or _table_key(table) if name in names),
+        never_filled=never_filled(relation, types, settings),
         emit=emit,
         signal=str(relation.id) == settings.signal_collection,
         warnings=(*_collisions(fields), *(warning for one in described for warning in one.warnings())),
@@ -115,7 +118,10 @@ class _Described:
         self.included = shaping.is_included(relation.id, self.column.name, settings)
         self._catalog: Column | None = table.column(self.column.name) if table and self.included else None
         self._type = type_of(self.column.type, types) or PgType(self.column.type, f"type {self.column.type}")
-        self._conversion = conversion(self._type, self.column.typmod, types, settings)
+        made = conversion(self._type, self.column.typmod, types, settings)
+        self._conversion = (
+            with_faults(made, self._type, self.column.typmod, types, settings) if made else None
+        )
         self._mask = shaping.mask_of(relation.id, self.column.name, settings)
 
     def value_field(self) -> Field | None:
@@ -172,7 +178,8 @@ class _Described:
     def _default(self, conversion: Conversion) -> str | None:
         if self._catalog is None or self._catalog.default is None or self._catalog.generated:
             return None
-        text = default_text(self._type, self._catalog.default, self.column.typmod)
+        faulty = Fault.DEFAULTS in self._settings.kept_faults
+        text = default_text(self._type, self._catalog.default, self.column.typmod, faulty=faulty)
         if text is None or conversion.schema.type in {"struct", "array", "map"}:
             return None
         try:

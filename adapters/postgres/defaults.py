@@ -43,21 +43,34 @@ _OF_CALLS = {
     "bit": "0",
     "varbit": "0",
 }
+_TEXTS = frozenset(("bpchar", "varchar", "text", "json", "jsonb", "xml"))
 
 
-def default_text(kind: PgType, expression: str, typmod: int) -> str | None:
+def default_text(kind: PgType, expression: str, typmod: int, *, faulty: bool = False) -> str | None:
     """The default as the type's own text, ready for its conversion; None for no default.
 
-    An enumeration's must name the type, by nothing but its plain name, as Debezium asks for it.
+    An enumeration's must name the type, by nothing but its plain name, as Debezium asks for it. `faulty`:
+    texts as Debezium 2.1.4 takes them, quotes and keywords included.
     Source: the rules of Debezium's default value converter.
     """
     if kind.kind == "e":
-        return _literal(expression) if expression.endswith(f"'::{kind.name}") else None
+        name = f"'::{kind.name}"
+        if faulty and expression.startswith("'") and expression.endswith(name):
+            return expression[1 : -len(name)]
+        return _literal(expression) if expression.endswith(name) else None
     if kind.name not in _OF_CALLS or expression.upper().startswith("NULL::"):
         return None
     called = expression in _CLOCK or _CALL.fullmatch(_without_cast(expression))
+    if faulty and not called and kind.name in _TEXTS:
+        return _cut(expression)
     text = _OF_CALLS[kind.name] if called else _literal(expression)
     return text if text is None or kind.name != "numeric" else _scaled(text, typmod)
+
+
+def _cut(expression: str) -> str | None:
+    """What stands between the first two quotes, or the expression itself where there are none."""
+    found = re.search(r"'(.*?)'", expression)
+    return found[1] if found else None if "'" in expression else expression
 
 
 def _scaled(text: str, typmod: int) -> str:

@@ -79,17 +79,18 @@ def _entries(messages: Messages, numbers: Ints, codec: TableCodec, form: int) ->
         return Entries(oid, "u", numbers, read_tuples(messages, at, width)[0], None)
     old, ends = read_tuples(messages, at, width)
     new, _ = read_tuples(messages, ends + 1, width)
-    return Entries(oid, "u", numbers, _filled(new, old), old, full)
+    return Entries(oid, "u", numbers, _filled(new, old, codec.never_filled), old, full)
 
 
-def _filled(new: Tuples, old: Tuples) -> Tuples:
+def _filled(new: Tuples, old: Tuples, never: frozenset[int]) -> Tuples:
     """The new tuples with their unchanged values taken from the old ones.
 
     An old tuple of the identity only matters too: a server logs it without a key change where the key is
-    stored out of line, and then the new tuple lacks the key.
+    stored out of line, and then the new tuple lacks the key. The columns `never` are left as they are.
     """
-    columns = [_fill(column, old.columns[i], new.unchanged[i]) for i, column in enumerate(new.columns)]
-    left = [_left(mark, old.columns[i]) for i, mark in enumerate(new.unchanged)]
+    marks = [None if i in never else mark for i, mark in enumerate(new.unchanged)]
+    columns = [_fill(column, old.columns[i], marks[i]) for i, column in enumerate(new.columns)]
+    left = [new.unchanged[i] if i in never else _left(mark, old.columns[i]) for i, mark in enumerate(marks)]
     return Tuples(columns, left)
 
 

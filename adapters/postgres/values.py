@@ -1,4 +1,4 @@
-"""Values that no Arrow kernel reads: arrays, hstore, intervals, bits, points, geometries.
+"""Values that no Arrow kernel reads: hstore, intervals, money, bits, points, geometries.
 
 Each function turns one value's text (or a column of it) into JSON or the inside of a JSON string.
 Text is read as PostgreSQL's output functions write it under `IntervalStyle` postgres.
@@ -16,25 +16,43 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.events.java import hash_order
-from engine.events.numbers import java_double
+from engine.events.numbers import base64_chars, doubles_as_java, java_double
 from engine.events.settings import BinaryMode
-from engine.events.text import Ints, Text, fill, join, quote, replace_rows, scalar, slices, text_parts
+from engine.events.text import (
+    Ints,
+    Text,
+    digits,
+    fill,
+    join,
+    mostly,
+    quote,
+    scalar,
+    text_from,
+)
 from engine.events.times import clock_us
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
 MONTH_US = 2_629_800_000_000
 """A month of an interval in microseconds: 30.4375 days."""
 DAY_US = 86_400_000_000
 _LONGEST = 2**63 - 1
 _INTERVAL = re.compile(r"([+-]?\d+) (year|mon|day)s?|([+-]?)(\d+:\d\d:\d\d(?:\.\d+)?)")
+_COMMON_INTERVAL = (
+    r"^(?:\+?(?P<years>-?\d{1,5}) years? ?)?(?:\+?(?P<months>-?\d\d?) mons? ?)?"
+    r"(?:\+?(?P<days>-?\d{1,7}) days? ?)?"
+    r"(?:(?P<sign>[+-]?)(?P<hours>\d{2,7}):(?P<minutes>\d\d):(?P<seconds>\d\d)(?:\.(?P<fraction>\d{1,6}))?)?$"
+)
+"""Parts so small that their sum in microseconds fits 64 bits."""
+_LONGEST_INTERVAL = 60
+_COMMON_POINT = r"^\((?P<x>-?[0-9.e+-]+),(?P<y>-?[0-9.e+-]+)\)$"
+_LONGEST_POINT = 60
+_COMMON_MONEY = r"^-?\$[0-9,]+(?:\.[0-9]+)?$"
+_LONGEST_MONEY = 40
 _NUMBER = re.compile(r"-?(?:\d+(?:\.\d*)?(?:e[+-]?\d+)?|Infinity)|NaN")
 _MONEY = re.compile(r"[^0-9.]")
 _EWKB_SRID = 0x20000000
-_NULL = pa.scalar(None, pa.large_string())
-_ABSENT = pa.array(["NULL", ""], pa.large_string())
-"""What stands for NULL between commas, and for nothing between braces; as text both are quoted."""
 
 
 def distinct(texts: Text, convert: Callable[[str], str | None]) -> Text:
@@ -64,6 +82,30 @@ def interval_micros(text: str) -> str:
     months, days, micros = interval_parts(text)
     total = months * MONTH_US + days * DAY_US + micros
     return str(max(-_LONGEST - 1, min(_LONGEST, total)))
+
+
+def intervals_micros(texts: Text) -> Text:
+    """`interval_micros` of a column; intervals of great parts one by one."""
+    return mostly(texts, _intervals_fast, _COMMON_INTERVAL, interval_micros, _LONGEST_INTERVAL)
+
+
+def _intervals_fast(texts: Text) -> Text:
+    parts = pc.extract_regex(texts, _COMMON_INTERVAL)
+    if parts.null_count > texts.null_count:
+        raise pa.ArrowInvalid("an interval in a form that is rare")
+
+    def part(name: str) -> Ints:
+        given = fill(pc.struct_field(parts, name), "")
+        numbers: Ints = pc.cast(pc.if_else(pc.equal(given, ""), scalar("0"), given), pa.int64()).to_numpy()
+        return numbers
+
+    months, days = 12 * part("years") + part("months"), part("days")
+    fraction = pc.utf8_rpad(fill(pc.struct_field(parts, "fraction"), ""), 6, "0")
+    seconds = 3600 * part("hours") + 60 * part("minutes") + part("seconds")
+    clock = 1_000_000 * seconds + pc.cast(fraction, pa.int64()).to_numpy()
+    negative = pc.equal(fill(pc.struct_field(parts, "sign"), ""), "-").to_numpy(zero_copy_only=False)
+    total = MONTH_US * months + DAY_US * days + np.where(negative, -clock, clock)
+    return digits(pa.array(total, mask=pc.is_null(texts).to_numpy(zero_copy_only=False)))
 
 
 def interval_iso(text: str) -> str:
@@ -97,6 +139,17 @@ def money(text: str) -> str:
     return ("-" if negative else "") + _MONEY.sub("", text)
 
 
+def moneys(texts: Text) -> Text:
+    """`money` of a column."""
+    return mostly(texts, _moneys_fast, _COMMON_MONEY, money, _LONGEST_MONEY)
+
+
+def _moneys_fast(texts: Text) -> Text:
+    if not pc.all(pc.match_substring_regex(texts, _COMMON_MONEY), min_count=0).as_py():
+        raise pa.ArrowInvalid("money in a form that is rare")
+    return pc.replace_substring(pc.replace_substring(texts, "$", ""), ",", "")
+
+
 def java_numbers(text: str) -> str:
     """A geometric value with its numbers as Java writes them, as the JDBC driver's objects do."""
     return _NUMBER.sub(lambda number: java_double(number[0]).strip('"'), text)
@@ -107,6 +160,26 @@ def point(text: str) -> str:
     x, y = text.strip("()").split(",")
     wkb = base64.b64encode(struct.pack("<BIdd", 1, 1, float(x), float(y))).decode()
     return f'{{"x":{java_double(x)},"y":{java_double(y)},"wkb":"{wkb}","srid":null}}'
+
+
+def points(texts: Text) -> Text:
+    """`point` of a column."""
+    return mostly(texts, _points_fast, _COMMON_POINT, point, _LONGEST_POINT)
+
+
+def _points_fast(texts: Text) -> Text:
+    parts = pc.extract_regex(texts, _COMMON_POINT)
+    if parts.null_count > texts.null_count:
+        raise pa.ArrowInvalid("a point in a form that is rare")
+    x, y = fill(pc.struct_field(parts, "x"), "0"), fill(pc.struct_field(parts, "y"), "0")
+    raw = np.empty((len(texts), 21), np.uint8)
+    raw[:, :5] = (1, 1, 0, 0, 0)
+    for place, numbers in ((5, x), (13, y)):
+        binary = pc.cast(numbers, pa.float64()).to_numpy().astype("<f8")
+        raw[:, place : place + 8] = binary.view(np.uint8).reshape(-1, 8)
+    wkb = text_from(np.arange(len(texts) + 1) * 28, base64_chars(raw.reshape(-1)), texts)
+    members = ['{"x":', doubles_as_java(x), ',"y":', doubles_as_java(y), ',"wkb":"', wkb, '","srid":null}']
+    return join(members, len(texts))
 
 
 def geometry(text: str) -> str:
@@ -123,7 +196,7 @@ def hstore_pairs(text: str) -> list[tuple[str, str | None]]:
     pairs: list[tuple[str, str | None]] = []
     for match in re.finditer(r'"((?:[^"\\]|\\.)*)"=>(?:"((?:[^"\\]|\\.)*)"|NULL)', text, re.DOTALL):
         key, value = match.groups()
-        pairs.append((_unescaped(key), None if value is None else _unescaped(value)))
+        pairs.append((unescaped(key), None if value is None else unescaped(value)))
     return pairs
 
 
@@ -134,80 +207,6 @@ def hstore_json(text: str) -> str:
     return "{" + ",".join(shown) + "}"
 
 
-def _unescaped(text: str) -> str:
+def unescaped(text: str) -> str:
+    """Text without the backslashes that quote its characters."""
     return re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
-
-
-_ITEM = re.compile(r'"((?:[^"\\]|\\.)*)"|((?:[^{},;"\\]|\\.)+)', re.DOTALL)
-
-
-def array_items(text: str, delimiter: str = ",") -> list[str | None]:
-    """The items of an array's text in order, those of inner arrays one after the other; None is NULL."""
-    if text.startswith("["):  # bounds other than 1 stand before the array: [0:2]={…}
-        text = text[text.index("=") + 1 :]
-    items: list[str | None] = []
-    for match in _ITEM.finditer(text if delimiter != ";" else text.replace(",", "\\,")):
-        quoted, plain = match.groups()
-        if quoted is not None:
-            items.append(_unescaped(quoted))
-        else:
-            items.append(None if plain == "NULL" else _unescaped(plain))
-    return items
-
-
-def arrays(texts: Text, encode: Callable[[Text], Text], *, quoted: bool) -> Text:
-    """Arrays as JSON arrays.
-
-    Arrays of one dimension are split at their commas in bulk, all items going through `encode` at
-    once. Those with an escape, a comma or a quote inside an item, inner arrays or bounds of their own
-    are read item by item.
-    """
-    lists = pc.split_pattern(_without_braces(texts), ",")
-    items = lists.flatten()
-    fine = pc.match_substring_regex(items, r'^(?:"[^"\\]*"|[^"\\{}\[]*)$')
-    if not pc.all(fine, min_count=0).as_py():
-        odd = np.unique(pc.list_parent_indices(lists).filter(pc.invert(fine)).to_numpy())
-        return _with_odd_arrays(texts, odd, encode, quoted=quoted)
-    absent = pc.is_in(items, _ABSENT)
-    marked = pc.starts_with(items, '"')
-    bare = pc.utf8_trim(items, '"') if pc.any(marked).as_py() else items
-    values = pc.if_else(absent, _NULL, bare)
-    shown = encode(values)
-    shown = fill(join(['"', shown, '"'], len(shown)) if quoted else shown, "null")
-    joined = pc.binary_join(type(lists).from_arrays(lists.offsets, shown, mask=_mask(lists)), scalar(","))
-    whole = join(["[", joined, "]"], len(texts))
-    return pc.if_else(pc.equal(texts, "{}"), scalar("[]"), whole)
-
-
-def _mask(lists: pa.Array) -> pa.Array | None:
-    return pc.is_null(lists) if lists.null_count else None
-
-
-def _without_braces(texts: Text) -> Text:
-    offsets, data = text_parts(texts)
-    given = pc.is_valid(texts).to_numpy(zero_copy_only=False)
-    return slices(data, offsets[:-1] + given, offsets[1:] - given, given)
-
-
-def _with_odd_arrays(texts: Text, odd: Ints, encode: Callable[[Text], Text], *, quoted: bool) -> Text:
-    mask = np.zeros(len(texts), bool)
-    mask[odd] = True
-    common = arrays(pc.if_else(pa.array(mask), _NULL, texts), encode, quoted=quoted)
-    return replace_rows(common, odd, _odd_arrays(texts.take(pa.array(odd)), encode, quoted=quoted))
-
-
-def _odd_arrays(texts: Text, encode: Callable[[Text], Text], *, quoted: bool) -> list[str | None]:
-    rows = [array_items(text) for text in texts.to_pylist()]
-    flat = pa.array([item for row in rows for item in row], pa.large_string())
-    shown = iter(encode(flat).to_pylist())
-    return [_json_array(row, shown, quoted=quoted) for row in rows]
-
-
-def _json_array(row: list[str | None], shown: Iterable[str | None], *, quoted: bool) -> str:
-    items = []
-    for _, item in zip(row, shown, strict=False):
-        if item is None:
-            items.append("null")
-        else:
-            items.append(f'"{item}"' if quoted else item)
-    return "[" + ",".join(items) + "]"

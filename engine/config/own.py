@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from engine.config.row import APPLIED, Property
 from engine.config.settings import SinkKind, SnapshotRestart
-from engine.config.shapes import EXPRESSIONS, SIZE, TEXT, choice, number, whole
+from engine.config.shapes import EXPRESSIONS, SIZE, TEXT, choice, number, subset, whole
+from engine.events.settings import Fault
 
 P = Property
 _MS = whole(1, 2**31 - 1)
@@ -60,5 +61,12 @@ OWN = (
         EXPRESSIONS,
     ),
     P("tidemark.wal.warn.bytes", APPLIED, "log kept for the slot, above which is warned", SIZE, "10g"),
+    P(
+        "tidemark.keep.debezium.faults",
+        APPLIED,
+        "what Debezium 2.1.4 garbles in a stream and consumers depend on: names that are not ASCII, defaults"
+        " with quotes or keywords, texts (name and ltree columns are null), intervals, arrays, scales",
+        subset(tuple(Fault), everything="all"),
+    ),
     P("tidemark.progress.interval.ms", APPLIED, "how often progress is logged", _MS, "5000"),
 )

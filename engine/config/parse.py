@@ -36,6 +36,7 @@ from engine.events.settings import (
     BinaryMode,
     DecimalMode,
     EventSettings,
+    Fault,
     HstoreMode,
     IntervalMode,
     NameAdjustment,
@@ -122,6 +123,7 @@ def _events(v: Values) -> EventSettings:
         include_message_prefixes=v.get("message.prefix.include.list", tuple),
         exclude_message_prefixes=v.get("message.prefix.exclude.list", tuple),
         signal_collection=str(signal_table) if signal_table else "",
+        kept_faults=frozenset(map(Fault, v.get("tidemark.keep.debezium.faults", frozenset))),
     )
 
 

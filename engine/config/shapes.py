@@ -84,16 +84,19 @@ def _member(members: type[StrEnum], raw: str) -> StrEnum | None:
     return next((member for member in members if member == raw.strip().lower()), None)
 
 
-def subset(words: tuple[str, ...], *, nothing: str = "") -> Shape:
-    """Some of a few words, comma separated; `nothing` alone means none of them."""
+def subset(words: tuple[str, ...], *, nothing: str = "", everything: str = "") -> Shape:
+    """Some of a few words, comma separated; `nothing` alone means none of them, `everything` all."""
 
     def convert(raw: str) -> frozenset[str] | None:
         found = frozenset(word.strip().lower() for word in raw.split(",") if word.strip())
         if nothing and found == {nothing}:
             return frozenset()
+        if everything and found == {everything}:
+            return frozenset(words)
         return found if found <= set(words) else None
 
-    return Shape("a list of " + ", ".join(words) + f", or {nothing} alone" * bool(nothing), convert)
+    alone = [word for word in (nothing, everything) if word]
+    return Shape(f"a list of {', '.join(words)}" + "".join(f", or {word} alone" for word in alone), convert)
 
 
 def harmless(*values: str) -> Shape:

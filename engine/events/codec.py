@@ -34,6 +34,7 @@ class TableCodec:
     `columns` are the names of the input columns in order. `key_wrap` and `value_wrap` stand around
     the payloads (the schemas, where they are on). `source` is the part of the source block that all
     rows of the table share. `merge_key` are the indexes of the columns that identify a row.
+    `never_filled` are columns whose unchanged values are not taken from old rows.
     `emit` false: no events; `signal` true: its rows are read as signals.
     """
 
@@ -46,6 +47,7 @@ class TableCodec:
     value_wrap: tuple[str, str]
     source: tuple[str, str]
     merge_key: tuple[int, ...] = ()
+    never_filled: frozenset[int] = frozenset()
     emit: bool = True
     signal: bool = False
     warnings: tuple[str, ...] = field(default=(), compare=False)

@@ -29,7 +29,7 @@ class Conversion:
     column may be NULL: nothing else would be true. `filler` is the JSON of a NOT NULL column whose value is
     not known, `placeholder` that of an unchanged value which the log left out (None: as if NULL).
     Where JSON has a string, `plain` gives it before it is escaped, for it to be cut; `text` is set where
-    the column holds characters, which masks work on.
+    the column holds characters, which masks work on; `lost` where values are to be taken for NULL.
     """
 
     schema: Schema
@@ -39,6 +39,7 @@ class Conversion:
     placeholder: str | None = None
     plain: Encode | None = None
     text: bool = False
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,8 @@ class Field:
 
     def pieces(self, texts: Text, unchanged: Mask | None = None) -> list[Piece]:
         """The column as JSON. `unchanged` marks values that the log left out; `texts` is null there."""
+        if self.conversion.lost:
+            texts = pa.nulls(len(texts), pa.large_string())
         if self.shape is not None:
             shaped = escape(self.shape(self._raw(texts, unchanged)))
             return [fill(join(['"', shaped, '"'], len(shaped)), self.missing)]

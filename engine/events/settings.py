@@ -55,6 +55,17 @@ class NameAdjustment(StrEnum):
     AVRO = "avro"
 
 
+class Fault(StrEnum):
+    """`tidemark.keep.debezium.faults`: what Debezium 2.1.4 loses or garbles when it streams."""
+
+    NAMES = "names"
+    DEFAULTS = "defaults"
+    TEXTS = "texts"
+    INTERVALS = "intervals"
+    ARRAYS = "arrays"
+    SCALES = "scales"
+
+
 @dataclass(frozen=True, slots=True)
 class MessageKey:
     """One `table:column,column` of `message.key.columns`; `table` is a fully anchored expression."""
@@ -114,4 +125,5 @@ class EventSettings:
     include_message_prefixes: tuple[str, ...] = ()
     exclude_message_prefixes: tuple[str, ...] = ()
     signal_collection: str = ""
+    kept_faults: frozenset[Fault] = frozenset()
     extra: dict[str, str] = field(default_factory=dict)

@@ -23,7 +23,7 @@ from engine.config.driver import LIBPQ
 from engine.config.row import Kind
 from engine.config.settings import CaptureSettings
 from engine.errors import ConfigError
-from engine.events.settings import BinaryMode, ColumnMask, DecimalMode, EventSettings, MessageKey
+from engine.events.settings import BinaryMode, ColumnMask, DecimalMode, EventSettings, Fault, MessageKey
 from engine.model import Channel, CollectionId
 
 LEAST = {
@@ -480,3 +480,17 @@ def test_recorded_cases_are_configurations(path: Path):
 
 def test_there_are_recorded_cases():
     assert len(GOLDEN) >= 100
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [("", set()), ("names, defaults", {"names", "defaults"}), ("all", set(Fault))],
+)
+def test_faults_of_debezium_are_kept_one_by_one_or_all(given, kept):
+    assert parse({**LEAST, "tidemark.keep.debezium.faults": given}).events.kept_faults == kept
+
+
+def test_an_unknown_fault_is_named():
+    (problem,) = problems_of({"tidemark.keep.debezium.faults": "name"})
+
+    assert "names, defaults, texts, intervals, arrays, scales, or all alone" in problem

@@ -143,3 +143,22 @@ def test_truncates_name_their_relations_also_when_they_are_skipped():
     assert len({oid for oid, _ in emptied}) == 3
     assert len({xid for _, xid in emptied}) == 4
     assert not any(event.op == "t" for event in events_of(decoded))
+
+
+FAULTY = [
+    name
+    for name in NAMES
+    if (found := load_case(CASES / name)).documented and found.properties["snapshot.mode"] == "never"
+]
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_with_its_faults_kept_a_recorded_log_gives_what_debezium_emitted(name):
+    case = load_case(CASES / name)
+    settings = parse({**case.properties, **REQUIRED, "tidemark.keep.debezium.faults": "all"})
+    decoded = list(replay_of(name, settings).run(payloads(case.folder)))
+
+    wanted, found = comparable(case, list(case.expected)), comparable(case, events_of(decoded))
+
+    assert [str(event) for event in wanted] == [str(event) for event in found]
+    assert [d for one, other in zip(wanted, found, strict=True) if (d := event_difference(one, other))] == []

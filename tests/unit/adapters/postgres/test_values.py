@@ -10,42 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.postgres import values
-from engine.events.text import escape
+from engine.events import times
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
-
-
-def array_text(items: list[str | None]) -> str:
-    """An array as PostgreSQL writes it, everything quoted that may be."""
-    shown = (
-        "NULL" if item is None else '"' + item.replace("\\", "\\\\").replace('"', '\\"') + '"'
-        for item in items
-    )
-    return "{" + ",".join(shown) + "}"
-
-
-@given(st.lists(st.none() | st.lists(st.none() | TEXT)))
-def test_arrays_of_any_text_come_back(rows):
-    texts = pa.array([None if row is None else array_text(row) for row in rows], pa.large_string())
-
-    shown = values.arrays(texts, escape, quoted=True).to_pylist()
-
-    assert [None if one is None else json.loads(one) for one in shown] == rows
-
-
-@pytest.mark.parametrize(
-    ("text", "items"),
-    [
-        ("{}", []),
-        ("{1,NULL,-3}", ["1", None, "-3"]),
-        ('{"NULL",null,a b}', ["NULL", "null", "a b"]),
-        ("[0:2]={5,6,7}", ["5", "6", "7"]),
-        ("{{1,2},{3,4}}", ["1", "2", "3", "4"]),
-        ('{"{x}","a\\"b"}', ["{x}", 'a"b']),
-    ],
-)
-def test_items_of_arrays(text, items):
-    assert values.array_items(text) == items
 
 
 @given(st.dictionaries(TEXT, st.none() | TEXT, max_size=30))
@@ -111,3 +78,38 @@ def test_points_and_geometries():
     )
     assert (plain["srid"], with_srid["srid"]) == (None, 4326)
     assert values.java_numbers("[(0,0),(1e+20,-1.5)]") == "[(0.0,0.0),(1.0E20,-1.5)]"
+
+
+CLOCK = st.times().map(str)
+INTERVALS = st.builds(
+    lambda years, months, days, sign, clock: f"{years} years {months} mons {days} days {sign}{clock}",
+    st.integers(-178_000_000, 178_000_000),
+    st.integers(-11, 11),
+    st.integers(-(2**31), 2**31 - 1) | st.integers(-40, 40).map("{:+}".format),
+    st.sampled_from(("", "-", "+")),
+    CLOCK,
+)
+FLOATS = st.floats(allow_nan=True).map(
+    lambda number: repr(number).replace("inf", "Infinity").replace("nan", "NaN")
+)
+ZONES = st.sampled_from(("+00", "-05", "+05:30", "-00:30", "+15:59", "+01:02:03"))
+
+
+@pytest.mark.parametrize(
+    ("column", "one", "texts"),
+    [
+        (values.intervals_micros, values.interval_micros, INTERVALS | st.sampled_from(("infinity", "1 day"))),
+        (values.points, values.point, st.builds("({},{})".format, FLOATS, FLOATS)),
+        (values.moneys, values.money, st.sampled_from(("$1,234.50", "-$0.01", "($5.00)", "$92"))),
+        (times.utc_clock, times._utc_clock, st.builds("{}{}".format, CLOCK | st.just("24:00:00"), ZONES)),
+    ],
+    ids=("interval", "point", "money", "timetz"),
+)
+def test_a_column_is_read_as_its_values_are_one_by_one(column, one, texts):
+    @given(st.lists(st.none() | texts, max_size=6))
+    def same(found):
+        shown = column(pa.array(found, pa.large_string())).to_pylist()
+
+        assert shown == [None if text is None else one(text) for text in found]
+
+    same()
