@@ -31,6 +31,15 @@ def receive_seconds(database: Database, slot: str, end: str) -> float:
     )
 
 
+def row_bytes(database: Database, table: str) -> float:
+    """Bytes of a row's text on average, by a sample."""
+    with database.connect() as connection:
+        row = connection.execute(
+            f"SELECT avg(octet_length(x::text))::float8 FROM (SELECT * FROM {table} LIMIT 10000) x".encode()
+        ).fetchone()
+    return float(row[0]) if row else 0.0
+
+
 def _seconds(database: Database, tool: str, *arguments: str) -> float:
     started = time.perf_counter()
     subprocess.run(

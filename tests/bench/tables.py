@@ -14,16 +14,22 @@ _CHANGES_A_TRANSACTION = 100
 
 @dataclass(frozen=True, slots=True)
 class BenchTable:
-    """A table: its DDL, a SELECT list over `g` (the number of a row), and what an update sets."""
+    """A table: its DDL, a SELECT list over `g` (the number of a row), and what an update sets.
+
+    `before` is SQL that the table needs to stand.
+    """
 
     name: str
     columns: str
     row: str
     update: str
+    before: str = ""
 
     def create(self, connection: psycopg.Connection[Any], rows: int, *, name: str | None = None) -> None:
         """Make the table, under another name if asked, with `rows` rows."""
         name = name or self.name
+        if self.before:
+            connection.execute(self.before)
         connection.execute(f"CREATE TABLE {name} ({self.columns})")
         self.insert(connection, 1, rows, name=name)
 
@@ -66,4 +72,26 @@ CUSTOMERS = BenchTable(
     "g, 'First' || g % 1000, 'Last' || g % 5000, 'user' || g || '@example.org'",
     "email = 'new-' || email",
 )
-TABLES = {table.name: table for table in (WIDE, CUSTOMERS)}
+TYPES = BenchTable(
+    "types",
+    "id bigint PRIMARY KEY, i2 smallint, i4 int, f4 real, f8 double precision, n numeric(12,2), nu numeric,"
+    " m money, o boolean, c char(10), v varchar(64), t text, b bytea, d date, ti time, tz timetz,"
+    " ts timestamp, ts3 timestamp(3), tsz timestamptz, iv interval, u uuid, j json, jb jsonb,"
+    " ip inet, b1 bit(1), b8 bit(8), e shade, dn amount, ai int[], at text[], r int4range, p point",
+    "g, g % 30000, g, g / 4.0, g / 7.0, (g % 1000000) / 100.0, g / 8.0, (g % 1000000) / 100.0, g % 3 = 0,"
+    " 'code' || g % 1000, 'product-' || g % 5000, 'order line ' || g || ' said \"ok\"',"
+    " decode(md5(g::text), 'hex'), date '2020-01-01' + g % 2000,"
+    " time '00:00' + g * interval '1.000123 second',"
+    " (time '00:00' + g * interval '1.000123 second') AT TIME ZONE '+02',"
+    " timestamp '2026-01-01' + g * interval '1.000123 second',"
+    " timestamp '2026-01-01' + g * interval '1.007 second',"
+    " timestamptz '2026-01-01' + g * interval '1.000123 second', g * interval '1.000123 second',"
+    " gen_random_uuid(), json_build_object('id', g), jsonb_build_object('id', g, 'note', 'n' || g),"
+    " inet '10.0.0.0' + g % 65536, (g % 2)::bit(1), (g % 256)::bit(8),"
+    " (ARRAY['light', 'dark'])[1 + g % 2]::shade, g / 100.0, ARRAY[g, g + 1, g + 2],"
+    " ARRAY['a b', 'c' || g, 'd'], int4range(g, g + 5), point(g, g / 3.0)",
+    "i4 = i4 + 1, t = t || ' again'",
+    before="CREATE TYPE shade AS ENUM ('light', 'dark'); CREATE DOMAIN amount AS numeric(10,2)",
+)
+"""A column of every common type, values that repeat as little as they may."""
+TABLES = {table.name: table for table in (WIDE, CUSTOMERS, TYPES)}

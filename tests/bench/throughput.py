@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.bench.limits import PUBLICATION, copy_seconds, receive_seconds
+from tests.bench.limits import PUBLICATION, copy_seconds, receive_seconds, row_bytes
 
 if TYPE_CHECKING:
     from tests.bench.bench import Bench
@@ -28,7 +28,8 @@ def measure_snapshot(bench: Bench, table: BenchTable, rows: int, sink: str) -> d
     limit_s = (limit_s + copy_seconds(bench.database, table.name)) / 2
     if not rows <= read <= rows + 10:
         raise AssertionError(f"{read} events for {rows} rows")
-    return _line("snapshot", table, rows, sink, rows / seconds, rows / limit_s)
+    line = _line("snapshot", table, rows, sink, rows / seconds, rows / limit_s)
+    return line | _by_bytes(bench, table, rows / seconds)
 
 
 def measure_stream(bench: Bench, table: BenchTable, rows: int, sink: str) -> dict[str, Any]:
@@ -48,7 +49,8 @@ def measure_stream(bench: Bench, table: BenchTable, rows: int, sink: str) -> dic
     limit_s = (limit_s + receive_seconds(bench.database, "after", end)) / 2
     if not rows <= sent <= rows + 10:
         raise AssertionError(f"{sent} events for {rows} changes")
-    return _line("stream", table, rows, sink, rows / seconds, rows / limit_s)
+    line = _line("stream", table, rows, sink, rows / seconds, rows / limit_s)
+    return line | _by_bytes(bench, table, rows / seconds)
 
 
 def _line(name: str, table: BenchTable, rows: int, sink: str, rate: float, limit: float) -> dict[str, Any]:
@@ -61,3 +63,9 @@ def _line(name: str, table: BenchTable, rows: int, sink: str, rate: float, limit
         "limit_per_s": round(limit),
         "ratio": round(rate / limit, 3),
     }
+
+
+def _by_bytes(bench: Bench, table: BenchTable, rate: float) -> dict[str, Any]:
+    """The bytes of a row's text, and megabytes a second, by which tables of any width compare."""
+    width = row_bytes(bench.database, table.name)
+    return {"row_bytes": round(width), "mb_per_s": round(rate * width / 1e6, 1)}

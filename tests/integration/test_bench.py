@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.integration
 
-_RATES = {"bench", "table", "rows", "sink", "per_s", "limit_per_s", "ratio"}
+_RATES = {"bench", "table", "rows", "sink", "per_s", "limit_per_s", "ratio", "row_bytes", "mb_per_s"}
 
 
 def test_each_throughput_benchmark_counts_every_event(
