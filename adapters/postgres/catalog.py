@@ -51,7 +51,7 @@ LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 WHERE a.attrelid = ANY(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attrelid, a.attnum
 """
 _KEYS = """
-SELECT i.indrelid, i.indisprimary, i.indisreplident,
+SELECT i.indrelid, i.indisprimary, i.indisreplident, i.indimmediate,
        i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL,
        ARRAY(SELECT a.attname FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(num, place)
              JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.num
@@ -81,6 +81,7 @@ _AS_TEXT = "SELECT " + ", ".join(
 class _Index:
     primary: bool
     identity: bool
+    immediate: bool
     whole: bool
     columns: tuple[str, ...]
 
@@ -121,8 +122,9 @@ class Catalog:
         for oid, *column in columns:
             by_table.setdefault(oid, []).append(Column(*column))
         indexes: dict[int, list[_Index]] = {}
-        for oid, primary, identity, whole, names in keys:
-            indexes.setdefault(oid, []).append(_Index(primary, identity, whole, tuple(names)))
+        for oid, primary, identity, immediate, whole, names in keys:
+            index = _Index(primary, identity, immediate, whole, tuple(names))
+            indexes.setdefault(oid, []).append(index)
         return {row[0]: _table(row, by_table.get(row[0], []), indexes.get(row[0], [])) for row in found}
 
     def types(self) -> dict[int, PgType]:
@@ -154,18 +156,22 @@ def _type(row: tuple[Any, ...]) -> PgType:
 def _table(row: tuple[Any, ...], columns: list[Column], indexes: list[_Index]) -> Table:
     oid, schema, name, kind, identity, filenode, persistence, partition, secured, parents, children = row
     not_null = {column.name for column in columns if not column.nullable}
-    primary = next((index.columns for index in indexes if index.primary), ())
-    unique = next((one.columns for one in indexes if one.whole and not_null.issuperset(one.columns)), ())
+    primary = next((index for index in indexes if index.primary), None)
+    others = (index for index in indexes if index.whole and not index.primary)
+    unique = next((one.columns for one in others if not_null.issuperset(one.columns)), ())
     chosen = next((index.columns for index in indexes if index.identity), ())
+    if identity == "d":
+        # A key that is checked at the end of transactions identifies no row before it.
+        chosen = primary.columns if primary and primary.immediate else ()
     return Table(
         oid,
         CollectionId((schema, name)),
         kind,
         tuple(columns),
-        primary_key=primary,
-        unique_key=() if primary else unique,
+        primary_key=primary.columns if primary else (),
+        unique_key=unique,
         identity=identity,
-        identity_key=chosen if identity == "i" else primary if identity == "d" else (),
+        identity_key=chosen if identity in {"d", "i"} else (),
         relfilenode=filenode or 0,
         persistence=persistence,
         partition=partition,

@@ -18,6 +18,7 @@ from adapters.postgres.chunks import RunRead
 from adapters.postgres.entries import relations_in
 from adapters.postgres.extents import Extents
 from adapters.postgres.fingerprint import difference
+from adapters.postgres.first import NoLog
 from adapters.postgres.log import LogBounds, PostgresLog, Span, Subscription
 from adapters.postgres.publication import Publication, ensure_publication
 from adapters.postgres.readable import Readable
@@ -26,9 +27,6 @@ from adapters.postgres.rows import row_shape
 from adapters.postgres.server import (
     Server,
     check_identity,
-    check_slot,
-    create_slot,
-    find_slot,
     source_errors,
 )
 from adapters.postgres.signal_table import check_signal_table
@@ -38,7 +36,13 @@ from adapters.postgres.timeline import TransactionContext
 from adapters.postgres.touched import Watch
 from adapters.postgres.unsettled import Unsettled
 from adapters.postgres.visibility import Visibility, format_lsn
-from adapters.postgres.watermark import ExportedSnapshot, SignalRows, SignalTable, VisibilityWatermark
+from adapters.postgres.watermark import (
+    AtBeginning,
+    ExportedSnapshot,
+    SignalRows,
+    SignalTable,
+    VisibilityWatermark,
+)
 from adapters.postgres.window import PostgresWindow, Reading
 from engine.config.settings import Watermarking
 from engine.errors import InvariantError, SchemaChanged, TidemarkError
@@ -55,9 +59,9 @@ if TYPE_CHECKING:
     from adapters.postgres.chunks import ChunkReader
     from adapters.postgres.decode import Decoded
     from adapters.postgres.encode import SpanEncoder
+    from adapters.postgres.first import FirstSnapshot
     from adapters.postgres.readable import ReadTable
-    from adapters.postgres.table import Table
-    from adapters.postgres.watermark import Exported
+    from adapters.postgres.watermark import Exported, GivesWay
     from engine import ports
     from engine.config.settings import Settings
     from engine.model import Target, Window
@@ -81,9 +85,16 @@ class Session:
 class PostgresSource:
     """The engine's `Source`; used by the job's thread alone."""
 
-    def __init__(self, settings: Settings, server: Server, encoder: SpanEncoder, reader: ChunkReader) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        server: Server,
+        encoder: SpanEncoder,
+        reader: ChunkReader,
+        first: FirstSnapshot,
+    ) -> None:
         self._settings, self._server = settings, server
-        self._encoder, self._reader = encoder, reader
+        self._encoder, self._reader, self._first = encoder, reader, first
         self._session: Session | None = None
         self._unsettled = Unsettled()
         self._last_commit_end: int | None = None
@@ -93,26 +104,36 @@ class PostgresSource:
 
     # The log.
 
-    def open_log(self, state: State) -> tuple[State, PostgresLog]:
+    def open_log(self, state: State) -> tuple[State, PostgresLog | NoLog]:
         """Check server, publication and slot against the state, and open the log there."""
-        postgres = self._settings.postgres
         identity = self._server.identity()
         check_identity(state.identity, identity)
         self._server.refuse_standby()
         self._reader.reach()
         catalog = Catalog(self._server.connect)
         self._open_session(catalog)
+        if self._first.streams:
+            self._publish(catalog)
+            check_signal_table(self._server, self._settings)
+        state = replace(self._first.start(state), identity=identity)
+        self._unsettled = unsettled.from_json(state.memory.get("unsettled", ()))
+        self._last_commit_end = state.memory.get("last_commit_end")
+        self._context = _context_of(state.memory.get("transaction"))
+        return state, self._log(state.position) if self._first.streams else NoLog()
+
+    def _publish(self, catalog: Catalog) -> None:
+        postgres = self._settings.postgres
         ensure_publication(
             self._server,
             postgres.publication,
             postgres.publication_autocreate,
             lambda: [one for one in catalog.tables() if self._captures(*one.parts)],
         )
-        check_signal_table(self._server, self._settings)
-        position = self._position(state)
-        self._unsettled = unsettled.from_json(state.memory.get("unsettled", ()))
-        self._last_commit_end = state.memory.get("last_commit_end")
-        self._context = _context_of(state.memory.get("transaction"))
+
+    def _log(self, position: Position | None) -> PostgresLog:
+        if position is None:
+            raise InvariantError("a log is opened at no position")
+        postgres = self._settings.postgres
         log = PostgresLog(
             self._server.conninfo,
             subscription=Subscription(postgres.slot, postgres.publication, postgres.stream_params),
@@ -121,10 +142,14 @@ class PostgresSource:
             bounds=self._bounds(),
         )
         _log.info("reading the log from %s", format_lsn(int(position.order[0])))
-        return replace(state, position=position, identity=identity), log
+        return log
 
     def close(self) -> None:
-        """Give up the connection that was opened beside the log."""
+        """Give up what is held for an initial snapshot, and the connection beside the log."""
+        self._first.release()
+        self._close_session()
+
+    def _close_session(self) -> None:
         if self._session is not None:
             self._session.control.close()
             self._session = None
@@ -140,29 +165,17 @@ class PostgresSource:
         )
 
     def _open_session(self, catalog: Catalog) -> None:
-        self.close()
+        self._close_session()
         control = self._server.connect()
         with source_errors("setting up the control connection"):
             # A missing synchronous standby must not hold up what only flushes the log.
             control.execute("SET synchronous_commit = local")
         publication = Publication(self._settings.postgres.publication, self._captures)
-        readable = Readable(control, catalog, publication, self._accepts_risk)
+        readable = Readable(control, catalog, publication, self._accepts_risk, self._first)
         whole = 0 if self._settings.job.window_max_chunks else None
         extents = Extents(control, publication, readable, whole_bytes=whole)
         relations = Relations(catalog, self._settings.events, self._captures)
         self._session = Session(control, extents, relations)
-
-    def _position(self, state: State) -> Position:
-        postgres = self._settings.postgres
-        slot = find_slot(self._server, postgres.slot, postgres.database)
-        if state.position is not None:
-            check_slot(slot, postgres.slot, state.position)
-            return state.position
-        if slot is None:
-            slot = create_slot(self._server, postgres.slot)
-        else:
-            _log.info("no saved state; reading from slot %s", postgres.slot)
-        return Position((slot.confirmed_lsn, 0))
 
     def _captures(self, schema: str, table: str) -> bool:
         signal = self._settings.signals.collection
@@ -180,6 +193,7 @@ class PostgresSource:
             "last_commit_end": self._last_commit_end,
             "unsettled": self._unsettled.to_json(),
             "transaction": asdict(context) if context and context.xid is not None else None,
+            "first": self._first.memory(),
         }
 
     def tables(self) -> Extents:
@@ -268,9 +282,13 @@ class PostgresSource:
                 moved[ids[oid]] = moved.get(ids[oid], frozenset()) | keys
         return moved
 
-    def holds_log(self, _state: State) -> bool:
-        """Never yet: nothing is read before the log."""
-        return False
+    def holds_log(self, state: State) -> bool:
+        """Whether the log must wait until the initial snapshot has been read in the one that is held."""
+        return self._first.holds(state)
+
+    def done(self, state: State) -> bool:
+        """Whether a job that streams no log has come to its end."""
+        return self._first.done(state)
 
     def hidden_moves(self) -> dict[CollectionId, frozenset[bytes]]:
         """The new keys of moved rows that lack a value, of transactions not seen visible yet."""
@@ -299,29 +317,28 @@ class PostgresSource:
     def open_window(self, window: Window) -> PostgresWindow:
         """Take a snapshot, and start a Spark job that reads the window's runs under it."""
         session = self._opened()
-        self._settle()
-        ids = list(dict.fromkeys(target.collection for target in window.targets))
-        watermark, held = self._watermark(window.id, ids)
+        watermark, locks = self._watermark(window)
+        exported = watermark.exported
         try:
             # Under the locks, so that what is described is what the snapshot shows.
             tables = session.extents.readings(window.targets)
             self._refuse_other_forms(window, tables)
-            self._unsettled = self._unsettled.seen(held.exported.visibility)
+            self._unsettled = self._unsettled.seen(exported.visibility)
             self._refuse_unknown_keys(tables)
-            reads = self._reads(window, tables, held.exported)
+            reads = self._reads(window, tables, exported)
         except TidemarkError:
             watermark.close()
             raise
-        exported = held.exported
         self._window_oids = frozenset(read.table.oid for read in tables.values())
         now_ms = int(time.time() * 1000)
+        most = self._settings.snapshot.max_threads if window.initial else 0
         self._window = PostgresWindow(
             watermark,
-            held,
+            locks,
             session.control,
             self._superseded_before(),
             Reading(
-                read=partial(self._reader.read, window.id, reads, exported, now_ms),
+                read=partial(self._reader.read, window.id, reads, exported, now_ms, most_tasks=most),
                 cancel=partial(self._reader.cancel, window.id),
                 directory=self._reader.directory(window.id),
                 closed=self._window_closed,
@@ -338,7 +355,8 @@ class PostgresSource:
             relations.adopt(read)
             relation = relation_of(read.table, read.columns)
             shape = row_shape(relation, read.table, relations.types)
-            source = self._read_source(read.table, exported)
+            place = self._first.place(exported) if target.initial else self._place(exported)
+            source = read_source(self._settings.events, read.table.id, place)
             prepared[target] = (read, shape, relations.codec(relation, read.table), source)
         return [
             RunRead(run, *prepared[run.target], session.extents.row_bytes(run.target)) for run in window.runs
@@ -380,9 +398,11 @@ class PostgresSource:
             {ids[oid]: pairs for oid in oids if (pairs := self._unsettled.lacking_of(oid))},
         )
 
-    def _watermark(
-        self, window_id: str, tables: Sequence[CollectionId]
-    ) -> tuple[SignalRows | VisibilityWatermark, ExportedSnapshot]:
+    def _watermark(self, window: Window) -> tuple[SignalRows | VisibilityWatermark | AtBeginning, GivesWay]:
+        if window.initial and (first := self._first.held()) is not None:
+            return AtBeginning(first.snapshot.exported), self._first
+        self._settle()
+        tables = list(dict.fromkeys(target.collection for target in window.targets))
         control = self._opened().control
         strategy, signal = self._settings.snapshot.watermarking, self._settings.signals.collection
         if strategy is Watermarking.VISIBILITY:
@@ -391,13 +411,12 @@ class PostgresSource:
         if signal is None:
             raise InvariantError("signal rows need a signal table")
         table = SignalTable(signal, control, delete=strategy is Watermarking.INSERT_DELETE)
-        rows = SignalRows(self._server, tables, window_id, table, time.monotonic)
+        rows = SignalRows(self._server, tables, window.id, table, time.monotonic)
         return rows, rows.held
 
-    def _read_source(self, table: Table, exported: Exported) -> str:
+    def _place(self, exported: Exported) -> ReadPlace:
         now_ms = int(time.time() * 1000)
-        place = ReadPlace(now_ms, last_commit_end=self._last_commit_end, sequence_lsn=exported.horizon)
-        return read_source(self._settings.events, table.id, place)
+        return ReadPlace(now_ms, last_commit_end=self._last_commit_end, sequence_lsn=exported.horizon)
 
 
 def _context_of(saved: Mapping[str, Any] | None) -> TransactionContext | None:

@@ -1,7 +1,9 @@
 """The codecs of the relations that the log and the windows bring up, kept while they hold.
 
 A codec is built from the log's definition of a relation and the catalog's description of the table at
-that moment, as Debezium does it, and built anew whenever the server sends the definition again.
+that moment, and built anew whenever the server sends the definition again. Where the catalog is ahead of
+the log, the key is the log's. Where the log does not tell the key, what it was is remembered with the
+state: a key that was changed while the log was not read stops the job, which can't know from where on.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from adapters.postgres.codec import codec_for
 from adapters.postgres.pgoutput import parse_relation
-from adapters.postgres.table import merge_key
-from engine.errors import TableBusy
+from adapters.postgres.table import as_logged, merge_key
+from engine.errors import ConfigError, TableBusy
+from engine.events.shaping import message_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -27,16 +30,24 @@ if TYPE_CHECKING:
     from engine.model import CollectionId
 
 _log = logging.getLogger("adapters")
-_FULL = "f"
+_DEFAULT, _FULL = "d", "f"
 _UNCERTAIN = -1
 
 
 class Relations:
-    """Codecs by oid for one session of the log; None for a relation that is not captured."""
+    """Codecs by oid for one session of the log; None for a relation that is not captured.
+
+    `keys` are those of tables whose key the log does not tell, by oid, as they were seen last.
+    """
 
     def __init__(
-        self, catalog: Catalog, settings: EventSettings, captures: Callable[[str, str], bool]
+        self,
+        catalog: Catalog,
+        settings: EventSettings,
+        captures: Callable[[str, str], bool],
+        keys: Mapping[int, tuple[str, ...]] | None = None,
     ) -> None:
+        self.keys = dict(keys or {})
         self._catalog, self._settings, self._captures = catalog, settings, captures
         self._codecs: dict[int, tuple[int, TableCodec | None]] = {}
         self._surrogates: dict[int, tuple[str, ...]] = {}
@@ -64,8 +75,37 @@ class Relations:
         tables, certain = self._described(list(captured)) if captured else ({}, True)
         self.learn_types(tables.values())
         for oid, one in definitions.items():
-            codec = self.codec(captured[oid], tables.get(oid)) if oid in captured else None
+            codec = self._streamed(captured[oid], tables.get(oid)) if oid in captured else None
             self._codecs[oid] = (one.serial if certain else _UNCERTAIN, codec)
+
+    def _streamed(self, relation: Relation, table: Table | None) -> TableCodec:
+        """The codec of entries that the log has under this definition."""
+        logged = as_logged(relation, table, self.keys.get(relation.oid, ()))
+        if table is not None and logged is not table:
+            _log.warning(
+                "the primary key of %s is (%s) in the catalog and was (%s) here: keys follow the log",
+                *(relation.id, ", ".join(table.primary_key), ", ".join(logged.primary_key)),
+            )
+        if table is not None:
+            self._note_key(relation, logged)
+        return self.codec(relation, logged)
+
+    def _note_key(self, relation: Relation, table: Table) -> None:
+        """Remember a key that the log does not tell; ConfigError if nobody can tell which one holds here."""
+        oid, key = relation.oid, table.primary_key or table.unique_key
+        if relation.identity == _DEFAULT and any(column.key for column in relation.columns):
+            self.keys.pop(oid, None)
+            return
+        before = self.keys.get(oid, key)
+        names = tuple(column.name for column in relation.columns)
+        chosen = message_key(relation.id, names, self._settings)
+        if before != key and oid not in self._codecs and not chosen:
+            raise ConfigError(
+                f"the key of {relation.id} was ({', '.join(before)}) when its changes were read last and is"
+                f" ({', '.join(key)}) now; its replica identity does not let the log tell where it changed",
+                hint="set message.key.columns for the table until the log is past the change",
+            )
+        self.keys[oid] = key
 
     def _described(self, oids: list[int]) -> tuple[dict[int, Table], bool]:
         """The tables, and whether that is final: the stream does not wait for a locked table's defaults.
@@ -115,7 +155,8 @@ class Relations:
         oid = read.table.oid
         self.ids[oid] = read.table.id
         if not merge_key(read.table) and oid not in self._surrogates:
-            self._surrogates[oid] = tuple(column.name for column in read.keyset.columns)
+            names = (column.name for column in read.keyset.columns)
+            self._surrogates[oid] = tuple(name for name in names if read.table.column(name))
             self._codecs.pop(oid, None)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.model import CollectionId
 
@@ -51,8 +51,8 @@ class Table:
     """A table as the catalog has it now.
 
     `kind` is `relkind` (r, p, v, m, f …), `persistence` p, u or t. `primary_key` is in the key's own
-    order; `unique_key` is the first unique index whose columns are all NOT NULL (neither partial nor
-    on expressions), None where there is a primary key or no such index. `identity` is the replica
+    order; `unique_key` is the first other unique index whose columns are all NOT NULL (neither partial
+    nor on expressions), empty where there is none. `identity` is the replica
     identity d, n, f or i, `identity_key` the columns that the log carries as a row's old key under
     d and i. `parents` are the tables it is a partition or an heir of, `children` those below it.
     """
@@ -124,6 +124,36 @@ def relation_of(table: Table, columns: tuple[str, ...] | None = None) -> Relatio
         if (not column.generated if columns is None else column.name in columns)
     )
     return Relation(table.oid, table.schema, table.name, table.identity, chosen)
+
+
+def as_logged(relation: Relation, table: Table | None, key: tuple[str, ...] = ()) -> Table:
+    """The table with the key that it had where the log describes it so.
+
+    Under REPLICA IDENTITY DEFAULT the log marks the columns of the primary key; otherwise it does not
+    tell, and the catalog's key stands. A table that is gone (None) has the marked key, else `key` as far as
+    the log has it. The marks don't tell the order of columns, which then is the table's own.
+    """
+    names = {column.name for column in relation.columns}
+    marked = tuple(column.name for column in relation.columns if column.key)
+    if table is None:
+        columns = (
+            Column(one.name, one.type, one.typmod, nullable=one.name not in marked)
+            for one in relation.columns
+        )
+        gone = Table(relation.oid, relation.id, "r", tuple(columns), identity=relation.identity)
+        known = marked if relation.identity == "d" else key if names.issuperset(key) else ()
+        return replace(gone, primary_key=known, identity_key=marked)
+    if relation.identity != "d" or names.intersection(_default_identity(table)) == set(marked):
+        return table
+    columns = (replace(one, nullable=one.nullable and one.name not in marked) for one in table.columns)
+    return replace(table, columns=tuple(columns), primary_key=marked, identity_key=marked)
+
+
+def _default_identity(table: Table) -> tuple[str, ...]:
+    """The columns that the log would mark under REPLICA IDENTITY DEFAULT."""
+    if table.identity == "d":
+        return table.identity_key
+    return table.primary_key
 
 
 def merge_key(table: Table) -> tuple[str, ...]:
