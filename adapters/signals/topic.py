@@ -54,9 +54,10 @@ class KafkaTopicReader:
         self._topic, self._poll_s = topic, max(0.01, poll_s)
         # What the library logs of every attempt to connect is told once, by the errors of the calls.
         common: dict[str, Any] = {**client, "log.connection.close": "false", "logger": _librdkafka}
+        told: dict[str, Any] = {**common, "error_cb": self._on_error}
         try:
-            self._admin = AdminClient(common)
-            self._consumer = Consumer({**common, **_OWN, "error_cb": self._on_error})
+            self._admin = AdminClient(told)
+            self._consumer = Consumer({**common, **_OWN})
         except (KafkaException, ValueError, TypeError) as error:
             raise ConfigError(f"the consumer of signals can't be made: {_said(error)}") from error
         self._changed = threading.Condition()
@@ -66,7 +67,7 @@ class KafkaTopicReader:
         self._since_ms, self._topic_id = 0, ""
         self._next: dict[int, int] = {}
         self._assigned: set[int] = set()
-        self._fault = ""
+        self._is_away, self._why = False, ""
         self._thread: threading.Thread | None = None
 
     def begin(self, place: Place) -> None:
@@ -124,11 +125,13 @@ class KafkaTopicReader:
     def _assign_new(self) -> None:
         """Assign the partitions that are not assigned yet: at first all of them."""
         topic = self._described()
-        self._say_again()
         self._recognise(str(topic.topic_id))
         new = sorted({partition.id for partition in topic.partitions} - self._assigned)
-        self._next |= {number: self._first(number) for number in new}
-        self._assign(new)
+        if new:
+            self._consumer.list_topics(self._topic, _ASK_TIMEOUT_S)  # or it would not know of them yet
+            self._next |= {number: self._first(number) for number in new}
+            self._assign(new)
+        self._say_again()
 
     def _described(self) -> TopicDescription:
         topics = TopicCollection([self._topic])
@@ -215,17 +218,20 @@ class KafkaTopicReader:
     # What is said.
 
     def _on_error(self, error: KafkaError) -> None:
-        self._say_once(error.str())
+        """Keep what the library says of a connection: a call that fails knows only that it took too long."""
+        self._why = error.str()
 
     def _say_once(self, fault: str) -> None:
-        if not self._fault:
-            _log.warning("signals can't be read from the topic %r: %s; trying again", self._topic, fault)
-        self._fault = fault
+        self._admin.poll(0)
+        if not self._is_away:
+            why = f"{fault} ({self._why})" if self._why else fault
+            _log.warning("signals can't be read from the topic %r: %s; trying again", self._topic, why)
+        self._is_away = True
 
     def _say_again(self) -> None:
-        if self._fault:
+        if self._is_away:
             _log.info("signals are read from the topic %r again", self._topic)
-        self._fault = ""
+        self._is_away, self._why = False, ""
 
 
 def _said(error: Exception) -> str:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from signals.channels import SignalChannel
+    from tests.servers.kafka import KafkaBroker
 
 
 class Subject:
@@ -53,9 +54,23 @@ def of_memory_topic() -> Subject:
     )
 
 
-@pytest.fixture(params=["file", "memory"])
+def of_kafka(broker: KafkaBroker, topic: str) -> Subject:
+    from adapters.signals.topic import KafkaTopicReader  # noqa: PLC0415  (tests without Kafka do not pay)
+
+    broker.create_topic(topic)
+    client = {"bootstrap.servers": broker.bootstrap, "group.id": "signals"}
+    return Subject(
+        lambda text: broker.send(topic, text, "shop"),
+        lambda: TopicChannel(topic, "shop", KafkaTopicReader(topic, client, 0.1), 0),
+    )
+
+
+@pytest.fixture(params=["file", "memory", pytest.param("kafka", marks=pytest.mark.integration)])
 def subject(request: pytest.FixtureRequest, tmp_path: Path):
-    subject = of_file(tmp_path) if request.param == "file" else of_memory_topic()
+    if request.param == "kafka":
+        subject = of_kafka(request.getfixturevalue("kafka"), request.getfixturevalue("topic"))
+    else:
+        subject = of_file(tmp_path) if request.param == "file" else of_memory_topic()
     yield subject
     subject.close()
 
@@ -127,8 +142,8 @@ def test_what_waited_at_a_failure_comes_once(subject):
     channel = subject.begun({})
     saved = dict(channel.memory())
     subject.send("1")
-    time.sleep(0.2)
-    assert channel.pending()
+    while not channel.pending():
+        time.sleep(0.01)
     channel.resume(saved)
 
     assert received(channel, 1) == [b"1"]
