@@ -119,6 +119,7 @@ class PostgresSource:
         self._unsettled = unsettled.from_json(state.memory.get("unsettled", ()))
         self._last_commit_end = state.memory.get("last_commit_end")
         self._context = _context_of(state.memory.get("transaction"))
+        self._opened().relations.keys = _keys_of(state.memory.get("keys", {}))
         return state, self._log(state.position) if self._first.streams else NoLog()
 
     def _publish(self, catalog: Catalog) -> None:
@@ -187,12 +188,13 @@ class PostgresSource:
         return matches(self._settings.snapshot.accept_risk, str(table))
 
     def memory(self) -> Mapping[str, Any]:
-        """The last commit's end, what is counted of an open transaction, and what is not visible yet."""
+        """The last commit's end, what is counted of an open transaction, what is not visible yet, keys."""
         context = self._context
         return {
             "last_commit_end": self._last_commit_end,
             "unsettled": self._unsettled.to_json(),
             "transaction": asdict(context) if context and context.xid is not None else None,
+            "keys": {str(oid): key for oid, key in self._opened().relations.keys.items()},
             "first": self._first.memory(),
         }
 
@@ -417,6 +419,10 @@ class PostgresSource:
     def _place(self, exported: Exported) -> ReadPlace:
         now_ms = int(time.time() * 1000)
         return ReadPlace(now_ms, last_commit_end=self._last_commit_end, sequence_lsn=exported.horizon)
+
+
+def _keys_of(saved: Mapping[str, Sequence[str]]) -> dict[int, tuple[str, ...]]:
+    return {int(oid): tuple(key) for oid, key in saved.items()}
 
 
 def _context_of(saved: Mapping[str, Any] | None) -> TransactionContext | None:

@@ -45,9 +45,8 @@ class Relations:
         catalog: Catalog,
         settings: EventSettings,
         captures: Callable[[str, str], bool],
-        keys: Mapping[int, tuple[str, ...]] | None = None,
     ) -> None:
-        self.keys = dict(keys or {})
+        self.keys: dict[int, tuple[str, ...]] = {}
         self._catalog, self._settings, self._captures = catalog, settings, captures
         self._codecs: dict[int, tuple[int, TableCodec | None]] = {}
         self._surrogates: dict[int, tuple[str, ...]] = {}
