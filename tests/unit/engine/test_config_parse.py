@@ -74,7 +74,6 @@ def test_defaults_of_the_catalogue_are_those_of_the_values():
         "database",
         "directory",
         "host",
-        "kafka_topic",
         "mode",
         "password",
         "user",
