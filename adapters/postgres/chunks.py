@@ -24,6 +24,7 @@ from adapters.postgres.watermark import NO_TIMEOUTS
 from adapters.spark.failures import source_error
 from adapters.spark.worker import spare_worker
 from engine.events.batch import EVENTS
+from engine.merge import KEY_TYPE
 from engine.merge_key import merge_keys
 from engine.model import Staged
 from engine.staging import STAGED, staging_file
@@ -64,7 +65,7 @@ class RunRead:
             where = f"({where}) AND ({_escaped(condition)}\n)" if condition else where
         return (
             f"SELECT {index} AS run, {task} AS task, {expression} AS r"
-            f" FROM {self.read.relation} WHERE {where}"
+            f" FROM {_escaped(self.read.relation)} WHERE {where}"
         )
 
     def _where(self) -> str:
@@ -151,8 +152,9 @@ class ReadTask:
         codec, shape, source_json = self.reads[index]
         columns = split_rows(rows, shape, self.mode)
         keys, values = codec.reads(columns, source_json, self.ts_ms)
-        merge = merge_keys([columns[column] for column in codec.merge_key])
         count = len(values)
+        merge_key = [columns[column] for column in codec.merge_key]
+        merge = merge_keys(merge_key) if merge_key else pa.repeat(pa.scalar(b"", KEY_TYPE), count)
         topics = pa.DictionaryArray.from_arrays(
             pa.array(np.zeros(count, np.int32)), pa.array([codec.topic], pa.string())
         )
@@ -193,6 +195,15 @@ class Jdbc:
     fetch_rows: int = 10_240
 
 
+@dataclass(frozen=True, slots=True)
+class _How:
+    """The snapshot that a window is read in, when that is, and by how many tasks at most."""
+
+    exported: Exported
+    ts_ms: int
+    tasks: int
+
+
 class ChunkReader:
     """Reads windows through one SparkSession."""
 
@@ -206,19 +217,23 @@ class ChunkReader:
         reads: Sequence[RunRead],
         exported: Exported,
         ts_ms: int,
+        *,
+        most_tasks: int = 0,
     ) -> list[Staged]:
         """Read and stage all runs; blocks until that is done. Runs without rows give nothing.
 
-        Raises SourceError. A run whose text holds the separator is read again in the exact mode.
+        By no more than `most_tasks` tasks, 0: as many as there are. Raises SourceError. A run whose text
+        holds the separator is read again in the exact mode.
         """
         context = self._spark.sparkContext
         context.setJobGroup(f"tidemark-{window_id}", f"window {window_id}", interruptOnCancel=True)
         directory = self.directory(window_id)
-        results = self._job(dict(enumerate(reads)), RowMode.FAST, exported, ts_ms, directory)
+        how = _How(exported, ts_ms, min(most_tasks or self._tasks, self._tasks))
+        results = self._job(dict(enumerate(reads)), RowMode.FAST, how, directory)
         collided = {row["run"]: reads[row["run"]] for row in results if row["collided"]}
         results = [row for row in results if not row["collided"]]
         if collided:
-            results += self._job(collided, RowMode.EXACT, exported, ts_ms, f"{directory}/exact")
+            results += self._job(collided, RowMode.EXACT, how, f"{directory}/exact")
         return [
             Staged(
                 ticket=reads[row["run"]].run.ticket,
@@ -252,29 +267,19 @@ class ChunkReader:
         self._reached = True
 
     def _job(
-        self,
-        reads: Mapping[int, RunRead],
-        mode: RowMode,
-        exported: Exported,
-        ts_ms: int,
-        directory: str,
+        self, reads: Mapping[int, RunRead], mode: RowMode, how: _How, directory: str
     ) -> list[dict[str, Any]]:
         known = {index: (read.codec, read.shape, read.source_json) for index, read in reads.items()}
-        alone = tuple(reads) if len(reads) <= self._tasks else ()
-        task = ReadTask(known, directory, mode, ts_ms, alone)
+        alone = tuple(reads) if len(reads) <= how.tasks else ()
+        task = ReadTask(known, directory, mode, how.ts_ms, alone)
         try:
-            frame = self._frame(reads, mode, exported).select("r", *([] if alone else ["run"]))
+            frame = self._frame(reads, mode, how).select("r", *([] if alone else ["run"]))
             return [row.asDict() for row in frame.mapInArrow(task, _RESULT_DDL).collect()]
         except Exception as error:
             raise source_error(error, "reading rows", "spark jdbc") from error
 
-    def _frame(
-        self,
-        reads: Mapping[int, RunRead],
-        mode: RowMode,
-        exported: Exported,
-    ) -> DataFrame:
-        tasks = min(self._tasks, len(reads))
+    def _frame(self, reads: Mapping[int, RunRead], mode: RowMode, how: _How) -> DataFrame:
+        tasks = min(how.tasks, len(reads))
         branches = [
             read.query(index, place % tasks, mode) for place, (index, read) in enumerate(reads.items())
         ]
@@ -287,7 +292,7 @@ class ChunkReader:
             " UNION ALL ".join(branches),
             [f"task = {task}" for task in range(tasks)],
             fetchsize=str(fetched),
-            sessionInitStatement=session_statement(exported, self._jdbc.initial_statements),
+            sessionInitStatement=session_statement(how.exported, self._jdbc.initial_statements),
         )
 
     def _load(self, query: str, predicates: list[str], **options: str) -> DataFrame:

@@ -7,10 +7,11 @@ a table through. Whether a table can be read, and how, is `readable.py`'s to say
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, LiteralString
+from typing import TYPE_CHECKING, Any, LiteralString
 
 import psycopg
 
+from adapters.postgres.keyset import PLACES, place_of, places
 from adapters.postgres.partitions import Partitions
 from adapters.postgres.readable import RISK_TAKEN
 from adapters.postgres.server import source_errors, table_errors
@@ -39,6 +40,10 @@ _SIZES: LiteralString = (
 _SIZE_NOW: LiteralString = "pg_table_size(part.oid)"
 _SIZE_NOTED: LiteralString = (
     "(part.relpages + coalesce(toast.relpages, 0)) * current_setting('block_size')::bigint"
+)
+_PAGES: LiteralString = (
+    "SELECT max(pg_relation_size(relid)) / current_setting('block_size')::bigint"
+    " FROM (SELECT %s::oid UNION ALL SELECT relid FROM pg_partition_tree(%s) WHERE isleaf) AS t (relid)"
 )
 
 
@@ -115,18 +120,37 @@ class Extents:
 
     def _measured(self, target: Target, measuring: _Measuring) -> Extent:
         read = self._readable.reading(target, measuring.looked)
-        self._readable.check_operations(read.table)
-        self.await_writers(read, measuring.until_s)
+        if not target.initial:
+            self._readable.check_operations(read.table)
+        if not (target.initial and self._readable.held):
+            self.await_writers(read, measuring.until_s)
         self._check_condition(read, target)
         size, tuples = measuring.sizes.get(read.table.oid, (0, -1.0))
         rows = self._estimated_rows(read) if tuples <= 0 and size else int(max(tuples, 0))
         self._row_bytes[target.collection] = size / max(rows, 1)
         key = read.fingerprint
-        if size <= self._whole_bytes and not measuring.bounded:
+        small = size <= self._whole_bytes and not measuring.bounded
+        if small or not self._divisible(read):
             self._probe(read)
-            return Extent(rows, size, whole=True, key=key)
+            # What can't be cut counts as the least there is, so that a fault in it comes to an end.
+            return Extent(0 if measuring.bounded else rows, size, whole=True, key=key)
+        if read.keyset == PLACES:
+            return Extent(rows, size, greatest=self._last_place(read), key=key)
         greatest = self._edge(read, read.keyset.reverse_order)
         return Extent(rows, size, greatest=greatest, span=self._span(read, greatest, rows), key=key)
+
+    def _divisible(self, read: ReadTable) -> bool:
+        """Whether a table's rows stay what and where they are from one of its queries to the next."""
+        if read.statement is not None:
+            # With a limit each query might be given other rows.
+            plan = str(self._plan(read))
+            return "'Node Type': 'Limit'" not in plan and read.keyset != PLACES
+        return read.keyset != PLACES or self._readable.held
+
+    def _last_place(self, read: ReadTable) -> Key:
+        """Behind the last row of a table, or of the largest of its partitions."""
+        row = self._connection.execute(_PAGES, [read.table.oid, read.table.oid]).fetchone()
+        return place_of(int(row[0]) if row else 0)
 
     def await_writers(self, read: ReadTable, until_s: float = 0.0) -> None:
         """Raise TableBusy while a transaction may hold changes from before the table was published."""
@@ -176,12 +200,16 @@ class Extents:
         return None if row is None else tuple(row)
 
     def _estimated_rows(self, read: ReadTable) -> int:
+        return int(self._plan(read)["Plan Rows"])
+
+    def _plan(self, read: ReadTable) -> dict[str, Any]:
         plan = self._connection.execute(
             f"EXPLAIN (FORMAT JSON) SELECT FROM {read.relation}".encode()
         ).fetchone()
         if plan is None:
             raise SourceError("the server gave no plan", place=str(read.table.id))
-        return int(plan[0][0]["Plan"]["Plan Rows"])
+        found: dict[str, Any] = plan[0][0]["Plan"]
+        return found
 
     def _span(self, read: ReadTable, greatest: Key | None, rows: int) -> tuple[int, int] | None:
         """Least and greatest value of a single integer key, if it is used densely enough."""
@@ -199,6 +227,8 @@ class Extents:
     ) -> list[Key]:
         """Keys below `upto` at every `step_rows` rows behind `after`, each found from the last one."""
         read = self._read(target, self._looked_up([target]))
+        if read.keyset == PLACES:
+            return places(after, upto, step_rows * self.row_bytes(target), count)
         found: list[Key] = []
         with table_errors("finding chunk boundaries", target.collection), self._connection.transaction():
             # Where an index has the order, a plan that sorts the rest of the table is never better.

@@ -40,6 +40,7 @@ _WORDS = {
     "columns": "its columns were changed",
     "partitions": "its partitions were changed",
     "publication": "what is published of it was changed",
+    "places": "it has no key, and the snapshot that it was read in is gone",
 }
 
 

@@ -51,9 +51,10 @@ _WAITED_FOR = (
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A snapshot held for the readers, taken at `ts_ms`; `lsn` is where the log begins that it fits."""
+    """A snapshot of `tables`, held for the readers, taken at `ts_ms`; `lsn` is where the log begins."""
 
     snapshot: ExportedSnapshot
+    tables: tuple[CollectionId, ...]
     lsn: int
     ts_ms: int
 
@@ -66,7 +67,7 @@ class Held:
 def hold(server: Server, tables: Sequence[CollectionId], lock_timeout_ms: int) -> Held:
     """Take a snapshot that no log belongs to."""
     held = _exported(server, tables, Holding(lock_timeout_ms))
-    return Held(held, held.exported.horizon, int(time.time() * 1000))
+    return Held(held, tuple(tables), held.exported.horizon, int(time.time() * 1000))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,20 +88,23 @@ def begin_log(server: Server, beginning: Beginning, tables: Callable[[], Sequenc
     slot = beginning.slot
     with _exporting_slot(server, beginning) as (lsn, name):
         try:
-            held = _exported(server, tables(), Holding(beginning.lock_timeout_ms, adopt=name))
+            listed = tuple(tables())
+            held = _exported(server, listed, Holding(beginning.lock_timeout_ms, adopt=name))
         except Exception:
             drop_slot(server, slot)
             raise
     _log.info("created replication slot %s at %s, its snapshot held", slot, format_lsn(lsn))
-    return Held(held, lsn, int(time.time() * 1000))
+    return Held(held, listed, lsn, int(time.time() * 1000))
 
 
 def _exported(server: Server, tables: Sequence[CollectionId], holding: Holding) -> ExportedSnapshot:
     try:
         held = ExportedSnapshot(server, tables, time.monotonic, holding)
-    except (TableBusy, SchemaChanged) as error:
+    except TableBusy as error:
         hint = "another session holds it locked; snapshot.lock.timeout.ms says how long to wait"
         raise SourceError(error.message, place=error.place, hint=hint) from error
+    except SchemaChanged as error:
+        raise SourceError(error.message, place=error.place, hint=error.hint) from error
     try:
         _refuse_rewritten(held)
     except SourceError:

@@ -17,6 +17,7 @@ from adapters import wiring
 from adapters.postgres.chunks import ChunkReader, Jdbc
 from adapters.postgres.database import PostgresSource
 from adapters.postgres.encode import SpanEncoder
+from adapters.postgres.first import FirstSnapshot
 from adapters.postgres.server import Server, drop_slot
 from adapters.postgres.visibility import format_lsn
 from adapters.postgres.xmin import SlotXmin
@@ -26,6 +27,7 @@ from adapters.spark.session import POSTGRES_JDBC, spark_session
 from adapters.wiring import LOCAL_ROWS, NOBODY, Onlookers, Places, Wired, tasks_of
 from engine.config.driver import LIBPQ
 from engine.errors import ConfigError, SourceError
+from engine.snapshotters import snapshotter
 
 if TYPE_CHECKING:
     import threading
@@ -53,6 +55,7 @@ def run(
 
     Raises a TidemarkError when it can't go on. A session made here is stopped at the end.
     """
+    snapshotter(settings.snapshot)  # one that is none is told of before Spark takes its time to start
     server = make_server(settings.postgres)
     _reach(server)
     session = spark or spark_session(settings.job.spark_master, settings.job.spark_conf, (POSTGRES_JDBC,))
@@ -90,23 +93,28 @@ def building(
     wrap: Callable[[Seams], Seams] = lambda seams: seams,
 ) -> Iterator[Job]:
     """The job, not yet started; see `wiring.building`."""
-    wire = partial(_wired, settings, spark)
+    wire = partial(_wired, settings, spark, sleep)
     with wiring.building(settings, spark, onlookers, wire, sleep=sleep, wrap=wrap) as job:
         yield job
 
 
-def _wired(settings: Settings, spark: SparkSession, places: Places) -> Wired:
-    source = _source(settings, spark, places)
-    return Wired(
-        source, source.close, _shown, source.run_statement, first_retries=settings.postgres.slot_max_retries
-    )
+def _wired(
+    settings: Settings, spark: SparkSession, sleep: Callable[[float], object], places: Places
+) -> Wired:
+    server = make_server(settings.postgres)
+    first = FirstSnapshot(settings, server, snapshotter(settings.snapshot), sleep)
+    source = _source(settings, spark, places, server, first)
+    retries = settings.postgres.slot_max_retries
+    return Wired(source, source.close, _shown, source.run_statement, first_retries=retries, done=source.done)
 
 
 def _shown(position: Position) -> str:
     return format_lsn(int(position.order[0]))
 
 
-def _source(settings: Settings, spark: SparkSession, places: Places) -> PostgresSource:
+def _source(
+    settings: Settings, spark: SparkSession, places: Places, server: Server, first: FirstSnapshot
+) -> PostgresSource:
     postgres = settings.postgres
     jdbc = Jdbc(
         jdbc_url(postgres),
@@ -115,10 +123,9 @@ def _source(settings: Settings, spark: SparkSession, places: Places) -> Postgres
         settings.snapshot.fetch_size,
     )
     reader = ChunkReader(spark, jdbc, places.staging, tasks=tasks_of(spark))
-    server = make_server(postgres)
     xmin = SlotXmin(server, postgres.slot, postgres.xmin_interval_ms / 1000)
     encoder = SpanEncoder(settings.events, SparkExecutors(spark), places.staging, xmin, local_rows=LOCAL_ROWS)
-    return PostgresSource(settings, server, encoder, reader)
+    return PostgresSource(settings, server, encoder, reader, first)
 
 
 def make_server(postgres: PostgresSettings) -> Server:

@@ -165,3 +165,26 @@ class Keyset:
 
 def _literals(columns: Sequence[KeyColumn], key: Key) -> list[str]:
     return [column.literal(text) for column, text in zip(columns, key, strict=True) if text is not None]
+
+
+PLACES = Keyset((KeyColumn("ctid", '"pg_catalog"."tid"'),))
+"""Rows by where they are stored, `(page,number)`: for tables without a key, in one snapshot only."""
+
+
+_PAGE_BYTES = 8192
+
+
+def places(after: Key | None, upto: Key, step_bytes: float, count: int) -> list[Key]:
+    """Up to `count` places before `upto`, each about so many bytes of a table behind the one before."""
+    first, last = 0 if after is None else _page_of(after), _page_of(upto)
+    step = max(1, round(step_bytes / _PAGE_BYTES))
+    return [place_of(page) for page in range(first + step, last, step)][:count]
+
+
+def _page_of(key: Key) -> int:
+    return int((key[0] or "(0,0)")[1:].partition(",")[0])
+
+
+def place_of(page: int) -> Key:
+    """The place before a page's first row."""
+    return (f"({page},0)",)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, LiteralString
+from typing import TYPE_CHECKING, LiteralString, Protocol
 
 from adapters.postgres.fingerprint import forms
-from adapters.postgres.keyset import KeyColumn, Keyset
+from adapters.postgres.keyset import PLACES, KeyColumn, Keyset
+from adapters.postgres.publication import Share
 from adapters.postgres.server import source_errors
 from adapters.postgres.sql import quote_ident, quote_table
 from adapters.postgres.table import merge_key
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from adapters.postgres.catalog import Catalog
     from adapters.postgres.fingerprint import Form
-    from adapters.postgres.publication import Publication, Share
+    from adapters.postgres.publication import Publication
     from adapters.postgres.table import Table
     from engine.model import CollectionId, Target
 
@@ -63,6 +64,7 @@ class ReadTable:
     """A table as a snapshot reads it: the catalog's description, the keyset it is cut by, its merge key.
 
     `columns` and `row_filter` are what is published of it (`Share`), `traits` the rest of its fingerprint.
+    `statement` gives the rows instead of the table itself.
     """
 
     table: Table
@@ -71,10 +73,13 @@ class ReadTable:
     columns: tuple[str, ...] | None = None
     row_filter: str | None = None
     traits: tuple[str, ...] = ()
+    statement: str | None = None
 
     @property
     def relation(self) -> str:
         """The table in a FROM clause. Heirs are tables of their own; partitions are not."""
+        if self.statement is not None:
+            return f"({self.statement}\n) AS {quote_ident(self.table.name)}"
         only = "" if self.table.kind == _PARTITIONED else "ONLY "
         return only + ".".join(quote_ident(part) for part in self.table.id.parts)
 
@@ -92,6 +97,17 @@ class ReadTable:
         return (*keys, *self.traits)
 
 
+class First(Protocol):
+    """The snapshot before the log, as far as it matters to how a table is read."""
+
+    @property
+    def snapshot_id(self) -> str:
+        """The snapshot that is held for all its windows; empty when none is."""
+
+    def statement(self, collection: CollectionId) -> str | None:
+        """The SELECT that gives a table's rows; None for all of them."""
+
+
 class Readable:
     """Judges tables by the catalog and the publication, through the control connection."""
 
@@ -101,10 +117,17 @@ class Readable:
         catalog: Catalog,
         publication: Publication,
         accepts_risk: Callable[[CollectionId], bool] = lambda _table: False,
+        first: First | None = None,
     ) -> None:
         self._connection, self._catalog, self._publication = connection, catalog, publication
+        self._first = first
         self.accepts_risk = accepts_risk
         self._warned: set[tuple[CollectionId, str]] = set()
+
+    @property
+    def held(self) -> bool:
+        """Whether the windows of the snapshot before the log are all read in one snapshot."""
+        return self._first is not None and bool(self._first.snapshot_id)
 
     def looked_up(self, names: Sequence[CollectionId], *, defaults: bool = False) -> Looked:
         """What the catalog says of these tables now, in a fixed number of queries."""
@@ -118,14 +141,11 @@ class Readable:
         table = looked.tables.get(target.collection)
         if table is None:
             raise SignalError("there is no such table", place=str(target.collection))
+        if target.initial and self._first is not None:
+            return self._first_reading(table, looked, self._first)
         self._check_kind(table)
         share = self._share(table, looked)
-        if table.row_security and self._hides_rows(table):
-            raise SignalError(
-                "row-level security hides rows of the table from the role",
-                place=str(target.collection),
-                hint="ALTER ROLE … BYPASSRLS, or read as the table's owner",
-            )
+        self._check_rows(table)
         keyset = self._keyset(table, _key(table, target.surrogate_key))
         names = merge_key(table)
         if not names and table.identity != _FULL:
@@ -134,6 +154,32 @@ class Readable:
         form = looked.forms[table.oid]
         traits = (*form.traits(table.oid), f"publication {share.mark}")
         return ReadTable(table, keyset, merge, share.columns, share.row_filter, traits)
+
+    def _first_reading(self, table: Table, looked: Looked, first: First) -> ReadTable:
+        """How the snapshot before the log reads a table: every one, be it published or not.
+
+        Without a key it is cut by the places of its rows, which hold as long as its snapshot does.
+        """
+        self._check_rows(table)
+        share = looked.shares.get(table.oid) or Share(None, None, "")
+        names, merged = table.primary_key or table.unique_key, merge_key(table)
+        keyset = self._keyset(table, names) if names else PLACES
+        merge = self._keyset(table, merged) if merged else keyset
+        places = () if names else (f"places {first.snapshot_id}",)
+        if not names and not first.snapshot_id:
+            self.warn(table.id, "has no key: a row that is changed while it is read may come twice")
+        traits = (*places, *looked.forms[table.oid].traits(table.oid), f"publication {share.mark}")
+        statement = first.statement(table.id)
+        return ReadTable(table, keyset, merge, share.columns, share.row_filter, traits, statement)
+
+    def _check_rows(self, table: Table) -> None:
+        """Refuse a table of which the role sees a part."""
+        if table.row_security and self._hides_rows(table):
+            raise SignalError(
+                "row-level security hides rows of the table from the role",
+                place=str(table.id),
+                hint="ALTER ROLE … BYPASSRLS, or read as the table's owner",
+            )
 
     @staticmethod
     def _check_kind(table: Table) -> None:

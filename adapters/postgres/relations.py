@@ -54,6 +54,7 @@ class Relations:
         self.ids: dict[int, CollectionId] = {}
         self._tables: dict[int, Table] = {}
         self._topics: dict[str, CollectionId] = {}
+        self._warned: set[str] = set()
 
     def codecs(self, definitions: Mapping[int, Definition], wanted: Iterable[int]) -> dict[int, TableCodec]:
         """The wanted codecs under these definitions; new ones are built in a fixed number of queries."""
@@ -132,11 +133,17 @@ class Relations:
         key = self._merge_key(relation, table)
         codec = codec_for(relation, table, self._settings, self.types, merge_key=key)
         for warning in codec.warnings:
-            _log.warning("%s: %s", relation.id, warning)
+            self._warn(f"{relation.id}: {warning}")
         other = self._topics.setdefault(codec.topic, relation.id)
         if other != relation.id:
-            _log.warning("%s and %s both go to topic %s", other, relation.id, codec.topic)
+            self._warn(f"{other} and {relation.id} both go to topic {codec.topic}")
         return codec
+
+    def _warn(self, line: str) -> None:
+        """Say it once in a session of the log, however often the server sends the definition."""
+        if line not in self._warned:
+            self._warned.add(line)
+            _log.warning("%s", line)
 
     def _merge_key(self, relation: Relation, table: Table | None) -> tuple[str, ...]:
         """The key of the table, else the whole row where the log has all of it, else what it is read by.

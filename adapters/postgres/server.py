@@ -175,10 +175,11 @@ def create_slot(server: Server, name: str) -> Slot:
 
 
 def drop_slot(server: Server, name: str) -> None:
-    """Drop the slot, once its reader has let go of it; the log it kept is gone."""
+    """Drop the slot if it is there, once its reader has let go of it; the log it kept is gone."""
+    statement = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s"
     with server.connect() as connection, source_errors("dropping the replication slot"):
-        connection.execute("SELECT pg_drop_replication_slot(%s)", [name])
-    _log.info("dropped replication slot %s", name)
+        if connection.execute(statement, [name]).rowcount:
+            _log.info("dropped replication slot %s", name)
 
 
 def check_slot(slot: Slot | None, name: str, saved: Position) -> Slot:

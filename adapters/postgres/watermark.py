@@ -143,6 +143,13 @@ class ExportedSnapshot:
         self._holder.close()
 
 
+class GivesWay(Protocol):
+    """What holds locks on the tables that are read."""
+
+    def give_way(self, control: psycopg.Connection) -> None:
+        """Raise SchemaChanged when another session has waited for them for a second."""
+
+
 class Watermark(Protocol):
     """When a window may close. `visibility` says which streamed transactions its rows contain."""
 
@@ -158,6 +165,23 @@ class Watermark(Protocol):
 
     def close(self) -> None:
         """Let go of the snapshot and its locks."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtBeginning:
+    """A window in the snapshot that the log begins with: of what the rows contain nothing is streamed."""
+
+    exported: Exported
+
+    def seal(self) -> None:
+        """Nothing to do."""
+
+    def reached(self, _position: Position) -> bool:
+        """At once."""
+        return True
+
+    def close(self) -> None:
+        """The snapshot is held for the windows to come."""
 
 
 class VisibilityWatermark:

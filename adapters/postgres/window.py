@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from adapters.postgres.watermark import ExportedSnapshot, Watermark
+    from adapters.postgres.watermark import GivesWay, Watermark
     from engine.merge import Superseded
     from engine.model import Position, Staged
 
@@ -40,7 +40,7 @@ class PostgresWindow:
     def __init__(
         self,
         watermark: Watermark,
-        held: ExportedSnapshot,
+        held: GivesWay,
         control: psycopg.Connection,
         superseded: Superseded,
         reading: Reading,

@@ -1,0 +1,324 @@
+"""The snapshot before the log, on PostgreSQL: how a start goes about it, and what is held for it.
+
+Owns the way from a saved state and a slot to a state with tables queued, and the snapshot that they are
+read in as long as it is held. Once it is not, be it by a crash or because a session waits to change a
+table, what is left is read in windows like any other while the log is streamed. What a mode asks for is
+`engine/first.py`'s to say, how rows are read the windows'.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, LiteralString, assert_never
+from uuid import uuid4
+
+import psycopg
+
+from adapters.postgres.held import Beginning, begin_log, hold
+from adapters.postgres.server import check_slot, create_slot, drop_slot, find_slot, source_errors
+from adapters.postgres.source import ReadPlace
+from adapters.postgres.visibility import format_lsn
+from engine.config.settings import SnapshotRestart
+from engine.errors import ConfigError, PositionLost, SchemaChanged, SourceError
+from engine.first import Log, Standing, Start, start, to_read
+from engine.marks import PLAIN
+from engine.model import CollectionId, Position
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from adapters.postgres.held import Held
+    from adapters.postgres.server import Server, Slot
+    from adapters.postgres.watermark import Exported
+    from engine.config.settings import Settings
+    from engine.first import Snapshotter
+    from engine.state import State
+
+_log = logging.getLogger("adapters")
+_LABEL = "snapshot.mode"
+_TABLES: LiteralString = (
+    "SELECT n.nspname, c.relname,"
+    " has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')"
+    " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " WHERE c.relpersistence IN ('p', 'u')"
+    " AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')"
+    " AND (c.relkind = 'r' OR (c.relkind = 'p'"
+    "  AND EXISTS (SELECT FROM pg_publication WHERE pubname = %s AND pubviaroot)))"
+)
+"""A partitioned table is its partitions, unless changes come under its own name."""
+
+
+class FirstSnapshot:
+    """The initial snapshot of one run of the job; used by the job's thread alone.
+
+    `pause` waits some seconds, and is true when the job is to stop.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        server: Server,
+        snapshotter: Snapshotter,
+        pause: Callable[[float], object],
+    ) -> None:
+        self._settings, self._server = settings, server
+        self._snapshotter, self._pause = snapshotter, pause
+        self._run = uuid4().hex
+        self._begins_at: int | None = None
+        self._held: Held | None = None
+
+    # What others ask.
+
+    @property
+    def streams(self) -> bool:
+        """Whether the log is streamed at all."""
+        return self._snapshotter.should_stream()
+
+    @property
+    def snapshot_id(self) -> str:
+        """The snapshot that is held; empty when none is."""
+        return self._held.snapshot.exported.id if self._held else ""
+
+    def statement(self, collection: CollectionId) -> str | None:
+        """The SELECT that gives a table's rows; None for all of them."""
+        overrides = self._settings.snapshot.select_overrides
+        return overrides.get(str(collection)) or self._snapshotter.statement(collection)
+
+    def holds(self, state: State) -> bool:
+        """Whether the log must wait; lets go of the snapshot when everything has been read in it."""
+        if not self.streams:
+            return True
+        if self._held is not None and not state.snapshot.initial:
+            _log.info(
+                "the initial snapshot is complete; the log is streamed from %s", format_lsn(self._held.lsn)
+            )
+            self.release()
+        return self._held is not None
+
+    def done(self, state: State) -> bool:
+        """Whether a job that streams no log has read everything."""
+        return not self.streams and state.position is not None and not state.snapshot.initial
+
+    def memory(self) -> dict[str, Any]:
+        """What must be saved: which run began, and where the log did."""
+        return {"run": self._run, "begins_at": self._begins_at}
+
+    def held(self) -> Held | None:
+        """The snapshot to read in; None where what is left is read in windows."""
+        if self._held is not None and not self._held.alive:
+            self.release()
+            if not self.streams:
+                raise SourceError("the snapshot's transaction has ended", hint="it begins again from nothing")
+            _log.warning("the initial snapshot's transaction has ended; what is left is read in windows")
+        return self._held
+
+    def give_way(self, control: psycopg.Connection) -> None:
+        """Let go of the snapshot when another session has waited for one of its locks for a second."""
+        # Without a log nothing could make up for it; then that session waits to the end.
+        if self._held is None or not self.streams:
+            return
+        try:
+            self._held.snapshot.give_way(control)
+        except SchemaChanged as error:
+            self.release()
+            raise SchemaChanged(f"{error.message}; what is left is read while the log is streamed") from error
+
+    def release(self) -> None:
+        """Let go of the snapshot and its locks."""
+        if self._held is not None:
+            self._held.snapshot.close()
+            self._held = None
+
+    def place(self, exported: Exported) -> ReadPlace:
+        """Where the READs of a window under this snapshot stand."""
+        own = self._held is not None and self._held.snapshot.exported is exported
+        ts_ms, lsn = (
+            (self._held.ts_ms, self._held.lsn)
+            if own and self._held
+            else (int(time.time() * 1000), exported.horizon)
+        )
+        return ReadPlace(ts_ms, tx_id=exported.visibility.xmax, lsn=lsn, snapshot=PLAIN)
+
+    # Starting.
+
+    def start(self, state: State) -> State:
+        """The state to go on from: with a position, and with the tables queued that are to be read.
+
+        Raises PositionLost where the log can't go on and no mode asks to begin anew.
+        """
+        if self._held is not None and self._goes_on(state, self._held):
+            return state if state.snapshot.initial else self._queued(state, self._held)
+        self.release()
+        self._begins_at = state.memory.get("first", {}).get("begins_at")
+        slot, lost = self._slot(state)
+        standing = self._standing(state, slot, lost)
+        way = start(self._snapshotter, standing, redo=self._settings.snapshot.restart is SnapshotRestart.REDO)
+        match way:
+            case Start.LOST:
+                raise lost or PositionLost("the log is lost")
+            case Start.END:
+                _log.info("the initial snapshot has been taken, and no log is streamed: nothing to do")
+                return self._noted(state)
+            case Start.STREAM:
+                return self._stream(state, slot)
+            case Start.BESIDE:
+                return self._beside(state, slot)
+            case Start.AT_LOG:
+                return self._at_log(state, standing)
+            case Start.ALONE:
+                return self._alone(state)
+            case _:
+                assert_never(way)
+
+    @staticmethod
+    def _goes_on(state: State, held: Held) -> bool:
+        """Whether the snapshot held is still the one that the state is at, its first turn saved or not."""
+        return held.alive and (state.position is None or state.snapshot.initial)
+
+    def _slot(self, state: State) -> tuple[Slot | None, PositionLost | None]:
+        """The slot, and why the log can't go on."""
+        postgres = self._settings.postgres
+        if not self.streams:
+            return None, None
+        try:
+            slot = find_slot(self._server, postgres.slot, postgres.database)
+            if state.position is not None:
+                check_slot(slot, postgres.slot, state.position)
+        except PositionLost as error:
+            return None, error
+        return slot, None
+
+    def _standing(self, state: State, slot: Slot | None, lost: PositionLost | None) -> Standing:
+        memory, position = state.memory.get("first", {}), state.position
+        log = Log.LOST if lost else Log.KEPT if slot else Log.NONE
+        return Standing(
+            saved=position is not None,
+            log=log,
+            left=state.snapshot.initial,
+            streamed=position is None or self._begins_at is None or position > Position((self._begins_at, 0)),
+            begun=memory.get("run") == self._run,
+        )
+
+    def _stream(self, state: State, slot: Slot | None) -> State:
+        if state.snapshot.initial:
+            _log.info("what is left of the initial snapshot is read in windows while the log is streamed")
+        position = state.position
+        if position is None:
+            if slot is not None:
+                _log.info("no saved state; reading from slot %s", self._settings.postgres.slot)
+            slot = slot or create_slot(self._server, self._settings.postgres.slot)
+            position = Position((slot.confirmed_lsn, 0))
+        return self._noted(replace(state, position=position))
+
+    def _beside(self, state: State, slot: Slot | None) -> State:
+        self._wait_before()
+        position = state.position or Position((slot.confirmed_lsn if slot else 0, 0))
+        collections = self._collections()
+        _log.info(
+            "an initial snapshot of %d tables is taken while the log is streamed from %s",
+            len(collections),
+            format_lsn(int(position.order[0])),
+        )
+        snapshot = state.snapshot.begin(collections, _LABEL)
+        return self._noted(replace(state, position=position, snapshot=snapshot))
+
+    def _at_log(self, state: State, standing: Standing) -> State:
+        self._wait_before()
+        postgres = self._settings.postgres
+        self._collections()
+        if standing.log is Log.LOST:
+            _log.warning("the log is lost; it begins anew: of rows deleted meanwhile nothing is told")
+        elif standing.left:
+            _log.warning(
+                "the initial snapshot begins anew; what was sent of the one before stays in the sink"
+            )
+        drop_slot(self._server, postgres.slot)
+        beginning = Beginning(
+            postgres.slot, self._settings.snapshot.lock_timeout_ms, lambda: self._pause(0.0)
+        )
+        self._held = begin_log(self._server, beginning, self._collections)
+        self._begins_at = self._held.lsn
+        return self._queued(state, self._held)
+
+    def _alone(self, state: State) -> State:
+        self._wait_before()
+        if state.snapshot.initial:
+            _log.warning("the initial snapshot begins again from nothing: no log could tell what has changed")
+        self._held = hold(self._server, self._collections(), self._settings.snapshot.lock_timeout_ms)
+        return self._queued(state, self._held)
+
+    def _queued(self, state: State, held: Held) -> State:
+        """Everything queued, at a log's beginning: nothing that is known of an earlier one holds."""
+        tables, lsn = held.tables, held.lsn
+        _log.info("an initial snapshot of %d tables is taken at %s", len(tables), format_lsn(lsn))
+        snapshot = state.snapshot.begin(tables, _LABEL)
+        return self._noted(replace(state, position=Position((lsn, 0)), snapshot=snapshot, memory={}))
+
+    def _noted(self, state: State) -> State:
+        return replace(state, memory={**state.memory, "first": self.memory()})
+
+    def _wait_before(self) -> None:
+        delay_s = self._settings.snapshot.delay_ms / 1000
+        if delay_s and self._pause(delay_s):
+            raise SourceError("stopped before the initial snapshot began")
+
+    # What is read.
+
+    def _collections(self) -> Sequence[CollectionId]:
+        """The tables to read, in order. Raises ConfigError if one can't be read as the settings say."""
+        with self._server.connect() as connection:
+            with source_errors("listing tables"):
+                rows = connection.execute(_TABLES, [self._settings.postgres.publication]).fetchall()
+            found = {CollectionId((schema, name)): readable for schema, name, readable in rows}
+            chosen = to_read(found, self._settings.capture, self._settings.snapshot.include_tables)
+            hidden = ", ".join(str(one) for one in chosen if not found[one])
+            if hidden:
+                raise ConfigError(
+                    f"the role may not read {hidden}", hint="GRANT SELECT, or leave them out of the lists"
+                )
+            for one in chosen:
+                self._check_statement(connection, one)
+        return chosen
+
+    def _check_statement(self, connection: psycopg.Connection, collection: CollectionId) -> None:
+        statement = self.statement(collection)
+        if statement is None:
+            return
+        try:
+            # Prepared: the extended protocol takes one statement and no more.
+            described = connection.execute(
+                f"SELECT * FROM ({statement}\n) AS t LIMIT 0".encode(), prepare=True
+            )
+        except psycopg.Error as error:
+            said = (error.diag.message_primary or str(error)).strip()
+            raise ConfigError(f"the SELECT for {collection} is refused: {said}") from error
+        given = {column.name for column in described.description or ()}
+        table = connection.execute(_COLUMNS, collection.parts).fetchall()
+        lacking = ", ".join(repr(name) for (name,) in table if name not in given)
+        if lacking:
+            raise ConfigError(f"the SELECT for {collection} does not give the table's columns {lacking}")
+
+
+_COLUMNS: LiteralString = (
+    "SELECT a.attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid"
+    " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s"
+    " AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''"
+)
+
+
+class NoLog:
+    """The engine's `LogReader` where none is streamed."""
+
+    def take(self, _timeout_s: float) -> None:
+        """Nothing ever comes."""
+
+    def acknowledge(self, position: Position) -> None:
+        """There is nobody to tell."""
+
+    def hurry(self, *, on: bool) -> None:
+        """There is nobody to hurry."""
+
+    def close(self) -> None:
+        """There is nothing to close."""
