@@ -38,6 +38,7 @@ def _escape_table() -> list[str]:
 _ESCAPES = _escape_table()
 _GROWTH = np.zeros(256, np.uint8)
 _GROWTH[:0x80] = [len(text) - 1 for text in _ESCAPES]
+_LARGE, _PIECE = 32 << 20, 1 << 20
 _SIX = np.array([list(text.encode().ljust(6, b" ")) for text in _ESCAPES], np.uint8)
 
 
@@ -97,6 +98,8 @@ def escape(texts: Text) -> Text:
     """The inside of a JSON string; null stays null. One pass over the bytes, no loop per row."""
     offsets, data = text_parts(texts)
     used = data[offsets[0] : offsets[-1]]
+    if len(used) > _LARGE:
+        return _escape_one_by_one(texts, used)
     quotes, slashes = used == 0x22, used == 0x5C
     if len(used) == 0 or used.min() >= 0x20:
         if slashes.any():
@@ -104,6 +107,17 @@ def escape(texts: Text) -> Text:
         return pc.replace_substring(texts, '"', '\\"') if quotes.any() else texts
     marks = np.flatnonzero((used < 0x20) | quotes | slashes)
     return text_from(_moved(offsets, marks, used), _escaped(used, marks), texts)
+
+
+def _escape_one_by_one(texts: Text, used: Bytes) -> Text:
+    """A pass for each special character that occurs; takes twice the text's memory instead of forty times."""
+    pieces = (used[at : at + _PIECE] for at in range(0, len(used), _PIECE))
+    found = {int(code) for piece in pieces for code in np.unique(piece)}
+    specials = sorted((code for code in found if _GROWTH[code]), reverse=True)
+    # The backslash is the greatest: what the others become is not escaped again.
+    for code in specials:
+        texts = pc.replace_substring(texts, chr(code), _ESCAPES[code])
+    return texts
 
 
 def _moved(offsets: Ints, marks: Ints, used: Bytes) -> Ints:
