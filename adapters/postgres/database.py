@@ -23,6 +23,7 @@ from adapters.postgres.log import LogBounds, PostgresLog, Span, Subscription
 from adapters.postgres.publication import Publication, ensure_publication
 from adapters.postgres.readable import Readable
 from adapters.postgres.relations import Relations
+from adapters.postgres.retention import Retention
 from adapters.postgres.rows import row_shape
 from adapters.postgres.server import (
     Server,
@@ -95,6 +96,7 @@ class PostgresSource:
     ) -> None:
         self._settings, self._server = settings, server
         self._encoder, self._reader, self._first = encoder, reader, first
+        self._retention = Retention(settings.postgres.slot, settings.postgres.wal_warn_bytes)
         self._session: Session | None = None
         self._unsettled = Unsettled()
         self._last_commit_end: int | None = None
@@ -285,7 +287,12 @@ class PostgresSource:
         return moved
 
     def holds_log(self, state: State) -> bool:
-        """Whether the log must wait until the initial snapshot has been read in the one that is held."""
+        """Whether the log must wait until the initial snapshot has been read in the one that is held.
+
+        Asked before every span, be the log silent or held: so this is where its growth is looked at.
+        """
+        if self._first.streams:
+            self._retention.look(self._opened().control)
         return self._first.holds(state)
 
     def done(self, state: State) -> bool:

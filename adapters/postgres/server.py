@@ -30,6 +30,12 @@ _REFUSED = re.compile(
     r"|no pg_hba.conf entry|no password supplied"
 )
 """What no retry mends; libpq gives a refused connection no SQLSTATE."""
+_DISTRUSTED = re.compile(
+    r"certificate verify failed|does not match host name|root certificate file|does not support SSL"
+    r"|could not (load|read) (private key|certificate)|(certificate|private key) file .* (does not exist|has group)"
+    r"|alert (unknown ca|certificate required|bad certificate)|requires a valid client certificate"
+)
+"""What is said of TLS that is not as `database.sslmode` and its files want it."""
 
 
 _LOCK_NOT_AVAILABLE = "55P03"
@@ -40,10 +46,9 @@ _LOCK_TIMEOUT_MS = 250
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A replication slot: where its changes begin, and how much log the server keeps for it."""
+    """A replication slot: where its changes begin."""
 
     confirmed_lsn: int
-    retained_bytes: int
 
 
 class Server:
@@ -68,11 +73,9 @@ class Server:
             options = f"{startup_options()} -c lock_timeout={_LOCK_TIMEOUT_MS}"
             return psycopg.connect(self.conninfo, options=options, autocommit=True)
         except psycopg.OperationalError as error:
-            refused = next((line for line in str(error).splitlines() if _REFUSED.search(line)), None)
-            if refused is None:
-                raise
-            hint = "check database.user, database.password, database.dbname and the server's pg_hba.conf"
-            raise ConfigError(refused.strip(), hint=hint) from error
+            if refusal := _refusal(error):
+                raise refusal from error
+            raise
 
     def identity(self) -> dict[str, str]:
         """What tells this database from every other one: system identifier, timeline, database."""
@@ -91,6 +94,19 @@ class Server:
             row = connection.execute("SELECT pg_is_in_recovery()").fetchone()
         if row and row[0]:
             raise ConfigError("the server is a standby", hint="connect to the primary")
+
+
+def _refusal(error: psycopg.OperationalError) -> ConfigError | None:
+    """The line that says what no retry mends, with what to look at."""
+    hints = {
+        _REFUSED: "check database.user, database.password, database.dbname and the server's pg_hba.conf",
+        _DISTRUSTED: "check database.sslmode, database.sslrootcert, database.sslcert and database.sslkey",
+    }
+    for line in str(error).splitlines():
+        for pattern, hint in hints.items():
+            if pattern.search(line):
+                return ConfigError(line.strip(), hint=hint)
+    return None
 
 
 @contextmanager
@@ -126,26 +142,25 @@ def find_slot(server: Server, name: str, database: str) -> Slot | None:
     with server.connect() as connection, source_errors("replication slot"):
         row = connection.execute(
             "SELECT plugin, database, active, wal_status, confirmed_flush_lsn::text,"
-            " pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint"
-            " FROM pg_replication_slots WHERE slot_name = %s",
+            " to_jsonb(s) ->> 'invalidation_reason' FROM pg_replication_slots s WHERE slot_name = %s",
             [name],
         ).fetchone()
     if row is None:
         return None
-    plugin, of, active, wal_status, confirmed, retained = row
+    plugin, of, active, wal_status, confirmed, reason = row
     if plugin != "pgoutput" or of != database:
         raise ConfigError(
             f"slot {name!r} belongs to plugin {plugin!r} and database {of!r}", hint="set another slot.name"
         )
     if wal_status == "lost":
         raise PositionLost(
-            f"the server no longer keeps the log of slot {name!r}",
+            f"the server no longer keeps the log of slot {name!r}" + (f" ({reason})" if reason else ""),
             hint="drop the slot, start with an empty checkpoint and an empty sink directory,"
             " and take snapshots again",
         )
     if active:
         raise SourceError(f"slot {name!r} is in use by another session", hint="stop the other reader")
-    return Slot(parse_lsn(confirmed), retained or 0)
+    return Slot(parse_lsn(confirmed))
 
 
 @contextmanager
@@ -171,7 +186,7 @@ def create_slot(server: Server, name: str) -> Slot:
     if row is None:
         raise SourceError(f"slot {name!r} was not created")
     _log.info("created replication slot %s", name)
-    return Slot(parse_lsn(row[0]), 0)
+    return Slot(parse_lsn(row[0]))
 
 
 def drop_slot(server: Server, name: str) -> None:

@@ -15,14 +15,14 @@ HERE = {"system": "7001", "timeline": "1", "database": "app"}
 @pytest.mark.parametrize("confirmed", [0, 999, 1000])
 @pytest.mark.parametrize("sequence", [0, 5])
 def test_a_slot_that_reaches_back_serves(confirmed, sequence):
-    slot = Slot(confirmed, 0)
+    slot = Slot(confirmed)
 
     assert check_slot(slot, "s", Position((1000, sequence))) is slot
 
 
 @pytest.mark.parametrize(
     ("slot", "said"),
-    [(Slot(1001, 0), "begins at 0/3E9, past the saved position 0/3E8"), (None, "is gone, which held")],
+    [(Slot(1001), "begins at 0/3E9, past the saved position 0/3E8"), (None, "is gone, which held")],
 )
 def test_a_slot_that_was_moved_on_or_dropped_is_a_lost_position(slot, said):
     with pytest.raises(PositionLost, match=said) as caught:
