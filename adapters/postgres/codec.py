@@ -1,7 +1,8 @@
 """A table's codec from what the log and the catalog say of it.
 
 The log gives names and types of columns, the catalog (by name) whether they may be NULL, their
-defaults and the key. A column that the catalog no longer has counts as one that may be NULL.
+defaults and the key, or the log's marks where its columns have gone. A column that the catalog no longer
+has counts as one that may be NULL.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def codec_for(
         with_schema(_key_schema(topic, key, settings), enabled=settings.key_schemas),
         with_schema(_value_schema(topic, fields, settings), enabled=settings.value_schemas),
         (source_snapshot(settings), source_table(shown.namespace, shown.name)),
-        tuple(names.index(name) for name in merge_key or _table_key(table) if name in names),
+        tuple(names.index(name) for name in merge_key or _table_key(relation, table) if name in names),
         never_filled=never_filled(relation, types, settings),
         emit=emit,
         signal=str(relation.id) == settings.signal_collection,
@@ -74,13 +75,24 @@ def codec_for(
     )
 
 
-def _table_key(table: Table | None) -> tuple[str, ...]:
-    return (table.primary_key or table.unique_key) if table else ()
+def _table_key(relation: Relation, table: Table | None) -> tuple[str, ...]:
+    """The table's key so far as the relation has its columns, else the primary key that the log marks.
+
+    The catalog tells the present, which may be long after the rows: the table may be gone, or its key
+    renamed. Debezium's events have no key then. The log's marks have no order but the table's.
+    """
+    names = tuple(column.name for column in relation.columns)
+    known = tuple(
+        name for name in ((table.primary_key or table.unique_key) if table else ()) if name in names
+    )
+    if known or relation.identity != "d":
+        return known
+    return tuple(column.name for column in relation.columns if column.key)
 
 
 def _key_names(relation: Relation, table: Table | None, settings: EventSettings) -> tuple[str, ...]:
     names = tuple(column.name for column in relation.columns)
-    return shaping.message_key(relation.id, names, settings) or _table_key(table)
+    return shaping.message_key(relation.id, names, settings) or _table_key(relation, table)
 
 
 def _key_schema(topic: str, key: tuple[Field, ...], settings: EventSettings) -> Schema:

@@ -40,10 +40,13 @@ def garbled(relation: Relation, settings: EventSettings) -> Relation:
     """The relation with the names that a reader gives it who takes each byte for a character."""
     if Fault.NAMES not in settings.kept_faults:
         return relation
-    columns = tuple(replace(column, name=_garbled(column.name)) for column in relation.columns)
-    return replace(
-        relation, namespace=_garbled(relation.namespace), name=_garbled(relation.name), columns=columns
+    namespace, name = _garbled(relation.namespace), _garbled(relation.name)
+    found = (namespace, name) == (relation.namespace, relation.name)
+    columns = tuple(
+        replace(column, name=_garbled(column.name), key=column.key and found and column.name.isascii())
+        for column in relation.columns
     )
+    return replace(relation, namespace=namespace, name=name, columns=columns)
 
 
 def _garbled(name: str) -> str:

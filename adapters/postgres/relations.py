@@ -123,9 +123,12 @@ class Relations:
         return tables, certain
 
     def learn_types(self, tables: Iterable[Table]) -> None:
-        """Read the types again where a table has one that was made after the session began."""
+        """Read the types again where a table has one that was made after the session began.
+
+        Those that were dropped since then stay known: the log may still bring rows that have them.
+        """
         if any(column.type not in self.types for table in tables for column in table.columns):
-            self.types = self._catalog.types()
+            self.types = {**self.types, **self._catalog.types()}
 
     def codec(self, relation: Relation, table: Table | None) -> TableCodec:
         """The codec of one relation, under the merge key that both roads use for it."""

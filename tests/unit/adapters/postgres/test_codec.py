@@ -32,8 +32,10 @@ TABLE = Table(
 )
 
 
-def read(settings: EventSettings, *rows: tuple[str | None, ...], table: Table | None = TABLE):
-    codec = codec_for(relation_of(TABLE), table, settings, {})
+def read(
+    settings: EventSettings, *rows: tuple[str | None, ...], table: Table | None = TABLE, identity: str = "d"
+):
+    codec = codec_for(replace(relation_of(TABLE), identity=identity), table, settings, {})
     columns = [pa.array([row[at] for row in rows], pa.large_string()) for at in range(4)]
     keys, values = codec.reads(columns, read_source(settings, TABLE.id, ReadPlace(1)), 2)
     afters = [json.loads(value)["after"] for value in values.to_pylist()]
@@ -56,8 +58,18 @@ def test_without_primary_key_a_unique_index_is_the_key_or_there_is_none():
 
     unique = replace(TABLE, primary_key=(), unique_key=("a",))
     assert read(PLAIN, row, table=unique)[0] == ['{"a":1}']
-    assert read(PLAIN, row, table=replace(TABLE, primary_key=()))[0] == [None]
-    assert read(PLAIN, row, table=None)[0] == [None]
+    assert read(PLAIN, row, table=replace(TABLE, primary_key=()), identity="f")[0] == [None]
+    assert read(PLAIN, row, table=replace(TABLE, columns=()), identity="f")[0] == ['{"b":"k","a":1}']
+
+
+def test_a_key_that_the_catalog_has_no_more_is_the_one_that_the_log_marks():
+    row = ("1", "k", "2", None)
+
+    assert read(PLAIN, row, table=None)[0] == ['{"a":1,"b":"k"}']
+    assert read(PLAIN, row, table=None, identity="f")[0] == [None]
+    renamed = replace(TABLE, columns=(Column("id", 23), Column("name", 25)), primary_key=("name", "id"))
+    assert read(PLAIN, row, table=renamed)[0] == ['{"a":1,"b":"k"}']
+    assert read(PLAIN, row, table=replace(renamed, primary_key=("name", "a")))[0] == ['{"a":1}']
 
 
 def test_message_key_columns_replace_the_key_but_not_the_merge_key():
