@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.golden import engine_under_test
-from tests.golden.case import case_folders
+from tests.golden.case import Source, case_folders, source_of
+from tests.golden.mongo_runner import MongoRunner
 from tests.golden.runner import Runner
 from tests.golden.verdict import Verdict, chosen, summary, verdict
+from tests.servers.mongodb import MongoServer
 from tests.servers.postgres import PostgresServer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,15 +35,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not folders:
         print(f"no cases in {options.directory}", file=sys.stderr)
         return 2
-    with PostgresServer(options.version) as server:
-        report = _report if options.verbose else _silent
-        runner = Runner(server, engine_under_test.start, options.timeout, report)
+    with _runner(options, source_of(folders[0])) as runner:
         verdicts = [_one(folder, runner) for folder in folders]
     print(summary(verdicts))
     return int(any(one.fault is not None for one in verdicts))
 
 
-def _one(folder: Path, runner: Runner) -> Verdict:
+@contextmanager
+def _runner(options: argparse.Namespace, source: Source) -> Iterator[Runner | MongoRunner]:
+    report = _report if options.verbose else _silent
+    if source is Source.MONGODB:
+        with MongoServer() as mongod:
+            yield MongoRunner(mongod, engine_under_test.start_mongodb, options.timeout, report)
+    else:
+        with PostgresServer(options.version) as server:
+            yield Runner(server, engine_under_test.start, options.timeout, report)
+
+
+def _one(folder: Path, runner: Runner | MongoRunner) -> Verdict:
     result = verdict(folder, runner.run)
     print(f"{folder.name}: {result}", flush=True)
     return result
@@ -60,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("names", metavar="NAME", nargs="*", help="a case, or a pattern such as 'i*'")
     parser.add_argument("--version", type=int, choices=(15, 18), default=15, help="PostgreSQL to run on (15)")
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds to wait for the engine (60)")
-    parser.add_argument("-v", "--verbose", action="store_true", help="show what psql complains of")
+    parser.add_argument("-v", "--verbose", action="store_true", help="show what the database complains of")
     return parser
 
 

@@ -91,7 +91,7 @@ class Case:
 
 def load_case(folder: Path, own_cases: Path = OWN_CASES) -> Case:
     """Read the case in `folder`, with the documented difference of the project's copy if it has one."""
-    source = _source(folder)
+    source = source_of(folder)
     return Case(
         name=folder.name,
         folder=folder,
@@ -107,7 +107,8 @@ def case_folders(directory: Path) -> list[Path]:
     return sorted(path.parent for path in directory.glob("*/connector.properties"))
 
 
-def _source(folder: Path) -> Source:
+def source_of(folder: Path) -> Source:
+    """The database that the case in `folder` was recorded from."""
     properties = (folder / "connector.properties").read_text("utf-8")
     is_mongodb = "MongoDbConnector" in properties or "mongodb." in properties
     return Source.MONGODB if is_mongodb or folder.parent.name == "mongodb" else Source.POSTGRES

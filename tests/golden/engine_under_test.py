@@ -7,35 +7,43 @@ recording had, plus a files sink and a checkpoint below the directory that it is
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from adapters.postgres.job import Onlookers, run
+from adapters.mongodb.job import run as run_mongodb
+from adapters.mongodb.position import has_passed
+from adapters.postgres.job import run as run_postgres
 from adapters.postgres.visibility import normalised
 from adapters.spark.session import POSTGRES_JDBC, spark_session
+from adapters.wiring import Onlookers
 from engine.config import parse
 from tests.golden.event import Event, emitted_events
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from engine.job import Observation
+    from engine.model import Position
+
+Place_contra = TypeVar("Place_contra", contravariant=True)
+"""A place in the log as a runner knows it: a WAL position, or a cluster time."""
 
 _STOP_TIMEOUT_S = 30.0
 _SEGMENT_BYTES = 16 << 20
 _PAGE_BYTES = 8192
 
 
-class Engine(Protocol):
-    """A running engine, as a case needs it."""
+class Engine(Protocol[Place_contra]):
+    """A running engine, as a case needs it. What asks about it raises what it died of."""
 
-    def drained(self, position: int) -> bool:
-        """Whether everything up to a WAL position has been sent, and no snapshot is in progress.
+    def drained(self, place: Place_contra) -> bool:
+        """Whether everything up to a place in the log has been sent, and no snapshot is in progress."""
 
-        Raises what the engine died of.
-        """
+    def ended(self) -> bool:
+        """Whether it has come to its end by itself. Raises what it died of."""
 
     def stop(self) -> None:
         """End it cleanly, so that it can start again where it stopped. Raises what it died of."""
@@ -44,11 +52,29 @@ class Engine(Protocol):
         """Everything that was sent so far, by this engine and those before it in the directory."""
 
 
-class Job:
+class WatchedEngine(Engine[Place_contra], Protocol[Place_contra]):
+    """One that can also be asked how it is getting on."""
+
+    def started(self) -> bool:
+        """Whether it has saved where its log begins."""
+
+    def passed(self, place: Place_contra) -> bool:
+        """Whether everything up to a place in the log has been sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[Place_contra]):
+    """A source's way to run a job, and whether a position has reached a place."""
+
+    run: Callable[..., None]
+    reached: Callable[[Position, Place_contra], bool]
+
+
+class Job(Generic[Place_contra]):
     """Our job, in a thread."""
 
-    def __init__(self, properties: Mapping[str, str], events_dir: Path) -> None:
-        self._events_dir = events_dir
+    def __init__(self, kind: Kind[Place_contra], properties: Mapping[str, str], events_dir: Path) -> None:
+        self._kind, self._events_dir = kind, events_dir
         self._settings = parse({**properties, **_own(events_dir)})
         self._stop = threading.Event()
         self._died_of: BaseException | None = None
@@ -56,18 +82,28 @@ class Job:
         self._thread = threading.Thread(target=self._run, name="engine under test", daemon=True)
         self._thread.start()
 
-    def drained(self, position: int) -> bool:
-        """Whether a saved turn has passed `position` and left nothing to snapshot.
+    def started(self) -> bool:
+        """Whether a turn has been saved."""
+        self._raise_if_dead()
+        return self._seen is not None
 
-        A position that the stream passes in silence is saved with the next turn, at most ten
-        seconds later.
+    def passed(self, place: Place_contra) -> bool:
+        """Whether a saved turn has passed `place`.
+
+        A place that the stream passes in silence is saved with the next turn, a second later.
         """
         self._raise_if_dead()
-        seen = self._seen
-        if seen is None or seen.state.position is None:
-            return position == 0
-        target = normalised(position, _SEGMENT_BYTES, _PAGE_BYTES)
-        return int(seen.state.position.order[0]) >= target and not seen.state.snapshot.tables
+        position = self._seen.state.position if self._seen else None
+        return position is not None and self._kind.reached(position, place)
+
+    def drained(self, place: Place_contra) -> bool:
+        """Whether a saved turn has passed `place` and left nothing to snapshot."""
+        return self.passed(place) and self._seen is not None and not self._seen.state.snapshot.tables
+
+    def ended(self) -> bool:
+        """Whether the thread is done though nobody asked it to stop."""
+        self._raise_if_dead()
+        return not self._thread.is_alive()
 
     def stop(self) -> None:
         """Set the job's stop event and wait for its end."""
@@ -83,7 +119,9 @@ class Job:
 
     def _run(self) -> None:
         try:
-            run(self._settings, spark=_spark(), stop=self._stop, onlookers=Onlookers(self._observe))
+            self._kind.run(
+                self._settings, spark=_spark(), stop=self._stop, onlookers=Onlookers(self._observe)
+            )
         except BaseException as exc:  # noqa: BLE001  (told to whoever asks next)
             self._died_of = exc
 
@@ -95,12 +133,21 @@ class Job:
             raise self._died_of
 
 
-def start(properties: Mapping[str, str], events_dir: Path) -> Engine:
+def start(properties: Mapping[str, str], events_dir: Path) -> Engine[int]:
     """Start the engine with a connector's properties; it goes on where an earlier one stopped.
 
     Raises ConfigError when the settings are refused.
     """
-    return Job(properties, events_dir)
+    return Job(Kind(run_postgres, _reached_lsn), properties, events_dir)
+
+
+def start_mongodb(properties: Mapping[str, str], events_dir: Path) -> WatchedEngine[tuple[int, int]]:
+    """The same for a MongoDB connector's properties."""
+    return Job(Kind(run_mongodb, has_passed), properties, events_dir)
+
+
+def _reached_lsn(position: Position, place: int) -> bool:
+    return int(position.order[0]) >= normalised(place, _SEGMENT_BYTES, _PAGE_BYTES)
 
 
 def _own(events_dir: Path) -> dict[str, str]:

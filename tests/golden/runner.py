@@ -40,7 +40,7 @@ class Runner:
     """Runs cases on one server with one kind of engine; `timeout_s` bounds each wait."""
 
     server: PostgresServer
-    start: Callable[[Mapping[str, str], Path], Engine]
+    start: Callable[[Mapping[str, str], Path], Engine[int]]
     timeout_s: float = 60.0
     report: Callable[[str], None] = lambda _text: None
 
@@ -73,8 +73,7 @@ class Runner:
     def _stream(self, case: Case, database: Database, change: str, events_dir: Path) -> tuple[Event, ...]:
         engine = self.start(self._properties(case), events_dir)
         try:
-            with database.connect() as connection:
-                self._wait(lambda: _slot_active(connection, engine), "the slot is not active")
+            self._begun(case, database, engine)
             for part in _parts(case, change):
                 self._psql(database, part, change, must_work=False)
                 self._drain(database, engine, change)
@@ -83,7 +82,15 @@ class Runner:
             engine.stop()
         return engine.events()
 
-    def _drain(self, database: Database, engine: Engine, change: str) -> None:
+    def _begun(self, case: Case, database: Database, engine: Engine) -> None:
+        """Wait for the moment at which a case's changes began: the slot was active, or there was no slot."""
+        if case.properties["snapshot.mode"] == "initial_only":
+            self._wait(engine.ended, "the snapshot has not come to its end")
+            return
+        with database.connect() as connection:
+            self._wait(lambda: _slot_active(connection, engine), "the slot is not active")
+
+    def _drain(self, database: Database, engine: Engine[int], change: str) -> None:
         end = _end_of_log(database)
         self._wait(lambda: engine.drained(end), f"not everything that {change} did has been sent")
 
@@ -130,7 +137,7 @@ def _parts(case: Case, change: str) -> list[str]:
     return _LONG_PAUSE.sub(r"\g<0>\0", script).split("\0") if case.incremental else [script]
 
 
-def _slot_active(connection: psycopg.Connection[tuple[Any, ...]], engine: Engine) -> bool:
+def _slot_active(connection: psycopg.Connection[tuple[Any, ...]], engine: Engine[int]) -> bool:
     engine.drained(0)  # raises what it died of, instead of a wait for the time to run out
     query = "SELECT bool_or(active) FROM pg_replication_slots WHERE database = current_database()"
     return connection.execute(query).fetchone() == (True,)
