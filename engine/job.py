@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from engine import state as saved
 from engine.errors import PositionLost, SinkError, SinkRefused, SourceError
+from engine.groups import spread
 from engine.merge_key import key_of
 from engine.model import ExecuteSnapshot, LogMessage, StopSnapshot
 from engine.ports import Encoded
@@ -29,7 +30,7 @@ from engine.windows import Windows
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from engine.model import Command, Staged, Window
+    from engine.model import CollectionId, Command, Staged, Window
     from engine.ports import (
         LogReader,
         Span,
@@ -218,9 +219,15 @@ class Job:
     def _obey(self, state: State, encoded: Encoded) -> State:
         seams = self._seams
         queued = [table.target.collection for table in state.snapshot.tables]
-        captured = seams.source.tables().captured
-        for command in seams.desk.commands(encoded.signals, lambda: (*captured(), *queued)):
-            state = self._apply(state, command)
+        tables = seams.source.tables()
+        groups: dict[CollectionId, Sequence[CollectionId]] = {}
+
+        def known() -> Sequence[CollectionId]:
+            groups.update(tables.groups())
+            return (*tables.captured(), *groups, *queued)
+
+        for command in seams.desk.commands(encoded.signals, known):
+            state = self._apply(state, spread(command, groups))
         return state
 
     def _apply(self, state: State, command: Command) -> State:

@@ -219,6 +219,9 @@ class Tables(Protocol):
     def captured(self) -> Sequence[CollectionId]:
         """The collections whose changes are captured, by name."""
 
+    def groups(self) -> Mapping[CollectionId, Sequence[CollectionId]]:
+        """Names that stand for several captured collections, and are none themselves."""
+
     def measure(
         self, targets: Sequence[Target], *, bounded: bool = False
     ) -> Sequence[Extent | SignalError | TableBusy]:

@@ -319,6 +319,9 @@ class MemorySource:
     def captured(self) -> list[CollectionId]:
         return sorted({entry.change.collection for entry in self.database.log} - {SIGNALS})
 
+    def groups(self) -> dict[CollectionId, list[CollectionId]]:
+        return {}
+
     def measure(
         self,
         targets: Sequence[Target],

@@ -21,7 +21,7 @@ from engine.model import CollectionId
 from engine.snapshot import Extent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from bson.raw_bson import RawBSONDocument
     from pymongo import MongoClient
@@ -97,6 +97,10 @@ class Extents:
         """The collections whose changes are captured, by name."""
         found = self.catalog.collections().values()
         return [one.id for one in found if one.kind == "collection" and self._captures(one.id)]
+
+    def groups(self) -> Mapping[CollectionId, Sequence[CollectionId]]:
+        """None: every collection is its own."""
+        return {}
 
     def measure(
         self, targets: Sequence[Target], *, bounded: bool = False

@@ -78,6 +78,10 @@ class Extents:
         """The tables whose changes are captured, by name."""
         return self._publication.captured(self._connection)
 
+    def groups(self) -> Mapping[CollectionId, Sequence[CollectionId]]:
+        """Partitioned tables whose partitions are captured under their own names."""
+        return self._publication.groups(self._connection)
+
     def measure(
         self, targets: Sequence[Target], *, bounded: bool = False
     ) -> list[Extent | SignalError | TableBusy]:

@@ -71,6 +71,14 @@ _LACKING: LiteralString = (
     " END, CASE WHEN NOT pubdelete THEN 'delete' END, CASE WHEN NOT pubtruncate THEN 'truncate' END)"
     " FROM pg_publication WHERE pubname = %s"
 )
+_ANCESTORS: LiteralString = (
+    "SELECT un.nspname, up.relname, n.nspname, c.relname"
+    " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " CROSS JOIN LATERAL pg_partition_ancestors(c.oid) AS a (relid)"
+    " JOIN pg_class up ON up.oid = a.relid AND up.oid <> c.oid"
+    " JOIN pg_namespace un ON un.oid = up.relnamespace"
+    " WHERE c.relispartition AND c.relkind = 'r' ORDER BY 1, 2, 3, 4"
+)
 _LEAVES: LiteralString = (
     "SELECT n.nspname, c.relname FROM pg_partition_tree(%s) t JOIN pg_class c ON c.oid = t.relid"
     " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE t.isleaf ORDER BY 1, 2"
@@ -113,6 +121,18 @@ class Publication:
         """The names of the captured tables, in order."""
         found = _by_table(self._entries(connection, None))
         return [one[0].id for one in found if _as_itself(one) and self._captures(*one[0].id.parts)]
+
+    def groups(self, connection: psycopg.Connection) -> dict[CollectionId, list[CollectionId]]:
+        """Partitioned tables that are not captured, with their partitions that are."""
+        captured = set(self.captured(connection))
+        with source_errors("listing partitions"):
+            rows = connection.execute(_ANCESTORS).fetchall()
+        found: dict[CollectionId, list[CollectionId]] = {}
+        for above, root, schema, name in rows:
+            leaf, group = CollectionId((schema, name)), CollectionId((above, root))
+            if leaf in captured and group not in captured:
+                found.setdefault(group, []).append(leaf)
+        return found
 
     def shares(self, connection: psycopg.Connection, oids: Sequence[int]) -> dict[int, Share]:
         """By oid what is published of these tables; one that is not published as itself is left out."""

@@ -196,6 +196,10 @@ class TestPartitions:
             connection.execute(SNAPSHOT.replace("public.t", "public.t."))
             job.until_answered("finished", 2)
 
+            connection.execute(SNAPSHOT)
+            job.until_answered("finished", 4)
+
+            assert sum(event["value"]["op"] == "r" for event in job.events("t2")) == 2 * 301
             assert not job.events("t")
             assert len(replayed_rows(job.events("t1"))) == 499
             assert len(replayed_rows(job.events("t2"))) == 301

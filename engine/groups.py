@@ -1,0 +1,37 @@
+"""Names that stand for several collections, as a partitioned table may for its partitions. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from engine.model import ExecuteSnapshot, StopSnapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from engine.model import CollectionId, Command
+
+    Groups = Mapping[CollectionId, Sequence[CollectionId]]
+
+
+def spread(command: Command, groups: Groups) -> Command:
+    """The command with each group's collections in the place of its name, every collection once."""
+    match command:
+        case ExecuteSnapshot():
+            targets = [
+                replace(target, collection=one)
+                for target in command.targets
+                for one in groups.get(target.collection, (target.collection,))
+            ]
+            first = {target.collection: target for target in reversed(targets)}
+            kept = dict.fromkeys(first[target.collection] for target in targets)
+            return replace(command, targets=tuple(kept))
+        case StopSnapshot(collections=named) if named is not None:
+            return replace(command, collections=_members(named, groups))
+        case _:
+            return command
+
+
+def _members(named: Iterable[CollectionId], groups: Groups) -> tuple[CollectionId, ...]:
+    return tuple(dict.fromkeys(one for name in named for one in groups.get(name, (name,))))
