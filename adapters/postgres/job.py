@@ -19,6 +19,7 @@ from adapters.postgres.database import PostgresSource
 from adapters.postgres.encode import SpanEncoder
 from adapters.postgres.first import FirstSnapshot
 from adapters.postgres.server import Server, drop_slot
+from adapters.postgres.tls import checked_key, readers_key, tls_parameters
 from adapters.postgres.visibility import format_lsn
 from adapters.postgres.xmin import SlotXmin
 from adapters.spark.ending import end, outlived
@@ -56,6 +57,7 @@ def run(
     Raises a TidemarkError when it can't go on. A session made here is stopped at the end.
     """
     snapshotter(settings.snapshot)  # one that is none is told of before Spark takes its time to start
+    checked_key(settings.postgres.ssl_key)
     server = make_server(settings.postgres)
     _reach(server)
     session = spark or spark_session(settings.job.spark_master, settings.job.spark_conf, (POSTGRES_JDBC,))
@@ -118,7 +120,7 @@ def _source(
     postgres = settings.postgres
     jdbc = Jdbc(
         jdbc_url(postgres),
-        jdbc_properties(postgres),
+        jdbc_properties(postgres) | readers_key(postgres.ssl_key, places.staging),
         postgres.initial_statements,
         settings.snapshot.fetch_size,
     )
@@ -146,21 +148,9 @@ def libpq_parameters(postgres: PostgresSettings) -> dict[str, str]:
         "dbname": postgres.database,
         "connect_timeout": str(_CONNECT_TIMEOUT_S),
         "keepalives": "1" if postgres.tcp_keepalive else "0",
-        **_tls(postgres),
+        **tls_parameters(postgres),
         **driver,
     }
-
-
-def _tls(postgres: PostgresSettings) -> dict[str, str]:
-    """The settings that libpq and pgjdbc name alike."""
-    given = {
-        "sslmode": postgres.ssl_mode.value,
-        "sslcert": postgres.ssl_cert,
-        "sslkey": postgres.ssl_key,
-        "sslpassword": postgres.ssl_password,
-        "sslrootcert": postgres.ssl_root_cert,
-    }
-    return {name: value for name, value in given.items() if value}
 
 
 def jdbc_url(postgres: PostgresSettings) -> str:
@@ -180,6 +170,6 @@ def jdbc_properties(postgres: PostgresSettings) -> dict[str, str]:
         "ApplicationName": "tidemark",
         "options": "-c lock_timeout=1000",
         "tcpKeepAlive": "true" if postgres.tcp_keepalive else "false",
-        **_tls(postgres),
+        **tls_parameters(postgres),
         **postgres.driver,
     }

@@ -32,7 +32,7 @@ _REFUSED = re.compile(
 """What no retry mends; libpq gives a refused connection no SQLSTATE."""
 _DISTRUSTED = re.compile(
     r"certificate verify failed|does not match host name|root certificate file|does not support SSL"
-    r"|could not (load|read) (private key|certificate)|(certificate|private key) file .* (does not exist|has group)"
+    r"|could not (load|read) (private key|certificate)|(certificate|private key) file .* (does not|has group)"
     r"|alert (unknown ca|certificate required|bad certificate)|requires a valid client certificate"
 )
 """What is said of TLS that is not as `database.sslmode` and its files want it."""

@@ -1,0 +1,93 @@
+"""TLS to the server: what each road is told, and the client's key in the form that each reads.
+
+The log is read by libpq, the tables by pgjdbc. Their settings have the same names and, but for the
+client's key, take the same files: libpq reads a key as PEM or DER, pgjdbc as DER alone (PKCS #8). A PEM
+key is therefore copied as DER into the staging directory, where the executors find it. An encrypted key
+can't serve: no form of it is read by both.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from engine.errors import ConfigError
+
+if TYPE_CHECKING:
+    from engine.config.settings import PostgresSettings
+
+_PEM: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+_PLAIN: Final = b"PRIVATE KEY"
+_VERSION: Final = b"\x02\x01\x00"
+"""An unencrypted PKCS #8 key begins with its version, an encrypted one with its algorithm."""
+
+
+def tls_parameters(postgres: PostgresSettings) -> dict[str, str]:
+    """The settings, under the names that libpq and pgjdbc share."""
+    given = {
+        "sslmode": postgres.ssl_mode.value,
+        "sslcert": postgres.ssl_cert,
+        "sslkey": postgres.ssl_key,
+        "sslpassword": postgres.ssl_password,
+        "sslrootcert": postgres.ssl_root_cert,
+    }
+    return {name: value for name, value in given.items() if value}
+
+
+def readers_key(path: str, directory: str) -> dict[str, str]:
+    """What pgjdbc is told instead of a key that it can't read: a copy in `directory`.
+
+    Raises ConfigError for a key that is encrypted or no PKCS #8.
+    """
+    key = checked_key(path)
+    if key is None:
+        return {}
+    copy = Path(directory) / "client.pk8"
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    copy.unlink(missing_ok=True)
+    with os.fdopen(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(key)
+    return {"sslkey": str(copy)}
+
+
+def checked_key(path: str) -> bytes | None:
+    """The key as DER if the file has it as PEM; None where it is DER already, or there is no key."""
+    if not path:
+        return None
+    try:
+        text = Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"'database.sslkey': can't read {path!r}: {error.strerror}") from error
+    found = _PEM.search(text)
+    if found is None:
+        _check(path, text)
+        return None
+    if found[1] != _PLAIN:
+        raise _unusable(path, f"holds {found[1].decode()!r}")
+    try:
+        key = base64.b64decode(found[2])
+    except binascii.Error as error:
+        raise _unusable(path, "is no PEM") from error
+    _check(path, key)
+    return key
+
+
+def _check(path: str, key: bytes) -> None:
+    """Whether it is an unencrypted PKCS #8 key: a sequence of the version and more."""
+    if not key.startswith(b"\x30"):
+        raise _unusable(path, "is neither PEM nor DER")
+    # The length is one byte, or a byte that says how many bytes it has.
+    content = 2 + (key[1] & 0x7F if len(key) > 1 and key[1] & 0x80 else 0)
+    if not key[content:].startswith(_VERSION):
+        raise _unusable(path, "is encrypted")
+
+
+def _unusable(path: str, what: str) -> ConfigError:
+    return ConfigError(
+        f"'database.sslkey': {path!r} {what}; it must be an unencrypted PKCS #8 key, as PEM or DER",
+        hint="convert it: openssl pkcs8 -topk8 -nocrypt -in KEY -out NEW",
+    )
