@@ -38,7 +38,7 @@ def main() -> int:
         if asked.mutate:
             return mutate(run, asked.only)
         if asked.replay:
-            return replay(run, asked.replay)
+            return replay(run, asked.replay, asked.minutes)
         return run.histories(asked.seed, asked.minutes)
 
 

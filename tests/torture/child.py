@@ -69,7 +69,9 @@ class Play:
             except Exception as error:  # noqa: BLE001  whatever it dies of is what we are here to tell
                 self.journal.note("died", error=f"{type(error).__name__}: {error}")
                 break
-        # What was dropped is let go of only now: a crash cleans nothing up.
+
+    def end(self) -> None:
+        """Let go of what was dropped: only now, since a crash cleans nothing up."""
         for wreck in self.wrecks:
             wreck.__exit__(None, None, None)
         self.journal.note("stopped")
@@ -153,8 +155,11 @@ class Stage:
                 assert order is not None
                 self._play = play = Play.of(order)
             self._spark = self._spark or spark_session("local[2]", {}, (POSTGRES_JDBC,))
-            with slow_reading(play.lulls.of("read")), switched_off(order.get("mutant")):
-                play.run(self._spark)
+            try:
+                with slow_reading(play.lulls.of("read")), switched_off(order.get("mutant")):
+                    play.run(self._spark)
+            finally:
+                play.end()
             gc.collect()
 
 

@@ -99,7 +99,7 @@ def _own_snapshot(session_statement: Any) -> Any:
 
 
 def _without_locks(export: Any) -> Any:
-    return lambda held, _tables: export(held, ())
+    return lambda held, _tables, *more: export(held, (), *more)
 
 
 def _no_settings(settings: dict[str, str]) -> Any:
@@ -180,7 +180,7 @@ MUTANTS: dict[str, Mutant] = {
     "readers on the exact snapshot": Mutant("late-readers", ((chunks, "session_statement", _own_snapshot),)),
     "locks": Mutant("rewritten", ((watermark.ExportedSnapshot, "_export", _without_locks),)),
     "giving way": Mutant("ddl-waits", ((watermark.ExportedSnapshot, "give_way", _always(None)),)),
-    "bounds of a changed key": Mutant("other-key", ((database, "_refuse_other_keys", _always(None)),)),
+    "bounds of a changed key": Mutant("other-key", ((_SOURCE, "_refuse_other_forms", _always(None)),)),
     "text of keys and values": Mutant(
         "odd-settings",
         ((session, "TEXT_SETTINGS", _no_settings), (chunks, "TEXT_SETTINGS", _no_settings)),

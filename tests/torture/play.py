@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 SIGNALS = "public.signals"
 ROLE, PASSWORD = "tidemark", "tidemark"
 _REST_S, _MOST_S = 180.0, 600.0
+_STILLBORN = 4
 _PLAIN = (
     "-c DateStyle=ISO -c TimeZone=UTC -c IntervalStyle=postgres -c extra_float_digits=1 -c bytea_output=hex"
 )
@@ -195,6 +196,8 @@ class Play:
             raise Violation(f"the job died: {note['error']}")
         if not self.child.alive:
             notes = journal.read()
+            if [note["what"] for note in notes[-_STILLBORN:]] == ["killed"] * _STILLBORN:
+                raise RuntimeError(f"the job's process does not start:\n{self.child.last_lines()}")
             if not (notes and notes[-1]["what"] == "crash"):
                 own = Journal(self.folder / "journal")
                 own.note("killed")

@@ -5,7 +5,6 @@ Owns what outlives a history, and what is kept of one that went wrong: its scrip
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import shutil
 import time
@@ -21,9 +20,10 @@ from tests.torture.play import PASSWORD, ROLE, Play
 from tests.torture.process import Child
 from tests.torture.scenes import SCENES, WRAPS
 from tests.torture.script import from_json, write
+from tests.torture.shrink import shrunk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from tests.servers.binaries import Version
     from tests.torture.script import Script
@@ -35,6 +35,9 @@ _SETTINGS = {
     "deadlock_timeout": "100ms",
     "wal_writer_delay": "50ms",
 }
+_OUR_OWN = ("TypeError", "AttributeError", "NameError")
+_ATTEMPTS = 3
+"""How often a script is played before it counts as sound: sessions interleave otherwise each time."""
 _HARD_EVERY, _RESTART_EVERY = 5, 4
 """Every so many histories one has a SIGKILL, one a restart of the server: they take seconds each."""
 
@@ -76,16 +79,14 @@ class Run:
         print(f"seed {seed}: {self.figures.line()}", flush=True)
         return 1 if self.figures.violations else 0
 
-    @contextlib.contextmanager
-    def on_server_for(self, scene: str) -> Iterator[None]:
-        """The server that a scene needs, if it is another."""
-        if scene not in WRAPS:
-            yield
-            return
+    def scene(self, name: str, mutant: str | None = None) -> str | None:
+        """Play a scene, on a server of its own where it needs one; see `play`."""
+        if name not in WRAPS:
+            return self.play(SCENES[name][0], mutant)
         own, self.server = self.server, near_wrap(_SETTINGS)
         try:
             self._make_role()
-            yield
+            return self.play(SCENES[name][0], mutant)
         finally:
             self.server.close()
             self.server = own
@@ -126,10 +127,22 @@ class Run:
             print(f"  kept in {play.folder}", flush=True)
 
 
-def replay(run: Run, kept: Path) -> int:
-    """Play a kept script again."""
+def replay(run: Run, kept: Path, minutes: float) -> int:
+    """Play a kept script until it fails again, and then ever smaller ones, as long as there is time."""
     path = kept / "script.json" if kept.is_dir() else kept
-    return 1 if run.play(from_json(path.read_text())) else 0
+    until = time.monotonic() + minutes * 60
+
+    def fails(script: Script) -> bool:
+        return any(time.monotonic() < until and run.play(script) for _ in range(_ATTEMPTS))
+
+    script = from_json(path.read_text())
+    if not fails(script):
+        return 0
+    smallest = path.with_name("smallest.json")
+    for smaller in shrunk(script, fails):
+        smallest.write_text(smaller.to_json())
+        print(f"still fails, now {smaller.size} steps: {smallest}", flush=True)
+    return 1
 
 
 def mutate(run: Run, only: list[str]) -> int:
@@ -137,15 +150,19 @@ def mutate(run: Run, only: list[str]) -> int:
     chosen = [name for name in MUTANTS if not only or name in only]
     caught: dict[str, bool] = {}
     for scene in dict.fromkeys(MUTANTS[name].scene for name in chosen):
-        with run.on_server_for(scene):
-            sound = run.play(SCENES[scene][0]) is None
-            for name in chosen:
-                if MUTANTS[name].scene == scene:
-                    caught[name] = run.play(SCENES[scene][0], name) is not None and sound
+        sound = run.scene(scene) is None
+        for name in chosen:
+            if MUTANTS[name].scene == scene:
+                caught[name] = _tells(run.scene(scene, name)) and sound
     for name, is_caught in caught.items():
         print(f"{'caught' if is_caught else 'NOT CAUGHT'}: {name}")
     print(f"{sum(caught.values())} of {len(caught)} guards are missed when they are switched off", flush=True)
     return 0 if all(caught.values()) else 1
+
+
+def _tells(violation: str | None) -> bool:
+    """Whether a violation tells of a missing guard, and not of one that was badly switched off."""
+    return violation is not None and not any(error in violation for error in _OUR_OWN)
 
 
 def near_wrap(settings: Mapping[str, str]) -> PostgresServer:

@@ -46,11 +46,10 @@ class Scene:
         self.until(lambda: self.journal.of("started"), "the job is started")
         SCENES[name][1](self)
 
-    def run(self, *steps: Step, local: bool = False) -> None:
-        """Do these steps, each in a transaction of its own; `local` waits for no standby."""
+    def run(self, *steps: Step) -> None:
+        """Do these steps, each in a transaction of its own."""
         with self.stage.connect_again() as connection:
-            if local:
-                connection.execute("SET synchronous_commit = local")
+            connection.execute("SET lock_timeout = 0")
             for step in steps:
                 for statement in statements(step, self.stage.script.tables):
                     connection.execute(statement.encode())
@@ -112,13 +111,17 @@ class Scene:
 
     @contextlib.contextmanager
     def held(self, what: str) -> Iterator[None]:
-        """Hold back `take`, `read` or `poll` meanwhile."""
+        """Hold back `take`, `read` or `poll` meanwhile, or until it is released."""
         gate = self.stage.folder / f"hold-{what}"
         gate.touch()
         try:
             yield
         finally:
-            gate.unlink()
+            self.release(what)
+
+    def release(self, what: str) -> None:
+        """Hold it back no longer."""
+        (self.stage.folder / f"hold-{what}").unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def no_standby(self) -> Iterator[None]:
@@ -208,9 +211,8 @@ def stalled_log(scene: Scene) -> None:
         scene.until_window()
         with scene.held("take"):
             scene.run(["bulk", 0, 1, 0])
-            (scene.stage.folder / "hold-poll").unlink()
+            scene.release("poll")
             time.sleep(2.5)
-            (scene.stage.folder / "hold-poll").touch()
 
 
 def wrap(scene: Scene) -> None:
@@ -236,16 +238,13 @@ def open_writer(scene: Scene) -> None:
     """A record that nobody flushes stands before the horizon of a window."""
     scene.ask()
     scene.until_finished()
-    with scene.stage.connect_again() as writer, scene.held("poll"):
+    with scene.stage.connect_again() as writer:
         writer.autocommit = False
-        scene.ask()
-        scene.until_streamed()
-        for statement in statements(["touch", 0, [4]], scene.stage.script.tables):
-            writer.execute(statement.encode())
-        scene.until_window(2)
-        (scene.stage.folder / "hold-poll").unlink()
+        with scene.held("take"):
+            scene.ask()
+            for statement in statements(["touch", 0, [4]], scene.stage.script.tables):
+                writer.execute(statement.encode())
         scene.until_finished(_PROMPT_S)
-        (scene.stage.folder / "hold-poll").touch()
         writer.rollback()
 
 
@@ -257,9 +256,8 @@ def late_readers(scene: Scene) -> None:
         scene.until_streamed()
         with scene.held("take"):
             scene.run(["touch", 0, list(range(40))])
-            (scene.stage.folder / "hold-read").unlink()
+            scene.release("read")
             time.sleep(3.0)
-            (scene.stage.folder / "hold-read").touch()
 
 
 def rewritten(scene: Scene) -> None:

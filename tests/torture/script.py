@@ -100,6 +100,13 @@ class Script:
     lulls: dict[str, float] = field(default_factory=dict)
     scene: str = ""
 
+    @property
+    def size(self) -> int:
+        """How many steps, signals and blows there are."""
+        steps = sum(len(one.steps) for part in self.rounds for writer in part.writers for one in writer)
+        others = sum(len(one.signals) + len(one.kills) + len(one.restarts) for one in self.rounds)
+        return steps + others + len(self.fuses)
+
     def to_json(self) -> str:
         """The script as text."""
         return json.dumps(asdict(self), indent=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.torture.mutants import MUTANTS
+from tests.torture.mutants import MUTANTS, switched_off
 from tests.torture.scenes import SCENES, WRAPS
 from tests.torture.script import STEPS, from_json, write
 from tests.torture.statements import statements
@@ -37,6 +37,12 @@ def test_every_step_of_a_script_is_known():
 def test_a_step_that_nobody_knows_is_an_error():
     with pytest.raises(ValueError, match="no step"):
         statements(["leap", 0], [TableShape("t0", "int", "d", 3)])
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_what_is_switched_off_is_there(name: str):
+    with switched_off(name):
+        assert MUTANTS[name].patches
 
 
 def test_every_guard_has_its_scene():

@@ -1,0 +1,80 @@
+"""A failing script cut down: ever less of it, as long as what is left still fails. Pure but for the playing.
+
+A part that is left out may be all of a round, half of a list, or one thing of it; tables stay where
+they are, since steps name them by their places, but may be left empty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tests.torture.script import Round, Script, Transaction
+
+Item = TypeVar("Item")
+
+
+def shrunk(script: Script, fails: Callable[[Script], bool]) -> Iterator[Script]:
+    """Ever smaller scripts that still fail, each found from the last; ends where none does any more."""
+    found: Script | None = script
+    while found is not None:
+        script = found
+        found = next((one for one in smaller(script) if fails(one)), None)
+        if found is not None:
+            yield found
+
+
+def smaller(script: Script) -> Iterator[Script]:
+    """Scripts with something left out, those that lack most first."""
+    for rounds in _less(script.rounds):
+        yield replace(script, rounds=rounds)
+    for fuses in _less(script.fuses):
+        yield replace(script, fuses=fuses)
+    for place, one in enumerate(script.rounds):
+        for less in _smaller_round(one):
+            yield replace(script, rounds=_with(script.rounds, place, less))
+    for place, shape in enumerate(script.tables):
+        if shape.rows:
+            tables = _with(script.tables, place, replace(shape, rows=shape.rows // 4))
+            yield replace(script, tables=tables)
+
+
+def _smaller_round(one: Round) -> Iterator[Round]:
+    for kills in _less(one.kills):
+        yield replace(one, kills=kills)
+    for restarts in _less(one.restarts):
+        yield replace(one, restarts=restarts)
+    for signals in _less(one.signals):
+        yield replace(one, signals=signals)
+    for writers in _less(one.writers):
+        yield replace(one, writers=writers)
+    for place, writer in enumerate(one.writers):
+        for less in chain(_less(writer), _with_smaller(writer)):
+            yield replace(one, writers=_with(one.writers, place, less))
+
+
+def _with_smaller(writer: list[Transaction]) -> Iterator[list[Transaction]]:
+    for place, transaction in enumerate(writer):
+        for steps in _less(transaction.steps):
+            if steps:
+                less = replace(transaction, steps=steps, savepoint=None)
+                yield _with(writer, place, less)
+
+
+def _less(items: Sequence[Item]) -> Iterator[list[Item]]:
+    """The list less a half of it, then less each quarter, and so on down to one of its items."""
+    size = len(items)
+    while size:
+        size = (size + 1) // 2
+        for start in range(0, len(items), size):
+            yield [*items[:start], *items[start + size :]]
+        if size == 1:
+            return
+
+
+def _with(items: Sequence[Item], place: int, item: Item) -> list[Item]:
+    return [*items[:place], item, *items[place + 1 :]]

@@ -1,0 +1,31 @@
+"""A failing script is cut down to what makes it fail."""
+
+from __future__ import annotations
+
+from tests.torture.script import Script, write
+from tests.torture.shrink import shrunk
+
+
+def truncates(script: Script) -> int:
+    return sum(
+        step[0] == "remove"
+        for one in script.rounds
+        for writer in one.writers
+        for transaction in writer
+        for step in transaction.steps
+    )
+
+
+def test_what_does_not_matter_is_left_out():
+    script = next(
+        one for one in (write(f"s/{n}", hard=True, restart=True) for n in range(99)) if truncates(one)
+    )
+
+    *_, smallest = shrunk(script, lambda one: truncates(one) > 0)
+
+    assert truncates(smallest) == 1
+    assert smallest.size == 1
+
+
+def test_a_script_that_fails_no_more_is_not_cut_down():
+    assert list(shrunk(write("s"), lambda _one: False)) == []
