@@ -20,7 +20,7 @@ def test_a_group_s_collections_are_read_in_its_place_with_its_condition():
 def test_a_collection_named_beside_its_group_is_read_once_as_it_was_named_first():
     command = ExecuteSnapshot("1", (Target(B, "y"), Target(ROOT)))
 
-    assert spread(command, GROUPS).targets == (Target(B, "y"), Target(A))
+    assert spread(command, GROUPS) == ExecuteSnapshot("1", (Target(B, "y"), Target(A)))
 
 
 def test_a_group_is_stopped_whole():
