@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.subjects import MemorySubject, PostgresSubject
+from tests.conformance.subjects import MemorySubject, MongoSubject, PostgresSubject
 
-SUBJECTS = ["memory", pytest.param("postgres", marks=pytest.mark.integration)]
+SUBJECTS = [
+    "memory",
+    pytest.param("postgres", marks=pytest.mark.integration),
+    pytest.param("mongodb", marks=pytest.mark.integration),
+]
 
 
 @pytest.fixture(params=SUBJECTS)
@@ -20,3 +24,8 @@ def subject(request, tmp_path):
             made = PostgresSubject(database, tmp_path, request.getfixturevalue("spark"))
             yield made
             made.close()
+        case "mongodb":
+            server = request.getfixturevalue("mongodb")
+            mongo = MongoSubject(server, tmp_path, request.getfixturevalue("spark"))
+            yield mongo
+            mongo.close()

@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import orjson
 
+from adapters.mongodb.job import make_source
 from adapters.postgres.chunks import ChunkReader, Jdbc
 from adapters.postgres.database import PostgresSource
 from adapters.postgres.encode import SpanEncoder
+from adapters.postgres.first import FirstSnapshot
 from adapters.postgres.job import jdbc_properties, jdbc_url, make_server
 from adapters.spark.executors import LocalExecutors
 from engine.config import parse
 from engine.errors import SourceError
 from engine.model import CollectionId, Position
+from engine.snapshotters import snapshotter
 from tests.driven import properties
 from tests.memory_source import Change, MemoryDatabase, MemorySource
 
@@ -27,10 +30,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from pymongo.client_session import ClientSession
     from pyspark.sql import SparkSession
 
+    from adapters.mongodb.database import MongoSource
     from engine.ports import LogReader, Source
     from engine.state import State
+    from tests.servers.mongodb import MongoServer
     from tests.servers.postgres import Database
 
 T = CollectionId(("public", "t"))
@@ -44,6 +50,8 @@ class Subject(Protocol):
 
     span_slack: int
     """How many entries a span may hold beyond its bound."""
+    keeps_place: bool
+    """Whether the database itself keeps where a reader of its log stands."""
 
     def commit(self, *changes: Change) -> None:
         """Commit one transaction; what it wrote is in the log when this returns."""
@@ -65,6 +73,7 @@ class Subject(Protocol):
 class MemorySubject:
     directory: Path
     span_slack = 0
+    keeps_place = True
 
     def __post_init__(self) -> None:
         self.database = MemoryDatabase()
@@ -92,6 +101,7 @@ class PostgresSubject:
     """The adapter on an embedded server; chunks are read through Spark."""
 
     span_slack = 2000
+    keeps_place = True
 
     def __init__(self, database: Database, directory: Path, spark: SparkSession) -> None:
         self._database, self._directory, self._spark = database, directory, spark
@@ -127,7 +137,9 @@ class PostgresSubject:
         staging = str(self._directory / "staging")
         encoder = SpanEncoder(settings.events, LocalExecutors(), staging, lambda: None, local_rows=1_000_000)
         reader = ChunkReader(self._spark, jdbc, staging, tasks=2)
-        self._opened = PostgresSource(settings, make_server(settings.postgres), encoder, reader)
+        server = make_server(settings.postgres)
+        first = FirstSnapshot(settings, server, snapshotter(settings.snapshot), time.sleep)
+        self._opened = PostgresSource(settings, server, encoder, reader, first)
         return self._opened
 
     def row(self, event: dict[str, Any]) -> Row | None:
@@ -155,6 +167,75 @@ class PostgresSubject:
     def close(self) -> None:
         self.close_source()
         self._writer.close()
+
+
+class MongoSubject:
+    """The adapter on an embedded replica set; documents are read by Spark's tasks."""
+
+    span_slack = 10
+    keeps_place = False
+
+    def __init__(self, server: MongoServer, directory: Path, spark: SparkSession) -> None:
+        self._server, self._directory, self._spark = server, directory, spark
+        self._opened: MongoSource | None = None
+        self._client = server.connect()
+        database, name = T.parts
+        self._collection = self._client[database].create_collection(name)
+
+    def commit(self, *changes: Change) -> None:
+        with self._client.start_session() as session, session.start_transaction():
+            for change in changes:
+                self._write(change, session)
+
+    def _write(self, change: Change, session: ClientSession) -> None:
+        key, value = change.key, change.value
+        if value is None or change.old is not None:
+            gone = key if change.old is None else change.old
+            self._collection.delete_one({"_id": gone}, session=session)
+        if value is not None:
+            self._collection.replace_one({"_id": key}, {"v": value}, upsert=True, session=session)
+
+    def source(self, *, span_rows: int = 1000) -> MongoSource:
+        self.close_source()
+        settings = parse(
+            {
+                "connector.class": "io.debezium.connector.mongodb.MongoDbConnector",
+                "mongodb.connection.string": self._server.uri,
+                "topic.prefix": "tm",
+                "snapshot.mode": "never",
+                "tombstones.on.delete": "false",
+                "key.converter.schemas.enable": "false",
+                "value.converter.schemas.enable": "false",
+                "tidemark.sink": "null",
+                "tidemark.span.max.rows": str(span_rows),
+                "tidemark.window.max.chunks": "1000",
+            }
+        )
+        self._opened = make_source(settings, self._spark, str(self._directory / "staging"))
+        return self._opened
+
+    def row(self, event: dict[str, Any]) -> Row | None:
+        if not event["topic"].endswith(".public.t") or event["key"] is None:
+            return None
+        after = orjson.loads(event["value"])["after"]
+        key = int(orjson.loads(event["key"])["id"])
+        return key, None if after is None else orjson.loads(after)["v"]
+
+    def end(self) -> Position:
+        stamp = self._client.admin.command("ping")["operationTime"]
+        return Position((f"82{stamp.time:08X}{stamp.inc:08X}", "", 0))
+
+    def acknowledged(self) -> Position:
+        return Position(("~", "", 0))  # the oplog waits for nobody
+
+    def close_source(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+    def close(self) -> None:
+        self.close_source()
+        self._client.close()
 
 
 def open_log(source: Source, state: State) -> tuple[State, LogReader]:
