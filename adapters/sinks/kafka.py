@@ -17,10 +17,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from adapters.sinks.kafka_client import BatchRefused, batch_bytes
 from adapters.sinks.kafka_delivery import Delivery
 from adapters.sinks.kafka_parts import Attempt, PartFiles, of_topics
 from adapters.sinks.kafka_topics import Topics
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("adapters")
 _LOCAL_BYTES: Final = 16 << 20
+_SMALLER: Final = 8
 _DEAD_LETTERS: Final = {"max.message.bytes": "100000000"}
 
 
@@ -83,11 +85,8 @@ class KafkaSink:
         if self.applied(turn):
             return
         attempt = Attempt.of(self._staging.begun(turn))
-        try:
-            self._send(attempt)
-        except SinkError:
-            self._give_up()
-            raise
+        while not self._sent(attempt):
+            pass
         self._committed = turn
         self._staging.clear()
 
@@ -99,6 +98,29 @@ class KafkaSink:
         """Give up the producer and what was not committed."""
         self._give_up()
         shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _sent(self, attempt: Attempt) -> bool:
+        """Send an attempt; False if it must be sent again, in smaller batches."""
+        try:
+            self._send(attempt)
+        except BatchRefused as refused:
+            self._give_up()
+            self._make_batches_smaller(refused)
+            return False
+        except SinkError:
+            self._give_up()
+            raise
+        return True
+
+    def _make_batches_smaller(self, refused: BatchRefused) -> None:
+        size = max(1, batch_bytes(self._settings.client) // _SMALLER)
+        self._settings = replace(self._settings, client={**self._settings.client, "batch.size": str(size)})
+        _log.warning(
+            "%s; batches have at most %d bytes from now on; set producer.batch.size below the topics'"
+            " max.message.bytes",
+            refused,
+            size,
+        )
 
     def _send(self, attempt: Attempt) -> None:
         events = attempt.events()

@@ -21,6 +21,8 @@ _STANDARD: Final = {
     "linger.ms": "5",
     "message.max.bytes": "1048576",
     "delivery.timeout.ms": "30000",
+    "reconnect.backoff.max.ms": "1000",
+    "batch.size": "1000000",
 }
 _FIXED: Final = {
     "acks": "all",
@@ -46,6 +48,10 @@ _FINAL: Final = frozenset(
 """What no retry mends."""
 
 
+class BatchRefused(SinkError):
+    """A broker found several records together too large; each alone may not be."""
+
+
 class Reason:
     """The last thing that went wrong with a client's connections; librdkafka tries on by itself."""
 
@@ -68,6 +74,11 @@ def client(settings: Mapping[str, str], reason: Reason) -> dict[str, Any]:
     largest_kb = 2 * int(config["message.max.bytes"]) >> 10
     config.setdefault("queue.buffering.max.kbytes", max(_BUFFER_KB, largest_kb))
     return config
+
+
+def batch_bytes(settings: Mapping[str, str]) -> int:
+    """How large a batch may grow; a larger record is a batch of its own."""
+    return int(settings.get("batch.size", _STANDARD["batch.size"]))
 
 
 def opened(kind: Callable[[dict[str, Any]], Any], config: dict[str, Any]) -> Any:

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from adapters.sinks.kafka_client import Reason, client, opened, said, sink_error
+from adapters.sinks.kafka_client import BatchRefused, Reason, client, opened, said, sink_error
 from engine.config.settings import KafkaSettings
 from engine.errors import SinkError, SinkRefused
 
@@ -54,6 +54,11 @@ class Undelivered:
     record: Record = field(repr=False)
     partition: int
     error: KafkaError
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Topic and partition; -1 for a record that was not sent at all."""
+        return self.record[0], self.partition
 
     @property
     def size(self) -> int:
@@ -162,15 +167,9 @@ class Delivery:
     def _set_aside(self, one: Undelivered, too_large: list[Undelivered]) -> None:
         topic, value, key = one.record
         # A broker refuses a whole batch; whose fault it was shows only where there is one record.
-        together = [
-            other for other in too_large if (other.record[0], other.partition) == (topic, one.partition)
-        ]
-        if one.partition >= 0 and len(together) > 1:
-            raise SinkRefused(
-                f"the broker refuses a batch of {len(together)} records for its size",
-                place=topic,
-                hint="set producer.batch.size below the topic's max.message.bytes",
-            )
+        batch = [other for other in too_large if other.place == one.place and other.partition >= 0]
+        if len(batch) > 1:
+            raise BatchRefused(f"a batch of {len(batch)} records is too large for the broker", place=topic)
         shown = (key or b"").decode()[:200]
         aside = self._settings.dead_letter_topic
         if not aside or aside == topic:

@@ -115,4 +115,5 @@ class Topics:
         return sink_error(error, f"the topic {what}: {said(error)}", topic)
 
     def _unreached(self, error: KafkaError) -> SinkError:
+        self._admin.poll(0)  # tells the reason
         return SinkError(self._reason.behind(f"not reached: {said(error)}"), place=self._place)

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from tests.servers.maven import CACHE, Artifact, fetch, one_process_at_a_time
@@ -153,6 +155,13 @@ class KafkaBroker:
         """How many partitions a topic has; 0: there is no such topic."""
         found = self._admin().list_topics(timeout=_TIMEOUT_S).topics.get(topic)
         return len(found.partitions) if found else 0
+
+    def setting(self, topic: str, name: str) -> str:
+        """What a topic's setting says."""
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        admin = self._admin()
+        found = admin.describe_configs([resource])[resource].result(_TIMEOUT_S)
+        return str(found[name].value)
 
     def send(self, topic: str, value: str | bytes | None, key: str | None = None) -> None:
         """Put one record into a topic."""

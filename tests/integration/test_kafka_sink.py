@@ -1,0 +1,309 @@
+"""The Kafka sink on a real broker: what records look like, where they lie, and what a broker may do to it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections import Counter
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import orjson
+import pytest
+
+import adapters.sinks.kafka as kafka_sink
+from adapters.sinks.kafka import KafkaSink
+from adapters.spark.executors import LocalExecutors, SparkExecutors
+from engine.config.settings import KafkaSettings, TopicGroup
+from engine.errors import ConfigError, SinkError, SinkRefused
+from tests.batches import batch
+from tests.servers.kafka import KafkaBroker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def sink(kafka: KafkaBroker, tmp_path: Path) -> Iterator[Callable[..., KafkaSink]]:
+    """Opens a sink with more options of the client, or other settings; every one is closed."""
+    opened: list[KafkaSink] = []
+
+    def open_sink(*, client: dict[str, str] | None = None, tasks: int = 1, **settings: object) -> KafkaSink:
+        config = {"bootstrap.servers": kafka.bootstrap, **(client or {})}
+        made = KafkaSettings(config, **settings)  # type: ignore[arg-type] # as the test gives them
+        opened.append(KafkaSink(made, LocalExecutors(), tmp_path / "staging", tasks=tasks))
+        return opened[-1]
+
+    yield open_sink
+    for one in opened:
+        one.close()
+
+
+def send(sink: KafkaSink, *parts: list[pa.RecordBatch], turn: int = 1) -> None:
+    writer = sink.writer(turn)
+    for number, batches in enumerate(parts):
+        writer.write(number, batches)
+    sink.commit(turn)
+
+
+def changes(topic: str, keys: range, value: str = "") -> pa.RecordBatch:
+    return batch(*((topic, f'{{"id":{key}}}', f'{{"n":{key},"v":"{value}"}}', None) for key in keys))
+
+
+def test_records_are_the_events_byte_for_byte(kafka, sink, topic):
+    text = '{"after":{"t":"é \\" \\n 日本 \\u001f"}}'
+    header = '[{"key":"__debezium.newkey","value":"{\\"id\\":2}"},{"key":"none","value":null}]'
+    events = [
+        (topic, '{"id":1}', text, None),
+        (topic, '{"id":1}', None, header),
+        (topic, None, "", None),
+    ]
+    send(sink(), [batch(*events)])
+    records = kafka.records(topic)
+
+    assert [record.key() for record in records] == [b'{"id":1}', b'{"id":1}', None]
+    assert [record.value() for record in records] == [text.encode(), None, b""]
+    assert [record.headers() for record in records] == [
+        None,
+        [("__debezium.newkey", b'{"id":2}'), ("none", None)],
+        None,
+    ]
+
+
+def test_a_key_lies_where_javas_clients_put_it(kafka, sink, topic):
+    # Hashes from the tests of Kafka's own murmur2.
+    hashes = {
+        "21": -973932308,
+        "foobar": -790332482,
+        "a-little-bit-long-string": -985981536,
+        "a-little-bit-longer-string": -1486304829,
+        "lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+        "abc": 479470107,
+    }
+    kafka.create_topic(topic, 7)
+    send(sink(), [batch(*((topic, key, "{}", None) for key in hashes))])
+    found = {(record.key() or b"").decode(): record.partition() for record in kafka.records(topic)}
+
+    assert found == {key: (number & 0x7FFFFFFF) % 7 for key, number in hashes.items()}
+
+
+def test_events_keep_their_order_over_parts_and_turns(kafka, sink, topic):
+    opened = sink()
+    for turn in (1, 2):
+        send(opened, *[[changes(topic, range(50), f"{turn}.{part}")] for part in range(5)], turn=turn)
+    values = [orjson.loads(record.value() or b"") for record in kafka.records(topic)]
+
+    assert [(one["v"], one["n"]) for one in values] == [
+        (f"{turn}.{part}", key) for turn in (1, 2) for part in range(5) for key in range(50)
+    ]
+
+
+def test_many_bytes_are_sent_by_the_executors_topic_by_topic(kafka, sink, topic, monkeypatch):
+    monkeypatch.setattr(kafka_sink, "_LOCAL_BYTES", 0)
+    topics = [f"{topic}-{number}" for number in range(5)]
+    mixed = [[batch(*((name, "k", f"{part}", None) for name in topics))] for part in range(4)]
+    send(sink(tasks=3), *mixed)
+    found = {name: [record.value() for record in kafka.records(name)] for name in topics}
+
+    assert found == {name: [b"0", b"1", b"2", b"3"] for name in topics}
+
+
+def test_spark_sends_a_large_turn(kafka, spark: SparkSession, tmp_path, topic):
+    settings = KafkaSettings({"bootstrap.servers": kafka.bootstrap})
+    sink = KafkaSink(settings, SparkExecutors(spark), tmp_path / "staging", tasks=2)
+    topics = [topic, f"{topic}-b"]
+    send(sink, *[[changes(name, range(20_000), "x" * 500)] for name in topics for _ in range(2)])
+    sink.close()
+
+    assert [kafka.count(name) for name in topics] == [40_000, 40_000]
+
+
+def test_a_missing_topic_is_created_by_its_rules(kafka, sink, topic):
+    groups = (
+        TopicGroup((f"{topic}-.*",), (), 3, 1, {"cleanup.policy": "compact"}),
+        TopicGroup(partitions=2, replication_factor=1),
+    )
+    send(sink(topics=groups), [changes(f"{topic}-a", range(1)), changes(topic, range(1))])
+
+    assert (kafka.partitions(f"{topic}-a"), kafka.partitions(topic)) == (3, 2)
+    assert kafka.setting(f"{topic}-a", "cleanup.policy") == "compact"
+
+
+def test_a_missing_topic_is_named_where_none_is_created(sink, topic, monkeypatch):
+    monkeypatch.setattr("adapters.sinks.kafka_topics._TIMEOUT_S", 0.5)
+
+    with pytest.raises(SinkError, match=f"{topic}: the topic is missing; create it"):
+        send(sink(create_topics=False), [changes(topic, range(1))])
+
+
+def test_rules_that_the_broker_refuses_stop_the_job(sink, topic):
+    groups = (TopicGroup(replication_factor=3),)
+    with pytest.raises(SinkRefused, match=f"{topic}: the topic can't be created: .*replication"):
+        send(sink(topics=groups), [changes(topic, range(1))])
+
+
+@pytest.mark.parametrize("limit", ["producer's", "topic's"])
+def test_a_record_too_large_stops_the_job_with_table_and_key(kafka, sink, topic, limit):
+    kafka.create_topic(topic, max__message__bytes="20000" if limit == "topic's" else "10000000")
+    large = batch((topic, '{"id":7}', '"' + "x" * (30_000 if limit == "topic's" else 2_000_000) + '"', None))
+
+    with pytest.raises(
+        SinkRefused, match=rf"{topic}: the event of \d+ bytes with the key '{{\"id\":7}}' is too large"
+    ):
+        send(sink(), [changes(topic, range(3))], [large])
+
+
+def test_a_batch_too_large_is_sent_in_smaller_ones(kafka, sink, topic, caplog):
+    kafka.create_topic(topic, max__message__bytes="20000")
+    opened = sink(client={"linger.ms": "500"})
+    with caplog.at_level(logging.WARNING):
+        for turn in (1, 2):
+            send(opened, [changes(topic, range(100), "x" * 1000)], turn=turn)
+    keys = [orjson.loads(record.key() or b"")["id"] for record in kafka.records(topic)]
+
+    assert keys == [*range(100)] * 2
+    assert "set producer.batch.size below" in caplog.text
+
+
+@pytest.mark.parametrize("limit", ["producer's", "topic's"])
+def test_records_too_large_go_to_the_topic_for_them(kafka, sink, topic, limit, caplog):
+    kafka.create_topic(topic, max__message__bytes="20000" if limit == "topic's" else "10000000")
+    size = 30_000 if limit == "topic's" else 2_000_000
+    large = batch((topic, '{"id":7}', '"' + "x" * size + '"', None))
+    with caplog.at_level(logging.WARNING):
+        send(
+            sink(dead_letter_topic=f"{topic}-dead"),
+            [changes(topic, range(3)), large, changes(topic, range(3, 6))],
+        )
+    (dead,) = kafka.records(f"{topic}-dead")
+
+    assert [record.key() for record in kafka.records(topic)] == [b'{"id":%d}' % key for key in range(6)]
+    assert (dead.key(), len(dead.value() or b"")) == (b'{"id":7}', size + 2)
+    assert ("topic", topic.encode()) in (dead.headers() or [])
+    assert f"went to {topic}-dead" in caplog.text
+
+
+def test_truncates_among_several_partitions_are_warned_about_once(kafka, sink, topic, caplog):
+    kafka.create_topic(topic, 2)
+    truncate = '{"before":null,"after":null,"source":{},"op":"t","ts_ms":1,"transaction":null}'
+    opened = sink()
+    with caplog.at_level(logging.WARNING):
+        for turn in (1, 2):
+            for name in (topic, f"{topic}-one"):
+                send(opened, [batch((name, None, truncate, None))], turn=turn + 10 * (name != topic))
+
+    assert [record.message for record in caplog.records] == [
+        f"{topic} has 2 partitions: a truncate is not in order with the changes in the other ones"
+    ]
+
+
+def test_a_topic_that_was_deleted_is_made_again(kafka, sink, topic):
+    opened = sink(client={"delivery.timeout.ms": "2000"})
+    send(opened, [changes(topic, range(1))])
+    kafka.delete_topic(topic)
+    with pytest.raises(SinkError):
+        send(opened, [changes(topic, range(1, 2))], turn=2)
+    send(opened, [changes(topic, range(1, 2))], turn=2)
+
+    assert kafka.count(topic) == 1
+
+
+def test_settings_that_no_client_takes_are_refused_at_once(sink):
+    with pytest.raises(ConfigError, match=r"the sink 'kafka' can't be set up: .*ssl\.ca\.location failed"):
+        sink(client={"security.protocol": "SSL", "ssl.ca.location": "/nowhere/ca.pem"})
+
+
+def test_brokers_that_do_not_answer_are_named(sink, monkeypatch):
+    monkeypatch.setattr("adapters.sinks.kafka_topics._TIMEOUT_S", 1.0)
+
+    with pytest.raises(SinkError, match=r"kafka 127\.0\.0\.1:1: not reached: .*[Cc]onnect"):
+        sink(client={"bootstrap.servers": "127.0.0.1:1"}).writer(1)
+
+
+class TestOutage:
+    """A broker of the test's own, which it may kill."""
+
+    @pytest.fixture
+    def broker(self) -> Iterator[KafkaBroker]:
+        with KafkaBroker() as made:
+            yield made
+
+    @pytest.fixture
+    def opened(self, broker, tmp_path) -> Iterator[Callable[[str], KafkaSink]]:
+        sinks: list[KafkaSink] = []
+
+        def open_sink(timeout_ms: str) -> KafkaSink:
+            settings = KafkaSettings(
+                {"bootstrap.servers": broker.bootstrap, "delivery.timeout.ms": timeout_ms}
+            )
+            sinks.append(KafkaSink(settings, LocalExecutors(), tmp_path / "staging"))
+            return sinks[-1]
+
+        yield open_sink
+        for one in sinks:
+            one.close()
+
+    def test_a_commit_waits_for_a_broker_that_comes_back(self, broker, opened, topic):
+        sink = opened("60000")
+        send(sink, [changes(topic, range(10))])
+        broker.kill()
+        back = threading.Timer(2.0, broker.start)
+        back.start()
+        send(sink, [changes(topic, range(10, 20))], turn=2)
+        back.join()
+
+        assert [record.key() for record in broker.records(topic)] == [b'{"id":%d}' % key for key in range(20)]
+
+    def test_a_turn_that_was_not_delivered_is_sent_again_in_order(self, broker, opened, topic):
+        sink = opened("1500")
+        send(sink, [changes(topic, range(10))])
+        broker.kill()
+        with pytest.raises(
+            SinkError, match=f"{topic}: 100 events were not delivered within 1500 ms .*refused"
+        ):
+            send(sink, [changes(topic, range(100), "first")], turn=2)
+        applied = sink.applied(2)
+        broker.start()
+        send(sink, [changes(topic, range(100), "again")], turn=2)
+        values = [orjson.loads(record.value() or b"")["v"] for record in broker.records(topic)]
+
+        assert not applied
+        assert values == [""] * 10 + ["again"] * 100
+
+    def test_no_event_is_lost_or_out_of_order_while_the_broker_is_killed_over_and_over(
+        self, broker, opened, topic
+    ):
+        sink = opened("20000")
+        kills, sent, turn = 0, 0, 0
+        killing = threading.Thread(target=lambda: None)
+        while kills < 3 or killing.is_alive():
+            if not killing.is_alive():
+                kills += 1
+                killing = threading.Thread(target=self.kill_in_a_while, args=[broker])
+                killing.start()
+            turn += 1
+            while not sink.applied(turn):
+                with contextlib.suppress(SinkError):
+                    send(sink, [changes(topic, range(sent, sent + 2000), "x" * 200)], turn=turn)
+            sent += 2000
+        keys = [orjson.loads(record.key() or b"")["id"] for record in broker.records(topic)]
+        counted = Counter(keys)
+
+        assert counted.keys() == set(range(sent))
+        assert list(dict.fromkeys(keys)) == list(range(sent))
+        # What comes again comes as a run of its own, from a turn's first event on.
+        assert all(after == before + 1 or after % 2000 == 0 for before, after in pairwise(keys))
+
+    @staticmethod
+    def kill_in_a_while(broker: KafkaBroker) -> None:
+        time.sleep(1.0)
+        broker.kill()
+        broker.start()
