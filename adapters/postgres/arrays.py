@@ -10,11 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from adapters.postgres.values import unescaped
-from engine.events.text import Ints, Text, fill, join, replace_rows, scalar, slices, text_parts
+from engine.events.text import Ints, Text, fill, join, replace_rows, scalar, slices, text_parts, unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+_IN_NUMBERS = np.zeros(256, bool)
+_IN_NUMBERS[np.frombuffer(b"0123456789-,{}", np.uint8)] = True
 _NULL = pa.scalar(None, pa.large_string())
 _ABSENT = pa.array(["NULL", ""], pa.large_string())
 """What stands for NULL between commas, and for nothing between braces; as text both are quoted."""
@@ -44,6 +46,8 @@ def arrays(texts: Text, encode: Callable[[Text], Text], *, quoted: bool) -> Text
     once. Those with an escape, a comma or a quote inside an item, inner arrays or bounds of their own
     are read item by item.
     """
+    if encode is unchanged and (whole := _plain_numbers(texts)) is not None:
+        return whole
     lists = pc.split_pattern(_without_braces(texts), ",")
     items = lists.flatten()
     fine = pc.match_substring_regex(items, r'^(?:"[^"\\]*"|[^"\\{}\[]*)$')
@@ -59,6 +63,16 @@ def arrays(texts: Text, encode: Callable[[Text], Text], *, quoted: bool) -> Text
     joined = pc.binary_join(type(lists).from_arrays(lists.offsets, shown, mask=_mask(lists)), scalar(","))
     whole = join(["[", joined, "]"], len(texts))
     return pc.if_else(pc.equal(texts, "{}"), scalar("[]"), whole)
+
+
+def _plain_numbers(texts: Text) -> Text | None:
+    """Arrays whose items are JSON as they are, none of them NULL; None where there are others."""
+    offsets, data = text_parts(texts)
+    used = data[offsets[0] : offsets[-1]]
+    outer = len(texts) - texts.null_count
+    if not _IN_NUMBERS[used].all() or np.count_nonzero(used == ord("{")) != outer:
+        return None
+    return pc.replace_substring(pc.replace_substring(texts, "{", "["), "}", "]")
 
 
 def delimited_arrays(texts: Text, encode: Callable[[Text], Text], delimiter: str, *, quoted: bool) -> Text:

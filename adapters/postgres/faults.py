@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 
 from adapters.postgres import values
 from adapters.postgres.arrays import array_items, arrays
-from adapters.postgres.scalars import decimal_scale, unchanged
+from adapters.postgres.scalars import decimal_scale
 from adapters.postgres.types import type_of
 from engine.events import times
 from engine.events.connect import BOOLEAN, Schema
 from engine.events.settings import DecimalMode, Fault, IntervalMode, TimeMode
-from engine.events.text import Text, join
+from engine.events.text import Text, join, unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -28,15 +28,10 @@ from engine.events.connect import (
 )
 from engine.events.field import Conversion, Encode
 from engine.events.settings import BinaryMode, DecimalMode, EventSettings, HstoreMode, IntervalMode, TimeMode
-from engine.events.text import Text, each, escape, quote
+from engine.events.text import Text, each, escape, quote, unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-
-def unchanged(texts: Text) -> Text:
-    """Text that is JSON already."""
-    return texts
 
 
 def booleans(texts: Text) -> Text:

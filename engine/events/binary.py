@@ -13,9 +13,9 @@ from engine.events.text import Bytes, Ints, Text, each, text_from, text_parts
 
 _LARGE = 200
 """Bytes of a value on average, from which values are encoded one by one."""
-_NIBBLE = np.zeros(256, np.uint8)
-_NIBBLE[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
-_NIBBLE[np.frombuffer(b"ABCDEF", np.uint8)] = np.arange(10, 16)
+_PAIRS = np.zeros(1 << 16, np.uint8)
+_PAIRS[np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), "<u2")] = np.arange(256)
+"""The byte of two hexadecimal digits, by the digits' characters as one number."""
 
 
 def hex_text(texts: Text, mode: BinaryMode) -> Text:
@@ -75,8 +75,7 @@ def _without_mark(texts: Text) -> Text:
 def _hex_as_base64(texts: Text) -> Text:
     r"""Base64 of hex after `\x`; the mark, two characters too, is read as a byte and dropped."""
     offsets, data = text_parts(texts)
-    nibbles = _NIBBLE[data[offsets[0] : offsets[-1]]].reshape(-1, 2)
-    raw: Bytes = (nibbles[:, 0] << 4 | nibbles[:, 1]).astype(np.uint8, copy=False)
+    raw: Bytes = _PAIRS[data[offsets[0] : offsets[-1]].view("<u2")]
     lengths = np.diff(offsets)
     present = lengths > 0
     keep = np.ones(len(raw), bool)
