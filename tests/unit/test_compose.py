@@ -1,0 +1,94 @@
+"""What is said of containers holds together: files, names, health checks, and the job's own settings."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from engine.config import read
+from engine.config.settings import SinkKind
+from engine.model import Channel
+
+ROOT = Path(__file__).parents[2]
+ONE_SHOT = {"signal-topic"}
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    content: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    return content
+
+
+def content(compose: dict[str, Any], name: str) -> str:
+    """An inline file as the container sees it."""
+    text: str = compose["configs"][name]["content"]
+    return text.replace("$$", "$")
+
+
+def test_every_service_that_stays_has_a_health_check(compose):
+    assert {name for name, one in compose["services"].items() if "healthcheck" not in one} == ONE_SHOT
+
+
+def test_a_service_waits_for_others_by_what_they_can_show(compose):
+    for service in compose["services"].values():
+        for other, waited in service.get("depends_on", {}).items():
+            expected = "service_completed_successfully" if other in ONE_SHOT else "service_healthy"
+            assert waited["condition"] == expected
+
+
+def test_configs_and_volumes_are_those_that_are_declared(compose):
+    services = compose["services"].values()
+    configs = {one["source"] for service in services for one in service.get("configs", ())}
+    volumes = {one.partition(":")[0] for service in services for one in service.get("volumes", ())}
+
+    assert configs == set(compose["configs"])
+    assert volumes == set(compose["volumes"])
+
+
+def test_the_jobs_properties_can_be_used(compose, tmp_path, monkeypatch):
+    monkeypatch.setenv("DATABASE_PASSWORD", "tidemark")
+    path = tmp_path / "tidemark.properties"
+    path.write_text(content(compose, "tidemark.properties"))
+    settings = read(path)
+
+    assert settings.warnings == ()
+    assert settings.sink.kind is SinkKind.KAFKA
+    assert settings.signals.channels == {Channel.SOURCE, Channel.KAFKA}
+    assert settings.postgres.host in compose["services"]
+    assert settings.postgres.password == "tidemark"
+    servers = {
+        settings.sink.kafka.client["bootstrap.servers"],
+        settings.signals.topic.client["bootstrap.servers"],
+    }
+    assert servers == {"kafka:9092"}
+    assert settings.signals.topic.name in compose["services"]["signal-topic"]["command"]
+
+
+def test_the_database_has_what_the_job_is_told_of(compose, tmp_path, monkeypatch):
+    monkeypatch.setenv("DATABASE_PASSWORD", "tidemark")
+    path = tmp_path / "tidemark.properties"
+    path.write_text(content(compose, "tidemark.properties"))
+    settings, script = read(path), content(compose, "shop.sh")
+
+    assert f"CREATE TABLE {settings.signals.collection} " in script
+    assert f"CREATE PUBLICATION {settings.postgres.publication} " in script
+    assert f"CREATE ROLE {settings.postgres.user} " in script
+    assert compose["services"]["postgres"]["environment"]["POSTGRES_DB"] == settings.postgres.database
+
+
+def test_the_image_copies_what_its_context_lets_through():
+    copied = {
+        name
+        for line in re.findall(r"^COPY (.+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+        for name in line.split()[:-1]
+    }
+    let_through = {
+        line.removeprefix("!") for line in (ROOT / ".dockerignore").read_text().splitlines() if line[0] == "!"
+    }
+
+    assert copied == let_through
+    assert all((ROOT / name).exists() for name in copied)
