@@ -85,16 +85,16 @@ class Newer:
     truncated: bool = False
     lacking: pa.LargeBinaryArray = field(default_factory=lambda: pa.array([], KEY_TYPE))
 
-    def survivors(self, keys: pa.LargeBinaryArray) -> pa.BooleanArray | None:
+    def survivors(self, keys: pa.ChunkedArray) -> pa.ChunkedArray | None:
         """A mask of the rows to emit, given their merge keys; None when that is all of them."""
         if self.truncated:
-            return pa.array([False] * len(keys), pa.bool_())
+            return pa.chunked_array([pa.repeat(pa.scalar(False), len(keys))])  # noqa: FBT003  a value
         if not len(self.keys) or not len(keys):
             return None
         dropped = pc.is_in(keys, value_set=self.keys)
         return pc.invert(dropped) if pc.any(dropped).as_py() else None
 
-    def dropped_lacking(self, keys: pa.LargeBinaryArray, survivors: pa.BooleanArray | None) -> list[bytes]:
+    def dropped_lacking(self, keys: pa.ChunkedArray, survivors: pa.ChunkedArray | None) -> list[bytes]:
         """Those of a window's keys that were dropped for a row that lacks a value."""
         if self.truncated or survivors is None or not len(self.lacking):
             return []

@@ -69,12 +69,18 @@ class _Survivors:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         with self._mapped() as source, pa.ipc.open_stream(source) as batches:
-            for batch in batches:
-                keys = batch.column(EVENTS_WIDTH)
-                mask = self._newer.survivors(keys)
-                self.lacking += self._newer.dropped_lacking(keys, mask)
+            # All at once: what supersedes may be far more than a batch, and is hashed every time. The
+            # file is mapped, so this holds no rows.
+            staged = list(batches)
+            keys = pa.chunked_array([batch.column(EVENTS_WIDTH) for batch in staged], KEY_TYPE)
+            mask = self._newer.survivors(keys)
+            self.lacking = self._newer.dropped_lacking(keys, mask)
+            at = 0
+            for batch in staged:
                 events = batch.select(range(EVENTS_WIDTH))
-                events = events if mask is None else events.filter(mask)
+                if mask is not None:
+                    events = events.filter(mask.slice(at, batch.num_rows).combine_chunks())
+                at += batch.num_rows
                 self.rows += events.num_rows
                 yield events
 

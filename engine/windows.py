@@ -107,8 +107,10 @@ class Windows:
         if opened is None or staged is None or not self.may_emit(state, staged):
             return state, 0
         marked = _marked(state.snapshot, opened.window, staged)
+        collections = {one.collection for one in staged}
+        newer = {collection: opened.superseded.of(collection) for collection in collections}
         emissions = [
-            Emission(one, opened.superseded.of(one.collection), part, marks)
+            Emission(one, newer[one.collection], part, marks)
             for part, (one, marks) in enumerate(zip(staged, marked, strict=True), first_part)
         ]
         emitted = self._write(emissions, writer)
