@@ -57,7 +57,7 @@ def message_events(
 
 
 def _wanted(message: LogicalMessage, settings: EventSettings) -> bool:
-    if "m" in settings.skipped_operations or (message.prefix == OWN_PREFIX and not message.content):
+    if message.prefix == OWN_PREFIX and not message.content:
         return False
     if settings.include_message_prefixes:
         return matches(settings.include_message_prefixes, message.prefix)

@@ -12,6 +12,7 @@ import pytest
 from adapters.postgres.codec import codec_for
 from adapters.postgres.source import ReadPlace, read_source
 from adapters.postgres.table import Column, Table, relation_of
+from engine.events.connect import Schema
 from engine.events.settings import ColumnMask, EventSettings, MessageKey
 from engine.events.text import join
 from engine.model import CollectionId
@@ -47,6 +48,19 @@ def test_the_key_has_its_own_order_and_null_becomes_the_default():
 
     assert keys == ['{"b":"k","a":1}']
     assert rows == [{"a": 1, "b": "k", "c": 7, "d": None}]
+
+
+def test_the_text_of_schemas_is_made_with_the_codec_and_not_again(monkeypatch):
+    codec = codec_for(relation_of(TABLE), TABLE, EventSettings("p", "d"), {})
+    monkeypatch.setattr(Schema, "json", lambda *_: pytest.fail("made again"))
+    columns = [pa.array(["1", "2"], pa.large_string())] * 4
+
+    keys, values = codec.reads(columns, read_source(PLAIN, TABLE.id, ReadPlace(1)), 2)
+
+    assert keys is not None
+    assert all(
+        json.loads(text)["schema"]["type"] == "struct" for text in [*keys.to_pylist(), *values.to_pylist()]
+    )
 
 
 def test_null_stays_null_where_that_is_asked_for():
