@@ -82,7 +82,7 @@ class Runner:
             engine.stop()
         return engine.events()
 
-    def _begun(self, case: Case, database: Database, engine: Engine) -> None:
+    def _begun(self, case: Case, database: Database, engine: Engine[int]) -> None:
         """Wait for the moment at which a case's changes began: the slot was active, or there was no slot."""
         if case.properties["snapshot.mode"] == "initial_only":
             self._wait(engine.ended, "the snapshot has not come to its end")
@@ -91,6 +91,8 @@ class Runner:
             self._wait(lambda: _slot_active(connection, engine), "the slot is not active")
 
     def _drain(self, database: Database, engine: Engine[int], change: str) -> None:
+        if engine.ended():
+            return
         end = _end_of_log(database)
         self._wait(lambda: engine.drained(end), f"not everything that {change} did has been sent")
 

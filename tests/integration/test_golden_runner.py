@@ -42,6 +42,9 @@ class Receiver:
             ).fetchone()
         return row is not None and int(row[0]) >= position
 
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
     def stop(self) -> None:
         self._process.terminate()
         self._process.wait(10)

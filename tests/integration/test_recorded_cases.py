@@ -1,4 +1,4 @@
-"""Every recorded case that starts without an initial snapshot gives the recorded events, or our own."""
+"""Every recorded case gives the recorded events, or our own."""
 
 from __future__ import annotations
 
@@ -7,18 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.golden import engine_under_test
-from tests.golden.case import OWN_CASES, case_folders, load_case
+from tests.golden.case import OWN_CASES, case_folders
 from tests.golden.runner import Runner
 from tests.golden.verdict import verdict
 from tests.servers.postgres import PostgresServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.usefixtures("spark")]
 
-CASES = [
-    folder
-    for folder in case_folders(OWN_CASES / "postgres")
-    if load_case(folder).properties["snapshot.mode"] == "never"
-]
+CASES = case_folders(OWN_CASES / "postgres")
 
 
 @pytest.mark.parametrize("folder", CASES, ids=lambda folder: folder.name)
