@@ -9,10 +9,10 @@ LOCK := $(BIN)/python -m uv pip compile pyproject.toml --universal --python-vers
 	--generate-hashes --no-header --no-annotate --no-emit-index-url --output-file requirements.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format unit test integration bench torture demo golden lock clean
+.PHONY: help setup check format unit test integration bench torture demo demo-kafka golden lock clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## make .venv with the locked dependencies, and make sure of Java 17 or later
 	@.ci/java
@@ -53,6 +53,9 @@ torture: setup ## random histories with crashes, judged by an oracle; ARGS="--se
 
 demo: setup ## an incremental snapshot under a live write load, compared with its source
 	$(BIN)/python -m tests.demo $(ARGS)
+
+demo-kafka: setup ## the same through a Kafka broker: the signal as a record, the events from a consumer
+	$(BIN)/python -m tests.demo --sink kafka $(ARGS)
 
 lock: setup ## resolve the dependencies of pyproject.toml anew
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv

@@ -10,16 +10,21 @@ import argparse
 import shutil
 import signal
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.demo.display import Display
+from tests.demo.roads import FilesRoad, KafkaRoad
 from tests.demo.scene import Load, Scene
 from tests.demo.tidemark import Folder, JobFailed
+from tests.servers.kafka import KafkaBroker
 from tests.servers.postgres import PostgresServer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+    from tests.demo.roads import Road
 
 _DEFAULT = Path("demo-events")
 
@@ -36,8 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     display = Display()
     load = Load(options.rows, max(1, options.rows // 10), options.rate, options.minutes * 60)
     try:
-        with PostgresServer(18) as server:
-            verdict = Scene(server.create_database("shop"), folder, load, display).play()
+        with PostgresServer(18) as server, _road(options.sink) as road:
+            verdict = Scene(server.create_database("shop"), folder, load, display, road).play()
     except JobFailed as exc:
         print(exc, file=sys.stderr)
         display.end(f"FAILED; the job's log is {folder.log}")
@@ -47,6 +52,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     display.end(f"{verdict}; events in {folder.events}")
     return 0 if verdict.equal else 1
+
+
+@contextmanager
+def _road(sink: str) -> Iterator[Road]:
+    if sink == "files":
+        yield FilesRoad()
+        return
+    with KafkaBroker() as broker:
+        yield KafkaRoad(broker)
 
 
 def _interrupt(_number: int, _frame: object) -> None:
@@ -71,6 +85,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--rate", type=float, default=800, help="writes per second")
     parser.add_argument("--minutes", type=float, default=0, help="go on writing for this long at least")
+    parser.add_argument(
+        "--sink",
+        choices=("files", "kafka"),
+        default="files",
+        help="kafka: signal and events through a broker",
+    )
     parser.add_argument("--sink-dir", type=Path, help=f"an empty directory for the events, not {_DEFAULT}/")
     return parser
 

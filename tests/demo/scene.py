@@ -6,7 +6,6 @@ wait watches the job and the writers, and ends with what they died of.
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.demo.display import Display
+    from tests.demo.roads import Road
     from tests.demo.tidemark import Folder
     from tests.servers.postgres import Database
 
@@ -82,13 +82,14 @@ class Scene:
     folder: Folder
     load: Load
     display: Display
+    road: Road
 
     def play(self) -> Verdict:
         """Everything; raises JobFailed when the job can't do its part."""
         say, load = self.display.say, self.load
         say(f"making {load.orders:,} orders and {load.stock:,} articles in stock")
         fill(self.database, orders=load.orders, stock=load.stock)
-        write_properties(self.folder, self.database, grant(self.database))
+        write_properties(self.folder, self.database, grant(self.database), self.road.properties(self.folder))
         say(f"tidemark run {self.folder.properties}")
         say("  as a role with LOGIN, REPLICATION, SELECT on the tables, INSERT on the signal table")
         with Tidemark(self.folder) as job:
@@ -114,14 +115,12 @@ class Scene:
         return rows_read, snapshot_s, written / wrote_s
 
     def _snapshot(self, job: Tidemark, writers: Writers) -> tuple[int, float]:
-        """Ask for the snapshot in SQL and watch it to its end; rows read, and the seconds it took."""
+        """Ask for the snapshot and watch it to its end; rows read, and the seconds it took."""
         names = [".".join(table) for table in TABLES]
-        data = json.dumps({"type": "incremental", "data-collections": names})
-        statement = f"INSERT INTO {SIGNALS} VALUES ('demo', 'execute-snapshot', '{data}')"
-        self.display.say(f"{statement};")
+        data = {"type": "incremental", "data-collections": names}
         since_s = time.monotonic()
+        self.display.say(self.road.ask(self.database, data))
         with self.database.connect() as connection, self.display:
-            connection.execute(statement.encode())
             lag = Lag(connection, SLOT)
             while not self._finished(job):
                 writers.check()
@@ -165,6 +164,8 @@ class Scene:
         self.display.say(f"everything up to {end} is sent, {time.monotonic() - since_s:.1f} s later")
 
     def _compared(self, rows_read: int, snapshot_s: float, writes_per_s: float) -> Verdict:
+        if collected := self.road.collect(self.folder, [f"{PREFIX}.{'.'.join(table)}" for table in TABLES]):
+            self.display.say(collected)
         self.display.say(f"replaying {self.folder.events} and comparing")
         with self.database.connect(options="-c timezone=UTC -c work_mem=256MB") as connection:
             shapes = {

@@ -22,6 +22,8 @@ from engine import state as saved
 from tests.demo.source import PUBLICATION, SIGNALS, SLOT, TABLES
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tests.demo.source import Login
     from tests.servers.postgres import Database
 
@@ -60,8 +62,13 @@ class Folder:
         return self.path / "tidemark.log"
 
 
-def write_properties(folder: Folder, database: Database, login: Login, *, cores: int = 2) -> None:
-    """Write a Debezium connector's configuration, and our own few lines beneath it."""
+def write_properties(
+    folder: Folder, database: Database, login: Login, sink: Mapping[str, str] | None = None, *, cores: int = 2
+) -> None:
+    """Write a Debezium connector's configuration, and our own few lines beneath it.
+
+    `sink` says where events go; by default into files.
+    """
     lines = {
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
         "database.hostname": database.server.host,
@@ -79,8 +86,7 @@ def write_properties(folder: Folder, database: Database, login: Login, *, cores:
         "snapshot.mode": "never",
         "key.converter.schemas.enable": "false",
         "value.converter.schemas.enable": "false",
-        "tidemark.sink": "files",
-        "tidemark.sink.files.dir": str(folder.events),
+        **(sink or {"tidemark.sink": "files", "tidemark.sink.files.dir": str(folder.events)}),
         "tidemark.checkpoint": str(folder.checkpoint),
         "tidemark.spark.master": f"local[{cores}]",
         "tidemark.progress.interval.ms": "1000",

@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
@@ -171,7 +172,15 @@ class KafkaBroker:
 
     def records(self, topic: str) -> list[Message]:
         """Every record of a topic that is visible now, partition by partition in order."""
-        return [record for batch in self._batches(topic) for record in batch]
+        return [record for batch in self.batches(topic) for record in batch]
+
+    def save(self, topic: str, directory: Path) -> None:
+        """Write a topic's records as the files sink writes events, partition by partition in order."""
+        turn = directory / f"turn-{topic}"
+        turn.mkdir(parents=True, exist_ok=True)
+        with (turn / "part-00000.jsonl").open("wb") as file:
+            for batch in self.batches(topic):
+                file.writelines(map(_line, batch))
 
     def count(self, topic: str) -> int:
         """How many records a topic without compaction or transactions holds."""
@@ -187,7 +196,8 @@ class KafkaBroker:
             return "\n".join(text.splitlines()[-lines:])
         return ""
 
-    def _batches(self, topic: str) -> Iterator[list[Message]]:
+    def batches(self, topic: str) -> Iterator[list[Message]]:
+        """The records of a topic that are visible now, partition by partition, some at a time."""
         with self._consumer() as consumer:
             for number in range(self.partitions(topic)):
                 place = TopicPartition(topic, number, OFFSET_BEGINNING)
@@ -259,6 +269,27 @@ class KafkaBroker:
             self._process.send_signal(how)
         self._process.wait(_TIMEOUT_S)
         self._process = None
+
+
+def _line(record: Message) -> bytes:
+    """A record as a line of the files sink."""
+    given: Any = record.headers() or []
+    headers = [{"key": key, "value": _text(value)} for key, value in given]
+    fields = {
+        "topic": record.topic(),
+        "key": _json(record.key()),
+        "value": _json(record.value()),
+        "headers": headers,
+    }
+    return orjson.dumps(fields) + b"\n"
+
+
+def _json(document: str | bytes | None) -> orjson.Fragment | None:
+    return None if document is None else orjson.Fragment(document)
+
+
+def _text(value: str | bytes | None) -> str | None:
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def _java(heap: str) -> list[str]:
