@@ -62,9 +62,13 @@ class Table:
 
 @dataclass(slots=True)
 class Oracle:
-    """Judges one history; raises Violation at the first thing wrong."""
+    """Judges one history; raises Violation at the first thing wrong.
+
+    `published` has the name that a table's rows are published under, where it is another.
+    """
 
     tables: dict[str, Table] = field(default_factory=dict)
+    published: dict[str, str] = field(default_factory=dict)
     ahead: list[Entry] = field(default_factory=list)
     events: int = 0
     reads: int = 0
@@ -86,10 +90,9 @@ class Oracle:
                 half = None
 
     def _known_tables(self, entry: Entry) -> list[Entry]:
-        """An entry for each table of a truncate, which may name tables that are none to a consumer."""
-        if entry.op != "t":
-            return [entry]
-        return [replace(entry, tables=(name,)) for name in entry.tables if name in self.tables]
+        """An entry under the published name; one for each of a truncate's tables that are a consumer's."""
+        names = dict.fromkeys(self.published.get(name, name) for name in entry.tables)
+        return [replace(entry, tables=(name,)) for name in names if entry.op != "t" or name in self.tables]
 
     def _next(self, event: Emitted) -> Entry:
         if not self.ahead:

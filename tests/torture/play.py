@@ -18,7 +18,7 @@ from tests.torture.figures import Figures
 from tests.torture.journal import Journal, JournalReader
 from tests.torture.oracle import Oracle, Table, Violation
 from tests.torture.scenes import Scene
-from tests.torture.script import Sent
+from tests.torture.script import Sent, collections
 from tests.torture.tables import COLLATIONS, WITHOUT_ICU, create
 from tests.torture.truth import Truth, UnexpectedWrite
 from tests.torture.writers import Session, Writer, settle_all_prepared
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 SIGNALS = "public.signals"
 ROLE, PASSWORD = "tidemark", "tidemark"
 _REST_S, _MOST_S = 180.0, 600.0
+_MISSING_S = 40.0
+"""Without a guard the job may never come to rest; that much patience is enough to say so."""
 _STILLBORN = 4
 _PLAIN = (
     "-c DateStyle=ISO -c TimeZone=UTC -c IntervalStyle=postgres -c extra_float_digits=1 -c bytea_output=hex"
@@ -96,23 +98,34 @@ class Play:
             for statement in COLLATIONS if icu else WITHOUT_ICU:
                 run(statement.encode())
             run("CREATE TABLE signals (id text, type text, data text)")
+            run("ALTER TABLE signals REPLICA IDENTITY FULL")
             for shape in self.script.tables:
                 for statement in create(shape):
                     run(statement.encode())
             run("ANALYZE")
-            run("CREATE PUBLICATION tidemark FOR ALL TABLES")
-            # The job may read and no more.
+            root = "publish_via_partition_root = " + ("true" if self.script.via_root else "false")
+            run(f"CREATE PUBLICATION tidemark FOR ALL TABLES WITH ({root})".encode())
+            # The job may read and no more, but for rows that mark windows where these are asked for.
             run(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {ROLE}".encode())
+            if self._marks_windows:
+                run(f"GRANT INSERT, DELETE ON signals TO {ROLE}".encode())
             for name, value in self.script.database.items():
                 run(f"ALTER DATABASE {self.database.name} SET {name} = '{value}'".encode())
             truth = Truth(connection)
             run("SELECT pg_create_logical_replication_slot('job', 'pgoutput')")
             self.oracle.tables[SIGNALS] = self._table(connection, SIGNALS, ("id",))
             for shape in self.script.tables:
-                for leaf in shape.leaves:
-                    name = f"public.{leaf}"
+                for name in collections(shape, via_root=self.script.via_root):
                     self.oracle.tables[name] = self._table(connection, name, shape.identifies)
+                self.oracle.published |= {
+                    f"public.{leaf}": f"public.{shape.name}" for leaf in shape.leaves if self.script.via_root
+                }
         return truth
+
+    @property
+    def _marks_windows(self) -> bool:
+        strategy = self.script.properties.get("incremental.snapshot.watermarking.strategy")
+        return strategy not in {None, "visibility"}
 
     def _table(self, connection: psycopg.Connection[Any], name: str, key: tuple[str, ...]) -> Table:
         types = dict(connection.execute(_COLUMNS, [name]).fetchall())
@@ -240,7 +253,7 @@ class Play:
             now = time.monotonic()
             if len(journal.of("window", "crash", "killed", "started")) > seen:
                 seen, seen_s = len(journal.of("window", "crash", "killed", "started")), now
-            if now - seen_s > _REST_S or now - begun > _MOST_S:
+            if now - seen_s > (_MISSING_S if self.mutant else _REST_S) or now - begun > _MOST_S:
                 raise Violation(
                     f"the job does not come to rest in {now - begun:.0f} s: {journal.of('turn')[-1:]}"
                 )
@@ -268,7 +281,7 @@ class Play:
         with self.connect() as connection:
             entries = list(truth.read(connection))
             self.oracle.follow(self._ours(entries), self._streamed(emitted))
-            if left := [entry for entry in self.oracle.ahead if entry.new.get("id") != "mark"]:
+            if left := [entry for entry in self.oracle.ahead if entry.tables != (SIGNALS,)]:
                 raise Violation(f"{len(left)} entries of the log were not emitted, the first is {left[0]}")
             notes = journal.read()
             self.answers.hear(notes[heard:])
@@ -281,14 +294,17 @@ class Play:
     def _ours(self, entries: list[Entry]) -> Iterator[Entry]:
         """The entries; one that no writer writes, into the signal table, is none of ours."""
         for entry in entries:
-            if entry.tables == (SIGNALS,) and entry.new.get("id") not in {"mark", *self.answers.asked}:
+            marks = self._marks_windows and _marks_window(entry)
+            sent = entry.new.get("id") in {"mark", *self.answers.asked}
+            if entry.tables == (SIGNALS,) and not sent and not marks:
                 raise Violation(f"somebody wrote to the signal table: {entry}")
             yield entry
 
     def _streamed(self, emitted: list[Any]) -> Iterator[Any]:
         """The events; notes the turns in which signals came."""
         for event in emitted:
-            if event.table == SIGNALS and (asked := self.answers.asked.get(event.after["id"])):
+            row = event.after if event.table == SIGNALS else None
+            if row and (asked := self.answers.asked.get(row["id"])):
                 asked.turn = event.turn
             yield event
 
@@ -317,9 +333,13 @@ class Play:
             figures.kills[f"{step}{' (SIGKILL)' if note.get('hard', True) else ''}"] += 1
 
 
+def _marks_window(entry: Entry) -> bool:
+    return entry.op == "d" or (entry.new.get("type") or "").startswith("snapshot-window-")
+
+
 def _rows(connection: psycopg.Connection[Any], name: str) -> list[Row]:
     """A table's rows, as the database prints them."""
     columns = [column for column, _type in connection.execute(_COLUMNS, [name]).fetchall()]
     texts = ", ".join(f'"{column}"::text' for column in columns)
-    found = connection.execute(f"SELECT {texts} FROM ONLY {name}".encode()).fetchall()
+    found = connection.execute(f"SELECT {texts} FROM {name}".encode()).fetchall()
     return [dict(zip(columns, row, strict=True)) for row in found]

@@ -339,7 +339,7 @@ def _every_step() -> Script:
     tables = [_INT, TableShape("t1", "uuid", "d", 40)]
     names = [name for shape in tables for name in collections(shape)]
     data = json.dumps({"data-collections": names})
-    sent = [Sent(0.4, f"s{n}", "execute-snapshot", data, "execute", names) for n in range(12)]
+    sent = [Sent(0.4, f"s{n}", "execute-snapshot", data, "execute", names) for n in range(6)]
     writer = [
         Transaction([["touch", n % 2, [n % 40]], ["put", n % 2, [100 + n]]], pause_s=0.05) for n in range(100)
     ]

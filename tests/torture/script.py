@@ -88,7 +88,8 @@ class Round:
 class Script:
     """A history. `lulls` holds how long, in seconds, log and windows may be held back now and then.
 
-    A `scene` (`scenes.py`) is played before the rounds.
+    With `via_root` a partitioned table is published as one. A `scene` (`scenes.py`) is played before the
+    rounds.
     """
 
     seed: str
@@ -98,6 +99,7 @@ class Script:
     properties: dict[str, str] = field(default_factory=dict)
     database: dict[str, str] = field(default_factory=dict)
     lulls: dict[str, float] = field(default_factory=dict)
+    via_root: bool = False
     scene: str = ""
 
     @property
@@ -140,10 +142,12 @@ class _Writer:
     seed: str
     tables: list[TableShape] = field(default_factory=list)
     signals: int = 0
+    via_root: bool = False
     added: dict[int, int] = field(default_factory=dict)
 
     def script(self, *, hard: bool, restart: bool) -> Script:
         draw = self.random
+        self.via_root = draw.random() < 0.5
         self.tables = [self._table(place) for place in range(draw.randint(2, 4))]
         rounds = [self._round() for _ in range(draw.randint(1, 3))]
         if hard:
@@ -155,7 +159,14 @@ class _Writer:
         if hard and draw.random() < 0.5:
             fuses.insert(0, Fuse(draw.choice(STEPS), draw.random() < 0.5, draw.randint(0, 4), hard=True))
         return Script(
-            self.seed, self.tables, rounds, fuses, self._properties(), self._database(), self._lulls()
+            self.seed,
+            self.tables,
+            rounds,
+            fuses,
+            self._properties(),
+            self._database(),
+            self._lulls(),
+            self.via_root,
         )
 
     def _table(self, place: int) -> TableShape:
@@ -175,6 +186,7 @@ class _Writer:
             "incremental.snapshot.chunk.size": str(chunk),
             "tidemark.window.max.chunks": str(draw.choice([0, 1, 2, 4])),
             "tidemark.span.max.rows": str(draw.choice([7, 40, 1000, 200_000])),
+            "incremental.snapshot.watermarking.strategy": draw.choice(_STRATEGIES),
         }
 
     def _database(self) -> dict[str, str]:
@@ -273,12 +285,15 @@ class _Writer:
                 return self._execute(label, pause_s)
             case "stop":
                 named = self._some() if draw.random() < 0.5 else []
-                names = [name for shape in named for name in collections(shape)]
+                names = [name for shape in named for name in self._collections(shape)]
                 data = {"type": "incremental", **({"data-collections": names} if names else {})}
                 return Sent(pause_s, label, "stop-snapshot", json.dumps(data), "stop", names)
             case "log":
                 return Sent(pause_s, label, "log", json.dumps({"message": "here {}"}), "log")
         return Sent(pause_s, label, *draw.choice(MALFORMED), "malformed")
+
+    def _collections(self, shape: TableShape) -> list[str]:
+        return collections(shape, via_root=self.via_root)
 
     def _some(self) -> list[TableShape]:
         return self.random.sample(self.tables, self.random.randint(1, len(self.tables)))
@@ -287,7 +302,7 @@ class _Writer:
         draw = self.random
         named = self._some()
         surrogate = any(shape.surrogate for shape in named) or draw.random() < 0.15
-        names = [name for shape in named for name in collections(shape)]
+        names = [name for shape in named for name in self._collections(shape)]
         data: dict[str, Any] = {"type": "incremental", "data-collections": names}
         if surrogate:
             data["surrogate-key"] = "n"
@@ -297,6 +312,7 @@ class _Writer:
         return Sent(pause_s, label, "execute-snapshot", json.dumps(data), "execute", names, whole)
 
 
+_STRATEGIES = ("visibility",) * 6 + ("insert_insert", "insert_delete")
 MALFORMED: list[tuple[str | None, str | None]] = [
     ("execute-snapsht", '{"data-collections": ["public.t0"]}'),
     ("execute-snapshot", None),
@@ -309,6 +325,6 @@ MALFORMED: list[tuple[str | None, str | None]] = [
 ]
 
 
-def collections(shape: TableShape) -> list[str]:
+def collections(shape: TableShape, *, via_root: bool = False) -> list[str]:
     """The names by which a table's rows are published and can be asked for."""
-    return [f"public.{leaf}" for leaf in shape.leaves]
+    return [f"public.{name}" for name in ((shape.name,) if via_root else shape.leaves)]

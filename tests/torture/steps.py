@@ -15,7 +15,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from engine.ports import LogReader, OpenWindow
@@ -221,8 +221,17 @@ class SteppedDesk(Passing):
     """A desk that says when it has told its answers."""
 
     def __init__(self, behind: Any, fuses: Fuses, turns: Turns) -> None:
-        super().__init__(behind, fuses, {"commands": "commands"})
+        super().__init__(behind, fuses, {})
         self._turns = turns
+
+    def commands(self, rows: Sequence[Any], *more: Any) -> Any:
+        """A step, if there are signals."""
+        if rows:
+            self._fuses.passing("commands", after=False)
+        found = self._behind.commands(rows, *more)
+        if rows:
+            self._fuses.passing("commands", after=True)
+        return found
 
     def tell(self, *args: Any) -> None:
         """A step."""
