@@ -1,0 +1,180 @@
+"""A real job into a real broker: what its topics say is what the source holds, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from adapters.postgres.job import building
+from adapters.wiring import Onlookers
+from engine.config import parse
+from engine.errors import SinkError
+from tests.driven import SIGNAL_TABLE, Driven, driven, properties
+from tests.replay import compare, replay, shape_of
+from tests.servers.kafka import KafkaBroker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from engine.job import Job
+    from signals.answers import Answer
+    from tests.servers.postgres import Database
+
+pytestmark = pytest.mark.integration
+
+TABLE = ("public", "items")
+TOPIC = "tm.public.items"
+ROWS = 3000
+
+
+@pytest.fixture
+def broker() -> Iterator[KafkaBroker]:
+    with KafkaBroker() as made:
+        yield made
+
+
+@pytest.fixture
+def items(database: Database) -> Database:
+    with database.connect() as connection:
+        connection.execute(SIGNAL_TABLE)
+        connection.execute("CREATE TABLE items (id int PRIMARY KEY, v text)")
+        connection.execute(f"INSERT INTO items SELECT g, 'v' || g FROM generate_series(1, {ROWS}) g")
+    return database
+
+
+def into(broker: KafkaBroker, **more: str) -> dict[str, str]:
+    return {"tidemark__sink": "kafka", "producer__bootstrap__servers": broker.bootstrap, **more}
+
+
+def ask_for_a_snapshot(database: Database) -> None:
+    with database.connect() as connection:
+        data = '{"data-collections": ["public.items"]}'
+        connection.execute("INSERT INTO signals VALUES ('s', 'execute-snapshot', %s)", [data])
+
+
+def write(database: Database, number: int) -> None:
+    with database.connect() as connection:
+        connection.execute("UPDATE items SET v = %s WHERE id %% 7 = %s", [f"updated {number}", number % 7])
+        connection.execute("DELETE FROM items WHERE id = %s", [10 * number + 1])
+        connection.execute("UPDATE items SET id = -id WHERE id = %s", [10 * number + 2])
+        connection.execute("INSERT INTO items VALUES (%s, 'new')", [100_000 + number])
+
+
+def assert_replayed(broker: KafkaBroker, database: Database, directory: Path) -> None:
+    """Apply what a consumer reads, partition by partition, and compare."""
+    broker.save(TOPIC, directory / "consumed")
+    with database.connect() as connection:
+        shape = shape_of(connection, TABLE)
+        replay(connection, directory / "consumed", {TOPIC: shape})
+        compared = compare(connection, TABLE)
+    assert compared.equal, compared
+
+
+@contextmanager
+def running(database: Database, directory: Path, spark: SparkSession, **more: str) -> Iterator[Driven]:
+    """A job that turns by itself, in a thread."""
+    answers: list[Answer] = []
+    stop = threading.Event()
+    onlookers = Onlookers(observe=lambda _seen: None, answer=answers.append)
+    settings = parse(properties(database, directory, **more))
+    with building(settings, spark, onlookers, sleep=stop.wait) as job:
+        died: list[BaseException] = []
+        thread = threading.Thread(target=_run, args=(job, stop, died))
+        thread.start()
+        try:
+            yield Driven(job, directory, answers)
+        finally:
+            stop.set()
+            thread.join(60)
+    assert not died, died
+
+
+def _run(job: Job, stop: threading.Event, died: list[BaseException]) -> None:
+    try:
+        job.run(stop.is_set)
+    except BaseException as error:  # noqa: BLE001  (told at the end)
+        died.append(error)
+
+
+def test_topics_replayed_are_the_source(broker, items, tmp_path, spark):
+    with driven(items, tmp_path, spark, **into(broker, topic__creation__default__partitions="3")) as job:
+        ask_for_a_snapshot(items)
+        for number in range(10):
+            write(items, number)
+            job.job.turn()
+        job.until_answered("finished")
+        job.until_drained(items)
+
+    assert broker.partitions(TOPIC) == 3
+    assert_replayed(broker, items, tmp_path)
+
+
+def test_a_job_killed_between_sending_and_saving_repeats_and_loses_nothing(
+    broker, items, tmp_path, spark, monkeypatch
+):
+    class Killed(BaseException):
+        pass
+
+    def die(*_given: object) -> None:
+        raise Killed
+
+    with driven(items, tmp_path, spark, **into(broker)) as job:
+        ask_for_a_snapshot(items)
+        write(items, 0)
+        job.until(lambda: broker.partitions(TOPIC))
+        write(items, 1)
+        monkeypatch.setattr(type(job.job._seams.store), "promote", die)
+        with pytest.raises(Killed):
+            job.until_drained(items)
+    monkeypatch.undo()
+    sent = broker.count(TOPIC)
+    with driven(items, tmp_path, spark, **into(broker)) as job:
+        write(items, 2)
+        job.until_answered("finished")
+        job.until_drained(items)
+
+    assert sent > 0
+    assert_replayed(broker, items, tmp_path)
+
+
+def test_a_job_waits_for_a_broker_that_is_down_and_goes_on(broker, items, tmp_path, spark, caplog):
+    with running(items, tmp_path, spark, **into(broker, producer__delivery__timeout__ms="1500")) as job:
+        write(items, 0)
+        until(lambda: broker.partitions(TOPIC))
+        broker.kill()
+        ask_for_a_snapshot(items)
+        write(items, 1)
+        until(lambda: "trying again" in caplog.text)
+        broker.start()
+        write(items, 2)
+        until(lambda: job.answered("finished"))
+        with items.connect() as connection:
+            connection.execute("INSERT INTO items VALUES (999999, 'last')")
+        until(lambda: b"999999" in b"".join(record.key() or b"" for record in broker.records(TOPIC)))
+
+    assert "not delivered within 1500 ms" in caplog.text
+    assert_replayed(broker, items, tmp_path)
+
+
+def test_what_is_too_large_for_its_topic_stops_the_job(broker, items, tmp_path, spark):
+    with driven(items, tmp_path, spark, **into(broker)) as job:
+        with items.connect() as connection:
+            connection.execute("UPDATE items SET v = repeat('x', 2000000) WHERE id = 1")
+        with pytest.raises(
+            SinkError, match=rf"{TOPIC}: the event of \d+ bytes with the key '{{\"id\":1}}' is too"
+        ):
+            job.until_drained(items)
+
+
+def until(condition) -> None:
+    deadline = time.monotonic() + 90
+    while not condition():
+        assert time.monotonic() < deadline, "not within 90 s"
+        time.sleep(0.1)
