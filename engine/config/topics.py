@@ -57,10 +57,11 @@ def kafka_names(values: Values) -> Iterator[str]:
 def _producer(values: Values) -> dict[str, Given]:
     options: dict[str, Given] = {}
     if values.get("bootstrap.servers", str):
-        options["bootstrap.servers"] = Given("bootstrap.servers", values.get("bootstrap.servers", str))
+        options["bootstrap.servers"] = Given("bootstrap.servers", values.given["bootstrap.servers"])
     for prefix in ("producer.", "producer.override."):
-        for (name, *_), text in values.group(f"{prefix}<option>"):
-            options[name] = Given(prefix + name, str(text))
+        for (name, *_), _text in values.group(f"{prefix}<option>"):
+            # as it was given: a resolved reference hides itself
+            options[name] = Given(prefix + name, values.given[prefix + name])
     return options
 
 
