@@ -25,6 +25,7 @@ from adapters.spark.state import HadoopStateStore
 from engine.config.settings import SinkKind
 from engine.events.heartbeat import heartbeat
 from engine.job import Job
+from engine.marks import Mark
 from engine.progress import ProgressLog
 from engine.pulse import Pulse
 from engine.seams import Pace, Seams
@@ -70,7 +71,8 @@ class Wired:
     """What a source brings: itself, how to give it up, how its positions are shown.
 
     `run_statement` runs the user's statement with every heartbeat; `first_retries` are the attempts
-    to open a log that has never been open; `done` says that nothing is left to do.
+    to open a log that has never been open; `done` says that nothing is left to do; `marks` are those that
+    the READ events of an initial snapshot know.
     """
 
     source: Source
@@ -79,6 +81,7 @@ class Wired:
     run_statement: Callable[[str], None] = lambda _statement: None
     first_retries: int = 6
     done: Callable[[State], bool] = lambda _state: False
+    marks: frozenset[Mark] = frozenset(Mark)
 
 
 @contextmanager
@@ -119,6 +122,7 @@ def building(
             local_rows=LOCAL_ROWS,
             show=wired.show,
             done=wired.done,
+            marks=wired.marks,
         )
         yield Job(wrap(seams), _pace(settings, spark, wired), _observer(settings, onlookers))
 

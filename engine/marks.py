@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 PLAIN = "true"
 """What a row says that is neither the first nor the last of anything."""
@@ -28,6 +32,11 @@ class Marks:
 
     first: Mark | None = None
     last: Mark | None = None
+
+    def among(self, known: Collection[Mark]) -> Marks:
+        """Without those that a source's events don't know."""
+        first, last = (one if one in known else None for one in (self.first, self.last))
+        return Marks(first, last)
 
     @property
     def single(self) -> Mark | None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from engine.marks import Mark
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -54,7 +56,7 @@ class Seams:
     """Everything the job works with, behind its ports; `now` is Unix time in seconds.
 
     `sleep` may return early when the job is to stop; `show` gives a position as its database writes it;
-    `done` says that nothing is left to do.
+    `done` says that nothing is left to do; `marks` are those that an initial snapshot's events know.
     """
 
     source: Source
@@ -68,3 +70,4 @@ class Seams:
     local_rows: int = 20_000
     show: Callable[[Position], str] = str
     done: Callable[[State], bool] = lambda _state: False
+    marks: frozenset[Mark] = frozenset(Mark)

@@ -106,7 +106,8 @@ class Windows:
         opened = self._opened
         if opened is None or staged is None or not self.may_emit(state, staged):
             return state, 0
-        marked = _marked(state.snapshot, opened.window, staged)
+        known = self._seams.marks
+        marked = [one.among(known) for one in _marked(state.snapshot, opened.window, staged)]
         collections = {one.collection for one in staged}
         newer = {collection: opened.superseded.of(collection) for collection in collections}
         emissions = [
@@ -195,6 +196,7 @@ def _advance(opened: _Opened, ticket: int, results: Sequence[tuple[Staged, Emitt
         runs=runs,
         rows=sum(read.rows for read, _sent in results),
         emitted=sum(sent.rows for _read, sent in results),
+        bytes=sum(read.bytes for read, _sent in results),
         lacking=frozenset(key_of(key) for key in unsent),
     )
 

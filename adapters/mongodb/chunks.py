@@ -1,7 +1,8 @@
 """The chunk reader: runs of keys read by tasks at one cluster time, encoded and staged where they run.
 
 Every task asks the server for its documents as of the window's cluster time (read concern snapshot), so
-that all see the same state. Owns the queries and the tasks; which runs there are is the engine's affair.
+that all see the same state. Capped collections can't be read so; theirs come as they are, no older than that
+time. Owns the queries and the tasks; which runs there are is the engine's affair.
 """
 
 from __future__ import annotations
@@ -34,11 +35,15 @@ _BATCH_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class RunRead:
-    """A run with all it takes to read it; `index` is its number in the window."""
+    """A run with all it takes to read it; `index` is its number in the window.
+
+    Documents of a `loose` one are read as they are, at any time while the window is read.
+    """
 
     index: int
     run: Run
     events: ReadEvents
+    loose: bool = False
 
     def query(self) -> dict[str, Any]:
         """The find command."""
@@ -86,7 +91,8 @@ class ReadRuns:
         """The documents, batch by batch, as of the window's cluster time."""
         database, name = read.run.target.collection.parts
         client = shared_client(self.connection)
-        concern = {"level": "snapshot", "atClusterTime": Timestamp(*self.at)}
+        snapshot = {"level": "snapshot", "atClusterTime": Timestamp(*self.at)}
+        concern = {"level": "majority"} if read.loose else snapshot
         command = {**read.query(), "batchSize": self.batch_rows, "readConcern": concern}
         with client.start_session() as session:
             which = "firstBatch"

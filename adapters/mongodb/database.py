@@ -24,10 +24,12 @@ from adapters.mongodb.selection import FieldRule, FieldRules
 from adapters.mongodb.server import Server, check_identity
 from adapters.mongodb.source import read_source
 from adapters.mongodb.stream import ChangeStream, StreamOptions
-from adapters.mongodb.watermark import ClusterTime, SignalDocuments, Watermark
+from adapters.mongodb.watermark import AtBeginning, ClusterTime, SignalDocuments, Watermark
 from adapters.mongodb.window import MongoWindow, Reading
+from adapters.silence import NoLog
 from engine.config.settings import Watermarking
-from engine.errors import InvariantError
+from engine.errors import InvariantError, SourceError
+from engine.marks import PLAIN
 from engine.merge import Superseded
 from engine.model import SignalRow
 from engine.ports import Encoded
@@ -37,10 +39,11 @@ if TYPE_CHECKING:
 
     from adapters.mongodb.chunks import ChunkReader
     from adapters.mongodb.encode import SpanEncoder
+    from adapters.mongodb.first import FirstSnapshot
     from adapters.mongodb.transactions import OpenTransaction
     from engine import ports
     from engine.config.settings import Settings
-    from engine.model import CollectionId, Window
+    from engine.model import CollectionId, Position, Window
     from engine.ports import PartWriter
     from engine.state import State
 
@@ -58,8 +61,15 @@ class Session:
 class MongoSource:
     """The engine's `Source`; used by the job's thread alone."""
 
-    def __init__(self, settings: Settings, server: Server, encoder: SpanEncoder, reader: ChunkReader) -> None:
-        self._settings, self._server = settings, server
+    def __init__(
+        self,
+        settings: Settings,
+        server: Server,
+        encoder: SpanEncoder,
+        reader: ChunkReader,
+        first: FirstSnapshot,
+    ) -> None:
+        self._settings, self._server, self._first = settings, server, first
         self._encoder, self._reader = encoder, reader
         self._session: Session | None = None
         self._transaction: OpenTransaction | None = None
@@ -69,19 +79,34 @@ class MongoSource:
 
     # The log.
 
-    def open_log(self, state: State) -> tuple[State, MongoLog]:
+    def open_log(self, state: State) -> tuple[State, MongoLog | NoLog]:
         """Check the deployment against the state, and open the change stream there, or at its end."""
         identity = self._server.identity()
         check_identity(state.identity, identity)
         self._session = self._made_session(identity["replica_set"])
+        state = replace(state, identity=identity)
+        state, stream = self._first.start(state, self._session.extents, self._open_stream)
+        if state.position is None:
+            raise InvariantError("a job without a position")
+        self._transaction = transactions.from_json(state.memory.get("transaction"))
+        self._streamed_to = time_of(state.position)
+        if stream is None:
+            return state, NoLog()
+        _log.info("reading the change stream from %s", shown(state.position))
+        return state, MongoLog(stream, state.position, self._bounds())
+
+    def _open_stream(self, start: Position | None) -> ChangeStream:
+        """Open the stream. Raises PositionLost if the oplog does not reach back to the start."""
         mongodb = self._settings.mongodb
         options = StreamOptions(mongodb.capture_mode, mongodb.scope, mongodb.target)
-        stream = ChangeStream(self._server.client, options, state.position)
-        position = stream.position
-        self._transaction = transactions.from_json(state.memory.get("transaction"))
-        self._streamed_to = time_of(position)
-        _log.info("reading the change stream from %s", shown(position))
-        return replace(state, position=position, identity=identity), MongoLog(stream, self._bounds())
+        stream = ChangeStream(self._server.client, options, start)
+        if start is not None:
+            try:
+                stream.reach()
+            except SourceError:
+                stream.close()
+                raise
+        return stream
 
     def _made_session(self, replica_set: str) -> Session:
         settings, mongodb = self._settings, self._settings.mongodb
@@ -111,12 +136,16 @@ class MongoSource:
         self._server.close()
 
     def memory(self) -> Mapping[str, Any]:
-        """The transaction whose events are counted."""
-        return {"transaction": transactions.to_json(self._transaction)}
+        """The transaction whose events are counted, and the initial snapshot's beginning."""
+        return {"transaction": transactions.to_json(self._transaction), "first": self._first.memory()}
 
-    def holds_log(self, state: State) -> bool:  # noqa: ARG002  nothing is read before the stream
-        """Never: the stream can be read at any time."""
-        return False
+    def holds_log(self, state: State) -> bool:
+        """Whether the log must wait until the initial snapshot has been read as of its beginning."""
+        return self._first.holds(state)
+
+    def done(self, state: State) -> bool:
+        """Whether a job that streams no log has come to its end."""
+        return self._first.done(state)
 
     def hidden_moves(self) -> Mapping[CollectionId, frozenset[bytes]]:
         """None: documents keep their `_id`."""
@@ -160,11 +189,18 @@ class MongoSource:
     def open_window(self, window: Window) -> MongoWindow:
         """Choose a cluster time, and start tasks that read the window's runs as of it."""
         session = self._opened()
-        session.extents.readings(window.runs)
-        watermark = self._watermark(window.id)
+        known = session.extents.readings(window.runs)
+        loose = {run.target.collection for run in window.runs if known[run.target.collection].capped}
+        watermark = self._watermark(window, loose=bool(loose))
         now_ms = int(time.time() * 1000)
+        snapshot = PLAIN if window.initial else "incremental"
         reads = [
-            RunRead(index, run, self._events(run.target.collection, watermark.at, now_ms))
+            RunRead(
+                index,
+                run,
+                self._events(run.target.collection, watermark.at, now_ms, snapshot),
+                loose=run.target.collection in loose,
+            )
             for index, run in enumerate(window.runs)
         ]
         self._watched = frozenset(run.target.collection for run in window.runs)
@@ -179,18 +215,22 @@ class MongoSource:
         )
         return self._window
 
-    def _events(self, collection: CollectionId, at: tuple[int, int], now_ms: int) -> ReadEvents:
+    def _events(
+        self, collection: CollectionId, at: tuple[int, int], now_ms: int, snapshot: str
+    ) -> ReadEvents:
         rules = self._opened().rules
-        source = read_source(rules.settings, collection, rules.replica_set, at, "incremental")
+        source = read_source(rules.settings, collection, rules.replica_set, at, snapshot)
         return ReadEvents(codec_of(collection, rules), source, now_ms)
 
-    def _watermark(self, window_id: str) -> Watermark:
-        signal = self._settings.signals.collection
+    def _watermark(self, window: Window, *, loose: bool) -> Watermark:
+        held, signal = self._first.held, self._settings.signals.collection
+        if window.initial and held is not None:
+            return AtBeginning(held.at, self._first.gone)
         if self._settings.snapshot.watermarking is Watermarking.VISIBILITY:
-            return ClusterTime(self._server, self._streamed_to)
+            return ClusterTime(self._server, self._streamed_to, loose=loose)
         if signal is None:
             raise InvariantError("signal documents need a signal collection")
-        return SignalDocuments(self._server, signal, window_id, self._streamed_to)
+        return SignalDocuments(self._server, signal, window.id, self._streamed_to)
 
     def _window_closed(self) -> None:
         self._window, self._watched = None, frozenset()

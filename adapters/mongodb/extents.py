@@ -39,11 +39,15 @@ _BY_ID = [("_id", ASCENDING)]
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A collection as the catalog tells of it. `uuid` changes when it is dropped and made again."""
+    """A collection as the catalog tells of it. `uuid` changes when it is dropped and made again.
+
+    The server reads a `capped` one at no chosen time.
+    """
 
     id: CollectionId
     kind: str
     uuid: str
+    capped: bool = False
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -69,7 +73,12 @@ class Catalog:
 
     def _of(self, database: str) -> list[Described]:
         return [
-            Described(CollectionId((database, one["name"])), one["type"], _uuid(one))
+            Described(
+                CollectionId((database, one["name"])),
+                one["type"],
+                _uuid(one),
+                capped=bool(one.get("options", {}).get("capped")),
+            )
             for one in self._client[database].list_collections(authorizedCollections=True)
             if not one["name"].startswith("system.")
         ]

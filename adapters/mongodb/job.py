@@ -16,6 +16,7 @@ from adapters import wiring
 from adapters.mongodb.chunks import ChunkReader
 from adapters.mongodb.database import MongoSource
 from adapters.mongodb.encode import SpanEncoder
+from adapters.mongodb.first import FirstSnapshot
 from adapters.mongodb.position import shown
 from adapters.mongodb.server import Server, connection_of
 from adapters.spark.ending import end, outlived
@@ -23,6 +24,8 @@ from adapters.spark.executors import SparkExecutors
 from adapters.spark.session import spark_session
 from adapters.wiring import NOBODY, Onlookers, Places, Wired, tasks_of
 from engine.errors import SourceError
+from engine.marks import Mark
+from engine.snapshotters import snapshotter
 
 if TYPE_CHECKING:
     import threading
@@ -87,20 +90,26 @@ def building(
     wrap: Callable[[Seams], Seams] = lambda seams: seams,
 ) -> Iterator[Job]:
     """The job, not yet started; see `wiring.building`."""
-    wire = partial(_wired, settings, spark)
+    wire = partial(_wired, settings, spark, sleep)
     with wiring.building(settings, spark, onlookers, wire, sleep=sleep, wrap=wrap) as job:
         yield job
 
 
-def _wired(settings: Settings, spark: SparkSession, places: Places) -> Wired:
-    source = make_source(settings, spark, places.staging)
-    return Wired(source, source.close, shown)
+def _wired(
+    settings: Settings, spark: SparkSession, sleep: Callable[[float], object], places: Places
+) -> Wired:
+    source = make_source(settings, spark, places.staging, sleep)
+    return Wired(source, source.close, shown, done=source.done, marks=frozenset({Mark.LAST}))
 
 
-def make_source(settings: Settings, spark: SparkSession, staging: str) -> MongoSource:
-    """The source of the settings."""
+def make_source(
+    settings: Settings, spark: SparkSession, staging: str, sleep: Callable[[float], object] = time.sleep
+) -> MongoSource:
+    """The source of the settings; `sleep` waits before an initial snapshot."""
     connection = connection_of(settings.mongodb)
     encoder = SpanEncoder(SparkExecutors(spark), staging, local_rows=_LOCAL_CHANGES)
     fetch = settings.snapshot.fetch_size
     reader = ChunkReader(spark, connection, staging, tasks=tasks_of(spark), batch_rows=fetch)
-    return MongoSource(settings, Server(connection), encoder, reader)
+    server = Server(connection)
+    first = FirstSnapshot(settings, server, snapshotter(settings.snapshot), sleep)
+    return MongoSource(settings, server, encoder, reader, first)

@@ -60,9 +60,9 @@ class MongoLog:
     After an error it is spent: close it and open another.
     """
 
-    def __init__(self, stream: ChangeStream, bounds: LogBounds = LogBounds()) -> None:
+    def __init__(self, stream: ChangeStream, start: Position, bounds: LogBounds = LogBounds()) -> None:
         self._stream, self._bounds = stream, bounds
-        self._start = self._end = stream.position
+        self._start = self._end = start
         self._batches: list[tuple[bytes, ...]] = []
         self._rows = self._bytes = 0
         self._changed = threading.Condition()

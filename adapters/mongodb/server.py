@@ -29,8 +29,9 @@ RAW: CodecOptions[Any] = CodecOptions(document_class=RawBSONDocument)
 
 _LEAST_WIRE_VERSION = 13  # 5.0, which reads snapshots outside transactions
 _HISTORY_LOST = frozenset({222, 280, 286})
-_COLLECTION_MOVED = frozenset({26, 73, 175, 239, 246})
-"""Namespace gone, invalid, its plan killed by DDL; snapshot too old, or older than the DDL."""
+_COLLECTION_MOVED = frozenset({26, 73, 175, 246})
+"""Namespace gone, invalid, its plan killed by DDL; snapshot older than the DDL."""
+_SNAPSHOT_TOO_OLD = 239
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,10 @@ def _uri_of_hosts(hosts: str) -> str:
     """`rs0/host:port,host:port`, or the hosts alone, as a connection string."""
     name, slash, members = hosts.rpartition("/")
     return f"mongodb://{members}/" + (f"?replicaSet={name}" if slash else "")
+
+
+class SnapshotGone(SchemaChanged):
+    """The server no longer has the state that was to be read; a later one will do."""
 
 
 class Server:
@@ -162,6 +167,8 @@ def collection_errors(doing: str, collection: CollectionId) -> Iterator[None]:
     try:
         yield
     except OperationFailure as error:
+        if error.code == _SNAPSHOT_TOO_OLD:
+            raise SnapshotGone(f"{doing} failed: {_said(error)}", place=str(collection)) from error
         if error.code in _COLLECTION_MOVED:
             raise SchemaChanged(f"{doing} failed: {_said(error)}", place=str(collection)) from error
         raise source_error(error, doing, str(collection)) from error

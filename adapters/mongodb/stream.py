@@ -83,9 +83,14 @@ class ChangeStream:
     ) -> None:
         self._client, self._options, self._asked = client, options, options
         self._one_by_one = False
+        self._ahead: Batch | None = None
         self._session = client.start_session()
         self._cursor = 0
         self.position = self._open(start)
+
+    def reach(self) -> None:
+        """Look once, without waiting. Raises PositionLost if the oplog does not reach back to the start."""
+        self._ahead = self.next(1, 1)
 
     def close(self) -> None:
         """End it."""
@@ -100,6 +105,9 @@ class ChangeStream:
 
     def next(self, most: int, await_ms: int) -> Batch:
         """The next events, at most so many; none after waiting so long."""
+        if self._ahead is not None:
+            ahead, self._ahead = self._ahead, None
+            return ahead
         if not self._cursor:
             self.position = self._open(self.position)
         database, name = self._options.place

@@ -25,10 +25,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction that may have further events, with the events counted so far, by collection."""
+    """A transaction that may have further events, with the events counted so far, by collection.
+
+    `restored`: it comes from a saved state, and no event of it has come since; then its end is not told,
+    as Debezium does not after a restart.
+    """
 
     id: str
     collections: tuple[tuple[str, int], ...] = ()
+    restored: bool = False
 
     @property
     def events(self) -> int:
@@ -39,7 +44,7 @@ class OpenTransaction:
         """The same after another event of a collection."""
         counts = dict(self.collections)
         counts[collection] = counts.get(collection, 0) + 1
-        return replace(self, collections=tuple(counts.items()))
+        return replace(self, collections=tuple(counts.items()), restored=False)
 
     def block(self, collection: str) -> str:
         """The transaction block of the event counted last."""
@@ -58,7 +63,8 @@ def from_json(saved: Mapping[str, Any] | None) -> OpenTransaction | None:
     """From the state."""
     if saved is None:
         return None
-    return OpenTransaction(saved["id"], tuple((name, count) for name, count in saved["collections"]))
+    collections = tuple((name, count) for name, count in saved["collections"])
+    return OpenTransaction(saved["id"], collections, restored=True)
 
 
 @dataclass(slots=True)
@@ -72,7 +78,8 @@ class Boundaries:
         """What comes before an event of this transaction (None: of none) at a time in seconds."""
         if self.open is not None and self.open.id == transaction_id:
             return []
-        made = [] if self.open is None else [self._ended(self.open, seconds)]
+        ended = [] if self.open is None or self.open.restored else [self.open]
+        made = [self._ended(one, seconds) for one in ended]
         if transaction_id is not None:
             self.open = OpenTransaction(transaction_id)
             made.append(

@@ -12,6 +12,8 @@ from adapters.mongodb.position import has_passed
 from adapters.mongodb.server import source_errors
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from adapters.mongodb.server import Server
     from engine.model import CollectionId, Position
 
@@ -23,6 +25,9 @@ class Watermark(Protocol):
     def at(self) -> tuple[int, int]:
         """The cluster time of the rows."""
 
+    def gone(self) -> None:
+        """The server no longer has the state of that time."""
+
     def streamed(self, signal_id: str | None) -> None:
         """A document of the signal collection has been streamed."""
 
@@ -33,11 +38,11 @@ class Watermark(Protocol):
         """Whether the stream has passed every change that the rows may contain."""
 
 
-class ClusterTime:
-    """Writes nothing. Entries streamed so far, up to `streamed_to`, are never later than the rows."""
+class AtBeginning:
+    """The time just before the log begins: nothing has been streamed. `gone` is told when that is too old."""
 
-    def __init__(self, server: Server, streamed_to: tuple[int, int]) -> None:
-        self.at = max(server.now(), streamed_to)
+    def __init__(self, at: tuple[int, int], gone: Callable[[], None]) -> None:
+        self.at, self.gone = at, gone
 
     def streamed(self, signal_id: str | None) -> None:
         """Nothing to learn."""
@@ -45,9 +50,36 @@ class ClusterTime:
     def seal(self) -> None:
         """Nothing to write."""
 
+    def reached(self, position: Position) -> bool:  # noqa: ARG002  wherever the stream is
+        """At once."""
+        return True
+
+
+class ClusterTime:
+    """Writes nothing. Entries streamed so far, up to `streamed_to`, are never later than the rows.
+
+    With `loose` rows may be later than the time itself: then they contain nothing for sure that came
+    after it, and perhaps everything up to the end of reading.
+    """
+
+    def __init__(self, server: Server, streamed_to: tuple[int, int], *, loose: bool = False) -> None:
+        self._server, self._loose = server, loose
+        self.at = self._until = max(server.now(), streamed_to)
+
+    def gone(self) -> None:
+        """The window is read again at a later time."""
+
+    def streamed(self, signal_id: str | None) -> None:
+        """Nothing to learn."""
+
+    def seal(self) -> None:
+        """Note the time at which loose rows were read for sure."""
+        if self._loose:
+            self._until = max(self._until, self._server.now())
+
     def reached(self, position: Position) -> bool:
-        """Whether the stream has passed the cluster time."""
-        return has_passed(position, self.at)
+        """Whether the stream has passed what the rows may contain."""
+        return has_passed(position, self._until)
 
 
 class SignalDocuments:
@@ -60,6 +92,9 @@ class SignalDocuments:
         self._closed = False
         self._write("open")
         self.at = max(server.now(), streamed_to)
+
+    def gone(self) -> None:
+        """The window is read again at a later time."""
 
     def streamed(self, signal_id: str | None) -> None:
         """Look for the closing document."""

@@ -6,6 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from adapters.mongodb.server import SnapshotGone
 from engine.merge import Superseded
 from engine.staging import clear
 
@@ -43,7 +44,11 @@ class MongoWindow:
         """The staged rows; None while they are read."""
         if not self._staged.done():
             return None
-        staged = self._staged.result()
+        try:
+            staged = self._staged.result()
+        except SnapshotGone:
+            self.watermark.gone()
+            raise
         if not self._sealed:
             self.watermark.seal()
             self._sealed = True

@@ -18,7 +18,6 @@ from adapters.postgres.chunks import RunRead
 from adapters.postgres.entries import relations_in
 from adapters.postgres.extents import Extents
 from adapters.postgres.fingerprint import difference
-from adapters.postgres.first import NoLog
 from adapters.postgres.log import LogBounds, PostgresLog, Span, Subscription
 from adapters.postgres.publication import Publication, ensure_publication
 from adapters.postgres.readable import Readable
@@ -45,6 +44,7 @@ from adapters.postgres.watermark import (
     VisibilityWatermark,
 )
 from adapters.postgres.window import PostgresWindow, Reading
+from adapters.silence import NoLog
 from engine.config.settings import Watermarking
 from engine.errors import InvariantError, SchemaChanged, TidemarkError
 from engine.expressions import matches

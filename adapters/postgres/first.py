@@ -306,19 +306,3 @@ _COLUMNS: LiteralString = (
     " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s"
     " AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''"
 )
-
-
-class NoLog:
-    """The engine's `LogReader` where none is streamed."""
-
-    def take(self, _timeout_s: float) -> None:
-        """Nothing ever comes."""
-
-    def acknowledge(self, position: Position) -> None:
-        """There is nobody to tell."""
-
-    def hurry(self, *, on: bool) -> None:
-        """There is nobody to hurry."""
-
-    def close(self) -> None:
-        """There is nothing to close."""

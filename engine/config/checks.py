@@ -43,11 +43,10 @@ def problems(values: Values) -> Iterator[str]:
     yield from _missing(values)
     if values.catalogue is MONGODB:
         yield from mongodb.problems(values)
-        yield from _snapshot_mode(values)
     else:
-        yield from _snapshotter(values)
         yield from _both_lists(values)
         yield from _overrides(values)
+    yield from _snapshotter(values)
     yield from _watermarking(values)
     yield from read_signals(values).problems
     yield from _sink(values)
@@ -69,14 +68,6 @@ def _both_lists(values: Values) -> Iterator[str]:
         include, exclude = f"{kind}.include.list", f"{kind}.exclude.list"
         if values.get(include, tuple) and values.get(exclude, tuple):
             yield f"{include!r} and {exclude!r} exclude each other; give one of them"
-
-
-def _snapshot_mode(values: Values) -> Iterator[str]:
-    """Initial snapshots are still to come; until then only these two modes say what is done."""
-    mode = values.get("snapshot.mode", SnapshotMode)
-    if values.sure("snapshot.mode") and mode not in {SnapshotMode.NEVER, SnapshotMode.NO_DATA}:
-        default = "" if "snapshot.mode" in values.given else " (the default)"
-        yield f"'snapshot.mode' is {mode.value!r}{default}, which is not supported yet; set it to 'never'"
 
 
 def _snapshotter(values: Values) -> Iterator[str]:

@@ -20,6 +20,7 @@ from engine.config.settings import (
     FieldPath,
     MongoSettings,
     SnapshotMode,
+    SnapshotRestart,
     SnapshotSettings,
     Watermarking,
 )
@@ -104,6 +105,7 @@ _SHARED = frozenset(
         *("topic.heartbeat.prefix", "key.converter.schemas.enable", "value.converter.schemas.enable"),
         *("tombstones.on.delete", "provide.transaction.metadata", "schema.name.adjustment.mode"),
         *("sanitize.field.names", "heartbeat.interval.ms", "snapshot.mode", "snapshot.delay.ms"),
+        *("snapshot.custom.class", "snapshot.mode.custom.name"),
         *("snapshot.include.collection.list", "snapshot.max.threads", "snapshot.fetch.size"),
         *("incremental.snapshot.chunk.size", "incremental.snapshot.watermarking.strategy", "read.only"),
     )
@@ -253,6 +255,8 @@ def snapshot_settings(v: Values) -> SnapshotSettings:
         max_threads=v.get("snapshot.max.threads", int),
         include_tables=v.get("snapshot.include.collection.list", tuple),
         delay_ms=v.get("snapshot.delay.ms", int),
+        custom_name=v.get("snapshot.mode.custom.name", str) or v.get("snapshot.custom.class", str),
+        restart=v.get("tidemark.snapshot.restart", SnapshotRestart),
     )
 
 

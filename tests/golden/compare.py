@@ -13,6 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tests.golden.case import Source
 from tests.golden.event import Event, Json, payload
 from tests.golden.masks import masks_of
 from tests.golden.values import event_difference
@@ -59,6 +60,10 @@ def _sorted(case: Case, events: Sequence[Event]) -> Sorted:
             result.reads.append(masked)
         else:
             result.streamed.append(_without_first_sequence(masked) if timed else masked)
+    if case.initial and case.source is Source.MONGODB:
+        # Debezium reads collections in an order that changes from run to run; the documents of one it
+        # reads as they lie.
+        result.streamed.sort(key=lambda event: (event.op != "r", event.topic if event.op == "r" else ""))
     return result
 
 

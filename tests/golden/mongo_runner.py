@@ -81,7 +81,7 @@ class _Run:
     def _stream(self, change: str) -> tuple[Event, ...]:
         engine = self.runner.start(self._properties(), self.directory)
         try:
-            self._wait(engine.started, "the change stream is not open")
+            self._wait(lambda: self._begun(engine), "the change stream is not open")
             operations = Operations(self.client, lambda: self._settle(engine), self.runner.report)
             with self._hooks(operations) if change == "change.json" else nullcontext():
                 operations.run(self.case.script(change))
@@ -91,6 +91,10 @@ class _Run:
         finally:
             engine.stop()
         return engine.events()
+
+    def _begun(self, engine: WatchedEngine[tuple[int, int]]) -> bool:
+        """Whether the stream is open and what stood there before is read."""
+        return engine.started() and (not self.case.initial or engine.drained((0, 0)))
 
     def _properties(self) -> dict[str, str]:
         host = f"{self.runner.server.host}:{self.runner.server.port}"
