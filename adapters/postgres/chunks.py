@@ -8,6 +8,7 @@ the engine's affair, how a row is written as one text column `rows.py`'s.
 
 from __future__ import annotations
 
+import logging
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -17,11 +18,12 @@ import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
+from adapters.postgres.near import Query
 from adapters.postgres.rows import RowMode, SeparatorInData, row_expression, split_rows
 from adapters.postgres.session import TEXT_SETTINGS
 from adapters.postgres.sql import quote_literal
 from adapters.postgres.watermark import NO_TIMEOUTS
-from adapters.spark.failures import source_error
+from adapters.spark.failures import SPARK_ERRORS, source_error
 from adapters.spark.worker import spare_worker
 from engine.events.batch import EVENTS
 from engine.merge import KEY_TYPE
@@ -30,17 +32,22 @@ from engine.model import Staged
 from engine.staging import STAGED, staging_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from adapters.postgres.near import NearReader
     from adapters.postgres.readable import ReadTable
     from adapters.postgres.rows import RowShape
     from adapters.postgres.watermark import Exported
     from engine.events.codec import TableCodec
-    from engine.model import Run
+    from engine.model import CollectionId, Run
 
+_log = logging.getLogger("adapters")
 _FETCH_BYTES = 4 << 20
+_MOST_BYTES = 32 << 20
+"""No fetch of several rows may hold more, whatever their size was thought to be."""
+_FEWER = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +64,18 @@ class RunRead:
     source_json: str
     row_bytes: float
 
-    def query(self, index: int, task: int, mode: RowMode) -> str:
-        """One branch: the run's number, its task, and its rows as text."""
+    def query(self, index: int, task: int, mode: RowMode, spelt: Callable[[str], str]) -> str:
+        """One branch: the run's number, its task, and its rows as text.
+
+        `spelt` writes what others wrote as SQL the way the driver wants it.
+        """
         expression = row_expression(self.shape, mode)
         where = self._where()
         for condition in (self.read.row_filter, self.run.target.condition):
-            where = f"({where}) AND ({_escaped(condition)}\n)" if condition else where
+            where = f"({where}) AND ({spelt(condition)}\n)" if condition else where
         return (
             f"SELECT {index} AS run, {task} AS task, {expression} AS r"
-            f" FROM {_escaped(self.read.relation)} WHERE {where}"
+            f" FROM {spelt(self.read.relation)} WHERE {where}"
         )
 
     def _where(self) -> str:
@@ -101,6 +111,11 @@ class ReadTask:
     alone: tuple[int, ...] = ()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Do it in a Python worker of Spark's."""
+        yield from self.staged(batches)
+        spare_worker()
+
+    def staged(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Stage every run that has rows; yields one row of RESULT for each."""
         results: dict[int, list[int | bool | str]] = {}
         with ExitStack() as files:
@@ -128,7 +143,6 @@ class ReadTask:
                 ],
                 schema=RESULT,
             )
-        spare_worker()
 
     def _by_run(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.Array]]:
         """The rows of a batch by run; a task reads its runs one after the other."""
@@ -182,6 +196,8 @@ def _nothing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from ()
 
 
+_FETCH_BOUND = "maxResultBuffer"
+"""The driver's property for the bytes of a fetch, which its error names."""
 _RESULT_DDL = "run int, rows long, bytes long, path string, collided boolean"
 
 
@@ -197,8 +213,9 @@ class Jdbc:
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    """The snapshot that a window is read in, when that is, and by how many tasks at most."""
+    """A window, the snapshot that it is read in, when that is, and by how many tasks at most."""
 
+    window_id: str
     exported: Exported
     ts_ms: int
     tasks: int
@@ -207,9 +224,13 @@ class _How:
 class ChunkReader:
     """Reads windows through one SparkSession."""
 
-    def __init__(self, spark: SparkSession, jdbc: Jdbc, staging: str, *, tasks: int) -> None:
+    def __init__(
+        self, spark: SparkSession, jdbc: Jdbc, staging: str, *, tasks: int, near: NearReader | None = None
+    ) -> None:
         self._spark, self._jdbc, self._staging, self._tasks = spark, jdbc, staging, tasks
+        self._near = near
         self._reached = False
+        self._fetched: dict[CollectionId, int] = {}
 
     def read(
         self,
@@ -228,7 +249,7 @@ class ChunkReader:
         context = self._spark.sparkContext
         context.setJobGroup(f"tidemark-{window_id}", f"window {window_id}", interruptOnCancel=True)
         directory = self.directory(window_id)
-        how = _How(exported, ts_ms, min(most_tasks or self._tasks, self._tasks))
+        how = _How(window_id, exported, ts_ms, min(most_tasks or self._tasks, self._tasks))
         results = self._job(dict(enumerate(reads)), RowMode.FAST, how, directory)
         collided = {row["run"]: reads[row["run"]] for row in results if row["collided"]}
         results = [row for row in results if not row["collided"]]
@@ -251,6 +272,8 @@ class ChunkReader:
 
     def cancel(self, window_id: str) -> None:
         """Stop a window's tasks."""
+        if self._near is not None:
+            self._near.cancel(window_id)
         # Also the job that is still being planned; PySpark has no method of its own for that.
         context = self._spark.sparkContext._jsc.sc()  # noqa: SLF001
         context.cancelJobGroupAndFutureJobs(f"tidemark-{window_id}")
@@ -270,28 +293,50 @@ class ChunkReader:
         self, reads: Mapping[int, RunRead], mode: RowMode, how: _How, directory: str
     ) -> list[dict[str, Any]]:
         known = {index: (read.codec, read.shape, read.source_json) for index, read in reads.items()}
+        if self._near is not None and self._near.takes(reads):
+            near = ReadTask(known, directory, mode, how.ts_ms)
+            return self._near.read(how.window_id, _near_query(reads, mode, how.exported), near)
         alone = tuple(reads) if len(reads) <= how.tasks else ()
         task = ReadTask(known, directory, mode, how.ts_ms, alone)
-        try:
-            frame = self._frame(reads, mode, how).select("r", *([] if alone else ["run"]))
-            return [row.asDict() for row in frame.mapInArrow(task, _RESULT_DDL).collect()]
-        except Exception as error:
-            raise source_error(error, "reading rows", "spark jdbc") from error
+        while True:
+            fetched = self._fetched_at_once(reads)
+            try:
+                frame = self._frame(reads, mode, how, fetched).select("r", *([] if alone else ["run"]))
+                return [row.asDict() for row in frame.mapInArrow(task, _RESULT_DDL).collect()]
+            except Exception as error:
+                if fetched == 1 or not _too_large(error):
+                    raise source_error(error, "reading rows", "spark jdbc") from error
+                self._fetch_fewer(reads, fetched)
 
-    def _frame(self, reads: Mapping[int, RunRead], mode: RowMode, how: _How) -> DataFrame:
+    def _fetched_at_once(self, reads: Mapping[int, RunRead]) -> int:
+        """How many rows to fetch at once: by their estimated size, and by what was too many before."""
+        widest = _widest(reads)
+        known = (self._fetched.get(read.run.target.collection) for read in reads.values())
+        estimated = min(self._jdbc.fetch_rows, int(_FETCH_BYTES / max(widest, 1.0)))
+        return max(1, min([estimated, *(rows for rows in known if rows is not None)]))
+
+    def _fetch_fewer(self, reads: Mapping[int, RunRead], fetched: int) -> None:
+        """Remember it: rows compress well, or large ones stand together among small ones."""
+        fewer = max(1, fetched // _FEWER)
+        _log.info("%d rows at once are more than %d bytes; fetching %d", fetched, _MOST_BYTES, fewer)
+        for read in reads.values():
+            self._fetched[read.run.target.collection] = fewer
+
+    def _frame(self, reads: Mapping[int, RunRead], mode: RowMode, how: _How, fetched: int) -> DataFrame:
         tasks = min(how.tasks, len(reads))
         branches = [
-            read.query(index, place % tasks, mode) for place, (index, read) in enumerate(reads.items())
+            read.query(index, place % tasks, mode, _escaped)
+            for place, (index, read) in enumerate(reads.items())
         ]
-        widest = max(read.row_bytes for read in reads.values())
-        fetched = max(1, min(self._jdbc.fetch_rows, int(_FETCH_BYTES / max(widest, 1.0))))
-        self._spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(2 * fetched))
+        batch_rows = 2 * fetched if fetched > 1 else 1
+        self._spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(batch_rows))
         # Any other bound makes Spark add up the batch's size anew at every row.
         self._spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
         return self._load(
             " UNION ALL ".join(branches),
             [f"task = {task}" for task in range(tasks)],
             fetchsize=str(fetched),
+            **({_FETCH_BOUND: str(_MOST_BYTES)} if fetched > 1 else {}),
             sessionInitStatement=session_statement(how.exported, self._jdbc.initial_statements),
         )
 
@@ -300,6 +345,23 @@ class ChunkReader:
         return self._spark.read.jdbc(
             self._jdbc.url, f"({query}) AS q", predicates=predicates, properties=properties
         )
+
+
+def _too_large(error: Exception) -> bool:
+    """Whether a fetch was refused by the driver for its size."""
+    try:
+        return _FETCH_BOUND in str(error)
+    except SPARK_ERRORS:  # the text is the JVM's, which may be gone
+        return False
+
+
+def _widest(reads: Mapping[int, RunRead]) -> float:
+    return max(read.row_bytes for read in reads.values())
+
+
+def _near_query(reads: Mapping[int, RunRead], mode: RowMode, exported: Exported) -> Query:
+    branches = (read.query(index, 0, mode, str) for index, read in reads.items())
+    return Query(session_statement(exported), " UNION ALL ".join(branches), _widest(reads))
 
 
 def session_statement(exported: Exported, initial_statements: tuple[str, ...] = ()) -> str:

@@ -18,6 +18,7 @@ from adapters.postgres.chunks import ChunkReader, Jdbc
 from adapters.postgres.database import PostgresSource
 from adapters.postgres.encode import SpanEncoder
 from adapters.postgres.first import FirstSnapshot
+from adapters.postgres.near import Bounds, NearReader
 from adapters.postgres.server import Server, drop_slot
 from adapters.postgres.tls import checked_key, readers_key, tls_parameters
 from adapters.postgres.visibility import format_lsn
@@ -124,7 +125,8 @@ def _source(
         postgres.initial_statements,
         settings.snapshot.fetch_size,
     )
-    reader = ChunkReader(spark, jdbc, places.staging, tasks=tasks_of(spark))
+    near = NearReader(server.connect, Bounds(settings.job.window_local_rows, settings.snapshot.chunk_size))
+    reader = ChunkReader(spark, jdbc, places.staging, tasks=tasks_of(spark), near=near)
     xmin = SlotXmin(server, postgres.slot, postgres.xmin_interval_ms / 1000)
     encoder = SpanEncoder(settings.events, SparkExecutors(spark), places.staging, xmin, local_rows=LOCAL_ROWS)
     return PostgresSource(settings, server, encoder, reader, first)

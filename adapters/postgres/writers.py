@@ -62,24 +62,24 @@ class Writers:
         self._seen: dict[int, _Seen] = {}
 
     def wait(self, oid: int, mark: str, name: CollectionId, until_s: float) -> None:
-        """Return once nobody is left to wait for; TableBusy names who is, at `until_s` by the clock.
+        """Return once nobody is left to wait for; else TableBusy names who is.
 
-        To be called when the table was seen to be published, under this mark.
+        To be called when the table was seen to be published, under this mark. Only the first time is
+        waited on the spot, until `until_s` by the clock: who asks again has other things to do.
         """
         seen = self._seen.get(oid)
-        if seen is not None and seen.mark == mark and not seen.writers:
-            return
+        asked_before = seen is not None and seen.mark == mark
         while True:
-            holders = self._holders(oid)
-            left = frozenset(holders)
-            if seen is not None and seen.mark == mark:
-                left &= seen.writers
-            seen = self._seen[oid] = _Seen(mark, left)
-            if not left:
+            known = seen.writers if seen is not None and seen.mark == mark else None
+            if known is not None and not known:
                 return
-            if self._clock() >= until_s:
+            holders = self._holders(oid)
+            left = frozenset(holders) if known is None else known.intersection(holders)
+            seen = self._seen[oid] = _Seen(mark, left)
+            if left and (asked_before or self._clock() >= until_s):
                 raise _busy(name, list(dict.fromkeys(holders[one] for one in sorted(left))))
-            time.sleep(_POLL_S)
+            if left:
+                time.sleep(_POLL_S)
 
     def _holders(self, oid: int) -> dict[str, str]:
         """Who holds a writer's lock on the table or a partition: transactions, and how to name them."""

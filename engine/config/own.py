@@ -39,6 +39,13 @@ OWN = (
         "0",
     ),
     P(
+        "tidemark.window.local.rows",
+        APPLIED,
+        "rows of a window that the driver reads itself, without a Spark job, at most; 0: none",
+        whole(0, 2**31 - 1),
+        "10000",
+    ),
+    P(
         "tidemark.span.max.rows",
         APPLIED,
         "entries of the log in one turn, at most",

@@ -310,6 +310,7 @@ class JobSettings:
     window_seconds: float = 2.0
     window_max_bytes: int = 256 << 20
     window_max_chunks: int = 0
+    window_local_rows: int = 10_000
     span_max_rows: int = 200_000
     span_max_bytes: int = 64 << 20
     max_lag_ms: int = 5_000

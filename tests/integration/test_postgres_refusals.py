@@ -159,17 +159,17 @@ class TestStandby:
                 shutil.rmtree(standby.pgdata)
                 shutil.copytree(primary.pgdata, standby.pgdata)
                 (standby.pgdata / "standby.signal").touch()
+                (standby.pgdata.parent / "password").write_text(primary.password)
                 own(standby, primary.pgdata)
                 standby.start()
                 database = Database(standby, "d")
-                given = properties(database, tmp_path, database__password=primary.password)
-                server = make_server(parse(given).postgres)
+                server = make_server(parse(properties(database, tmp_path)).postgres)
 
                 with pytest.raises(ConfigError, match="the server is a standby"):
                     server.refuse_standby()
                 with (
                     pytest.raises(ConfigError, match="the server is a standby"),
-                    driven(database, tmp_path, spark, database__password=primary.password),
+                    driven(database, tmp_path, spark),
                 ):
                     pass
 

@@ -32,6 +32,13 @@ def table(each_database: Database) -> Database:
     return each_database
 
 
+@pytest.fixture(scope="module")
+def small() -> Iterator[PostgresServer]:
+    """A server that gives slots up early."""
+    with PostgresServer(15, settings={"max_slot_wal_keep_size": "128MB", "max_wal_size": "32MB"}) as server:
+        yield server
+
+
 class TestAtTheStart:
     def restarted(self, table: Database, tmp_path: Path, spark: Any, meanwhile: str) -> None:
         """A job that read the log before, after a statement that was run while it was down."""
@@ -84,14 +91,6 @@ class TestAtTheStart:
 
 
 class TestRetention:
-    @pytest.fixture(scope="class")
-    def small(self) -> Iterator[PostgresServer]:
-        """A server that gives slots up early."""
-        with PostgresServer(
-            15, settings={"max_slot_wal_keep_size": "48MB", "max_wal_size": "32MB"}
-        ) as server:
-            yield server
-
     def grow(self, connection: psycopg.Connection[Any]) -> None:
         connection.execute("CREATE TABLE IF NOT EXISTS filler (id int)")
         connection.execute("INSERT INTO filler VALUES (1)")
@@ -106,7 +105,7 @@ class TestRetention:
             connection.execute("SELECT pg_create_logical_replication_slot('s', 'pgoutput')")
             retention.look(connection)
             assert caplog.text == ""
-            for _ in range(8):
+            for _ in range(12):
                 self.grow(connection)
                 retention.look(connection)
             told = [record.getMessage() for record in caplog.records]
@@ -126,7 +125,9 @@ class TestRetention:
         assert "tidemark.wal.warn.bytes" in caplog.text
 
     def test_a_job_looks_though_its_log_is_silent(self, table, tmp_path, spark, caplog):
-        with driven(table, tmp_path, spark, tidemark__wal__warn__bytes="1") as job:
+        with driven(table, tmp_path, spark, tidemark__wal__warn__bytes="1k") as job:
+            with table.connect() as connection:
+                connection.execute("INSERT INTO t SELECT generate_series(1, 1000)")
             for _ in range(3):
                 job.job.turn()
 
@@ -139,7 +140,7 @@ class TestRetention:
             connection.execute("CREATE TABLE t (id int PRIMARY KEY)")
             with driven(database, tmp_path, spark) as job:
                 job.until_drained(database)
-            for _ in range(8):
+            for _ in range(12):
                 self.grow(connection)
             with (
                 pytest.raises(PositionLost, match="no longer keeps the log of slot"),

@@ -1,0 +1,95 @@
+"""Small windows, read by the driver itself: a Spark job takes longer than all of their rows.
+
+The same queries under the same snapshot, and the same task; only who runs them differs.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from adapters.postgres.server import source_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    import psycopg
+
+    from adapters.postgres.chunks import ReadTask, RunRead
+
+_FIRST_ROWS = 100
+_FETCH_ROWS = 2_000
+_FETCH_BYTES = 4 << 20
+_MOST_BYTES = 8 << 20
+_LOCK_TIMEOUT = "SET lock_timeout = '2s'"
+"""Longer than a window waits before it gives way to whoever waits for a table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What counts as small: so many rows at most, in chunks of `chunk_rows`; 0 rows: nothing does."""
+
+    rows: int
+    chunk_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query that gives `run` and `r`, the statement that its session begins with, its widest row."""
+
+    session: str
+    text: str
+    row_bytes: float
+
+
+class NearReader:
+    """Reads windows through a connection of their own each."""
+
+    def __init__(self, connect: Callable[[], psycopg.Connection], bounds: Bounds) -> None:
+        self._connect, self._bounds = connect, bounds
+        self._open: dict[str, psycopg.Connection] = {}
+
+    def takes(self, reads: Mapping[int, RunRead]) -> bool:
+        """Whether a window is small, as far as was estimated."""
+        rows = [read.run.chunks * self._bounds.chunk_rows for read in reads.values()]
+        size = sum(count * read.row_bytes for count, read in zip(rows, reads.values(), strict=True))
+        return sum(rows) <= self._bounds.rows and size <= _MOST_BYTES
+
+    def read(self, window_id: str, query: Query, task: ReadTask) -> list[dict[str, Any]]:
+        """Run the task on the rows of a query; its results. Raises SourceError."""
+        with source_errors("reading rows"), closing(self._connect()) as connection:
+            self._open[window_id] = connection
+            try:
+                connection.execute(_LOCK_TIMEOUT)
+                connection.execute(query.session.encode())
+                batches = task.staged(_batches(connection, query))
+                return [row for batch in batches for row in batch.to_pylist()]
+            finally:
+                self._open.pop(window_id, None)
+
+    def cancel(self, window_id: str) -> None:
+        """Stop a window's query, if it is running."""
+        connection = self._open.get(window_id)
+        if connection is not None:
+            connection.cancel()
+
+
+def _batches(connection: psycopg.Connection, query: Query) -> Iterator[pa.RecordBatch]:
+    """The rows as Spark would hand them to a task; never many bytes at once, however wrong the estimate."""
+    fetched = _at_once(query.row_bytes, _FIRST_ROWS)
+    with connection.cursor("tidemark") as cursor:
+        cursor.execute(f"SELECT run, r FROM ({query.text}) AS q".encode())
+        while rows := cursor.fetchmany(fetched):
+            runs, texts = zip(*rows, strict=True)
+            batch = pa.RecordBatch.from_arrays(
+                [pa.array(texts, pa.string()), pa.array(runs, pa.int32())], names=["r", "run"]
+            )
+            yield batch
+            fetched = _at_once(batch.nbytes / len(rows), _FETCH_ROWS)
+
+
+def _at_once(row_bytes: float, most: int) -> int:
+    return max(1, min(most, int(_FETCH_BYTES / max(row_bytes, 1.0))))
