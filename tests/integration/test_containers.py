@@ -1,20 +1,38 @@
-"""The recorded basics on every supported PostgreSQL, from images; only where there is Docker."""
+"""Every supported PostgreSQL, Kafka and docker-compose.yml, from images; only where there is Docker.
+
+What is done with the servers is what the suites on embedded ones do: the recorded basics, and the road
+through Kafka from a signal to events.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import docker
 import psycopg
 import pytest
 from docker.errors import DockerException
+from testcontainers.community.kafka import KafkaContainer
 from testcontainers.community.postgres import PostgresContainer
 
 from tests.golden.case import OWN_CASES, Case, load_case
 from tests.golden.compare import difference
+from tests.kafka_road import assert_signal_to_topics
+from tests.servers.kafka import ContainedBroker
+from tests.servers.port import free_port
+from tests.servers.postgres import Database
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.servers.postgres import PostgresServer
 
 VERSIONS = (13, 14, 15, 16, 17, 18)
 CASES = ("a1_customers_default", "b1_pk_update", "i1_incremental")
@@ -70,6 +88,79 @@ def test_a_recorded_case_gives_its_events_on_every_version(
             engine.stop()
 
     assert difference(case, case.expected, engine.events()) is None
+
+
+@dataclass(frozen=True)
+class Contained:
+    """A container as the fixtures' server: where it is, and connections to it."""
+
+    container: PostgresContainer
+
+    @property
+    def host(self) -> str:
+        return str(self.container.get_container_host_ip())
+
+    @property
+    def port(self) -> int:
+        return int(self.container.get_exposed_port(5432))
+
+    @property
+    def user(self) -> str:
+        return str(self.container.username)
+
+    @property
+    def password(self) -> str:
+        return str(self.container.password)
+
+    def connect(self, dbname: str, *, autocommit: bool = True) -> psycopg.Connection[Any]:
+        return psycopg.connect(
+            host=self.host,
+            port=self.port,
+            user=self.user,
+            password=self.password,
+            dbname=dbname,
+            autocommit=autocommit,
+        )
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[ContainedBroker]:
+    with KafkaContainer("confluentinc/cp-kafka:7.9.0").with_kraft() as started:
+        yield ContainedBroker(started.get_bootstrap_server())
+
+
+def test_the_road_through_kafka_ends_with_the_same_rows_on_every_version(
+    container: PostgresContainer, broker: ContainedBroker, topic: str, tmp_path: Path, spark: SparkSession
+):
+    server = Contained(container)
+    with server.connect("inventory") as connection:
+        empty(connection)
+    database = Database(cast("PostgresServer", server), "inventory")
+
+    assert_signal_to_topics(database, broker, topic, tmp_path, spark)
+
+
+@pytest.fixture
+def composed() -> Iterator[ContainedBroker]:
+    """Everything of docker-compose.yml, up and well; ports and names are not those of a person's own."""
+    ports = {name: str(free_port()) for name in ("POSTGRES_PORT", "KAFKA_PORT", "UI_PORT")}
+    command = ["docker", "compose", "--project-name", f"tidemark-test-{os.getpid()}"]
+    where: dict[str, Any] = {"env": {**os.environ, **ports}, "cwd": Path(__file__).parents[2]}
+    try:
+        subprocess.run([*command, "up", "--build", "--wait", "--wait-timeout", "600"], check=True, **where)
+        yield ContainedBroker(f"localhost:{ports['KAFKA_PORT']}")
+    finally:
+        subprocess.run([*command, "down", "--volumes", "--remove-orphans"], check=True, **where)
+
+
+def test_the_composed_job_answers_a_signal_with_events(composed: ContainedBroker):
+    events = "shop.public.orders"
+    wait(lambda: composed.partitions(events) > 0 and composed.count(events) >= 10_000, 120.0)
+    first = composed.count(events)
+    value = {"type": "execute-snapshot", "data": {"data-collections": ["public.orders"]}}
+    composed.send("shop-signal", json.dumps(value), "shop")
+
+    wait(lambda: composed.count(events) >= first + 10_000, 120.0)
 
 
 def empty(connection: psycopg.Connection) -> None:

@@ -271,6 +271,23 @@ class KafkaBroker:
         self._process = None
 
 
+class ContainedBroker(KafkaBroker):
+    """A broker that somebody else has started: nothing but a client's view of it."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients come in."""
+        return self._bootstrap
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """A client's configuration."""
+        return {"bootstrap.servers": self._bootstrap, "log_level": 0}
+
+
 def _line(record: Message) -> bytes:
     """A record as a line of the files sink."""
     given: Any = record.headers() or []

@@ -14,7 +14,6 @@ from engine.config.settings import SinkKind
 from engine.model import Channel
 
 ROOT = Path(__file__).parents[2]
-ONE_SHOT = {"signal-topic"}
 
 
 @pytest.fixture(scope="module")
@@ -29,15 +28,14 @@ def content(compose: dict[str, Any], name: str) -> str:
     return text.replace("$$", "$")
 
 
-def test_every_service_that_stays_has_a_health_check(compose):
-    assert {name for name, one in compose["services"].items() if "healthcheck" not in one} == ONE_SHOT
+def test_every_service_has_a_health_check_and_waits_for_those_of_others(compose):
+    services = compose["services"]
 
-
-def test_a_service_waits_for_others_by_what_they_can_show(compose):
-    for service in compose["services"].values():
+    assert all("healthcheck" in service for service in services.values())
+    for service in services.values():
         for other, waited in service.get("depends_on", {}).items():
-            expected = "service_completed_successfully" if other in ONE_SHOT else "service_healthy"
-            assert waited["condition"] == expected
+            assert other in services
+            assert waited == {"condition": "service_healthy"}
 
 
 def test_configs_and_volumes_are_those_that_are_declared(compose):
@@ -65,7 +63,7 @@ def test_the_jobs_properties_can_be_used(compose, tmp_path, monkeypatch):
         settings.signals.topic.client["bootstrap.servers"],
     }
     assert servers == {"kafka:9092"}
-    assert settings.signals.topic.name in compose["services"]["signal-topic"]["command"]
+    assert settings.signals.topic.name in compose["services"]["kafka"]["healthcheck"]["test"]
 
 
 def test_the_database_has_what_the_job_is_told_of(compose, tmp_path, monkeypatch):
