@@ -51,8 +51,8 @@ bench: setup ## measure throughput and latency; one JSON object a line
 torture: setup ## random histories with crashes, judged by an oracle; ARGS="--seed 1 --minutes 60" or "--mutate"
 	$(BIN)/python -m tests.torture $(ARGS)
 
-demo: setup ## an incremental snapshot under a live write load, compared with its source
-	$(BIN)/python -m tests.demo $(ARGS)
+demo: setup ## a snapshot under a live write load, compared with its source; MODE=initial: before the log
+	$(BIN)/python -m tests.demo $(if $(filter initial,$(MODE)),--initial) $(ARGS)
 
 demo-kafka: setup ## the same through a Kafka broker: the signal as a record, the events from a consumer
 	$(BIN)/python -m tests.demo --sink kafka $(ARGS)

@@ -1,4 +1,4 @@
-"""`python -m tests.bench snapshot|stream|latency|kafka`: one JSON object a line.
+"""`python -m tests.bench snapshot|initial|stream|latency|kafka`: one JSON object a line.
 
 `kafka` is a snapshot into a broker, and the latency through its consumer.
 """
@@ -19,7 +19,7 @@ from adapters.spark.session import POSTGRES_JDBC, spark_session
 from tests.bench.bench import SERVER_SETTINGS, benches
 from tests.bench.latency import Load, measure_latency
 from tests.bench.tables import TABLES
-from tests.bench.throughput import measure_snapshot, measure_stream
+from tests.bench.throughput import measure_initial, measure_snapshot, measure_stream
 from tests.servers.kafka import KafkaBroker
 from tests.servers.postgres import PostgresServer
 
@@ -30,7 +30,13 @@ if TYPE_CHECKING:
     from tests.bench.bench import Bench
     from tests.bench.tables import BenchTable
 
-_ROWS = {"snapshot": 1_000_000, "stream": 500_000, "latency": 1_000_000, "kafka": 2_000_000}
+_ROWS = {
+    "snapshot": 1_000_000,
+    "initial": 1_000_000,
+    "stream": 500_000,
+    "latency": 1_000_000,
+    "kafka": 2_000_000,
+}
 _WRITES_PER_S = (100, 1000)
 
 
@@ -56,6 +62,8 @@ def lines(bench: Bench, options: argparse.Namespace) -> Iterator[dict[str, Any]]
     match options.bench:
         case "snapshot":
             yield measure_snapshot(bench, table, rows, options.sink)
+        case "initial":
+            yield measure_initial(bench, table, rows, options.sink)
         case "stream":
             yield measure_stream(bench, table, rows, options.sink)
         case "latency":

@@ -54,7 +54,7 @@ class Bench:
     seen: list[tuple[float, Observation]] = field(default_factory=list)
 
     @contextmanager
-    def job(self, tables: Sequence[str], *, sink: str, slot: str) -> Iterator[Job]:
+    def job(self, tables: Sequence[str], *, sink: str, slot: str, mode: str = "never") -> Iterator[Job]:
         """A job over these tables, its log open; what it has seen begins anew."""
         server = self.database.server
         settings = parse(
@@ -68,7 +68,7 @@ class Bench:
                 "topic.prefix": "bench",
                 "plugin.name": "pgoutput",
                 "slot.name": slot,
-                "snapshot.mode": "never",
+                "snapshot.mode": mode,
                 "publication.name": PUBLICATION,
                 "publication.autocreate.mode": "disabled",
                 "table.include.list": ",".join(f"public.{table}" for table in tables),
@@ -108,6 +108,14 @@ class Bench:
         self.signal(f"snapshot of {table}", table)
         started = time.perf_counter()
         while len(self.answers) < answers + 2:
+            job.turn()
+            _check(started)
+        return self.seen[-1][0] - started
+
+    def initial(self, job: Job) -> float:
+        """Seconds until an initial snapshot's last READ is in the sink, from now on."""
+        started = time.perf_counter()
+        while job.state.snapshot.tables:
             job.turn()
             _check(started)
         return self.seen[-1][0] - started

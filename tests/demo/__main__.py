@@ -42,7 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     load = Load(options.rows, max(1, options.rows // 10), options.rate, options.minutes * 60)
     try:
         with PostgresServer(18) as server, _road(options.sink) as road:
-            verdict = Scene(server.create_database("shop"), folder, load, display, road).play()
+            verdict = Scene(
+                server.create_database("shop"), folder, load, display, road, options.initial
+            ).play()
     except JobFailed as exc:
         print(exc, file=sys.stderr)
         display.end(f"FAILED; the job's log is {folder.log}")
@@ -90,6 +92,9 @@ def _parser() -> argparse.ArgumentParser:
         choices=("files", "kafka"),
         default="files",
         help="kafka: signal and events through a broker",
+    )
+    parser.add_argument(
+        "--initial", action="store_true", help="take the snapshot before the log, instead of by a signal"
     )
     parser.add_argument("--sink-dir", type=Path, help=f"an empty directory for the events, not {_DEFAULT}/")
     return parser

@@ -76,20 +76,23 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """The demo on a fresh database."""
+    """The demo on a fresh database; `initial`: with the snapshot before the log instead of a signal's."""
 
     database: Database
     folder: Folder
     load: Load
     display: Display
     road: Road
+    initial: bool = False
 
     def play(self) -> Verdict:
         """Everything; raises JobFailed when the job can't do its part."""
         say, load = self.display.say, self.load
         say(f"making {load.orders:,} orders and {load.stock:,} articles in stock")
         fill(self.database, orders=load.orders, stock=load.stock)
-        write_properties(self.folder, self.database, grant(self.database), self.road.properties(self.folder))
+        mode = "initial" if self.initial else "never"
+        login, sink = grant(self.database), self.road.properties(self.folder)
+        write_properties(self.folder, self.database, login, sink, mode=mode)
         say(f"tidemark run {self.folder.properties}")
         say("  as a role with LOGIN, REPLICATION, SELECT on the tables, INSERT on the signal table")
         with Tidemark(self.folder) as job:
@@ -105,7 +108,8 @@ class Scene:
         with writers:
             begun_s = time.monotonic()
             self.display.say(f"streaming; {load.writes_per_s:,.0f} writes/s begin")
-            time.sleep(min(2.0, load.least_s or 2.0))
+            if not self.initial:
+                time.sleep(min(2.0, load.least_s or 2.0))
             rows_read, snapshot_s = self._snapshot(job, writers)
             self._wait(job, lambda: time.monotonic() - begun_s >= load.least_s, "", load.least_s + 1)
             written = writers.stop()
@@ -115,11 +119,12 @@ class Scene:
         return rows_read, snapshot_s, written / wrote_s
 
     def _snapshot(self, job: Tidemark, writers: Writers) -> tuple[int, float]:
-        """Ask for the snapshot and watch it to its end; rows read, and the seconds it took."""
+        """Ask for the snapshot, if need be, and watch it to its end; rows read, and the seconds it took."""
         names = [".".join(table) for table in TABLES]
         data = {"type": "incremental", "data-collections": names}
         since_s = time.monotonic()
-        self.display.say(self.road.ask(self.database, data))
+        initial = "the log waits while the tables are read as they were where it begins"
+        self.display.say(initial if self.initial else self.road.ask(self.database, data))
         with self.database.connect() as connection, self.display:
             lag = Lag(connection, SLOT)
             while not self._finished(job):

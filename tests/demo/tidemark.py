@@ -63,11 +63,17 @@ class Folder:
 
 
 def write_properties(
-    folder: Folder, database: Database, login: Login, sink: Mapping[str, str] | None = None, *, cores: int = 2
+    folder: Folder,
+    database: Database,
+    login: Login,
+    sink: Mapping[str, str] | None = None,
+    *,
+    cores: int = 2,
+    mode: str = "never",
 ) -> None:
     """Write a Debezium connector's configuration, and our own few lines beneath it.
 
-    `sink` says where events go; by default into files.
+    `sink` says where events go; by default into files. `mode` is `snapshot.mode`.
     """
     lines = {
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
@@ -83,7 +89,7 @@ def write_properties(
         "publication.autocreate.mode": "disabled",
         "table.include.list": ",".join(".".join(table) for table in TABLES),
         "signal.data.collection": SIGNALS,
-        "snapshot.mode": "never",
+        "snapshot.mode": mode,
         "key.converter.schemas.enable": "false",
         "value.converter.schemas.enable": "false",
         **(sink or {"tidemark.sink": "files", "tidemark.sink.files.dir": str(folder.events)}),

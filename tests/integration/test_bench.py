@@ -21,6 +21,16 @@ pytestmark = pytest.mark.integration
 _RATES = {"bench", "table", "rows", "sink", "per_s", "limit_per_s", "ratio", "row_bytes", "mb_per_s"}
 
 
+def test_the_initial_snapshot_s_benchmark_compares_it_with_a_signal_s(
+    postgres18: PostgresServer, spark: SparkSession, tmp_path: Path
+) -> None:
+    with benches(postgres18, spark, tmp_path, warm_rows=1000) as bench:
+        (line,) = lines(bench, parser().parse_args(["initial", "--rows", "2000"]))
+
+    assert line.keys() == _RATES | {"incremental_per_s"}
+    assert line["per_s"] > 0 < line["incremental_per_s"]
+
+
 def test_each_throughput_benchmark_counts_every_event(
     postgres18: PostgresServer, spark: SparkSession, tmp_path: Path
 ) -> None:
