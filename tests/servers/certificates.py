@@ -19,6 +19,15 @@ class Certificate:
     certificate: Path
     key: Path
 
+    def archive(self, password: str) -> Path:
+        """Both in one PKCS #12 file."""
+        out = self.key.with_suffix(".p12")
+        _openssl(
+            *("pkcs12", "-export", "-in", str(self.certificate), "-inkey", str(self.key)),
+            *("-passout", f"pass:{password}", "-out", str(out)),
+        )
+        return out
+
 
 class Authority:
     """Signs certificates; its own, which clients trust, is `root`."""

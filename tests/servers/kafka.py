@@ -237,7 +237,8 @@ class KafkaBroker:
             "controller.quorum.voters": f"1@127.0.0.1:{self._controller}",
             "log.dirs": str(self._folder / "data"),
         }
-        self._properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        lines = [f"{name}={value}".replace("\\", "\\\\") + "\n" for name, value in settings.items()]
+        self._properties.write_text("".join(lines))
         users = [
             word
             for name, password in self._security.scram_users.items()
