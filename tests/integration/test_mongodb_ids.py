@@ -1,0 +1,134 @@
+"""Documents of every `_id` type, mixed in one collection, are read once: against a full scan."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import bson
+import pyarrow as pa
+import pytest
+from bson.datetime_ms import DatetimeMS
+from bson.decimal128 import Decimal128
+from bson.int64 import Int64
+from bson.max_key import MaxKey
+from bson.min_key import MinKey
+from bson.objectid import ObjectId
+from bson.timestamp import Timestamp
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from adapters.mongodb.chunks import ReadRuns, RunRead
+from adapters.mongodb.codec import Rules, codec_of
+from adapters.mongodb.extents import Extents
+from adapters.mongodb.keys import id_text
+from adapters.mongodb.rows import ReadEvents
+from adapters.mongodb.server import RAW, Server, connection_of
+from engine.config.settings import CaptureSettings, MongoSettings
+from engine.events.settings import EventSettings
+from engine.merge_key import key_of
+from engine.model import CollectionId, Key, Run, Target
+from engine.snapshot import Extent
+from tests.servers.mongodb import MongoServer
+
+pytestmark = pytest.mark.integration
+
+COLLECTION = CollectionId(("inventory", "mixed"))
+TARGET = Target(COLLECTION)
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1).map(Int64)
+    | st.integers(-5, 5)
+    | st.floats(allow_nan=True)
+    | st.decimals(-10, 10, places=1).map(lambda number: Decimal128(str(number)))
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
+    | st.binary(max_size=4)
+    | st.binary(min_size=12, max_size=12).map(ObjectId)
+    | st.integers(-(2**50), 2**50).map(DatetimeMS)
+    | st.builds(Timestamp, st.integers(1, 2**32 - 1), st.integers(0, 2**32 - 1))
+    | st.sampled_from([MinKey(), MaxKey()])
+)
+IDS = SCALARS | st.dictionaries(st.sampled_from("abc"), SCALARS | st.lists(SCALARS, max_size=2), max_size=2)
+"""Values of every type that the server takes as an `_id`."""
+
+
+class Reader:
+    """The collection, cut and read as windows do, without Spark."""
+
+    def __init__(self, mongodb: MongoServer, directory: Path) -> None:
+        self._connection = connection_of(MongoSettings(connection_string=mongodb.uri))
+        self._directory = directory
+        self._server = Server(self._connection)
+        self.extents = Extents(self._server.client, lambda _one: True)
+        rules = Rules(EventSettings("tm", ""), CaptureSettings(), "rs0")
+        self._events = ReadEvents(codec_of(COLLECTION, rules), "{}", 0)
+
+    def fill(self, ids: list[Any], **options: Any) -> list[Key]:
+        """Make the collection anew; gives its keys in the server's order, by a full scan."""
+        database = self._server.client[COLLECTION.parts[0]]
+        database.drop_collection(COLLECTION.parts[1])
+        collection = database.create_collection(COLLECTION.parts[1], **options)
+        for one in ids:
+            collection.replace_one({"_id": one}, {}, upsert=True)
+        scanned = collection.with_options(codec_options=RAW).find().sort("_id", 1)
+        return [(id_text(bytes(document.raw)),) for document in scanned]
+
+    def cut(self, step: int) -> list[Run]:
+        (extent,) = self.extents.measure([TARGET], bounded=True)
+        assert isinstance(extent, Extent)
+        if extent.greatest is None:
+            return []
+        bounds = [*self.extents.boundaries(TARGET, None, extent.greatest, step, 1000), extent.greatest]
+        return [Run(1, TARGET, after, upto) for after, upto in pairwise([None, *bounds])]
+
+    def read(self, runs: list[Run]) -> list[list[Key]]:
+        """The merge keys that each run reads, in the order read."""
+        task = ReadRuns(self._connection, self._server.now(), str(self._directory), 3)
+        staged = dict(task([RunRead(at, run, self._events) for at, run in enumerate(runs)]))
+        return [_keys(staged[at].path) if at in staged else [] for at in range(len(runs))]
+
+    def close(self) -> None:
+        self._server.close()
+
+
+def _keys(path: str) -> list[Key]:
+    with pa.OSFile(path) as file, pa.ipc.open_stream(file) as stream:
+        return [key_of(key) for batch in stream for key in batch.column("merge_key").to_pylist()]
+
+
+@pytest.fixture
+def reader(mongodb: MongoServer, tmp_path: Path):
+    made = Reader(mongodb, tmp_path)
+    yield made
+    made.close()
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(ids=st.lists(IDS, max_size=25), step=st.integers(1, 6))
+def test_ranges_of_mixed_ids_cover_every_document_once(reader: Reader, ids: list[Any], step: int):
+    every = reader.fill(ids)
+    read = reader.read(reader.cut(step))
+
+    assert [key for keys in read for key in keys] == every
+    assert all(len(keys) <= step for keys in read)
+
+
+def test_single_keys_are_found_whatever_their_type(reader: Reader):
+    every = reader.fill([None, 1, 2.5, "1", {"a": 1}, True, b"x"])
+    (found,) = reader.read([Run(1, TARGET, None, None, keys=tuple(every[::2]))])
+
+    assert found == every[::2]
+
+
+def test_a_collation_orders_the_ranges_too(reader: Reader):
+    every = reader.fill(["b", "B", "a", "Z", "c", 1], collation={"locale": "en", "strength": 1})
+    read = reader.read(reader.cut(1))
+
+    assert [key for keys in read for key in keys] == every
+    assert len(every) == 5  # b and B are one
+
+
+def test_documents_inserted_with_ids_that_encode_alike_are_one():
+    assert id_text(bson.encode({"_id": 1})) == id_text(bson.encode({"_id": 1.0}))
