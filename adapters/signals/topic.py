@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from engine.errors import ConfigError
+from engine.errors import ConfigError, InvariantError
 from signals.topic import Place, Record
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ class KafkaTopicReader:
         self._assigned: set[int] = set()
         self._is_away, self._why = False, ""
         self._thread: threading.Thread | None = None
+        self._died_of: Exception | None = None
 
     def begin(self, place: Place) -> None:
         """Read from here on."""
@@ -82,6 +83,8 @@ class KafkaTopicReader:
 
     def take(self) -> Sequence[Record]:
         """What has been read since the last call."""
+        if self._died_of is not None:
+            raise InvariantError("the reader of the signal topic has ended") from self._died_of
         with self._changed:
             taken = tuple(self._waiting)
             self._waiting.clear()
@@ -89,7 +92,7 @@ class KafkaTopicReader:
         return taken
 
     def close(self) -> None:
-        """End the thread and the consumer."""
+        """End the thread, and with it the consumer."""
         with self._changed:
             self._ends = True
             self._changed.notify()
@@ -99,6 +102,14 @@ class KafkaTopicReader:
     # The thread.
 
     def _run(self) -> None:
+        try:
+            self._read()
+        except Exception as error:  # noqa: BLE001  (raised by the next `take`)
+            self._died_of = error
+        finally:
+            self._consumer.close()
+
+    def _read(self) -> None:
         failures, begun = 0, -1
         while not self._ends:
             try:
@@ -106,11 +117,10 @@ class KafkaTopicReader:
                 self._assign_new()
                 failures = 0
                 self._poll_until_due(begun)
-            except KafkaException as error:
+            except (KafkaException, TimeoutError) as error:
                 failures += 1
                 self._say_once(_said(error))
                 self._rest(begun, min(_LONGEST_PAUSE_S, 0.25 * 2.0 ** min(failures, 10)))
-        self._consumer.close()
 
     def _begin_again(self, begun: int) -> int:
         """Go to the place that was asked for last, unless that is where reading began; its number."""
@@ -236,7 +246,7 @@ class KafkaTopicReader:
 
 def _said(error: Exception) -> str:
     first = error.args[0] if error.args else error
-    return first.str() if isinstance(first, KafkaError) else str(first)
+    return first.str() if isinstance(first, KafkaError) else str(first) or repr(first)
 
 
 def _raw(value: bytes | str | None) -> bytes | None:

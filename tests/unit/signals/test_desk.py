@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from engine.errors import SignalError, SourceError
-from engine.model import CollectionId, ExecuteSnapshot, Range, SignalRow, StopSnapshot, Target
+from engine.errors import SignalError, SourceError, StateError
+from engine.model import (
+    Channel,
+    CollectionId,
+    ExecuteSnapshot,
+    LogMessage,
+    Range,
+    SignalRow,
+    StopSnapshot,
+    Target,
+)
 from engine.snapshot import Extent, Progress, Table
 from signals.answers import Answer, Outcome
 from signals.desk import Desk
+from signals.topic import TopicChannel
+from tests.fakes import MemoryTopic
 
 T, U = CollectionId(("public", "t")), CollectionId(("public", "u"))
 EXECUTE = SignalRow("0/1A/1", "a", "execute-snapshot", '{"data-collections": ["public.t"]}')
@@ -92,8 +103,78 @@ def test_the_rows_of_a_window_are_no_signals(desk, answers):
     assert (list(desk.commands([OPEN], Known())), answers) == ([], [])
 
 
-def test_no_other_channel_has_anything(desk):
+def test_without_other_channels_nothing_waits_and_nothing_is_kept(desk):
+    desk.resume({})
+
     assert not desk.pending()
+    assert desk.memory() == {}
+
+
+@pytest.fixture
+def topic():
+    return MemoryTopic()
+
+
+@pytest.fixture
+def listening(answers, topic):
+    """A desk that reads the signal table and a topic."""
+    desk = Desk(answers.append, {Channel.KAFKA: TopicChannel("asks", "shop", topic, 0)})
+    desk.resume({})
+    desk.memory()
+    return desk
+
+
+def test_the_signals_of_a_topic_come_behind_those_of_the_log(listening, topic):
+    topic.append(0, b"shop", b'{"id": "m", "type": "log", "data": {"message": "here"}}')
+    assert listening.pending()
+
+    assert list(listening.commands([STOP], Known())) == [
+        StopSnapshot("0/1A/2", (U,)),
+        LogMessage("asks-0@0", "here"),
+    ]
+    assert not listening.pending()
+
+
+def test_a_message_that_is_no_signal_is_answered_by_its_place(listening, topic, answers):
+    topic.append(0, b"shop", b'{"type": "log"')
+    commands = listening.commands([], Known())
+    listening.tell()
+
+    assert list(commands) == []
+    assert [(one.label, one.id, one.outcome) for one in answers] == [("asks-0@0", None, Outcome.REJECTED)]
+
+
+def test_after_a_failure_signals_come_again_and_are_answered_once(listening, topic, answers):
+    topic.append(0, b"shop", b'{"type": "log", "data": {"message": "here"}}')
+    listening.commands([], Known())
+    listening.resume({})
+
+    assert len(listening.commands([], Known())) == 1
+    listening.tell()
+    assert len(answers) == 1
+
+
+def test_the_place_of_a_channel_that_is_off_is_kept(listening):
+    listening.resume({"file": {"bytes": 7, "digest": "d"}})
+
+    assert listening.memory()["file"] == {"bytes": 7, "digest": "d"}
+    assert listening.memory()["kafka"]["topic"] == "asks"
+
+
+@pytest.mark.parametrize(
+    "place", [{"topic": "asks"}, {"topic": "asks", "id": "", "since_ms": "soon"}, ["asks"]]
+)
+def test_a_saved_place_that_can_not_be_read_stops_the_job(listening, place):
+    with pytest.raises(StateError, match="the saved place of the kafka channel"):
+        listening.resume({"kafka": place})
+
+
+def test_with_its_channel_off_the_signal_table_asks_for_nothing(answers):
+    desk = Desk(answers.append, reads_table=False)
+    commands = desk.commands([EXECUTE, UNKNOWN], Known())
+    desk.tell()
+
+    assert (list(commands), answers) == ([], [])
 
 
 def table(progress: Progress | None) -> Table:
