@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from adapters.postgres.publication import Publication
 from adapters.postgres.server import Server, source_errors
 from adapters.postgres.sql import quote_ident, quote_table
 from engine.config.settings import Watermarking
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 _COLUMNS = "(id varchar(42) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048))"
 _FIND = """
 SELECT (SELECT count(*) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
-       EXISTS (SELECT FROM pg_publication_tables p
-               WHERE p.pubname = %s AND p.schemaname = n.nspname AND p.tablename = c.relname),
        has_table_privilege(c.oid, 'INSERT'),
        has_table_privilege(c.oid, 'DELETE'),
        c.relreplident IN ('f', 'i')
@@ -71,8 +70,11 @@ def check_signal_table(server: Server, settings: Settings) -> None:
 
 
 def _find(connection: psycopg.Connection, table: CollectionId, publication: str) -> _Found | None:
-    row = connection.execute(_FIND, [publication, *table.parts[-2:]]).fetchone()
-    return _Found(*row) if row else None
+    row = connection.execute(_FIND, [*table.parts[-2:]]).fetchone()
+    if row is None:
+        return None
+    published = Publication(publication, lambda schema, name: (schema, name) == table.parts[-2:])
+    return _Found(row[0], bool(published.captured(connection)), *row[1:])
 
 
 def _check_signals(found: _Found, table: CollectionId, name: str, publication: str) -> None:

@@ -95,6 +95,15 @@ class TestLocked:
             assert reads(job, "t") == 20_000
             assert longest_s < 10.0
 
+    def test_the_log_is_opened_again_beside_a_locked_table(self, tables, tmp_path, spark):
+        with driven(tables, tmp_path, spark) as job:
+            job.job.turn()
+        with tables.connect(autocommit=False) as holder:
+            holder.execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
+            with driven(tables, tmp_path, spark) as job, tables.connect() as connection:
+                connection.execute("INSERT INTO u VALUES (-1, 0)")
+                job.until(lambda: job.events("u"), timeout_s=20.0)
+
     def test_rows_of_a_table_that_is_locked_by_now_are_streamed(self, tables, tmp_path, spark):
         with driven(tables, tmp_path, spark) as job:
             with tables.connect() as connection:
