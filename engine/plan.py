@@ -53,11 +53,9 @@ class Budget:
         return self.alone or few
 
     def rows_for(self, row_bytes: float) -> int:
-        """How many rows of this size the budget holds, at least one chunk."""
-        rows = min(self.rows, int(self.bytes / max(row_bytes, 1.0)))
-        if self.chunks is not None:
-            rows = min(rows, self.chunks * self.chunk_rows)
-        return max(rows, self.chunk_rows)
+        """How many rows of this size the budget holds: at least one chunk, of large rows at least one row."""
+        rows = self.rows if self.chunks is None else min(self.rows, self.chunks * self.chunk_rows)
+        return max(1, min(max(rows, self.chunk_rows), int(self.bytes / max(row_bytes, 1.0))))
 
 
 def plan_window(snapshot: Snapshot, budget: Budget, boundaries: Boundaries) -> tuple[Run, ...]:

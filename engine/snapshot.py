@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from engine.model import CollectionId, ExecuteSnapshot, Key, Run, StopSnapshot
 
+_EVENT_BYTES = 1024
+"""What an event adds to its row, roughly."""
 _REMEMBERED = 1_000
 """Failed collections that are kept in the state."""
 
@@ -160,7 +162,7 @@ class Advance:
     """What one window did for one collection of the queue.
 
     Its `runs` were read, or given up for the reason in `why`. Rows under the keys in `lacking` must be
-    read again.
+    read again. `bytes` were staged for the rows that it read.
     """
 
     ticket: int
@@ -169,6 +171,7 @@ class Advance:
     emitted: int = 0
     lacking: frozenset[Key] = frozenset()
     why: str | None = None
+    bytes: int = 0
 
     def applied(self, progress: Progress) -> Progress:
         """The progress after it."""
@@ -177,6 +180,7 @@ class Advance:
         again += sorted(self.lacking.difference(progress.reread), key=str)
         return replace(
             progress,
+            extent=self._learned(progress.extent),
             left=_less(progress.left, [run for run in self.runs if not run.keys]),
             rows=progress.rows + self.rows,
             emitted=progress.emitted + self.emitted,
@@ -185,6 +189,13 @@ class Advance:
             rounds=progress.rounds + bool(asked),
             missing=progress.missing + self._gaps(),
         )
+
+    def _learned(self, extent: Extent) -> Extent:
+        """With the size that its rows turned out to have, where they are larger than was estimated."""
+        seen = self.bytes - _EVENT_BYTES * self.rows
+        if not self.rows or seen * extent.rows <= extent.bytes * self.rows:
+            return extent
+        return replace(extent, bytes=seen * extent.rows // self.rows)
 
     def _gaps(self) -> tuple[Gap, ...]:
         if self.why is None:

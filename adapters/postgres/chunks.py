@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import numpy as np
 import pyarrow as pa
@@ -210,6 +211,17 @@ class Jdbc:
     initial_statements: tuple[str, ...] = field(default=(), repr=False)
     fetch_rows: int = 10_240
 
+    def full_url(self, most_bytes: int | None) -> str:
+        """The URL with the properties that Spark would lose, and a bound for the bytes of a fetch.
+
+        It writes properties' names in small letters, by which the driver does not know them. None of those
+        with others is a secret.
+        """
+        spelled = {name: value for name, value in self.properties.items() if name != name.lower()}
+        if most_bytes is not None:
+            spelled[_FETCH_BOUND] = str(most_bytes)
+        return f"{self.url}?{urlencode(spelled)}" if spelled else self.url
+
 
 @dataclass(frozen=True, slots=True)
 class _How:
@@ -336,14 +348,16 @@ class ChunkReader:
             " UNION ALL ".join(branches),
             [f"task = {task}" for task in range(tasks)],
             fetchsize=str(fetched),
-            **({_FETCH_BOUND: str(_MOST_BYTES)} if fetched > 1 else {}),
+            most_bytes=_MOST_BYTES if fetched > 1 else None,
             sessionInitStatement=session_statement(how.exported, self._jdbc.initial_statements),
         )
 
-    def _load(self, query: str, predicates: list[str], **options: str) -> DataFrame:
+    def _load(
+        self, query: str, predicates: list[str], *, most_bytes: int | None = None, **options: str
+    ) -> DataFrame:
         properties = {**self._jdbc.properties, "driver": "org.postgresql.Driver", **options}
         return self._spark.read.jdbc(
-            self._jdbc.url, f"({query}) AS q", predicates=predicates, properties=properties
+            self._jdbc.full_url(most_bytes), f"({query}) AS q", predicates=predicates, properties=properties
         )
 
 

@@ -316,3 +316,11 @@ def test_runs_are_contiguous_and_cover_everything_up_to_the_greatest_key(numbers
         assert all(one.upto == following.after for one, following in pairwise(mine))
         assert sum(_rows(keys, run) for run in mine) == len(numbers)
         assert all(run.chunks >= 1 for run in mine)
+
+
+@pytest.mark.parametrize(
+    ("row_bytes", "expected"),
+    [(1, 100), (20, 50), (99, 10), (500, 2), (5000, 1)],
+)
+def test_bytes_bound_a_window_of_large_rows_below_a_chunk(row_bytes, expected):
+    assert Budget(rows=100, bytes=1000, tasks=2, chunk_rows=10).rows_for(row_bytes) == expected

@@ -299,3 +299,19 @@ class TestReadingAgain:
         assert snapshot.tables[0].progress
         assert snapshot.tables[0].progress.reread == tuple((key,) for key in left)
         assert snapshot.tables[0].progress.rounds == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "staged", "expected"),
+    [
+        pytest.param(10, 10 * 1_001_024, 1_000_000 * EXTENT.rows, id="larger than its size on disk tells"),
+        pytest.param(10, 10 * 1_024, EXTENT.bytes, id="no larger than an event is anyway"),
+        pytest.param(0, 0, EXTENT.bytes, id="no rows"),
+    ],
+)
+def test_the_size_of_rows_is_learnt_from_those_read(rows, staged, expected):
+    snapshot = queued(A).began(1, EXTENT, 5)
+    (table,) = snapshot.advanced(Advance(1, (run(None, "10"),), rows=rows, emitted=rows, bytes=staged)).tables
+
+    assert table.progress is not None
+    assert table.progress.extent.bytes == expected
