@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pyarrow as pa
 
-from engine.errors import SchemaChanged, SignalError, SourceError
+from engine.errors import SchemaChanged, SignalError, SourceError, TableBusy
 from engine.events.batch import EVENTS
 from engine.merge import KEY_TYPE, Superseded
 from engine.merge_key import merge_keys
@@ -61,6 +61,7 @@ class MemoryDatabase:
     log: list[LoggedEntry] = field(default_factory=list)
     visible: set[int] = field(default_factory=set)
     acknowledged: int = 0
+    slot: int | None = None
     transactions: int = 0
     failures: list[Exception] = field(default_factory=list)
 
@@ -183,6 +184,7 @@ class Guards:
     rereads: bool = True
     moves: bool = True
     truncates: bool = True
+    beginning: bool = True
 
 
 class MemorySource:
@@ -196,13 +198,19 @@ class MemorySource:
         span_rows: int = 3,
         reading_polls: int = 2,
         guards: Guards = Guards(),
+        initial: bool = False,
     ) -> None:
-        self.database, self.guards = database, guards
+        self.database, self.guards, self._initial = database, guards, initial
+        self._held: frozenset[int] | None = None
         self._staging, self._span_rows, self._polls = staging, span_rows, reading_polls
         self._unsettled: dict[int, list[Change]] = {}
         self.window: MemoryWindow | None = None
 
     def open_log(self, state: State) -> tuple[State, MemoryLog]:
+        if self._initial and state.position is None:
+            state = self._begun(state)
+        elif not state.snapshot.initial:
+            self._held = None
         position = state.position or Position((self.database.acknowledged,))
         self._unsettled = {
             int(xid): [
@@ -213,6 +221,15 @@ class MemorySource:
         }
         start = int(position.order[0])
         return replace(state, position=position), MemoryLog(self.database, start, self._span_rows)
+
+    def _begun(self, state: State) -> State:
+        """Everything queued: in the snapshot of a new slot, or beside one whose first turn was lost."""
+        database = self.database
+        if database.slot is None:
+            database.slot = len(database.log)
+            self._held = frozenset(entry.transaction for entry in database.log)
+        snapshot = state.snapshot.begin(self.captured(), "initial")
+        return replace(state, position=Position((database.slot,)), snapshot=snapshot)
 
     def memory(self) -> dict[str, Any]:
         return {
@@ -239,8 +256,10 @@ class MemorySource:
             moved=self._moved(span.logged),
         )
 
-    def holds_log(self, _state: State) -> bool:
-        return False
+    def holds_log(self, state: State) -> bool:
+        if not state.snapshot.initial:
+            self._held = None
+        return self._held is not None
 
     def hidden_moves(self) -> dict[CollectionId, frozenset[bytes]]:
         return self._moves([change for changes in self._unsettled.values() for change in changes])
@@ -327,15 +346,29 @@ class MemorySource:
         targets: Sequence[Target],
         *,
         bounded: bool = False,  # noqa: ARG002  all are cut
-    ) -> list[Extent | SignalError]:
-        return [self._measured(target.collection) for target in targets]
+    ) -> list[Extent | SignalError | TableBusy]:
+        return [self._measured(target) for target in targets]
 
-    def _measured(self, collection: CollectionId) -> Extent | SignalError:
+    def _measured(self, target: Target) -> Extent | SignalError | TableBusy:
+        collection = target.collection
         if collection not in self.captured():
             return SignalError("there is no such collection", place=str(collection))
-        keys = sorted(self.database.rows(collection, frozenset(self.database.visible)))
+        shown = self._shown(initial=target.initial)
+        if shown is None:
+            return TableBusy("waits for what was committed before the log began", place=str(collection))
+        keys = sorted(self.database.rows(collection, shown))
         greatest = (str(keys[-1]),) if keys else None
         return Extent(rows=len(keys), bytes=10 * len(keys), greatest=greatest)
+
+    def _shown(self, *, initial: bool) -> frozenset[int] | None:
+        """What is read now; None while the log's beginning is hidden."""
+        if initial and self._held is not None:
+            return self._held
+        shown = frozenset(self.database.visible)
+        if not initial or not self.guards.beginning:
+            return shown
+        before = {entry.transaction for entry in self.database.log[: self.database.slot]}
+        return None if before - shown else shown
 
     def boundaries(
         self, target: Target, after: Key | None, upto: Key, step_rows: int, count: int
@@ -346,7 +379,13 @@ class MemorySource:
         return [(str(key),) for key in keys[step_rows - 1 :: step_rows][:count]]
 
     def open_window(self, window: Window) -> MemoryWindow:
-        shown = frozenset(self.database.visible)
+        shown = self._shown(initial=window.initial)
+        if shown is None:
+            raise TableBusy("waits for what was committed before the log began")
+        if window.initial and self._held is not None:
+            self.window = MemoryWindow(self, window, shown, Superseded(), self._staging, self._polls)
+            self.window.horizon = 0
+            return self.window
         self._unsettled = {xid: c for xid, c in self._unsettled.items() if xid not in shown}
         missed = [change for changes in self._unsettled.values() for change in changes]
         before = self.superseding(missed) if self.guards.unsettled else Superseded()
@@ -371,7 +410,7 @@ class MemoryWindow:
         self._staging, self._polls = staging, polls
         # The log holds a visible transaction's last entry somewhere before this point.
         shows = [i for i, entry in enumerate(source.database.log, 1) if entry.transaction in shown]
-        self._horizon = max(shows, default=0)
+        self.horizon = max(shows, default=0)
         self._staged: list[Staged] | None = None
         self.failure: SchemaChanged | SourceError | None = None
 
@@ -422,7 +461,7 @@ class MemoryWindow:
         }
 
     def reached(self, position: Position) -> bool:
-        return not self._source.guards.reached or int(position.order[0]) >= self._horizon
+        return not self._source.guards.reached or int(position.order[0]) >= self.horizon
 
     def close(self) -> None:
         for one in self._staged or ():

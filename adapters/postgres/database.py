@@ -326,6 +326,8 @@ class PostgresSource:
     def open_window(self, window: Window) -> PostgresWindow:
         """Take a snapshot, and start a Spark job that reads the window's runs under it."""
         session = self._opened()
+        if window.initial and self._first.held() is None:
+            self._await_beginning(window)
         watermark, locks = self._watermark(window)
         exported = watermark.exported
         try:
@@ -354,6 +356,15 @@ class PostgresSource:
             ),
         )
         return self._window
+
+    def _await_beginning(self, window: Window) -> None:
+        """Raise TableBusy while a transaction that the log begins behind may be hidden from snapshots.
+
+        It is in no log, and holds its lock on a table for as long as it is hidden.
+        """
+        extents = self._opened().extents
+        for read in extents.readings(window.targets).values():
+            extents.await_writers(read)
 
     def _reads(self, window: Window, tables: Mapping[Target, ReadTable], exported: Exported) -> list[RunRead]:
         session = self._opened()

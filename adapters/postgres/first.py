@@ -81,6 +81,11 @@ class FirstSnapshot:
         """The snapshot that is held; empty when none is."""
         return self._held.snapshot.exported.id if self._held else ""
 
+    @property
+    def session(self) -> psycopg.Connection | None:
+        """The session that holds it; None when none is held."""
+        return self._held.snapshot.session if self._held else None
+
     def statement(self, collection: CollectionId) -> str | None:
         """The SELECT that gives a table's rows; None for all of them."""
         overrides = self._settings.snapshot.select_overrides

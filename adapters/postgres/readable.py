@@ -104,6 +104,10 @@ class First(Protocol):
     def snapshot_id(self) -> str:
         """The snapshot that is held for all its windows; empty when none is."""
 
+    @property
+    def session(self) -> psycopg.Connection | None:
+        """The session that holds it."""
+
     def statement(self, collection: CollectionId) -> str | None:
         """The SELECT that gives a table's rows; None for all of them."""
 
@@ -123,6 +127,11 @@ class Readable:
         self._first = first
         self.accepts_risk = accepts_risk
         self._warned: set[tuple[CollectionId, str]] = set()
+
+    @property
+    def held_session(self) -> psycopg.Connection | None:
+        """The session that holds the snapshot of the snapshot before the log, while it is held."""
+        return self._first.session if self._first is not None else None
 
     @property
     def held(self) -> bool:

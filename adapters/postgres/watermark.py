@@ -76,7 +76,7 @@ class ExportedSnapshot:
         self._clock = clock
         self._waited_since: float | None = None
         self._next_check = 0.0
-        self._holder = server.connect()
+        self.session = server.connect()
         try:
             with source_errors("exporting a snapshot"):
                 self.exported = self._export(tables, holding)
@@ -85,7 +85,7 @@ class ExportedSnapshot:
             raise
 
     def _export(self, tables: Sequence[CollectionId], holding: Holding) -> Exported:
-        run = self._holder.execute
+        run = self.session.execute
         run(NO_TIMEOUTS)
         if holding.lock_timeout_ms is not None:
             run(sql.SQL("SET lock_timeout = {}").format(holding.lock_timeout_ms))
@@ -116,7 +116,7 @@ class ExportedSnapshot:
         with source_errors("lock check"):
             row = control.execute(
                 "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND %s = ANY (pg_blocking_pids(pid)))",
-                [self._holder.info.backend_pid],
+                [self.session.info.backend_pid],
             ).fetchone()
         if not (row and row[0]):
             self._waited_since = None
@@ -129,18 +129,18 @@ class ExportedSnapshot:
     def alive(self) -> bool:
         """Whether the transaction is still there."""
         try:
-            self._holder.execute("SELECT")
+            self.session.execute("SELECT")
         except psycopg.Error:
             return False
         return True
 
     def query(self, statement: LiteralString) -> list[tuple[Any, ...]]:
         """What a statement gives under the snapshot."""
-        return self._holder.execute(statement).fetchall()
+        return self.session.execute(statement).fetchall()
 
     def close(self) -> None:
         """End the transaction; readers that have adopted the snapshot keep it."""
-        self._holder.close()
+        self.session.close()
 
 
 class GivesWay(Protocol):

@@ -72,8 +72,8 @@ class Fused:
 class World:
     """A database, and a job over it that can be killed and started again."""
 
-    def __init__(self, staging: str, guards: Guards) -> None:
-        self.database = MemoryDatabase()
+    def __init__(self, staging: str, guards: Guards, *, initial: bool = False) -> None:
+        self.database, self.initial = MemoryDatabase(), initial
         for key in range(6):
             self.database.commit(Change(TABLE, key, f"before-{key}"), Change(OTHER, key, "before"))
         # What was there before the slot is only to be had by a snapshot.
@@ -83,7 +83,7 @@ class World:
         self.start()
 
     def start(self) -> None:
-        self.source = MemorySource(self.database, self.staging, guards=self.guards)
+        self.source = MemorySource(self.database, self.staging, guards=self.guards, initial=self.initial)
         fused = Fused(self.source, self.fuse)
         seams = Seams(
             source=fused,
@@ -239,7 +239,7 @@ def check_history(sink: MemorySink, collection: CollectionId) -> None:
 
 
 def check_log_complete(world: World) -> None:
-    start = 12
+    start = 12 if world.database.slot is None else world.database.slot
     written = [value["at"] for _topic, _key, value in events(world.sink) if value["op"] == "w"]
 
     assert written == list(range(start, len(world.database.log)))
@@ -268,6 +268,45 @@ def test_applying_the_events_gives_the_source_tables(actions, late):
         for collection in (TABLE, OTHER):
             check_history(world.sink, collection)
             assert replay(world.sink, collection) == world.database.rows(collection)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(_changes, max_size=3), st.lists(_late, max_size=25))
+def test_with_a_snapshot_before_the_log_too(before, actions):
+    with tempfile.TemporaryDirectory() as staging:
+        world = World(staging, Guards(), initial=True)
+        for changes in before:
+            act(world, ("commit", changes, False))
+        world.turn()
+        for action in actions:
+            act(world, action)
+        world.drain()
+
+        check_log_complete(world)
+        for collection in (TABLE, OTHER):
+            check_history(world.sink, collection)
+            assert replay(world.sink, collection) == world.database.rows(collection)
+
+
+def test_what_is_left_of_it_waits_for_what_the_log_began_behind(tmp_path):
+    """A transaction before the slot is in no log, and may be hidden from new snapshots for long."""
+
+    def left(guards: Guards, name: str) -> World:
+        world = World(str(tmp_path / name), guards, initial=True)
+        world.database.commit(Change(TABLE, 1, "hidden"), visible=False)
+        world.turn()
+        world.start()
+        for _ in range(30):
+            world.turn()
+        return world
+
+    guarded = left(Guards(), "guarded")
+    guarded.drain()
+    assert replay(guarded.sink, TABLE) == guarded.database.rows(TABLE)
+
+    unguarded = left(Guards(beginning=False), "unguarded")
+    unguarded.drain()
+    assert replay(unguarded.sink, TABLE) != unguarded.database.rows(TABLE)
 
 
 HIDDEN_UPDATE = [
