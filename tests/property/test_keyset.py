@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -44,7 +44,7 @@ class Rows:
     def names(self) -> Sequence[str]:
         return NAMES[: len(self.kinds)]
 
-    def make(self, connection: Connection[tuple[object, ...]]) -> None:
+    def make(self, connection: Connection[tuple[Any, ...]]) -> None:
         """A table with these rows and an index over its key, numbered by `n`."""
         quoted = [quote_ident(name) for name in self.names]
         columns = ", ".join(f"{name} {kind.type}" for name, kind in zip(quoted, self.kinds, strict=True))
@@ -87,7 +87,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
 
 
 @pytest.fixture(scope="module")
-def connection(server: PostgresServer) -> Iterator[Connection[tuple[object, ...]]]:
+def connection(server: PostgresServer) -> Iterator[Connection[tuple[Any, ...]]]:
     with server.connect("keysets") as opened:
         # A prepared INSERT would go on with the parameter types of the table before.
         opened.prepare_threshold = None
@@ -145,7 +145,7 @@ def test_so_it_is_for_each_kind_alone_and_before_another(connection, server, ext
 
 
 def assert_each_row_in_one_run(
-    connection: Connection[tuple[object, ...]], extents: Extents, table: Rows, budget: Budget
+    connection: Connection[tuple[Any, ...]], extents: Extents, table: Rows, budget: Budget
 ) -> None:
     runs = runs_of(extents, table.target, budget)
     read = extents.readings([table.target])[table.target]
@@ -219,7 +219,7 @@ def test_the_index_serves_a_range_of_nullable_columns_and_of_types_from_elsewher
             assert looked_at(connection, step) <= 12
 
 
-def looked_at(connection: Connection[tuple[object, ...]], query: str) -> int:
+def looked_at(connection: Connection[tuple[Any, ...]], query: str) -> int:
     """The rows that a query reads, those it throws away included."""
     (plan,) = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}".encode()).fetchone() or ([],)
     assert isinstance(plan, list)
