@@ -80,7 +80,8 @@ class Answers:
             return
         outcome, text = note["outcome"], note["text"]
         self.outcomes[outcome] += 1
-        self._half_told.add(asked.sent.id)
+        if self._untold:
+            self._half_told.add(asked.sent.id)
         if found := _SUPERSEDED.search(text):
             self.superseded += int(found[1])
         if outcome == "failed":

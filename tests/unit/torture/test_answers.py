@@ -58,6 +58,7 @@ def test_a_snapshot_answered_and_read_in_between_is_right():
         pytest.param("execute", [FINISHED], (4,), id="not-accepted"),
         pytest.param("execute", [ACCEPTED, FINISHED, FINISHED], (4,), id="twice"),
         pytest.param("execute", [ACCEPTED, FINISHED, TOLD, CRASH, FINISHED], (4,), id="repeated-though-told"),
+        pytest.param("execute", [ACCEPTED, ACCEPTED, CRASH], (4,), id="told-before-it-was-sent"),
         pytest.param("execute", [ACCEPTED, CRASH], (4,), id="lost-though-nothing-was-due"),
         pytest.param("execute", [ACCEPTED, FINISHED], (), id="row-not-read"),
         pytest.param("execute", [ACCEPTED, FINISHED], (2, 4), id="read-before-it-was-asked"),
