@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from bson.timestamp import Timestamp
 from pymongo import ASCENDING
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from adapters.mongodb.rows import ReadEvents
     from adapters.mongodb.server import Connection
+    from engine.events.text import Ints
     from engine.model import Run
 
 _BATCH_BYTES = 16 << 20
@@ -81,14 +83,14 @@ class ReadRuns:
         collection = read.run.target.collection
         rows = size = 0
         with staging_file(path) as write, collection_errors("reading documents", collection):
-            for raws in self._batches(read):
-                batch = read.events.batch(raws)
-                write(batch)
-                rows, size = rows + batch.num_rows, size + batch.nbytes
+            for raw, starts in self._batches(read):
+                for batch in read.events.batches(raw, starts):
+                    write(batch)
+                    rows, size = rows + batch.num_rows, size + batch.nbytes
         return Staged(read.run.ticket, collection, path, rows, size)
 
-    def _batches(self, read: RunRead) -> Iterator[list[bytes]]:
-        """The documents, batch by batch, as of the window's cluster time."""
+    def _batches(self, read: RunRead) -> Iterator[tuple[bytes, Ints]]:
+        """The server's answers, with where the documents stand in each, as of the window's cluster time."""
         database, name = read.run.target.collection.parts
         client = shared_client(self.connection)
         snapshot = {"level": "snapshot", "atClusterTime": Timestamp(*self.at)}
@@ -99,9 +101,9 @@ class ReadRuns:
             while True:
                 raw: bytes = client[database].command(command, codec_options=RAW, session=session).raw
                 cursor = fields(raw, fields(raw)["cursor"].start)
-                raws = [raw[start:end] for start, end in documents(raw, cursor[which].start)]
-                if raws:
-                    yield raws
+                starts = [start for start, _end in documents(raw, cursor[which].start)]
+                if starts:
+                    yield raw, np.array(starts, np.int64)
                 identifier = int64(raw, cursor["id"].start)[0]
                 if not identifier:
                     return

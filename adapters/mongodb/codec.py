@@ -65,16 +65,16 @@ class CollectionCodec:
         """The key of an event."""
         return f'{self.key_wrap[0]}{{"id":{embedded(id_json)}}}{self.key_wrap[1]}'
 
-    def document(self, raw: bytes, start: int) -> str:
-        """A document as the JSON string that events carry it in."""
+    def document_json(self, raw: bytes, start: int) -> str:
+        """A document's JSON, less the fields that are left out."""
         found = tree(raw, start, STRICT)
-        return embedded(text(self.field_rules.edit(found), STRICT))
+        return text(self.field_rules.edit(found), STRICT)
 
     def optional_document(self, raw: bytes, value: Value | None) -> str:
         """The same; null where there is none."""
         if value is None or value.kind != Kind.DOCUMENT:
             return "null"
-        return self.document(raw, value.start)
+        return embedded(self.document_json(raw, value.start))
 
     def update_description(self, raw: bytes, start: int) -> str:
         """What an update says it changed."""

@@ -78,12 +78,12 @@ _OVERHEAD = {
     Kind.CODE_WITH_SCOPE: 0,
 }
 """Bytes beyond the length that stands at the beginning of a value."""
-_FIXED_SIZES: list[int | None] = [None] * 256
-_OVERHEADS: list[int | None] = [None] * 256
+FIXED_SIZES: list[int | None] = [None] * 256
+OVERHEADS: list[int | None] = [None] * 256
 for _kind, _size in _FIXED.items():
-    _FIXED_SIZES[_kind] = _size
+    FIXED_SIZES[_kind] = _size
 for _kind, _size in _OVERHEAD.items():
-    _OVERHEADS[_kind] = _size
+    OVERHEADS[_kind] = _size
 
 
 def elements(raw: bytes, start: int = 0) -> Iterator[tuple[bytes, int, int, int]]:
@@ -93,14 +93,14 @@ def elements(raw: bytes, start: int = 0) -> Iterator[tuple[bytes, int, int, int]
     while kind := raw[at]:
         stop = find(0, at + 1)
         begin = stop + 1
-        size = _FIXED_SIZES[kind]
+        size = FIXED_SIZES[kind]
         end = begin + size if size is not None else _variable_end(raw, kind, begin)
         yield raw[at + 1 : stop], kind, begin, end
         at = end
 
 
 def _variable_end(raw: bytes, kind: int, begin: int) -> int:
-    overhead = _OVERHEADS[kind]
+    overhead = OVERHEADS[kind]
     if overhead is not None:
         length: int = int32(raw, begin)[0]
         return begin + length + overhead

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from adapters.mongodb.columns import id_columns, written
 from adapters.mongodb.extended import KEY, value_text
 from adapters.mongodb.raw import Kind, elements
 from engine.events.batch import EVENTS
+from engine.events.text import escape, join
 from engine.merge_key import merge_keys
 from engine.staging import STAGED
 
@@ -18,9 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from adapters.mongodb.codec import CollectionCodec
+    from adapters.mongodb.columns import Written
+    from engine.events.text import Ints, Text
 
 _SAME_KEY = frozenset({Kind.INT32, Kind.INT64, Kind.STRING, Kind.OBJECT_ID})
 """Types whose merge key is the text of the event's key."""
+_TEXT = EVENTS.field("key").type
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,32 +36,62 @@ class ReadEvents:
     source_json: str
     ts_ms: int
 
-    def batch(self, raws: Sequence[bytes]) -> pa.RecordBatch:
-        """The staged rows of these documents."""
-        codec = self.codec
+    def batches(self, raw: bytes, starts: Ints) -> list[pa.RecordBatch]:
+        """The staged rows of the documents that stand there, in ascending places."""
+        found, others = ([], range(len(starts))) if self.codec.field_rules.rules else written(raw, starts)
+        batches = [self._alike(raw, one) for one in found]
+        if others:
+            batches.append(self._one_by_one(raw, [int(starts[row]) for row in others]))
+        return batches
+
+    def _alike(self, raw: bytes, one: Written) -> pa.RecordBatch:
+        """Documents of one shape."""
+        ids = id_columns(raw, one.ids) if one.ids else None
+        if ids is not None:
+            return self._staged(ids, ids, one.texts)
+        places = one.ids.starts.tolist() if one.ids else [None] * len(one.rows)
+        ends = one.ids.ends.tolist() if one.ids else places
+        kind = one.ids.kind if one.ids else 0
+        pairs = [_id_texts(raw, kind, start, end) for start, end in zip(places, ends, strict=True)]
+        return self._staged(*_columns(pairs), one.texts)
+
+    def _one_by_one(self, raw: bytes, starts: Sequence[int]) -> pa.RecordBatch:
+        """Documents of shapes of their own, or that lose fields."""
+        texts = pa.array([self.codec.document_json(raw, start) for start in starts], _TEXT)
+        return self._staged(*_columns([_ids(raw, start) for start in starts]), texts)
+
+    def _staged(self, ids: Text, merge: Text, texts: Text) -> pa.RecordBatch:
+        codec, rows = self.codec, len(texts)
+        before, after = codec.key_wrap
+        keys = join([f'{before}{{"id":"', escape(ids), f'"}}{after}'], rows)
         before, after = codec.value_wrap
-        head = f'{before}{{"before":null,"after":'
         tail = (
-            f',"patch":null,"filter":null,"updateDescription":null,"source":{self.source_json},"op":"r"'
+            f'","patch":null,"filter":null,"updateDescription":null,"source":{self.source_json},"op":"r"'
             f',"ts_ms":{self.ts_ms},"transaction":null}}{after}'
         )
-        ids = [_ids(raw) for raw in raws]
-        text = EVENTS.field("key").type
-        keys = pa.array([codec.key(shown) for shown, _merge in ids], text)
-        values = pa.array([f"{head}{codec.document(raw, 0)}{tail}" for raw in raws], text)
-        merge = merge_keys([pa.array([merged for _shown, merged in ids], text)])
+        values = join([f'{before}{{"before":null,"after":"', escape(texts), tail], rows)
         topics = pa.DictionaryArray.from_arrays(
-            pa.array(np.zeros(len(raws), np.int32)), pa.array([codec.topic], pa.string())
+            pa.array(np.zeros(rows, np.int32)), pa.array([codec.topic], pa.string())
         )
         return pa.RecordBatch.from_arrays(
-            [topics, keys, values, pa.nulls(len(raws), text), merge], schema=STAGED
+            [topics, keys, values, pa.nulls(rows, _TEXT), merge_keys([merge])], schema=STAGED
         )
 
 
-def _ids(raw: bytes) -> tuple[str, str]:
-    """The event's key and the merge key of a document."""
-    for name, kind, start, end in elements(raw):
+def _columns(pairs: Sequence[tuple[str, str]]) -> tuple[Text, Text]:
+    return pa.array([shown for shown, _merge in pairs], _TEXT), pa.array(
+        [merge for _shown, merge in pairs], _TEXT
+    )
+
+
+def _ids(raw: bytes, start: int) -> tuple[str, str]:
+    """The text of the event's key and the merge key of a document."""
+    for name, kind, begin, end in elements(raw, start):
         if name == b"_id":
-            shown = value_text(raw, kind, start, end)
-            return shown, shown if kind in _SAME_KEY else value_text(raw, kind, start, end, KEY)
+            return _id_texts(raw, kind, begin, end)
     return "null", "null"
+
+
+def _id_texts(raw: bytes, kind: int, start: int, end: int) -> tuple[str, str]:
+    shown = value_text(raw, kind, start, end)
+    return shown, shown if kind in _SAME_KEY else value_text(raw, kind, start, end, KEY)
