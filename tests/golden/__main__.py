@@ -9,19 +9,24 @@ from __future__ import annotations
 import argparse
 import sys
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.golden import engine_under_test
 from tests.golden.case import Source, case_folders, source_of
 from tests.golden.mongo_runner import MongoRunner
+from tests.golden.roads import KafkaRoad, by_topic
 from tests.golden.runner import Runner
-from tests.golden.verdict import Verdict, chosen, summary, verdict
+from tests.golden.verdict import Order, Verdict, as_sent, chosen, summary, verdict
+from tests.servers.kafka import KafkaBroker
 from tests.servers.mongodb import MongoServer
 from tests.servers.postgres import PostgresServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from tests.golden.roads import Road
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,25 +40,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not folders:
         print(f"no cases in {options.directory}", file=sys.stderr)
         return 2
-    with _runner(options, source_of(folders[0])) as runner:
-        verdicts = [_one(folder, runner) for folder in folders]
+    with _road(options.sink) as (road, order), _runner(options, source_of(folders[0]), road) as runner:
+        verdicts = [_one(folder, runner, order) for folder in folders]
     print(summary(verdicts))
     return int(any(one.fault is not None for one in verdicts))
 
 
 @contextmanager
-def _runner(options: argparse.Namespace, source: Source) -> Iterator[Runner | MongoRunner]:
+def _road(sink: str) -> Iterator[tuple[Road, Order]]:
+    if sink == "kafka":
+        with KafkaBroker() as broker:
+            yield KafkaRoad(broker), by_topic
+    else:
+        yield engine_under_test.FILES, as_sent
+
+
+@contextmanager
+def _runner(options: argparse.Namespace, source: Source, road: Road) -> Iterator[Runner | MongoRunner]:
     report = _report if options.verbose else _silent
     if source is Source.MONGODB:
         with MongoServer() as mongod:
-            yield MongoRunner(mongod, engine_under_test.start_mongodb, options.timeout, report)
+            start_mongodb = partial(engine_under_test.start_mongodb, road=road)
+            yield MongoRunner(mongod, start_mongodb, options.timeout, report)
     else:
         with PostgresServer(options.version) as server:
-            yield Runner(server, engine_under_test.start, options.timeout, report)
+            yield Runner(server, partial(engine_under_test.start, road=road), options.timeout, report)
 
 
-def _one(folder: Path, runner: Runner | MongoRunner) -> Verdict:
-    result = verdict(folder, runner.run)
+def _one(folder: Path, runner: Runner | MongoRunner, order: Order) -> Verdict:
+    result = verdict(folder, runner.run, order)
     print(f"{folder.name}: {result}", flush=True)
     return result
 
@@ -71,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("directory", metavar="DIR", type=Path, help="folder of case folders")
     parser.add_argument("names", metavar="NAME", nargs="*", help="a case, or a pattern such as 'i*'")
     parser.add_argument("--version", type=int, choices=(15, 18), default=15, help="PostgreSQL to run on (15)")
+    parser.add_argument("--sink", choices=("files", "kafka"), default="files", help="where events go (files)")
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds to wait for the engine (60)")
     parser.add_argument("-v", "--verbose", action="store_true", help="show what the database complains of")
     return parser

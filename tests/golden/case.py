@@ -115,8 +115,8 @@ def source_of(folder: Path) -> Source:
 
 
 def _documented(folder: Path) -> Documented | None:
-    path = folder / "expected.jsonl"
-    if not path.exists():
+    path = next(folder.glob("expected.jsonl*"), None)  # a large one is compressed
+    if path is None:
         return None
     reason = (folder / "reason.txt").read_text("utf-8").strip()
     if not reason:

@@ -17,7 +17,7 @@ from adapters.postgres.visibility import normalised
 from adapters.spark.session import POSTGRES_JDBC, spark_session
 from adapters.wiring import Onlookers
 from engine.config import parse
-from tests.golden.event import Event, emitted_events
+from tests.golden.roads import FilesRoad
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,10 +27,13 @@ if TYPE_CHECKING:
 
     from engine.job import Observation
     from engine.model import Position
+    from tests.golden.event import Event
+    from tests.golden.roads import Road
 
 Place_contra = TypeVar("Place_contra", contravariant=True)
 """A place in the log as a runner knows it: a WAL position, or a cluster time."""
 
+FILES = FilesRoad()
 _STOP_TIMEOUT_S = 30.0
 _SEGMENT_BYTES = 16 << 20
 _PAGE_BYTES = 8192
@@ -73,9 +76,11 @@ class Kind(Generic[Place_contra]):
 class Job(Generic[Place_contra]):
     """Our job, in a thread."""
 
-    def __init__(self, kind: Kind[Place_contra], properties: Mapping[str, str], events_dir: Path) -> None:
-        self._kind, self._events_dir = kind, events_dir
-        self._settings = parse({**properties, **_own(events_dir)})
+    def __init__(
+        self, kind: Kind[Place_contra], properties: Mapping[str, str], events_dir: Path, road: Road
+    ) -> None:
+        self._kind, self._events_dir, self._road = kind, events_dir, road
+        self._settings = parse({**properties, **_own(events_dir), **road.properties(events_dir)})
         self._stop = threading.Event()
         self._died_of: BaseException | None = None
         self._seen: Observation | None = None
@@ -114,8 +119,8 @@ class Job(Generic[Place_contra]):
             raise RuntimeError(f"the job does not end within {_STOP_TIMEOUT_S:g} s of being asked to")
 
     def events(self) -> tuple[Event, ...]:
-        """What the files sink has committed."""
-        return emitted_events(self._events_dir)
+        """What the sink has committed."""
+        return self._road.events(self._events_dir)
 
     def _run(self) -> None:
         try:
@@ -133,17 +138,19 @@ class Job(Generic[Place_contra]):
             raise self._died_of
 
 
-def start(properties: Mapping[str, str], events_dir: Path) -> Engine[int]:
+def start(properties: Mapping[str, str], events_dir: Path, road: Road = FILES) -> Engine[int]:
     """Start the engine with a connector's properties; it goes on where an earlier one stopped.
 
     Raises ConfigError when the settings are refused.
     """
-    return Job(Kind(run_postgres, _reached_lsn), properties, events_dir)
+    return Job(Kind(run_postgres, _reached_lsn), properties, events_dir, road)
 
 
-def start_mongodb(properties: Mapping[str, str], events_dir: Path) -> WatchedEngine[tuple[int, int]]:
+def start_mongodb(
+    properties: Mapping[str, str], events_dir: Path, road: Road = FILES
+) -> WatchedEngine[tuple[int, int]]:
     """The same for a MongoDB connector's properties."""
-    return Job(Kind(run_mongodb, has_passed), properties, events_dir)
+    return Job(Kind(run_mongodb, has_passed), properties, events_dir, road)
 
 
 def _reached_lsn(position: Position, place: int) -> bool:
@@ -151,11 +158,7 @@ def _reached_lsn(position: Position, place: int) -> bool:
 
 
 def _own(events_dir: Path) -> dict[str, str]:
-    return {
-        "tidemark.sink": "files",
-        "tidemark.sink.files.dir": str(events_dir),
-        "tidemark.checkpoint": str(events_dir.with_name(f"{events_dir.name}-state")),
-    }
+    return {"tidemark.checkpoint": str(events_dir.with_name(f"{events_dir.name}-state"))}
 
 
 def _spark() -> SparkSession:

@@ -6,6 +6,7 @@ they are JSON. A header's value is JSON text in both. Leaves masks and compariso
 
 from __future__ import annotations
 
+import gzip
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -66,7 +67,8 @@ def emitted_events(directory: Path) -> tuple[Event, ...]:
 
 def _lines(path: Path) -> list[str]:
     # not splitlines: U+2028 and others may stand raw in JSON text
-    return [line for line in path.read_text("utf-8").split("\n") if line]
+    text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text("utf-8")
+    return [line for line in text.split("\n") if line]
 
 
 def _event(line: str, parse: Any) -> Event:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import fnmatch
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.errors import TidemarkError
 from tests.golden.case import Case, load_case
 from tests.golden.compare import difference
+from tests.golden.event import Event
 from tests.golden.runner import CaseFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
-
-    from tests.golden.event import Event
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,22 +31,32 @@ class Verdict:
         return "pass" if self.reason is None else f"pass, by a documented difference: {self.reason}"
 
 
-def judge(case: Case, events: Sequence[Event]) -> Verdict:
+Order = Callable[[tuple[Event, ...]], tuple[Event, ...]]
+"""In which order events are compared: a road may not keep the one in which they were sent."""
+
+
+def as_sent(events: tuple[Event, ...]) -> tuple[Event, ...]:
+    """The order in which they were sent."""
+    return events
+
+
+def judge(case: Case, events: Sequence[Event], order: Order = as_sent) -> Verdict:
     """Compare a run with the recorded events, and with our own answer where the case has one."""
-    fault = difference(case, case.expected, events)
+    events = order(tuple(events))
+    fault = difference(case, order(tuple(case.expected)), events)
     if fault is None or case.documented is None:
         return Verdict(fault)
-    own_fault = difference(case, case.documented.events, events)
+    own_fault = difference(case, order(tuple(case.documented.events)), events)
     if own_fault is None:
         return Verdict(reason=case.documented.reason)
     return Verdict(f"(against the project's own answer) {own_fault}")
 
 
-def verdict(folder: Path, run: Callable[[Case], Sequence[Event]]) -> Verdict:
+def verdict(folder: Path, run: Callable[[Case], Sequence[Event]], order: Order = as_sent) -> Verdict:
     """Load, run and judge one case; whatever goes wrong on the way is its fault, not the program's."""
     try:
         case = load_case(folder)
-        return judge(case, run(case))
+        return judge(case, run(case), order)
     except (CaseFailed, TidemarkError) as exc:
         return Verdict("; ".join(str(exc).splitlines()))
     except Exception as exc:  # noqa: BLE001  (the other cases must run)

@@ -18,6 +18,7 @@ FOLDERS = [
     for folder in case_folders(OWN_CASES / "mongodb")
     if load_case(folder).properties["snapshot.mode"] == "never"
     and not _BEYOND_THE_STREAM & {path.name for path in folder.iterdir()}
+    and '{"bytes"' not in (folder / "changestream.jsonl").read_text()  # an event too large to be kept
 ]
 
 
