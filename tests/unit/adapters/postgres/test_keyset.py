@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.postgres.keyset import KeyColumn, Keyset
+from adapters.postgres.keyset import PLACES, KeyColumn, Keyset, place_of, places
 
 ID = KeyColumn("id", '"pg_catalog"."int4"')
 NAME = KeyColumn("Na me", '"pg_catalog"."text"')
@@ -89,3 +89,26 @@ def test_a_range_is_open_below_and_closed_above(keyset, after, upto, expected):
 )
 def test_single_keys_are_named(keyset, keys, expected):
     assert keyset.among(keys) == expected
+
+
+@pytest.mark.parametrize(
+    ("after", "upto", "step_bytes", "count", "expected"),
+    [
+        pytest.param(None, 10, 3 * 8192, 9, [3, 6, 9], id="all"),
+        pytest.param(None, 10, 3 * 8192, 2, [3, 6], id="the first ones"),
+        pytest.param(6, 10, 3 * 8192, 2, [9], id="onwards"),
+        pytest.param(9, 10, 3 * 8192, 2, [], id="the last step ends at the end"),
+        pytest.param(None, 3, 10, 9, [1, 2], id="a page is the least"),
+        pytest.param(None, 0, 10, 9, [], id="an empty table"),
+    ],
+)
+def test_places_go_by_pages(after, upto, step_bytes, count, expected):
+    start = None if after is None else place_of(after)
+
+    assert places(start, place_of(upto), step_bytes, count) == [place_of(page) for page in expected]
+
+
+def test_a_range_of_places_is_one_of_stored_rows():
+    assert PLACES.between(("(2,0)",), ("(5,0)",)) == (
+        """("ctid" > '(2,0)'::"pg_catalog"."tid") AND ("ctid" <= '(5,0)'::"pg_catalog"."tid")"""
+    )

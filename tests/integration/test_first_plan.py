@@ -1,0 +1,77 @@
+"""Planning a very large table: by the catalog's statistics and the ends of its key, never by its rows."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from typing import TYPE_CHECKING
+
+import pytest
+
+from adapters.postgres.catalog import Catalog
+from adapters.postgres.extents import Extents
+from adapters.postgres.publication import Publication
+from adapters.postgres.readable import Readable
+from engine.model import CollectionId, Range
+from engine.plan import Budget, plan_window
+from engine.snapshot import Advance, Extent, Snapshot
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from tests.servers.postgres import Database
+
+pytestmark = pytest.mark.integration
+
+ROWS = 100_000_000
+T = CollectionId(("public", "t"))
+
+
+class OfOneRun:
+    """No snapshot is held, and tables are read as they are."""
+
+    snapshot_id = ""
+    session = None
+
+    def statement(self, _collection: CollectionId) -> None:
+        return None
+
+
+def extents(connection: psycopg.Connection, database: Database) -> Extents:
+    publication = Publication("p", lambda _schema, _table: True)
+    readable = Readable(connection, Catalog(database.connect), publication, first=OfOneRun())
+    return Extents(connection, publication, readable, whole_bytes=0)
+
+
+def test_a_hundred_million_rows_are_planned_in_moments_and_little_memory(database: Database):
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE t (id bigint PRIMARY KEY, v int) WITH (autovacuum_enabled = off)")
+        connection.execute(f"INSERT INTO t VALUES (1, 1), ({ROWS}, 1)".encode())
+        connection.execute(
+            f"UPDATE pg_class SET reltuples = {ROWS}, relpages = 540541 WHERE relname = 't'".encode()
+        )
+        connection.execute("CREATE PUBLICATION p FOR ALL TABLES")
+        tables = extents(connection, database)
+        snapshot = Snapshot().begin([T], "test")
+        tracemalloc.start()
+        since = time.perf_counter()
+
+        (extent,) = tables.measure([table.target for table in snapshot.tables])
+        assert isinstance(extent, Extent)
+        snapshot = snapshot.began(1, extent, 0)
+        budget = Budget(rows=400_000, bytes=256 << 20, tasks=8, chunk_rows=1024)
+        ends = []
+        while not snapshot.done:
+            runs = plan_window(snapshot, budget, tables.boundaries)
+            ends += [(run.after, run.upto) for run in runs[:1] + runs[-1:]]
+            snapshot = snapshot.advanced(Advance(1, runs, rows=400_000, emitted=400_000))
+
+        seconds, peak = time.perf_counter() - since, tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert extent.rows == ROWS
+    assert extent.ranges == (Range(None, (str(ROWS),)),)
+    assert ends[0][0] is None
+    assert ends[-1][1] == (str(ROWS),)
+    assert 200 <= len(ends) / 2 <= 300
+    assert seconds < 5
+    assert peak < 5 << 20
