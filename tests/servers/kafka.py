@@ -36,6 +36,7 @@ _KAFKA = Artifact("org.apache.kafka", "kafka_2.13", "4.3.1")
 _LOGGING = Artifact("org.slf4j", "slf4j-simple", "1.7.36")
 _SHA256 = "6c957e9a20bc783aa632211b652aa494ea769cd65a30bf23d46c7b6f4b0a9c20"
 _TIMEOUT_S = 60.0
+_OF_THE_BROKER = {"__consumer_offsets", "__transaction_state", "__share_group_state"}
 
 DEFAULT_SETTINGS: Mapping[str, str] = {
     "node.id": "1",
@@ -150,7 +151,7 @@ class KafkaBroker:
     def topics(self) -> list[str]:
         """Every topic but the broker's own."""
         found = self._admin().list_topics(timeout=_TIMEOUT_S).topics
-        return sorted(name for name in found if not name.startswith("__"))
+        return sorted(found.keys() - _OF_THE_BROKER)
 
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has; 0: there is no such topic."""
