@@ -1,0 +1,96 @@
+"""What the Kafka sink decides without a broker: files, shares, configuration, truncates."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError
+
+from adapters.sinks.kafka import shares
+from adapters.sinks.kafka_client import Reason, client, said
+from adapters.sinks.kafka_delivery import truncated
+from adapters.sinks.kafka_parts import Attempt, PartFiles, of_topics
+from tests.batches import batch, numbered
+
+TRUNCATE = '{"before":null,"after":null,"source":{"table":"t"},"op":"t","ts_ms":1,"transaction":null}'
+
+
+def test_parts_are_read_in_their_order_with_what_each_topic_has(tmp_path: Path):
+    files = PartFiles(tmp_path)
+    files.write(10, [batch(("b", "4", "{}", None))])
+    files.write(
+        2, [numbered(), batch(("a", "1", "{}", None), ("b", "2", None, None)), batch(("c", "3", "{}", None))]
+    )
+    files.write(3, [numbered()])
+    attempt = Attempt.of(tmp_path)
+    keys = [key for one in attempt.batches() for key in one.column("key").to_pylist()]
+
+    assert keys == ["1", "2", "3", "4"]
+    assert attempt.events() == {"a": 1, "b": 2, "c": 1}
+    assert len(attempt.files) == 2
+
+
+def test_a_task_takes_its_topics_alone():
+    rows = batch(*((topic, str(number), "{}", None) for number, topic in enumerate("abacab")))
+
+    assert of_topics(rows, frozenset("ac")).column("key").to_pylist() == ["0", "2", "3", "4"]
+    assert of_topics(rows, frozenset("abc")) is rows
+    assert of_topics(rows, frozenset("x")).num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("events", "tasks", "expected"),
+    [
+        ({"a": 5}, 4, [{"a"}]),
+        ({"a": 5, "b": 3, "c": 2}, 2, [{"a"}, {"b", "c"}]),
+        ({"a": 1, "b": 1}, 1, [{"a", "b"}]),
+    ],
+)
+def test_topics_are_shared_out_by_their_events(events: dict[str, int], tasks: int, expected: list[set[str]]):
+    assert shares(Counter(events), tasks) == expected
+
+
+@pytest.mark.parametrize("value", [TRUNCATE, f'{{"schema":{{}},"payload":{TRUNCATE}}}'])
+def test_a_truncate_is_known_by_having_no_key_and_no_row(value: str):
+    rows = batch(
+        ("truncated", None, value, None),
+        ("keyed", "1", value, None),
+        ("keyless", None, '{"before":null,"after":{"t":"\\"op\\":\\"t\\""},"source":{},"op":"c"}', None),
+        ("tombstone", None, None, None),
+    )
+
+    assert truncated(rows) == {"truncated"}
+
+
+def test_what_delivery_rests_on_can_not_be_set_otherwise():
+    config = client(
+        {"acks": "1", "enable.idempotence": "false", "partitioner": "random", "linger.ms": "9"}, Reason()
+    )
+
+    assert (config["acks"], config["enable.idempotence"], config["partitioner"]) == (
+        "all",
+        True,
+        "murmur2_random",
+    )
+    assert config["linger.ms"] == "9"
+
+
+def test_the_buffer_has_room_for_the_largest_record():
+    config = client({"message.max.bytes": "1000000000"}, Reason())
+
+    assert config["queue.buffering.max.kbytes"] * 1024 > 1_000_000_000
+
+
+def test_the_reason_is_why_a_broker_is_down_rather_than_that_all_are():
+    reason = Reason()
+    reason(KafkaError(KafkaError._TRANSPORT, "Connection refused"))
+    reason(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+
+    assert reason.behind("not reached") == "not reached (connection refused)"
+    assert Reason().behind("not reached") == "not reached"
+    assert (
+        said(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "Broker: Message size too large"))
+        == "message size too large"
+    )
