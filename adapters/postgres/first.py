@@ -153,8 +153,11 @@ class FirstSnapshot:
 
         Raises PositionLost where the log can't go on and no mode asks to begin anew.
         """
-        if self._held is not None and self._goes_on(state, self._held):
-            return state if state.snapshot.initial else self._queued(state, self._held)
+        if self._held is not None and self._held.alive:
+            if not self._knows(state, self._held):
+                return self._queued(state, self._held)
+            if state.snapshot.initial:
+                return state
         self.release()
         self._begins_at = state.memory.get("first", {}).get("begins_at")
         slot, lost = self._slot(state)
@@ -177,10 +180,10 @@ class FirstSnapshot:
             case _:
                 assert_never(way)
 
-    @staticmethod
-    def _goes_on(state: State, held: Held) -> bool:
-        """Whether the snapshot held is still the one that the state is at, its first turn saved or not."""
-        return held.alive and (state.position is None or state.snapshot.initial)
+    def _knows(self, state: State, held: Held) -> bool:
+        """Whether the state was saved after the snapshot was taken; else its first turn is done again."""
+        mine = state.memory.get("first", {}).get("run") == self._run
+        return mine and state.position == Position((held.lsn, 0))
 
     def _slot(self, state: State) -> tuple[Slot | None, PositionLost | None]:
         """The slot, and why the log can't go on."""
