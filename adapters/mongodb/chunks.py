@@ -17,7 +17,7 @@ from pymongo import ASCENDING
 from adapters.mongodb.extents import condition_filter, range_filter
 from adapters.mongodb.keys import key_value
 from adapters.mongodb.raw import documents, fields, int64
-from adapters.mongodb.server import RAW, collection_errors, shared_client
+from adapters.mongodb.server import RAW, collection_errors, shared_client, source_errors
 from adapters.spark.executors import SparkExecutors
 from engine.model import Staged
 from engine.staging import staging_file
@@ -111,6 +111,18 @@ class ReadRuns:
                 which = "nextBatch"
 
 
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The task that does nothing but connect."""
+
+    connection: Connection
+
+    def __call__(self, _task: int) -> None:
+        """Ask for nothing."""
+        with source_errors("connecting from Spark's tasks"):
+            shared_client(self.connection).admin.command("ping")
+
+
 class ChunkReader:
     """Reads windows by Spark's tasks; `tasks` of them at once."""
 
@@ -120,6 +132,13 @@ class ChunkReader:
         self._context, self._executors = spark.sparkContext, SparkExecutors(spark)
         self._connection, self._staging = connection, staging
         self._tasks, self._batch_rows = tasks, batch_rows
+        self._reached = False
+
+    def reach(self) -> None:
+        """Connect from every task, once: tells early whether Spark reaches the server, and starts its workers."""
+        if not self._reached:
+            self._executors.map(Reach(self._connection), range(self._tasks))
+            self._reached = True
 
     def read(self, window_id: str, reads: Sequence[RunRead], at: tuple[int, int]) -> list[Staged]:
         """Read all runs as of a cluster time; the staged ones in their order. Blocks."""

@@ -83,6 +83,7 @@ class MongoSource:
         """Check the deployment against the state, and open the change stream there, or at its end."""
         identity = self._server.identity()
         check_identity(state.identity, identity)
+        self._reader.reach()
         self._session = self._made_session(identity["replica_set"])
         state = replace(state, identity=identity)
         state, stream = self._first.start(state, self._session.extents, self._open_stream)

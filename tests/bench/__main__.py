@@ -1,4 +1,4 @@
-"""`python -m tests.bench snapshot|initial|stream|latency|kafka`: one JSON object a line.
+"""`python -m tests.bench snapshot|initial|stream|latency|kafka|mongodb-…`: one JSON object a line.
 
 `kafka` is a snapshot into a broker, and the latency through its consumer.
 """
@@ -18,9 +18,11 @@ import orjson
 from adapters.spark.session import POSTGRES_JDBC, spark_session
 from tests.bench.bench import SERVER_SETTINGS, benches
 from tests.bench.latency import Load, measure_latency
+from tests.bench.mongodb import MongoBench
 from tests.bench.tables import TABLES
 from tests.bench.throughput import measure_initial, measure_snapshot, measure_stream
 from tests.servers.kafka import KafkaBroker
+from tests.servers.mongodb import MongoServer
 from tests.servers.postgres import PostgresServer
 
 if TYPE_CHECKING:
@@ -36,6 +38,8 @@ _ROWS = {
     "stream": 500_000,
     "latency": 1_000_000,
     "kafka": 2_000_000,
+    "mongodb-snapshot": 500_000,
+    "mongodb-stream": 200_000,
 }
 _WRITES_PER_S = (100, 1000)
 
@@ -44,6 +48,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one benchmark; gives the exit code."""
     options = parser().parse_args(arguments)
     spark = spark_session("local[2]", {}, (POSTGRES_JDBC,))
+    if options.bench.startswith("mongodb"):
+        with (
+            tempfile.TemporaryDirectory(prefix="tidemark-bench-") as place,
+            MongoServer(cache_gb=1) as mongod,
+        ):
+            mongo, rows = MongoBench(mongod, spark, Path(place)), options.rows or _ROWS[options.bench]
+            line = mongo.snapshot(rows) if options.bench == "mongodb-snapshot" else mongo.stream(rows)
+            print(orjson.dumps(line).decode(), flush=True)
+        spark.stop()
+        return 0
     with (
         tempfile.TemporaryDirectory(prefix="tidemark-bench-") as directory,
         PostgresServer(settings=SERVER_SETTINGS) as server,

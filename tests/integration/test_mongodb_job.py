@@ -1,0 +1,293 @@
+"""A MongoDB job from end to end: under writes, elections and crashes, compared with its source."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import orjson
+import pytest
+from bson.raw_bson import RawBSONDocument
+from pymongo.errors import PyMongoError
+from pyspark.sql import SparkSession
+
+from adapters.mongodb.extended import STRICT, document_text
+from adapters.mongodb.job import building
+from adapters.mongodb.server import RAW
+from adapters.wiring import Onlookers
+from engine.config import parse
+from engine.errors import ConfigError, PositionLost, SourceError, StateError
+from engine.job import Job
+from engine.model import Position
+from engine.state import State
+from signals.answers import Answer
+from tests.driven import read_events
+from tests.servers.mongodb import MongoServer
+
+pytestmark = pytest.mark.integration
+
+TIMEOUT_S = 120.0
+SIGNALS = "inventory.signals"
+
+
+class Driven:
+    """A job turned by hand, and what it has answered and emitted."""
+
+    def __init__(self, job: Job, directory: Path, answers: list[Answer]) -> None:
+        self.job, self.directory, self.answers = job, directory, answers
+
+    def until(self, condition: Any) -> None:
+        deadline = time.monotonic() + TIMEOUT_S
+        while not condition():
+            assert time.monotonic() < deadline, f"not in time; state: {self.job.state}; said: {self.answers}"
+            try:
+                self.job.start()
+                self.job.turn()
+            except SourceError:  # as the job's own loop does
+                self.job.close()
+                self.job.settle()
+                time.sleep(0.2)
+
+    def until_answered(self, outcome: str, count: int = 1) -> None:
+        self.until(lambda: len([one for one in self.answers if one.outcome == outcome]) >= count)
+
+    def until_seen(self, mark: str) -> None:
+        """Turn until the document of collection `marks` with this `_id` has come."""
+        self.until(lambda: any(one["key"] == {"id": f'"{mark}"'} for one in self.events("marks")))
+
+    def events(self, collection: str | None = None) -> list[dict[str, Any]]:
+        found = read_events(self.directory / "events")
+        return [one for one in found if collection is None or one["topic"].endswith(f".{collection}")]
+
+
+def properties(server: MongoServer, directory: Path, **more: str) -> dict[str, str]:
+    return {
+        "connector.class": "io.debezium.connector.mongodb.MongoDbConnector",
+        "mongodb.connection.string": server.uri,
+        "mongodb.server.selection.timeout.ms": "2000",
+        "topic.prefix": "tm",
+        "snapshot.mode": "never",
+        "signal.data.collection": SIGNALS,
+        "key.converter.schemas.enable": "false",
+        "value.converter.schemas.enable": "false",
+        "tombstones.on.delete": "false",
+        "tidemark.sink": "files",
+        "tidemark.sink.files.dir": str(directory / "events"),
+        "tidemark.checkpoint": str(directory / "state"),
+        **{name.replace("__", "."): value for name, value in more.items()},
+    }
+
+
+@contextmanager
+def driven(server: MongoServer, directory: Path, spark: SparkSession, **more: str) -> Iterator[Driven]:
+    answers: list[Answer] = []
+    onlookers = Onlookers(observe=lambda _seen: None, answer=answers.append)
+    with building(parse(properties(server, directory, **more)), spark, onlookers) as job:
+        job.settle()
+        job.start()
+        try:
+            yield Driven(job, directory, answers)
+        finally:
+            job.close()
+
+
+def signal(client: Any, *collections: str, **more: Any) -> None:
+    data = {"data-collections": list(collections), "type": "incremental", **more}
+    client["inventory"]["signals"].insert_one({"type": "execute-snapshot", "data": data})
+
+
+def replayed(events: list[dict[str, Any]]) -> dict[str, str]:
+    """What a consumer holds: the newest `after` by key."""
+    held: dict[str, str] = {}
+    for event in events:
+        key, after = event["key"]["id"], event["value"]["after"]
+        if after is None and event["value"]["op"] == "d":
+            held.pop(key, None)
+        elif after is not None:
+            held[key] = after
+    return held
+
+
+def stands(client: Any, name: str) -> dict[str, str]:
+    """What the collection holds."""
+    documents: list[RawBSONDocument] = list(
+        client["inventory"].get_collection(name, codec_options=RAW).find()
+    )
+    texts = [document_text(bytes(one.raw), 0, STRICT) for one in documents]
+    return {str(orjson.loads(text)["_id"]): text for text in texts}
+
+
+class Writer(threading.Thread):
+    """Inserts, updates, replaces and deletes at random until stopped; failures are tried no more."""
+
+    def __init__(self, server: MongoServer, seed: int) -> None:
+        super().__init__(daemon=True)
+        self._server, self._random = server, Random(seed)
+        self.ending = threading.Event()
+        self.writes = 0
+
+    def run(self) -> None:
+        with self._server.connect(serverSelectionTimeoutMS=500) as client:
+            collection = client["inventory"]["t"]
+            while not self.ending.is_set():
+                with suppress(PyMongoError):
+                    self._write(collection)
+                    self.writes += 1
+                time.sleep(0.002)
+
+    def _write(self, collection: Any) -> None:
+        key, value = self._random.randrange(3000), self._random.random()
+        match self._random.randrange(4):
+            case 0:
+                collection.delete_one({"_id": key})
+            case 1:
+                collection.replace_one({"_id": key}, {"r": value}, upsert=True)
+            case _:
+                collection.update_one({"_id": key}, {"$set": {"u": value}}, upsert=True)
+
+
+@contextmanager
+def writing(server: MongoServer, seed: int) -> Iterator[Writer]:
+    writer = Writer(server, seed)
+    writer.start()
+    try:
+        yield writer
+    finally:
+        writer.ending.set()
+        writer.join()
+
+
+def fill(client: Any, count: int = 2000) -> None:
+    client["inventory"]["t"].insert_many([{"_id": at, "n": at} for at in range(count)])
+    client["inventory"].create_collection("signals")
+
+
+@pytest.mark.parametrize("mode", ["change_streams_update_full", "change_streams"])
+def test_a_snapshot_under_writes_gives_the_collection(mongodb, tmp_path, spark, mode):
+    with mongodb.connect() as client:
+        fill(client)
+        chunks = {"tidemark__window__max__chunks": "2", "incremental__snapshot__chunk__size": "200"}
+        with driven(mongodb, tmp_path, spark, capture__mode=mode, **chunks) as job:
+            with writing(mongodb, 1) as writer:
+                signal(client, "inventory.t")
+                job.until_answered("finished")
+                assert writer.writes > 0
+            signal(client, "inventory.t")
+            job.until_answered("finished", 2)
+            client["inventory"]["marks"].insert_one({"_id": "end"})
+            job.until_seen("end")
+            held = replayed(job.events("t"))
+
+        assert held == stands(client, "t")
+
+
+def test_an_initial_snapshot_under_writes_gives_the_collection(mongodb, tmp_path, spark):
+    with mongodb.connect() as client:
+        fill(client)
+        with writing(mongodb, 2) as writer, driven(mongodb, tmp_path, spark, snapshot__mode="initial") as job:
+            job.until(lambda: not job.job.state.snapshot.tables)
+            job.until(lambda: writer.writes > 100)
+            writer.ending.set()
+            writer.join()
+            client["inventory"]["marks"].insert_one({"_id": "end"})
+            job.until_seen("end")
+            events = job.events("t")
+
+        assert replayed(events) == stands(client, "t")
+        reads = [event for event in events if event["value"]["op"] == "r"]
+        assert len(reads) >= 2000
+        assert [event["value"]["source"]["snapshot"] for event in reads].count("last") <= 1
+
+
+def test_crashes_of_the_server_lose_nothing(mongodb, tmp_path, spark):
+    with mongodb.connect() as client:
+        fill(client)
+    chunks = {"tidemark__window__max__chunks": "1", "incremental__snapshot__chunk__size": "400"}
+    with driven(mongodb, tmp_path, spark, **chunks) as job:
+        with writing(mongodb, 3):
+            with mongodb.connect() as client:
+                signal(client, "inventory.t")
+            job.until(lambda: bool(job.events("t")))
+            mongodb.kill()
+            mongodb.start()
+            job.until_answered("finished")
+        with mongodb.connect() as client:
+            client["inventory"]["marks"].insert_one({"_id": "end"})
+            job.until_seen("end")
+
+            assert replayed(job.events("t")) == stands(client, "t")
+
+
+def test_a_primary_that_steps_down_is_waited_for(mongodb, tmp_path, spark):
+    with mongodb.connect() as client:
+        fill(client, 10)
+        with driven(mongodb, tmp_path, spark) as job:
+            with suppress(PyMongoError):
+                client.admin.command({"replSetStepDown": 1, "force": True})
+            with suppress(PyMongoError):
+                client.admin.command({"replSetFreeze": 0})
+            client["inventory"]["marks"].insert_one({"_id": "end"})
+            job.until_seen("end")
+
+
+def test_a_dropped_collection_takes_its_window_with_it(mongodb, tmp_path, spark):
+    with mongodb.connect() as client:
+        fill(client, 50)
+        with driven(mongodb, tmp_path, spark, tidemark__window__max__chunks="1") as job:
+            signal(client, "inventory.t")
+            job.until(lambda: bool(job.job.state.snapshot.tables))
+            client["inventory"]["t"].drop()
+            job.until(lambda: not job.job.state.snapshot.tables)
+
+        assert {one.outcome for one in job.answers} >= {"accepted"}
+
+
+def test_a_condition_is_a_filter_document(mongodb, tmp_path, spark):
+    with mongodb.connect() as client:
+        fill(client, 20)
+        with driven(mongodb, tmp_path, spark) as job:
+            signal(client, "inventory.t", **{"additional-condition": '{"n": {"$gte": 15}}'})
+            job.until_answered("finished")
+            signal(client, "inventory.t", **{"additional-condition": "n >= 15"})
+            job.until_answered("rejected")
+
+        reads = [event["key"]["id"] for event in job.events("t")]
+        assert reads == ["15", "16", "17", "18", "19"]
+
+
+def test_a_view_is_refused_with_the_reason(mongodb, tmp_path, spark):
+    with mongodb.connect() as client:
+        fill(client, 5)
+        client["inventory"].create_collection("v", viewOn="t", pipeline=[])
+        with driven(mongodb, tmp_path, spark) as job:
+            signal(client, "inventory.v")
+            job.until_answered("rejected")
+
+
+@pytest.mark.parametrize(
+    ("state", "error"),
+    [
+        (State(position=Position(("8200000001000000012B0429296E1404", "", 0))), PositionLost),
+        (State(identity={"id": "of another replica set"}), StateError),
+        (State(identity={"replica_set": "rs1"}), StateError),
+    ],
+    ids=["lost", "another id", "another name"],
+)
+def test_a_state_that_can_not_go_on_is_a_clear_stop(mongodb, tmp_path, spark, state, error):
+    with driven(mongodb, tmp_path, spark) as job, pytest.raises(error) as told:
+        job.job._seams.source.open_log(state)
+
+    assert told.value.hint
+
+
+def test_a_connection_string_that_can_not_be_read_is_told_without_its_password(mongodb, tmp_path, spark):
+    more = {"mongodb__connection__string": "mongodb://u:s3cr3t@host:port/"}
+    with pytest.raises(ConfigError) as told, driven(mongodb, tmp_path, spark, **more):
+        pass
+
+    assert "s3cr3t" not in str(told.value)
