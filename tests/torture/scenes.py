@@ -343,7 +343,9 @@ def _every_step() -> Script:
     writer = [
         Transaction([["touch", n % 2, [n % 40]], ["put", n % 2, [100 + n]]], pause_s=0.05) for n in range(100)
     ]
-    fuses = [Fuse(step, after, 0) for step in STEPS for after in (False, True)]
+    # Commands first: later all signals may have been obeyed.
+    steps = sorted(STEPS, key=lambda step: step != "commands")
+    fuses = [Fuse(step, after, 0) for step in steps for after in (False, True)]
     script = _script("every-step", *tables, fuses=fuses)
     return replace(script, rounds=[Round([writer], sent)])
 
