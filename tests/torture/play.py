@@ -72,6 +72,7 @@ class Play:
             self._order()
             if self.script.scene:
                 Scene(self, journal).play(self.script.scene)
+            if not self.script.rounds:
                 self.come_to_rest(journal)
                 heard = self._judge(truth, events, journal, heard)
             for number, one in enumerate(self.script.rounds):
