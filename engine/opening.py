@@ -43,6 +43,7 @@ class Opening:
         self._open_after_s = 0.0
         self._lagging_since_s: float | None = None
         self._lag_told = False
+        self._busy: dict[int, str] = {}
 
     # What windows have taught.
 
@@ -159,7 +160,7 @@ class Opening:
             elif isinstance(extent, TableBusy):
                 snapshot = snapshot.postponed([table])
             elif table.progress and table.progress.extent.key != extent.key:
-                _log.warning("the key of %s has changed; it is read anew", table.target.collection)
+                _log.warning("the definition of %s has changed; it is read anew", table.target.collection)
                 snapshot = snapshot.began(table.ticket, extent, table.progress.since_ms)
         return replace(state, snapshot=snapshot)
 
@@ -176,14 +177,22 @@ class Opening:
                 self._seams.desk.failed(table, extent)
                 snapshot = snapshot.without([table])
             elif isinstance(extent, TableBusy):
-                _log.info("%s", extent)
+                self._note_busy(table, extent)
                 snapshot = snapshot.postponed([table])
             else:
                 snapshot = snapshot.began(table.ticket, extent, now_ms)
+        if waiting and all(table.progress is None for table in snapshot.tables):
+            self._open_after_s = self._seams.now() + self._pace.backoff_s
         # What was hidden from the measuring may be past the greatest key that it found.
         for collection, keys in self._seams.source.hidden_moves().items() if waiting else ():
             snapshot = snapshot.moved(collection, frozenset(key_of(key) for key in keys))
         return replace(state, snapshot=snapshot)
+
+    def _note_busy(self, table: Table, error: TableBusy) -> None:
+        """Say once why a collection is kept waiting."""
+        if self._busy.get(table.ticket) != str(error):
+            _log.info("%s", error)
+        self._busy[table.ticket] = str(error)
 
     def _usual_rows(self) -> int:
         rows = int(self._rate.rows_per_s * self._pace.window_s) or self._pace.window_rows

@@ -153,11 +153,9 @@ class FirstSnapshot:
 
         Raises PositionLost where the log can't go on and no mode asks to begin anew.
         """
-        if self._held is not None and self._held.alive:
-            if not self._knows(state, self._held):
-                return self._queued(state, self._held)
-            if state.snapshot.initial:
-                return state
+        continued = self._continued(state)
+        if continued is not None:
+            return continued
         self.release()
         self._begins_at = state.memory.get("first", {}).get("begins_at")
         slot, lost = self._slot(state)
@@ -168,22 +166,28 @@ class FirstSnapshot:
                 raise lost or PositionLost("the log is lost")
             case Start.END:
                 _log.info("the initial snapshot has been taken, and no log is streamed: nothing to do")
-                return self._noted(state)
+                state = self._noted(state)
             case Start.STREAM:
-                return self._stream(state, slot)
+                state = self._stream(state, slot)
             case Start.BESIDE:
-                return self._beside(state, slot)
+                state = self._beside(state, slot)
             case Start.AT_LOG:
-                return self._at_log(state, standing)
+                state = self._at_log(state, standing)
             case Start.ALONE:
-                return self._alone(state)
+                state = self._alone(state)
             case _:
                 assert_never(way)
+        return state
 
-    def _knows(self, state: State, held: Held) -> bool:
-        """Whether the state was saved after the snapshot was taken; else its first turn is done again."""
+    def _continued(self, state: State) -> State | None:
+        """The state in the snapshot that is still held from before a fault, if there is one."""
+        if self._held is None or not self._held.alive:
+            return None
         mine = state.memory.get("first", {}).get("run") == self._run
-        return mine and state.position == Position((held.lsn, 0))
+        if not mine or state.position != Position((self._held.lsn, 0)):
+            # It was saved before the snapshot was taken.
+            return self._queued(state, self._held)
+        return state if state.snapshot.initial else None
 
     def _slot(self, state: State) -> tuple[Slot | None, PositionLost | None]:
         """The slot, and why the log can't go on."""

@@ -444,7 +444,7 @@ def test_a_thousand_small_tables_take_few_windows(database, tmp_path, spark, cap
 def test_tables_and_threads_are_as_the_settings_say(filled, tmp_path, spark):
     given = {"snapshot__include__collection__list": "public.b", "snapshot__max__threads": "1"}
     tracker = spark.sparkContext.statusTracker()
-    tasks = []
+    tasks: list[int] = []
     with job(filled, tmp_path, spark, **SMALL, **given) as one:
 
         def done() -> bool:

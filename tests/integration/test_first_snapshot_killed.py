@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -51,6 +52,10 @@ def rows_read(job: Tidemark) -> int:
     return sum(left.get(place, rows) for place, rows in sizes.items())
 
 
+def has_read(job: Tidemark, rows: int) -> bool:
+    return rows_read(job) >= rows
+
+
 def drained(database: Database, end: str) -> bool:
     query = (
         f"SELECT confirmed_flush_lsn >= '{end}' FROM pg_replication_slots WHERE slot_name = '{source.SLOT}'"
@@ -79,7 +84,7 @@ def test_it_goes_on_wherever_it_is_killed_and_the_events_equal_the_tables(
         for kill in range(1, KILLS + 1):
             with Tidemark(folder) as job:
                 upto = moments.randrange(read, max(read + 1, ORDERS * kill // (KILLS + 1)))
-                wait(job, lambda upto=upto: rows_read(job) >= upto)
+                wait(job, partial(has_read, job, upto))
                 time.sleep(moments.random())
                 job.kill()
                 assert rows_read(job) >= read

@@ -60,8 +60,7 @@ def test_stop_takes_out_every_entry_of_what_it_names(named, left):
 
 
 def run(after: str | None, upto: str | None, chunks: int = 2) -> Run:
-    bounds = ((one,) if one else None for one in (after, upto))
-    return Run(1, A, *bounds, chunks)
+    return Run(1, A, (after,) if after else None, (upto,) if upto else None, chunks)
 
 
 def ranges(*bounds: tuple[str | None, str | None]) -> tuple[Range, ...]:

@@ -48,9 +48,12 @@ def test_what_supersedes_is_looked_up_once_for_all_batches(tmp_path, monkeypatch
     """It may be millions of keys, which each look-up hashes anew."""
     asked: list[int] = []
     survivors = Newer.survivors
-    monkeypatch.setattr(
-        Newer, "survivors", lambda self, keys: (asked.append(len(keys)), survivors(self, keys))[1]
-    )
+
+    def noted(newer: Newer, keys: pa.LargeBinaryArray) -> pa.BooleanArray | None:
+        asked.append(len(keys))
+        return survivors(newer, keys)
+
+    monkeypatch.setattr(Newer, "survivors", noted)
     one = staged(tmp_path / "run", rows(1, 2), rows(3), rows(4, 5, 6))
 
     assert emitted(Emission(one, newer(2, 5), 0)) == (Emitted(4), ["1", "3", "4", "6"])

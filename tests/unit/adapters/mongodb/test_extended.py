@@ -25,7 +25,8 @@ def value_of(value: object, mode=RELAXED) -> str:
 
 
 def from_bits(bits: int) -> float:
-    return struct.unpack("<d", struct.pack("<Q", bits))[0]
+    (number,) = struct.unpack("<d", struct.pack("<Q", bits))
+    return float(number)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from adapters.postgres.assemble import Definition
-from adapters.postgres.readable import ReadTable
 from adapters.postgres.keyset import KeyColumn, Keyset
+from adapters.postgres.readable import ReadTable
 from adapters.postgres.relations import Relations
 from adapters.postgres.table import Column, Table, relation_of
 from engine.events.settings import EventSettings

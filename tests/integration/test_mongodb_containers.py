@@ -1,0 +1,76 @@
+"""Every supported MongoDB, from images; only where there is Docker."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+from pymongo.errors import PyMongoError
+from testcontainers.core.container import DockerContainer
+
+from tests.golden.case import OWN_CASES
+from tests.integration.docker import docker_answers
+from tests.servers.mongodb import REPLICA_SET, clear, initiate
+from tests.servers.port import free_port
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow,
+    pytest.mark.skipif(not docker_answers(), reason="there is no Docker here; an embedded server runs instead"),
+]
+
+VERSIONS = ("5.0", "6.0", "7.0", "8.0")
+CASES = ("a3_crud_default_mode", "d1_snapshot_initial", "e4_incremental_id_mixed", "h2_transactions_metadata")
+
+
+@dataclass(frozen=True)
+class Contained:
+    """A replica set in a container, as the recorded cases' runner takes one."""
+
+    port: int
+    host = "127.0.0.1"
+
+    def connect(self, **options: Any) -> MongoClient[dict[str, Any]]:
+        return MongoClient(f"mongodb://{self.host}:{self.port}/?replicaSet={REPLICA_SET}", **options)
+
+    def clear(self) -> None:
+        with self.connect() as client:
+            clear(client)
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def contained(request: pytest.FixtureRequest) -> Iterator[Contained]:
+    # the same port on both sides: members are found by the name that the set has for them
+    server = Contained(free_port())
+    command = f"mongod --replSet {REPLICA_SET} --bind_ip_all --port {server.port} --setParameter enableTestCommands=1"
+    image = DockerContainer(f"mongo:{request.param}").with_command(command)
+    with image.with_bind_ports(server.port, server.port):
+        begin(server)
+        yield server
+
+
+def begin(server: Contained) -> None:
+    deadline = time.monotonic() + 60
+    with MongoClient[dict[str, Any]](server.host, server.port, directConnection=True) as client:
+        while True:
+            with contextlib.suppress(PyMongoError):
+                initiate(client, f"{server.host}:{server.port}")
+                if client.admin.command("hello")["isWritablePrimary"]:
+                    return
+            assert time.monotonic() < deadline, "the replica set does not begin"
+            time.sleep(0.2)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_recorded_case_gives_its_events_on_every_version(contained: Contained, name: str):
+    # imported here, since it starts Spark: only where there is Docker
+    from tests.golden.engine_under_test import start_mongodb  # noqa: PLC0415
+    from tests.golden.mongo_runner import MongoRunner  # noqa: PLC0415
+    from tests.golden.verdict import verdict  # noqa: PLC0415
+
+    assert verdict(OWN_CASES / "mongodb" / name, MongoRunner(contained, start_mongodb).run).fault is None
