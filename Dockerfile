@@ -12,7 +12,8 @@ WORKDIR /opt/tidemark
 COPY pyproject.toml requirements.lock README.md LICENSE ./
 # The lock has every extra's packages; as constraints it fixes versions and installs only what is asked for.
 RUN sed -n 's/^\([^ ].*\) \\$/\1/p' requirements.lock > constraints.txt \
-    && python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'], sep='\n')" \
+    && python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project'];\
+ print(*p['dependencies'], *p['optional-dependencies']['mongodb'], sep='\n')" \
     > dependencies.txt \
     && pip install --no-cache-dir --disable-pip-version-check -r dependencies.txt -c constraints.txt
 

@@ -43,7 +43,8 @@ test: check ## everything that must pass: check, and every suite
 	$(PYTEST) $(ARGS)
 
 golden: setup ## compare our events with the recorded ones, case by case
-	$(BIN)/python -m tests.golden $(or $(ARGS),tests/golden/postgres)
+	@set -e; for cases in $(if $(ARGS),"$(ARGS)",tests/golden/postgres tests/golden/mongodb); do \
+		$(BIN)/python -m tests.golden $$cases; done
 
 bench: setup ## measure throughput and latency; one JSON object a line
 	@for bench in $(or $(ARGS),snapshot stream latency); do $(BIN)/python -m tests.bench $$bench || exit 1; done

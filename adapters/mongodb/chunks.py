@@ -135,7 +135,7 @@ class ChunkReader:
         self._reached = False
 
     def reach(self) -> None:
-        """Connect from every task, once: tells early whether Spark reaches the server, and starts its workers."""
+        """Connect from every task, once: tells early if one can't, and starts Spark's workers."""
         if not self._reached:
             self._executors.map(Reach(self._connection), range(self._tasks))
             self._reached = True

@@ -15,16 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import docker
 import psycopg
 import pytest
-from docker.errors import DockerException
 from testcontainers.community.kafka import KafkaContainer
 from testcontainers.community.postgres import PostgresContainer
 
 from tests.golden.case import OWN_CASES, Case, load_case
 from tests.golden.compare import difference
 from tests.kafka_road import assert_signal_to_topics
+from tests.servers.images import docker_answers
 from tests.servers.kafka import ContainedBroker
 from tests.servers.port import free_port
 from tests.servers.postgres import Database
@@ -36,21 +35,6 @@ if TYPE_CHECKING:
 
 VERSIONS = (13, 14, 15, 16, 17, 18)
 CASES = ("a1_customers_default", "b1_pk_update", "i1_incremental")
-
-
-def docker_answers() -> bool:
-    if "DOCKER_HOST" not in os.environ and not Path("/var/run/docker.sock").exists():
-        return False
-    try:
-        client = docker.from_env()
-    except DockerException:
-        return False
-    try:
-        return bool(client.ping())
-    except DockerException:
-        return False
-    finally:
-        client.close()
 
 
 pytestmark = [

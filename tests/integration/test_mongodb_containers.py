@@ -14,14 +14,16 @@ from pymongo.errors import PyMongoError
 from testcontainers.core.container import DockerContainer
 
 from tests.golden.case import OWN_CASES
-from tests.integration.docker import docker_answers
+from tests.servers.images import docker_answers
 from tests.servers.mongodb import REPLICA_SET, clear, initiate
 from tests.servers.port import free_port
 
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.slow,
-    pytest.mark.skipif(not docker_answers(), reason="there is no Docker here; an embedded server runs instead"),
+    pytest.mark.skipif(
+        not docker_answers(), reason="there is no Docker here; an embedded server runs instead"
+    ),
 ]
 
 VERSIONS = ("5.0", "6.0", "7.0", "8.0")
@@ -47,7 +49,8 @@ class Contained:
 def contained(request: pytest.FixtureRequest) -> Iterator[Contained]:
     # the same port on both sides: members are found by the name that the set has for them
     server = Contained(free_port())
-    command = f"mongod --replSet {REPLICA_SET} --bind_ip_all --port {server.port} --setParameter enableTestCommands=1"
+    command = f"mongod --replSet {REPLICA_SET} --bind_ip_all --port {server.port}"
+    command += " --setParameter enableTestCommands=1"
     image = DockerContainer(f"mongo:{request.param}").with_command(command)
     with image.with_bind_ports(server.port, server.port):
         begin(server)

@@ -118,7 +118,7 @@ class MongoServer:
         ) as client:
             while True:
                 with contextlib.suppress(PyMongoError):
-                    _initiate(client, f"{self.host}:{self.port}")
+                    initiate(client, f"{self.host}:{self.port}")
                     if client.admin.command("hello")["isWritablePrimary"]:
                         return
                 if not self.running or time.monotonic() > deadline:
@@ -154,11 +154,17 @@ class MongoServer:
     def clear(self) -> None:
         """Drop every database but the system's."""
         with self.connect() as client:
-            for name in set(client.list_database_names()) - _SYSTEM_DATABASES:
-                client.drop_database(name)
+            clear(client)
 
 
-def _initiate(client: MongoClient[dict[str, Any]], member: str) -> None:
+def clear(client: MongoClient[dict[str, Any]]) -> None:
+    """Drop every database but the system's."""
+    for name in set(client.list_database_names()) - _SYSTEM_DATABASES:
+        client.drop_database(name)
+
+
+def initiate(client: MongoClient[dict[str, Any]], member: str) -> None:
+    """Make a replica set of this one member, unless it is one."""
     try:
         client.admin.command("replSetGetStatus")
     except OperationFailure:
