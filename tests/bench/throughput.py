@@ -33,22 +33,29 @@ def measure_snapshot(bench: Bench, table: BenchTable, rows: int, sink: str) -> d
 
 
 def measure_initial(bench: Bench, table: BenchTable, rows: int, sink: str) -> dict[str, Any]:
-    """Read a table of `rows` rows before its log, and then by a signal, for comparison."""
+    """Read a table of `rows` rows before its log; a signal's snapshots before and after, for comparison."""
     with bench.database.connect() as connection:
         table.create(connection, rows)
         connection.execute(f"ALTER PUBLICATION {PUBLICATION} ADD TABLE {table.name}")
         connection.execute("CHECKPOINT")
     limit_s = copy_seconds(bench.database, table.name)
+    signalled_s = _signalled(bench, table, sink, "before")
     with bench.job([table.name], sink=sink, slot="initial", mode="initial") as job:
         seconds = bench.initial(job)
         read = sum(seen.events for _, seen in bench.seen)
-        signalled_s = bench.snapshot(job, table.name)
+    signalled_s = (signalled_s + _signalled(bench, table, sink, "after")) / 2
     limit_s = (limit_s + copy_seconds(bench.database, table.name)) / 2
     if read != rows:
         raise AssertionError(f"{read} events for {rows} rows")
     line = _line("initial", table, rows, sink, rows / seconds, rows / limit_s)
     line["incremental_per_s"] = round(rows / signalled_s)
     return line | _by_bytes(bench, table, rows / seconds)
+
+
+def _signalled(bench: Bench, table: BenchTable, sink: str, slot: str) -> float:
+    bench.create_slot(slot)
+    with bench.job([table.name], sink=sink, slot=slot) as job:
+        return bench.snapshot(job, table.name)
 
 
 def measure_stream(bench: Bench, table: BenchTable, rows: int, sink: str) -> dict[str, Any]:
