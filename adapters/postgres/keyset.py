@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from adapters.postgres.sql import quote_ident, quote_literal
+from adapters.postgres.sql import IS_NULL, IS_THERE, quote_ident, quote_literal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +77,7 @@ class Keyset:
     def texts(self) -> str:
         """Select list of the key as text; format() is the type's output function, '' for NULL."""
         return ", ".join(
-            f"CASE WHEN {quoted} IS NOT NULL THEN format('%s', {quoted}) END"
+            f"CASE WHEN {quoted} {IS_THERE} THEN format('%s', {quoted}) END"
             for quoted in (quote_ident(column.name) for column in self.columns)
         )
 
@@ -103,7 +103,7 @@ class Keyset:
 
     def _equal(self, key: Key) -> str:
         return " AND ".join(
-            f"{quote_ident(column.name)} IS NULL" if text is None else column.compared("=", text)
+            f"{quote_ident(column.name)} {IS_NULL}" if text is None else column.compared("=", text)
             for column, text in zip(self.columns, key, strict=True)
         )
 
@@ -121,12 +121,12 @@ class Keyset:
         """
         first = self.columns[0]
         if upto[0] is not None or (after is not None and after[0] is None):
-            within = [] if upto[0] is not None else [f"{quote_ident(first.name)} IS NULL"]
+            within = [] if upto[0] is not None else [f"{quote_ident(first.name)} {IS_NULL}"]
             return [" AND ".join([self.between(after, upto), *within])]
-        values = [f"{quote_ident(first.name)} IS NOT NULL"]
+        values = [f"{quote_ident(first.name)} {IS_THERE}"]
         if after is not None and after[0] is not None:
             values += [first.compared(">=", after[0]), f"({self.beyond(after)})"]
-        return [" AND ".join(values), f"{quote_ident(first.name)} IS NULL AND ({self.up_to(upto)})"]
+        return [" AND ".join(values), f"{quote_ident(first.name)} {IS_NULL} AND ({self.up_to(upto)})"]
 
     def _within(self, after: Key | None, upto: Key) -> list[str]:
         """What lets an index serve a condition that does not compare rows; it follows from the rest."""
@@ -155,9 +155,9 @@ class Keyset:
         for column, text in reversed(list(zip(self.columns, key, strict=True))):
             name = quote_ident(column.name)
             if text is None:
-                condition = f"({name} IS NULL AND {condition})"
+                condition = f"({name} {IS_NULL} AND {condition})"
                 continue
-            beyond_null = f" OR {name} IS NULL" if column.nullable else ""
+            beyond_null = f" OR {name} {IS_NULL}" if column.nullable else ""
             equal = column.compared("=", text)
             condition = f"({column.compared('>', text)}{beyond_null} OR ({equal} AND {condition}))"
         return condition

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from adapters.postgres.sql import quote_ident
+from adapters.postgres.sql import IS_NULL, quote_ident
 from adapters.postgres.types import type_of
 from engine.errors import InvariantError, SourceError
 from engine.events.text import Bytes, Ints, Text, slices, text_parts
@@ -130,13 +130,13 @@ def row_expression(shape: RowShape, mode: RowMode, alias: str = "") -> str:
     prefix = f"{quote_ident(alias)}." if alias else ""
     names = [prefix + quote_ident(name) for name in shape.columns]
     if mode is RowMode.FAST:
-        flags = [f"{names[index]} IS NULL" for index in shape.flagged]
+        flags = [f"{names[index]} {IS_NULL}" for index in shape.flagged]
         return _concat(flags + [part for name in names for part in ("E'\\x1f'", name)])
     lengths = [
         part
         for name in names
         for part in (
-            f"CASE WHEN {name} IS NULL THEN -1 ELSE octet_length(convert_to(concat({name}), 'UTF8')) END",
+            f"CASE WHEN {name} {IS_NULL} THEN -1 ELSE octet_length(convert_to(concat({name}), 'UTF8')) END",
             "','",
         )
     ]

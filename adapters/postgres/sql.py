@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from engine.errors import InvariantError
 
+IS_NULL, IS_THERE = "IS NOT DISTINCT FROM NULL", "IS DISTINCT FROM NULL"
+"""Tests of a value that any index serves: of a composite one, `IS NULL` asks whether all its fields are."""
+
 
 def quote_ident(name: str) -> str:
     """A name as an identifier that means exactly it, whatever its letters."""

@@ -227,3 +227,13 @@ def looked_at(connection: Connection[tuple[Any, ...]], query: str) -> int:
     while "Plans" in node:
         (node,) = node["Plans"]
     return int(node["Actual Rows"] + node.get("Rows Removed by Filter", 0))
+
+
+def test_a_composite_value_with_fields_of_null_is_no_null(connection, extents):
+    pair = next(kind for kind in KINDS if kind.type == "pair")
+    table = Rows((pair,), ((None,), *((value,) for value in pair.values)), primary=False)
+    table.make(connection)
+    read = extents.readings([table.target])[table.target]
+    (found,) = zip(*connection.execute(f"SELECT {read.keyset.texts} FROM {TABLE}".encode()), strict=True)
+
+    assert set(found) == {None, *pair.values}

@@ -11,6 +11,7 @@ NAME = KeyColumn("Na me", '"pg_catalog"."text"')
 MAYBE = KeyColumn("maybe", '"pg_catalog"."int4"', nullable=True)
 PLAIN, COMPOSITE, NULLABLE = Keyset((ID,)), Keyset((ID, NAME)), Keyset((MAYBE, ID))
 INT, TEXT = ID.type, NAME.type
+IS_NULL = "IS NOT DISTINCT FROM NULL"
 
 
 @pytest.mark.parametrize(
@@ -25,7 +26,10 @@ def test_keys_are_ordered_by_their_columns(keyset, order, reverse):
 
 
 def test_keys_are_read_by_the_type_s_output_function():
-    one, two = (f"CASE WHEN {name} IS NOT NULL THEN format('%s', {name}) END" for name in ('"id"', '"Na me"'))
+    one, two = (
+        f"CASE WHEN {name} IS DISTINCT FROM NULL THEN format('%s', {name}) END"
+        for name in ('"id"', '"Na me"')
+    )
 
     assert COMPOSITE.texts == f"{one}, {two}"
 
@@ -51,7 +55,7 @@ def test_keys_are_read_by_the_type_s_output_function():
             NULLABLE,
             ("5", "7"),
             None,
-            f'(("maybe" > \'5\'::{INT} OR "maybe" IS NULL'
+            f'(("maybe" > \'5\'::{INT} OR "maybe" IS NOT DISTINCT FROM NULL'
             f" OR (\"maybe\" = '5'::{INT} AND (\"id\" > '7'::{INT} OR (\"id\" = '7'::{INT} AND false)))))",
             id="nullable: NULLs stand last",
         ),
@@ -59,14 +63,14 @@ def test_keys_are_read_by_the_type_s_output_function():
             NULLABLE,
             (None, "7"),
             None,
-            f'(("maybe" IS NULL AND ("id" > \'7\'::{INT} OR ("id" = \'7\'::{INT} AND false))))',
+            f'(("maybe" {IS_NULL} AND ("id" > \'7\'::{INT} OR ("id" = \'7\'::{INT} AND false))))',
             id="nullable: among the NULLs",
         ),
         pytest.param(
             Keyset((MAYBE,)),
             None,
             (None,),
-            '(NOT coalesce(("maybe" IS NULL AND false), false))',
+            '(NOT coalesce(("maybe" IS NOT DISTINCT FROM NULL AND false), false))',
             id="nullable: up to the NULLs is everything",
         ),
     ],
@@ -83,7 +87,8 @@ def test_a_range_is_open_below_and_closed_above(keyset, after, upto, expected):
         (
             NULLABLE,
             [("5", "6"), (None, "7")],
-            f'("maybe" = \'5\'::{INT} AND "id" = \'6\'::{INT}) OR ("maybe" IS NULL AND "id" = \'7\'::{INT})',
+            f"(\"maybe\" = '5'::{INT} AND \"id\" = '6'::{INT})"
+            f' OR ("maybe" {IS_NULL} AND "id" = \'7\'::{INT})',
         ),
     ],
 )

@@ -85,7 +85,7 @@ def test_a_null_row_is_our_own_bug():
 
 def test_expressions_quote_names_and_nest_what_is_too_much_for_a_function():
     assert row_expression(SHAPE, RowMode.FAST) == (
-        """concat("a" IS NULL, E'\\x1f', "id", E'\\x1f', "a", E'\\x1f', "b")"""
+        """concat("a" IS NOT DISTINCT FROM NULL, E'\\x1f', "id", E'\\x1f', "a", E'\\x1f', "b")"""
     )
     assert row_expression(RowShape((), (), ()), RowMode.FAST) == "''"
     wide = RowShape(tuple(f'c"{at}' for at in range(1000)), (True,) * 1000, tuple(range(1000)))
