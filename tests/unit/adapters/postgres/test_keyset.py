@@ -87,8 +87,10 @@ def test_a_range_is_open_below_and_closed_above(keyset, after, upto, expected):
         (
             NULLABLE,
             [("5", "6"), (None, "7")],
-            f"(\"maybe\" = '5'::{INT} AND \"id\" = '6'::{INT})"
-            f' OR ("maybe" {IS_NULL} AND "id" = \'7\'::{INT})',
+            (
+                f"(\"maybe\" = '5'::{INT} AND \"id\" = '6'::{INT})"
+                f' OR ("maybe" {IS_NULL} AND "id" = \'7\'::{INT})'
+            ),
         ),
     ],
 )
