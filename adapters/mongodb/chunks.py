@@ -8,6 +8,7 @@ time. Owns the queries and the tasks; which runs there are is the engine's affai
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from engine.events.text import Ints
     from engine.model import Run
 
-_BATCH_BYTES = 16 << 20
+_READING = "adapters.mongodb.rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +114,13 @@ class ReadRuns:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The task that does nothing but connect."""
+    """The task that does nothing but connect, and load what reading needs."""
 
     connection: Connection
 
     def __call__(self, _task: int) -> None:
         """Ask for nothing."""
+        import_module(_READING)
         with source_errors("connecting from Spark's tasks"):
             shared_client(self.connection).admin.command("ping")
 
