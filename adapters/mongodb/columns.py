@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from adapters.mongodb.doubles import java_double
-from adapters.mongodb.extended import STRICT, escaped, quoted, value_text
+from adapters.mongodb.extended import STRICT, document_text, escaped, quoted, value_text
 from adapters.mongodb.raw import FIXED_SIZES, OVERHEADS, Kind
 from engine.events.text import Ints, Piece, Text, digits, join, replace_rows, slices, text_from
 
@@ -257,3 +257,15 @@ def id_columns(raw: bytes, ids: Ids) -> Text | None:
         case Kind.OBJECT_ID:
             return join(['{"$oid": "', hex_column(data, ids.starts), '"}'], len(ids.starts))
     return None
+
+
+def document_texts(raw: bytes, starts: Ints) -> list[str]:
+    """The JSON of every document at these places, ascending, in order."""
+    found, others = written(raw, starts)
+    texts = [""] * len(starts)
+    for one in found:
+        for row, text in zip(one.rows.tolist(), one.texts.to_pylist(), strict=True):
+            texts[row] = text
+    for row in others:
+        texts[row] = document_text(raw, int(starts[row]), STRICT)
+    return texts

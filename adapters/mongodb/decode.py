@@ -1,8 +1,8 @@
 """A part of the change stream to events: raw BSON in, Arrow out. Pure; runs on executors.
 
 Parts are decoded independently of each other, except where transaction metadata is on: then each needs
-the transaction that the part before it left open. A document is walked once, by a loop in Python: its
-shape is its own, so there is nothing to vectorise over.
+the transaction that the part before it left open. Events are walked one by one, in a loop in Python, since
+each has a shape of its own; their whole documents are written together (`columns`).
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from adapters.mongodb.codec import codec_of, embedded, id_json
+from adapters.mongodb.columns import document_texts
 from adapters.mongodb.extended import RELAXED, STRICT, document_text, value_text
 from adapters.mongodb.keys import id_text
 from adapters.mongodb.raw import Kind, elements, fields, int64, string
@@ -96,9 +98,37 @@ def decode(
 ) -> Decoded:
     """Decode and encode the change events of a part; `now_ms` is the `ts_ms` of theirs."""
     part = _Part(rules, watch, now_ms, Boundaries(rules.settings, before))
-    for raw in changes:
-        part.add(raw)
+    walked = [fields(raw) for raw in changes]
+    for raw, found, whole in zip(changes, walked, _whole_documents(changes, walked), strict=True):
+        part.add(raw, found, whole)
     return part.decoded(len(changes))
+
+
+def _whole_documents(changes: Sequence[bytes], walked: Sequence[dict[str, Value]]) -> list[str | None]:
+    """The JSON of each event's whole document, written together; None where it has none."""
+    texts: list[str | None] = [None] * len(changes)
+    rows, starts, offset = list[int](), list[int](), 0
+    for row, (raw, found) in enumerate(zip(changes, walked, strict=True)):
+        value = found.get("fullDocument")
+        if value is not None and value.kind == Kind.DOCUMENT:
+            rows.append(row)
+            starts.append(offset + value.start)
+        offset += len(raw)
+    for row, text in zip(rows, document_texts(b"".join(changes), np.array(starts, np.int64)), strict=True):
+        texts[row] = text
+    return texts
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A change event that is emitted: its values by name, its operation, time, and `after` as JSON."""
+
+    raw: bytes
+    found: dict[str, Value]
+    op: str
+    at: tuple[int, int]
+    after: str
+    described: bool
 
 
 class _Part:
@@ -112,8 +142,7 @@ class _Part:
         self._columns: tuple[list[int], list[str], list[str | None]] = ([], [], [])
         self._noted, self._signals = _Noted(), list[SignalDocument]()
 
-    def add(self, raw: bytes) -> None:
-        found = fields(raw)
+    def add(self, raw: bytes, found: dict[str, Value], whole: str | None) -> None:
         collection = _collection(raw, found.get("ns"))
         operation = string(raw, found["operationType"].start)
         at = cluster_time(raw, found["clusterTime"].start)
@@ -127,7 +156,8 @@ class _Part:
         if codec.signal and op == "c":
             self._signals.append(_signal(raw, found))
         if op not in self._rules.settings.skipped_operations:
-            self._emit(raw, found, codec, op, at, described=operation == "update")
+            after = self._after(raw, found, codec, whole) if op != "d" else "null"
+            self._emit(_Change(raw, found, op, at, after, described=operation == "update"), codec)
 
     def decoded(self, entries: int) -> Decoded:
         return Decoded(
@@ -167,25 +197,23 @@ class _Part:
             if operation == "update" and not self._rules.whole_updates:
                 self._noted.lacking.setdefault(collection, []).append(key)
 
-    def _emit(
-        self,
-        raw: bytes,
-        found: dict[str, Value],
-        codec: CollectionCodec,
-        op: str,
-        at: tuple[int, int],
-        *,
-        described: bool,
-    ) -> None:
+    @staticmethod
+    def _after(raw: bytes, found: dict[str, Value], codec: CollectionCodec, whole: str | None) -> str:
+        if codec.field_rules.rules:
+            return codec.optional_document(raw, found.get("fullDocument"))
+        return "null" if whole is None else embedded(whole)
+
+    def _emit(self, change: _Change, codec: CollectionCodec) -> None:
+        raw, found, op, at = change.raw, change.found, change.op, change.at
         key = codec.key(id_json(raw, found["documentKey"]))
         before = codec.optional_document(raw, found.get("fullDocumentBeforeChange"))
-        after = "null" if op == "d" else codec.optional_document(raw, found.get("fullDocument"))
+        described = change.described
         update = codec.update_description(raw, found["updateDescription"].start) if described else "null"
         lsid, number = _session(raw, found)
         block = self._block(codec, lsid, number, at[0])
         session = "null" if lsid is None else embedded(lsid)
         value = (
-            f'{codec.value_wrap[0]}{{"before":{before},"after":{after},"patch":null,"filter":null'
+            f'{codec.value_wrap[0]}{{"before":{before},"after":{change.after},"patch":null,"filter":null'
             f',"updateDescription":{update},"source":{codec.head}{at[0]}000{codec.source}{at[1]}'
             f',"lsid":{session},"txnNumber":{"null" if number is None else number}}},"op":"{op}"'
             f"{self._tail}{block}}}{codec.value_wrap[1]}"
