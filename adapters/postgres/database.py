@@ -44,6 +44,7 @@ from adapters.postgres.watermark import (
     VisibilityWatermark,
 )
 from adapters.postgres.window import PostgresWindow, Reading
+from adapters.postgres.writers import Noted
 from adapters.silence import NoLog
 from engine.config.settings import Watermarking
 from engine.errors import InvariantError, SchemaChanged, TidemarkError
@@ -101,6 +102,7 @@ class PostgresSource:
         self._unsettled = Unsettled()
         self._last_commit_end: int | None = None
         self._context: TransactionContext | None = None
+        self._published = Noted()
         self._window: PostgresWindow | None = None
         self._window_oids: frozenset[int] = frozenset()
 
@@ -122,6 +124,8 @@ class PostgresSource:
         self._last_commit_end = state.memory.get("last_commit_end")
         self._context = _context_of(state.memory.get("transaction"))
         self._opened().relations.keys = _keys_of(state.memory.get("keys", {}))
+        if self._first.streams:
+            self._published = self._opened().extents.note_published(state.memory.get("published"))
         return state, self._log(state.position) if self._first.streams else NoLog()
 
     def _publish(self, catalog: Catalog) -> None:
@@ -198,6 +202,7 @@ class PostgresSource:
             "transaction": asdict(context) if context and context.xid is not None else None,
             "keys": {str(oid): key for oid, key in self._opened().relations.keys.items()},
             "first": self._first.memory(),
+            "published": self._published.to_json(),
         }
 
     def tables(self) -> Extents:

@@ -16,7 +16,7 @@ from adapters.postgres.partitions import Partitions
 from adapters.postgres.readable import RISK_TAKEN
 from adapters.postgres.server import source_errors, table_errors
 from adapters.postgres.sql import quote_table
-from adapters.postgres.writers import Writers, patience
+from adapters.postgres.writers import Noted, Writers, patience
 from engine.errors import SchemaChanged, SignalError, SourceError, TableBusy
 from engine.snapshot import Extent
 
@@ -74,6 +74,15 @@ class Extents:
         self._row_bytes: dict[CollectionId, float] = {}
         self._writers = Writers(connection)
         self._partitions = Partitions(connection)
+
+    def note_published(self, saved: Mapping[str, Any] | None) -> Noted:
+        """Note which tables are published now; gives what is to be saved, and was `saved` before."""
+        marks = self._publication.marks(self._connection)
+        with source_errors("asking for the next transaction id"):
+            row = self._connection.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text").fetchone()
+        noted = Noted.now(marks, int(row[0]) if row else 0, saved)
+        self._writers = Writers(self._connection, noted=noted)
+        return noted
 
     def captured(self) -> Sequence[CollectionId]:
         """The tables whose changes are captured, by name."""

@@ -122,6 +122,15 @@ class Publication:
         found = _by_table(self._entries(connection, None))
         return [one[0].id for one in found if _as_itself(one) and self._captures(*one[0].id.parts)]
 
+    def marks(self, connection: psycopg.Connection) -> dict[int, str]:
+        """The marks of the captured tables, by oid (`Share.mark`)."""
+        found = _by_table(self._entries(connection, None))
+        return {
+            one[0].oid: _share(one).mark
+            for one in found
+            if _as_itself(one) and self._captures(*one[0].id.parts)
+        }
+
     def groups(self, connection: psycopg.Connection) -> dict[CollectionId, list[CollectionId]]:
         """Partitioned tables that are not captured, with their partitions that are."""
         captured = set(self.captured(connection))

@@ -35,6 +35,7 @@ _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
 _PERSISTENCES = {"u": "an unlogged table", "t": "a temporary table"}
 _FULL = "f"
 _LEAVES_NAMED = 20
+_PUBLICATION = "publication "
 RISK_TAKEN = "tidemark.snapshot.accept.risk lists the table"
 _KEY_TYPES: LiteralString = (
     "WITH RECURSIVE made (asked, type) AS (SELECT oid, oid FROM pg_type WHERE oid = ANY (%s) UNION ALL"
@@ -86,7 +87,7 @@ class ReadTable:
     @property
     def mark(self) -> str:
         """Under which entries of the publication it is published (`Share.mark`)."""
-        return self.traits[-1]
+        return self.traits[-1].removeprefix(_PUBLICATION)
 
     @property
     def fingerprint(self) -> tuple[str, ...]:
@@ -161,7 +162,7 @@ class Readable:
             _refuse_unpublished(table, keyset, share)
         merge = self._keyset(table, names) if names else keyset
         form = looked.forms[table.oid]
-        traits = (*form.traits(table.oid), f"publication {share.mark}")
+        traits = (*form.traits(table.oid), f"{_PUBLICATION}{share.mark}")
         return ReadTable(table, keyset, merge, share.columns, share.row_filter, traits)
 
     def _first_reading(self, table: Table, looked: Looked, first: First) -> ReadTable:
@@ -177,7 +178,7 @@ class Readable:
         places = () if names else (f"places {first.snapshot_id}",)
         if not names and not first.snapshot_id:
             self.warn(table.id, "has no key: a row that is changed while it is read may come twice")
-        traits = (*places, *looked.forms[table.oid].traits(table.oid), f"publication {share.mark}")
+        traits = (*places, *looked.forms[table.oid].traits(table.oid), f"{_PUBLICATION}{share.mark}")
         statement = first.statement(table.id)
         return ReadTable(table, keyset, merge, share.columns, share.row_filter, traits, statement)
 

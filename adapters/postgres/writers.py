@@ -4,19 +4,24 @@ What a transaction does to a table that is not published yet is never in the log
 later. It holds its lock on the table to the end. So when a table is looked at for the first time, being
 published now, whoever holds a writer's lock on it then is waited for; who comes later is in the log, and
 whoever has ended is in the rows. Transactions that have not written to the table don't matter.
+
+Which tables were published, and which transaction id came next then, is noted when a log is opened, and
+kept over restarts while nothing changes: of a table noted so, only older transactions matter. So one that
+waits for a missing standby for ever holds up nobody.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, LiteralString
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, LiteralString
 
 from adapters.postgres.server import source_errors
 from engine.errors import TableBusy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import psycopg
 
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
 _WAIT_S = 0.05
 _POLL_S = 0.005
 _NAMED = 3
+_IDS = 1 << 32
 _HOLDERS: LiteralString = """
 WITH RECURSIVE tree (relid) AS (
     SELECT %(oid)s::oid
@@ -47,6 +53,31 @@ ORDER BY 1
 
 
 @dataclass(frozen=True, slots=True)
+class Noted:
+    """Tables by oid that were published under these marks before transaction `xmax` began."""
+
+    marks: Mapping[int, str] = field(default_factory=dict)
+    xmax: int = 0
+
+    @classmethod
+    def now(cls, marks: Mapping[int, str], xmax: int, saved: Mapping[str, Any] | None) -> Noted:
+        """What is seen now, `xmax` after the marks; where nothing has changed, the saved one stands."""
+        noted = cls(marks, xmax)
+        if saved and saved["marks"] == noted.to_json()["marks"]:
+            return cls(marks, int(saved["xmax"]))
+        return noted
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is saved: a digest of the marks."""
+        text = "\n".join(f"{oid} {mark}" for oid, mark in sorted(self.marks.items()))
+        return {"marks": sha256(text.encode()).hexdigest(), "xmax": self.xmax}
+
+    def may_lack(self, oid: int, mark: str, xid: str) -> bool:
+        """Whether a transaction, by its 32-bit id, may have changed the table before it was published."""
+        return self.marks.get(oid) != mark or 0 < (self.xmax - int(xid)) % _IDS < _IDS // 2
+
+
+@dataclass(frozen=True, slots=True)
 class _Seen:
     """A table under one publication mark, and who wrote to it when that was first seen."""
 
@@ -57,8 +88,13 @@ class _Seen:
 class Writers:
     """Who must end before a table's first window, for one session of the log."""
 
-    def __init__(self, connection: psycopg.Connection, clock: Callable[[], float] = time.monotonic) -> None:
-        self._connection, self._clock = connection, clock
+    def __init__(
+        self,
+        connection: psycopg.Connection,
+        clock: Callable[[], float] = time.monotonic,
+        noted: Noted = Noted(),
+    ) -> None:
+        self._connection, self._clock, self._noted = connection, clock, noted
         self._seen: dict[int, _Seen] = {}
 
     def wait(self, oid: int, mark: str, name: CollectionId, until_s: float) -> None:
@@ -73,7 +109,7 @@ class Writers:
             known = seen.writers if seen is not None and seen.mark == mark else None
             if known is not None and not known:
                 return
-            holders = self._holders(oid)
+            holders = self._holders(oid, mark)
             left = frozenset(holders) if known is None else known.intersection(holders)
             seen = self._seen[oid] = _Seen(mark, left)
             if left and (asked_before or self._clock() >= until_s):
@@ -81,11 +117,11 @@ class Writers:
             if left:
                 time.sleep(_POLL_S)
 
-    def _holders(self, oid: int) -> dict[str, str]:
+    def _holders(self, oid: int, mark: str) -> dict[str, str]:
         """Who holds a writer's lock on the table or a partition: transactions, and how to name them."""
         with source_errors("looking for open transactions"):
             rows = self._connection.execute(_HOLDERS, {"oid": oid}).fetchall()
-        return dict(rows)
+        return {xid: name for xid, name in rows if self._noted.may_lack(oid, mark, xid)}
 
 
 def _busy(name: CollectionId, holders: list[str]) -> TableBusy:
