@@ -11,7 +11,7 @@ import time
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tests.golden.mongo_operations import Operations, Pairs, parsed
 from tests.golden.runner import CaseFailed
@@ -19,10 +19,11 @@ from tests.golden.runner import CaseFailed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from pymongo import MongoClient
+
     from tests.golden.case import Case
     from tests.golden.engine_under_test import WatchedEngine
     from tests.golden.event import Event
-    from tests.servers.mongodb import MongoServer
 
 _POLL_S = 0.01
 _SETTLE_S = 1.5
@@ -35,11 +36,29 @@ _ONE_CHUNK_A_WINDOW = {
 }
 
 
+class ReplicaSet(Protocol):
+    """A server to run cases on."""
+
+    @property
+    def host(self) -> str:
+        """Where it is."""
+
+    @property
+    def port(self) -> int:
+        """Its port there."""
+
+    def connect(self) -> MongoClient[dict[str, Any]]:
+        """A new client; close it."""
+
+    def clear(self) -> None:
+        """Drop every database but the system's."""
+
+
 @dataclass(frozen=True, slots=True)
 class MongoRunner:
     """Runs cases on one server with one kind of engine; `timeout_s` bounds each wait."""
 
-    server: MongoServer
+    server: ReplicaSet
     start: Callable[[Mapping[str, str], Path], WatchedEngine[tuple[int, int]]]
     timeout_s: float = 60.0
     report: Callable[[str], None] = lambda _text: None

@@ -23,7 +23,6 @@ from adapters.wiring import Onlookers
 from engine.config import parse
 from engine.errors import ConfigError, PositionLost, SourceError, StateError
 from engine.job import Job
-from engine.model import Position
 from engine.state import State
 from signals.answers import Answer
 from tests.driven import read_events
@@ -272,17 +271,35 @@ def test_a_view_is_refused_with_the_reason(mongodb, tmp_path, spark):
 @pytest.mark.parametrize(
     ("state", "error"),
     [
-        (State(position=Position(("8200000001000000012B0429296E1404", "", 0))), PositionLost),
         (State(identity={"id": "of another replica set"}), StateError),
         (State(identity={"replica_set": "rs1"}), StateError),
     ],
-    ids=["lost", "another id", "another name"],
+    ids=["another id", "another name"],
 )
 def test_a_state_that_can_not_go_on_is_a_clear_stop(mongodb, tmp_path, spark, state, error):
     with driven(mongodb, tmp_path, spark) as job, pytest.raises(error) as told:
         job.job._seams.source.open_log(state)
 
     assert told.value.hint
+
+
+def test_a_position_that_the_oplog_has_lost_is_a_clear_stop(tmp_path, spark):
+    with (
+        MongoServer(oplog_mb=1) as server,
+        server.connect() as client,
+        driven(server, tmp_path, spark) as job,
+    ):
+        began = job.job.state
+        oplog = client["local"]["oplog.rs"]
+        first = oplog.find_one()
+        deadline = time.monotonic() + TIMEOUT_S
+        while oplog.find_one() == first:
+            assert time.monotonic() < deadline, "the oplog is never cut"
+            client["inventory"]["t"].insert_many([{"large": "x" * 100_000} for _ in range(100)])
+        with pytest.raises(PositionLost, match="does not reach back") as told:
+            job.job._seams.source.open_log(began)
+
+    assert "take snapshots again" in told.value.hint
 
 
 def test_a_connection_string_that_can_not_be_read_is_told_without_its_password(mongodb, tmp_path, spark):

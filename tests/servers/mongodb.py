@@ -54,9 +54,9 @@ class MongoServer:
 
     host = "127.0.0.1"
 
-    def __init__(self, *, settings: Sequence[str] = (), cache_gb: float = 0.5) -> None:
+    def __init__(self, *, settings: Sequence[str] = (), cache_gb: float = 0.5, oplog_mb: int = 512) -> None:
         self.port = free_port()
-        self._settings, self._cache_gb = tuple(settings), cache_gb
+        self._settings, self._cache_gb, self._oplog_mb = tuple(settings), cache_gb, oplog_mb
         self._program = program()
         self._folder = Path(tempfile.mkdtemp(prefix="tidemark-mongodb-"))
         self._process: subprocess.Popen[bytes] | None = None
@@ -105,7 +105,7 @@ class MongoServer:
         parameters = [word for one in (*_PARAMETERS, *self._settings) for word in ("--setParameter", one)]
         return [
             *("--dbpath", str(data), "--port", str(self.port), "--bind_ip", self.host),
-            *("--replSet", REPLICA_SET, "--oplogSize", "512", "--nounixsocket"),
+            *("--replSet", REPLICA_SET, "--oplogSize", str(self._oplog_mb), "--nounixsocket"),
             *("--wiredTigerCacheSizeGB", str(self._cache_gb)),
             *parameters,
         ]
