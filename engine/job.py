@@ -193,12 +193,12 @@ class Job:
         if span:
             after = replace(after, position=span.end, memory=dict(seams.source.memory()))
         after = self._obey(after, encoded)
-        after = replace(after, channels=dict(seams.desk.memory()))
         after = self._note_moved(after, encoded)
         self._windows.supersede(encoded.superseded)
         after, emitted = self._windows.emit(after, staged, writer, encoded.parts)
         if seams.pulse.due(now):
             seams.pulse.beat(writer, encoded.parts + len(staged or ()), now)
+        after = replace(after, channels=dict(seams.desk.memory()))
         seams.store.save_pending(after.turn, saved.to_json(after))
         seams.sink.commit(after.turn)
         seams.store.promote(after.turn)

@@ -246,11 +246,12 @@ class Executors(Protocol):
 class SignalDesk(Protocol):
     """Takes signals in and answers them; every signal gets its answers here and nowhere else.
 
-    Answers wait for `tell`, so that nothing is promised that a failed turn takes back.
+    Answers wait for `tell`, so that nothing is promised that a failed turn takes back; they are saved with
+    the turn, so that a crash before they are told loses none (and one amid the telling repeats some).
     """
 
     def resume(self, saved: Mapping[str, Any]) -> None:
-        """Go on where the saved state stands; answers not told yet are forgotten."""
+        """Go on where the saved state stands, which says what is still to be told; forget the rest."""
 
     def memory(self) -> Mapping[str, Any]:
         """What to save with the turn that obeyed the last commands."""

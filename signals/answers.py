@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from engine.model import ExecuteSnapshot, LogMessage, StopSnapshot
 from signals.model import Signal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from engine.errors import SignalError
     from engine.model import Command
@@ -53,6 +53,11 @@ class Answer:
     id: str | None
     outcome: Outcome
     text: str
+
+
+def answers_in(saved: Iterable[Mapping[str, Any]]) -> list[Answer]:
+    """Answers as a state holds them: their fields by name."""
+    return [Answer(**{**one, "outcome": Outcome(one["outcome"])}) for one in saved]
 
 
 def accepted(signal: Signal, request: Accepted) -> Answer:

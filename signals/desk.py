@@ -6,10 +6,11 @@ The channels find signals; `parse` judges them; the engine obeys.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.errors import SignalError, StateError, TidemarkError
-from signals.answers import Answer, Outcome, accepted, log_answer, rejected
+from signals.answers import Answer, Outcome, accepted, answers_in, log_answer, rejected
 from signals.message import signal_of
 from signals.model import Message
 from signals.parse import parse
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from signals.model import Signal
 
 _NAMED_GAPS: Final = 10
+_ANSWERS: Final = "answers"
 
 
 class Desk:
@@ -41,11 +43,19 @@ class Desk:
     ) -> None:
         self._answer, self._channels, self._reads_table = answer, channels or {}, reads_table
         self._untold: list[Answer] = []
+        self._told: tuple[Answer, ...] = ()
+        self._noted = False
         self._saved: Mapping[str, Any] = {}
 
     def resume(self, saved: Mapping[str, Any]) -> None:
-        """Go back to the saved places; forget the answers of a turn that is done again."""
-        self._untold.clear()
+        """Go back to the saved places; forget the answers of a turn that is done again.
+
+        Those that were saved and that this process has not told are told with the next turn: nobody knows
+        whether the process before came to it.
+        """
+        answers = answers_in(saved.get(_ANSWERS, ()))
+        self._untold = [one for one in answers if one not in self._told]
+        self._noted = bool(answers)
         self._saved = saved
         for name, channel in self._channels.items():
             try:
@@ -54,18 +64,28 @@ class Desk:
                 raise StateError(f"the saved place of the {name} channel can't be read: {error!r}") from error
 
     def memory(self) -> Mapping[str, Any]:
-        """Each channel's place; that of a channel which is off just now is kept for when it is on."""
-        return {**self._saved, **{str(name): channel.memory() for name, channel in self._channels.items()}}
+        """Each channel's place, and the answers that are told once this is saved.
+
+        The place of a channel which is off just now is kept for when it is on.
+        """
+        self._noted = bool(self._untold)
+        places = {str(name): channel.memory() for name, channel in self._channels.items()}
+        kept = {name: place for name, place in self._saved.items() if name != _ANSWERS}
+        answers = {_ANSWERS: [asdict(one) for one in self._untold]} if self._untold else {}
+        return {**kept, **places, **answers}
 
     def tell(self) -> None:
         """Say what has come up, in order."""
-        untold, self._untold = self._untold, []
-        for answer in untold:
+        self._told, self._untold = tuple(self._untold), []
+        for answer in self._told:
             self._answer(answer)
 
     def pending(self) -> bool:
-        """Whether a channel has received something, or its first place is to be saved."""
-        return any(channel.pending() for channel in self._channels.values())
+        """Whether a channel has received something, or something is to be saved.
+
+        That is a channel's first place, or that answers have been told.
+        """
+        return self._noted or any(channel.pending() for channel in self._channels.values())
 
     def commands(
         self, rows: Sequence[SignalRow], known: Callable[[], Sequence[CollectionId]]

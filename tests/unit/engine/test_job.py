@@ -135,6 +135,12 @@ class CountedExecutors:
         return LocalExecutors().map(task, items)
 
 
+def end(store: MemoryStateStore, turn: int) -> None:
+    """Promote, and be no more."""
+    MemoryStateStore.promote(store, turn)
+    raise KeyboardInterrupt
+
+
 class Bench:
     """A job in memory, with a clock that stands still until it is moved."""
 
@@ -206,14 +212,14 @@ class TestStopping:
         bench = Bench(tmp_path, max_chunks=1)
         bench.execute()
         with caplog.at_level("INFO", "engine"):
-            bench.job.run(lambda: len(bench.seen) == 2)
+            bench.job.run(lambda: len(bench.seen) == 3)
             bench.new_job().run(lambda: True)
 
         assert caplog.messages == [
-            "stopped after turn 2 at Position(order=(9,))",
+            "stopped after turn 3 at Position(order=(9,))",
             "the snapshot of public.t goes on at 40 % with the next start",
             "the snapshot of public.t goes on at 40 %",
-            "stopped after turn 2 at Position(order=(9,))",
+            "stopped after turn 3 at Position(order=(9,))",
             "the snapshot of public.t goes on at 40 % with the next start",
         ]
 
@@ -271,7 +277,8 @@ class TestOrder:
 
         assert bench.told() == ["accepted", "finished public.t"]
         assert bench.job.window is None
-        assert len(bench.sink.turns) == 2
+        # Behind each turn with answers comes one that notes that they were told.
+        assert [len(bench.sink.turns[turn]) for turn in sorted(bench.sink.turns)] == [1, 0, 5, 0]
 
     def test_a_change_in_the_window_keeps_the_row_read_back(self, bench):
         bench.execute()
@@ -286,7 +293,7 @@ class TestOrder:
         bench.execute()
         bench.turns(3)
 
-        assert [(one.state.turn, one.events) for one in bench.seen] == [(1, 1), (2, 5)]
+        assert [(one.state.turn, one.events) for one in bench.seen] == [(1, 1), (2, 0), (3, 5)]
 
     def test_many_rows_are_emitted_by_the_executors(self, tmp_path):
         bench = Bench(tmp_path, window_rows=5)
@@ -432,6 +439,19 @@ class TestSettling:
         assert untold == []
         assert [answer.outcome for answer in bench.answers] == ["accepted"]
 
+    def test_an_answer_is_told_though_the_process_ended_before_it_was(self, bench, monkeypatch):
+        bench.execute()
+        with monkeypatch.context() as ending:
+            ending.setattr(bench.store, "promote", lambda turn: end(bench.store, turn))
+            with pytest.raises(KeyboardInterrupt):
+                bench.job.turn()
+        untold = list(bench.answers)
+        bench.new_job().settle()
+        bench.turns(1)
+
+        assert untold == []
+        assert [answer.outcome for answer in bench.answers] == ["accepted"]
+
     def test_a_snapshot_goes_on_behind_its_last_window(self, tmp_path):
         bench = Bench(tmp_path, max_chunks=1)
         bench.execute()
@@ -501,7 +521,7 @@ class TestSessions:
         stop = iter([False, False, True, True, True])
         bench.job.run(lambda: next(stop))
 
-        assert bench.job.state == saved.from_json(bench.store.promoted[1])
+        assert bench.job.state == saved.from_json(bench.store.promoted[2])
         assert bench.job.window is None
 
     def test_the_log_is_closed_however_the_job_ends(self, bench):
