@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from engine.model import CollectionId
 
@@ -93,6 +93,11 @@ class Newer:
             return None
         dropped = pc.is_in(keys, value_set=self.keys)
         return pc.invert(dropped) if pc.any(dropped).as_py() else None
+
+    def names(self, keys: Sequence[bytes]) -> bool:
+        """Whether any of some keys is superseded."""
+        mask = self.survivors(pa.array(keys, KEY_TYPE))
+        return mask is not None and not pc.all(mask).as_py()
 
     def dropped_lacking(self, keys: pa.ChunkedArray, survivors: pa.ChunkedArray | None) -> list[bytes]:
         """Those of a window's keys that were dropped for a row that lacks a value."""

@@ -162,7 +162,8 @@ class Advance:
     """What one window did for one collection of the queue.
 
     Its `runs` were read, or given up for the reason in `why`. Rows under the keys in `lacking` must be
-    read again. `bytes` were staged for the rows that it read.
+    read again. `bytes` were staged for the rows that it read. A `vain` one read keys again while what had
+    superseded them was still hidden from it: no round to count.
     """
 
     ticket: int
@@ -172,6 +173,7 @@ class Advance:
     lacking: frozenset[Key] = frozenset()
     why: str | None = None
     bytes: int = 0
+    vain: bool = False
 
     def applied(self, progress: Progress) -> Progress:
         """The progress after it."""
@@ -186,7 +188,7 @@ class Advance:
             emitted=progress.emitted + self.emitted,
             chunks=progress.chunks + sum(run.chunks for run in self.runs),
             reread=tuple(again),
-            rounds=progress.rounds + bool(asked),
+            rounds=progress.rounds + (bool(asked) and not self.vain),
             missing=progress.missing + self._gaps(),
         )
 

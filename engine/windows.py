@@ -34,11 +34,15 @@ _log = logging.getLogger("engine")
 
 @dataclass(slots=True)
 class _Opened:
-    """The window in progress: what was planned, and what has superseded its rows so far."""
+    """The window in progress: what was planned, what has superseded its rows so far.
+
+    `hidden` is what had before it opened, by changes that it does not show.
+    """
 
     window: Window
     reading: OpenWindow
     superseded: Superseded
+    hidden: Superseded
     since_s: float
 
 
@@ -132,7 +136,10 @@ class Windows:
         results = list(zip(staged, emitted, strict=True))
         for ticket in dict.fromkeys(run.ticket for run in opened.window.runs):
             mine = [(read, sent) for read, sent in results if read.ticket == ticket]
-            snapshot = snapshot.advanced(_advance(opened, ticket, mine))
+            advance = _advance(opened, ticket, mine)
+            if advance.vain:
+                self._opening.gave_way()
+            snapshot = snapshot.advanced(advance)
             snapshot = self._restless(snapshot, ticket)
         return replace(state, snapshot=ended(snapshot, self._seams.desk))
 
@@ -164,7 +171,7 @@ class Windows:
     def _open(self, window: Window) -> None:
         since_s = self._seams.now()
         reading = self._seams.source.open_window(window)
-        self._opened = _Opened(window, reading, reading.superseded, since_s)
+        self._opened = _Opened(window, reading, reading.superseded, reading.superseded, since_s)
 
 
 def _marked(snapshot: Snapshot, window: Window, staged: Sequence[Staged]) -> list[Marks]:
@@ -198,6 +205,7 @@ def _advance(opened: _Opened, ticket: int, results: Sequence[tuple[Staged, Emitt
         emitted=sum(sent.rows for _read, sent in results),
         bytes=sum(read.bytes for read, _sent in results),
         lacking=frozenset(key_of(key) for key in unsent),
+        vain=opened.hidden.of(runs[0].target.collection).names(reread),
     )
 
 

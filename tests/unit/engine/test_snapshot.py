@@ -282,6 +282,13 @@ class TestReadingAgain:
 
         assert done.progress == Progress(EXTENT, 5, (), 102, 91, 2, rounds=1)
 
+    def test_a_round_in_vain_does_not_count(self):
+        vain = replace(self.again("2", "3", lacking=("2",)), vain=True)
+        (table,) = self.after(self.FIRST, vain, self.again("2", lacking=("2",))).tables
+
+        assert table.progress
+        assert (table.progress.reread, table.progress.rounds) == ((("2",),), 1)
+
     @pytest.mark.parametrize(
         ("keys", "lacking", "left"),
         [
