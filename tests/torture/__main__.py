@@ -1,7 +1,8 @@
 """The torture test: `python -m tests.torture --seed S --minutes M`, and `--mutate`.
 
-Histories of random tables, transactions, signals, crashes and restarts, one after the other, each judged
-by an oracle that knows nothing of the engine. The seed decides all of it but how sessions interleave.
+Histories of random tables, transactions, signals, crashes and restarts, one after the other, some of
+which begin with an initial snapshot, each judged by an oracle that knows nothing of the engine. The seed
+decides all of it but how sessions interleave.
 """
 
 from __future__ import annotations
@@ -24,7 +25,14 @@ def main() -> int:
     )
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--source", choices=["postgres"], default="postgres")
-    parser.add_argument("--sink", choices=["files"], default="files")
+    parser.add_argument(
+        "--sink", choices=["files", "kafka"], default="files", help="kafka: a real broker, killed too"
+    )
+    parser.add_argument(
+        "--initial",
+        action=argparse.BooleanOptionalAction,
+        help="whether the job begins with an initial snapshot; the seed decides for each history",
+    )
     parser.add_argument("--version", type=int, choices=[15, 18], default=18)
     parser.add_argument("--mutate", action="store_true", help="switch the guards off, one after the other")
     parser.add_argument("--only", nargs="*", default=[], help="these guards")
@@ -34,7 +42,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     folder = asked.keep or Path(tempfile.mkdtemp(prefix="tidemark-torture-"))
     folder.mkdir(parents=True, exist_ok=True)
-    with Run(folder, asked.version) as run:
+    with Run(folder, asked.version, asked.sink == "kafka", asked.initial) as run:
         if asked.mutate:
             return mutate(run, asked.only)
         if asked.replay:

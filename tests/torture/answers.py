@@ -1,7 +1,7 @@
 """The judge of signals: each is answered once and for all, and every row read was asked for.
 
-A crash may come after a turn was sent, and before all its answers were told: only then may one be
-missing, and only those it came among may be repeated. Both are counted.
+An answer is told once its turn is saved, and none is lost. After a crash those told last may be told once
+more, since the process that had told them can't say so; these are counted.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tests.torture.oracle import Violation
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tests.torture.oracle import Table
     from tests.torture.script import Sent
 
+_About: TypeAlias = tuple[str, str]
+"""A signal's id, and the collection that an answer is about; empty for the signal as a whole."""
 _FINAL = ("finished", "stopped", "failed", "rejected")
 _SUPERSEDED = re.compile(r"(\d+) of them superseded")
 _ONLY = {"malformed": "rejected", "log": "accepted", "stop": "accepted"}
@@ -48,31 +50,35 @@ class Answers:
 
     asked: dict[str, Asked] = field(default_factory=dict)
     outcomes: Counter[str] = field(default_factory=Counter)
-    lost: int = 0
     repeated: int = 0
     superseded: int = 0
     failures: list[str] = field(default_factory=list)
-    _untold: set[int] = field(default_factory=set)
-    _half_told: set[str] = field(default_factory=set)
-    _may_repeat: set[str] = field(default_factory=set)
-    _may_lose: bool = False
+    _sent: bool = False
+    _last: tuple[int, set[_About]] = (0, set())
+    _may_repeat: set[_About] = field(default_factory=set)
+    _wrong: list[str] = field(default_factory=list)
 
     def hear(self, notes: Iterable[Mapping[str, Any]]) -> None:
         """Take in what the job told, in order."""
         for note in notes:
             match note["what"]:
                 case "committed":
-                    self._untold.add(note["turn"])
+                    self._sent = True
                 case "told":
-                    self._untold.discard(note["turn"])
-                    self._half_told.clear()
+                    self._told_in(note["turn"])
+                    self._may_repeat.clear()
+                    self._sent = False
                 case "crash" | "killed":
-                    self._may_lose |= bool(self._untold)
-                    self._may_repeat |= self._half_told
-                    self._untold.clear()
-                    self._half_told.clear()
+                    self._may_repeat |= self._last[1]
+                    self._sent = False
                 case "answer":
                     self._answered(note)
+
+    def _told_in(self, turn: int) -> set[_About]:
+        """What was answered in the last turn that told anything, which is this one."""
+        if self._last[0] != turn:
+            self._last = (turn, set())
+        return self._last[1]
 
     def _answered(self, note: Mapping[str, Any]) -> None:
         asked = self.asked.get(note["id"])
@@ -80,8 +86,8 @@ class Answers:
             return
         outcome, text = note["outcome"], note["text"]
         self.outcomes[outcome] += 1
-        if self._untold:
-            self._half_told.add(asked.sent.id)
+        if not self._sent:
+            self._wrong.append(f"signal {asked.sent.id} was answered {outcome!r} before its turn was sent")
         if found := _SUPERSEDED.search(text):
             self.superseded += int(found[1])
         if outcome == "failed":
@@ -89,12 +95,21 @@ class Answers:
         collection = next((name for name in asked.sent.collections if text.startswith(f"{name} ")), None)
         if collection is None or outcome == "accepted" or asked.sent.kind != "execute":
             asked.outcomes.append(outcome)
+            times, about = len(asked.outcomes), (asked.sent.id, "")
         else:
-            asked.finals.setdefault(collection, []).append((outcome, note["turn"]))
+            finals = asked.finals.setdefault(collection, [])
+            finals.append((outcome, note["turn"]))
+            times, about = len(finals), (asked.sent.id, collection)
+        self._told_in(note["turn"]).add(about)
+        if times > 1:
+            self.repeated += 1
+            if about not in self._may_repeat:
+                self._wrong.append(f"signal {asked.sent.id} was answered {outcome!r} again")
 
     def settle(self, tables: Mapping[str, Table]) -> None:
         """Judge at a quiet point, when nothing is queued any more; notes which tables were read whole."""
-        self.lost = self.repeated = 0
+        if self._wrong:
+            raise Violation(self._wrong[0])
         for asked in self.asked.values():
             self._settle_one(asked)
             self._coverage(asked, tables)
@@ -120,13 +135,7 @@ class Answers:
         if set(outcomes) - set(expected) or len(set(outcomes)) > 1:
             raise Violation(f"signal {what} was answered {outcomes!r}, not one of {expected!r}")
         if not outcomes:
-            if not self._may_lose:
-                raise Violation(f"signal {what} was not answered, expected one of {expected!r}")
-            self.lost += 1
-        if len(outcomes) > 1:
-            if sent.id not in self._may_repeat:
-                raise Violation(f"signal {what} was answered {outcomes!r}")
-            self.repeated += 1
+            raise Violation(f"signal {what} was not answered, expected one of {expected!r}")
 
     @staticmethod
     def _coverage(asked: Asked, tables: Mapping[str, Table]) -> None:

@@ -33,7 +33,11 @@ _READERS: Final[Mapping[str, Callable[[Any], str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """One event of a row: the turn that it came with, `op` r, c, u, d or t, its images, its transaction."""
+    """One event of a row: the turn that it came with, `op` r, c, u, d or t, its images, its transaction.
+
+    `snapshot` is the source block's word, `place` where its entry stands in the log; `at_s` is when it was
+    sent, in Unix time, where that can be told.
+    """
 
     turn: int
     table: str
@@ -41,6 +45,9 @@ class Emitted:
     before: Mapping[str, Any] | None
     after: Mapping[str, Any] | None
     transaction: int | None
+    snapshot: str = "incremental"
+    place: int = 0
+    at_s: float = 0.0
 
 
 class Events:
@@ -57,18 +64,28 @@ class Events:
             self._last = turn.name
             for part in sorted(turn.glob("part-*.jsonl")):
                 for line in part.read_bytes().split(b"\n"):
-                    if line and (event := emitted(int(turn.name.removeprefix("turn-")), line)):
+                    number = int(turn.name.removeprefix("turn-"))
+                    if line and (event := emitted(number, orjson.loads(line)["value"])):
                         yield event
 
 
-def emitted(turn: int, line: bytes) -> Emitted | None:
-    """Read one line; None for a tombstone."""
-    value = orjson.loads(line)["value"]
+def emitted(turn: int, value: Mapping[str, Any] | None, at_s: float = 0.0) -> Emitted | None:
+    """Read an event's value; None for a tombstone."""
     if value is None:
         return None
     source = value["source"]
     table = f"{source['schema']}.{source['table']}"
-    return Emitted(turn, table, value["op"], value["before"], value["after"], source["txId"])
+    return Emitted(
+        turn,
+        table,
+        value["op"],
+        value["before"],
+        value["after"],
+        source["txId"],
+        snapshot=str(source["snapshot"]),
+        place=source["lsn"] or 0,
+        at_s=at_s,
+    )
 
 
 def texts(image: Mapping[str, Any], types: Mapping[str, str]) -> Row:

@@ -19,8 +19,10 @@ class Figures:
     signals: int = 0
     kills: Counter[str] = field(default_factory=Counter)
     restarts: int = 0
+    broker_kills: int = 0
+    sent_again: int = 0
+    initial_snapshots: int = 0
     answers: Counter[str] = field(default_factory=Counter)
-    lost_answers: int = 0
     repeated_answers: int = 0
     violations: int = 0
 

@@ -12,6 +12,7 @@ has been read whole is rows and large values that were there before the log bega
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 Key: TypeAlias = "tuple[str | None, ...]"
 _SHOWN = 160
+_FIRST_WORDS = {"true", "first", "last", "first_in_data_collection", "last_in_data_collection"}
+"""What the source block says of a row that was read before the log, or in the place of that."""
 
 
 class Violation(Exception):
@@ -37,7 +40,8 @@ class Table:
     """A table as it stands at the place in the log that has been followed, and a consumer's copy.
 
     `key` names the columns that tell rows apart. `whole` is whether it was read to its end since the log
-    began, `touched` the keys that the log has brought up, `read_in` the turns that read each key.
+    began, `touched` the keys that the log has brought up, `read_in` the turns that read each key because a
+    signal asked, `first_reads` how often the initial snapshot did.
     """
 
     name: str
@@ -48,6 +52,7 @@ class Table:
     touched: set[Key] = field(default_factory=set)
     whole: bool = False
     read_in: dict[Key, list[int]] = field(default_factory=dict)
+    first_reads: Counter[Key] = field(default_factory=Counter)
 
     def start(self, rows: Iterable[Row]) -> None:
         """The rows as they stood before the log began."""
@@ -58,6 +63,10 @@ class Table:
     def key_of(self, row: Mapping[str, str | None]) -> Key:
         """The key of a row."""
         return tuple(row[name] for name in self.key)
+
+    def key_of_event(self, image: Mapping[str, object]) -> Key:
+        """The key of an event's row."""
+        return self.key_of(texts({name: image[name] for name in self.key}, self.types))
 
 
 @dataclass(slots=True)
@@ -72,24 +81,41 @@ class Oracle:
     ahead: list[Entry] = field(default_factory=list)
     events: int = 0
     reads: int = 0
+    first_words: list[tuple[str, str]] = field(default_factory=list)
+    half: Emitted | None = None
+
+    def precede(self, entries: Iterable[Entry]) -> None:
+        """Go on with what was committed before the job's log began, of which nothing is emitted."""
+        for entry in (one for found in entries for one in self.known_tables(found)):
+            table = self._table(entry.tables[0])
+            if entry.op == "t":
+                table.rows.clear()
+                continue
+            table.types.update(entry.types)
+            touched = set(table.touched)
+            self._apply(table, entry)
+            table.touched = touched
 
     def follow(self, entries: Iterable[Entry], emitted: Iterable[Emitted]) -> None:
         """Go on with what has been committed and what has been emitted since the last call."""
         for entry in entries:
-            self.ahead += self._known_tables(entry)
-        half: Emitted | None = None
+            self.ahead += self.known_tables(entry)
         for event in emitted:
-            self.events += 1
-            if event.op == "r":
-                self._read(event)
-            elif half is None and event.op == "d" and self.ahead and self.ahead[0].op == "u":
-                # A row that gets another key is told of by two events.
-                half = event
-            else:
-                self._changed(self._next(event), half or event, event)
-                half = None
+            self.take_in(event)
 
-    def _known_tables(self, entry: Entry) -> list[Entry]:
+    def take_in(self, event: Emitted) -> None:
+        """Go on with one event."""
+        self.events += 1
+        if event.op == "r":
+            self._read(event)
+        elif self.half is None and event.op == "d" and self.ahead and self.ahead[0].op == "u":
+            # A row that gets another key is told of by two events.
+            self.half = event
+        else:
+            self._changed(self._next(event), self.half or event, event)
+            self.half = None
+
+    def known_tables(self, entry: Entry) -> list[Entry]:
         """An entry under the published name; one for each of a truncate's tables that are a consumer's."""
         names = dict.fromkeys(self.published.get(name, name) for name in entry.tables)
         return [replace(entry, tables=(name,)) for name in names if entry.op != "t" or name in self.tables]
@@ -180,7 +206,11 @@ class Oracle:
         table = self._table(event.table)
         found = texts(event.after or {}, table.types)
         key = table.key_of(found)
-        table.read_in.setdefault(key, []).append(event.turn)
+        if event.snapshot in _FIRST_WORDS:
+            table.first_reads[key] += 1
+            self.first_words.append((table.name, event.snapshot))
+        else:
+            table.read_in.setdefault(key, []).append(event.turn)
         stands = table.rows.get(key)
         if stands is None:
             what = (

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import asdict, dataclass, field
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -15,11 +16,13 @@ import psycopg
 from tests.torture.answers import Answers, Asked
 from tests.torture.emitted import Events
 from tests.torture.figures import Figures
+from tests.torture.initial import Initial
 from tests.torture.journal import Journal, JournalReader
 from tests.torture.oracle import Oracle, Table, Violation
 from tests.torture.scenes import Scene
 from tests.torture.script import Sent, collections
 from tests.torture.tables import COLLATIONS, WITHOUT_ICU, create
+from tests.torture.topics import TopicEvents, Topics
 from tests.torture.truth import Truth, UnexpectedWrite
 from tests.torture.writers import Session, Writer, settle_all_prepared
 
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.servers.kafka import KafkaBroker
     from tests.servers.postgres import Database, PostgresServer
     from tests.torture.process import Child
     from tests.torture.script import Round, Script
@@ -49,7 +53,10 @@ WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnu
 
 @dataclass(slots=True)
 class Play:
-    """One script, played once; `figures` are its counts, `database` is dropped by the caller."""
+    """One script, played once; `figures` are its counts, `database` is dropped by the caller.
+
+    With a `broker` the job's sink is Kafka, else files.
+    """
 
     script: Script
     server: PostgresServer
@@ -57,19 +64,23 @@ class Play:
     child: Child
     folder: Path
     mutant: str | None = None
+    broker: KafkaBroker | None = None
     figures: Figures = field(default_factory=Figures)
     oracle: Oracle = field(default_factory=Oracle)
     answers: Answers = field(default_factory=Answers)
+    topics: Topics = field(init=False)
 
     def run(self) -> None:
         """Play it; raises Violation."""
         self.folder.mkdir(parents=True)
-        truth = self._prepare()
-        events, journal = Events(self.folder / "events"), JournalReader(self.folder / "journal")
+        self.topics = Topics(self.oracle)
+        truth, journal = self._prepare(), JournalReader(self.folder / "journal")
+        events = TopicEvents(self.broker, self.prefix, journal) if self.broker else Events(self._events)
         heard = 0
         self.figures.histories = 1
         try:
-            self._order()
+            if not (self.script.initial and self.script.rounds):
+                self._order()
             if self.script.scene:
                 Scene(self, journal).play(self.script.scene)
             if not self.script.rounds:
@@ -86,6 +97,15 @@ class Play:
             self._count(truth, journal)
 
     # Before.
+
+    @property
+    def prefix(self) -> str:
+        """What the topics' names begin with."""
+        return self.database.name if self.broker else "tm"
+
+    @property
+    def _events(self) -> Path:
+        return self.folder / "events"
 
     def connect(self) -> psycopg.Connection[Any]:
         """A connection that prints values as the oracle reads them."""
@@ -113,7 +133,8 @@ class Play:
             for name, value in self.script.database.items():
                 run(f"ALTER DATABASE {self.database.name} SET {name} = '{value}'".encode())
             truth = Truth(connection)
-            run("SELECT pg_create_logical_replication_slot('job', 'pgoutput')")
+            if not self.script.initial:
+                run("SELECT pg_create_logical_replication_slot('job', 'pgoutput')")
             self.oracle.tables[SIGNALS] = self._table(connection, SIGNALS, ("id",))
             for shape in self.script.tables:
                 for name in collections(shape, via_root=self.script.via_root):
@@ -141,13 +162,13 @@ class Play:
             "database.user": ROLE,
             "database.password": PASSWORD,
             "database.dbname": self.database.name,
-            "topic.prefix": "tm",
+            "topic.prefix": self.prefix,
             "plugin.name": "pgoutput",
             "slot.name": "job",
             "slot.max.retries": "100",
             "publication.name": "tidemark",
             "publication.autocreate.mode": "disabled",
-            "snapshot.mode": "never",
+            "snapshot.mode": "initial" if self.script.initial else "never",
             "signal.data.collection": SIGNALS,
             "skipped.operations": "none",
             "decimal.handling.mode": "string",
@@ -156,10 +177,21 @@ class Play:
             "retriable.restart.connector.wait.ms": "500",
             "key.converter.schemas.enable": "false",
             "value.converter.schemas.enable": "false",
-            "tidemark.sink": "files",
-            "tidemark.sink.files.dir": str(self.folder / "events"),
             "tidemark.checkpoint": str(self.folder / "state"),
+            # A partitioned table that is published as one would be read as its partitions, too.
+            "snapshot.include.collection.list": ",".join(self.oracle.tables),
+            **self._sink(),
             **self.script.properties,
+        }
+
+    def _sink(self) -> dict[str, str]:
+        if self.broker is None:
+            return {"tidemark.sink": "files", "tidemark.sink.files.dir": str(self._events)}
+        return {
+            "tidemark.sink": "kafka",
+            "producer.bootstrap.servers": self.broker.bootstrap,
+            "topic.creation.default.partitions": "1",
+            "topic.creation.default.replication.factor": "1",
         }
 
     def _order(self, burnt: int = 0) -> None:
@@ -185,8 +217,12 @@ class Play:
         threads.append(threading.Thread(target=self._signal, args=(one.signals, stop), daemon=True))
         for thread in threads:
             thread.start()
+        if number == 0 and self.script.initial:
+            time.sleep(Random(self.script.seed).uniform(0.0, 0.3))
+            self._order()
         begun = time.monotonic()
-        blows = sorted([(at, "kill") for at in one.kills] + list(one.restarts))
+        kills = [(at, "kill") for at in one.kills]
+        blows = sorted([*kills, *one.restarts, *((at, "break") for at in one.breaks)])
         while blows or any(thread.is_alive() for thread in threads):
             self.watch(journal)
             if blows and time.monotonic() - begun >= blows[0][0]:
@@ -200,6 +236,12 @@ class Play:
     def _blow(self, what: str) -> None:
         if what == "kill":
             self.child.kill()
+            return
+        if what == "break" and self.broker is not None:
+            self.figures.broker_kills += 1
+            self.broker.kill()
+            time.sleep(Random(f"{self.script.seed}/down").uniform(0.1, 2.0))
+            self.broker.start()
             return
         self.figures.restarts += 1
         self.server.restart("fast" if what == "fast" else "immediate")
@@ -277,20 +319,39 @@ class Play:
         assert row is not None
         return int(row[0])
 
-    def _judge(self, truth: Truth, events: Events, journal: JournalReader, heard: int) -> int:
+    def _judge(self, truth: Truth, events: Events | TopicEvents, journal: JournalReader, heard: int) -> int:
         emitted = list(events.read())
         with self.connect() as connection:
-            entries = list(truth.read(connection))
-            self.oracle.follow(self._ours(entries), self._streamed(emitted))
-            if left := [entry for entry in self.oracle.ahead if entry.tables != (SIGNALS,)]:
+            entries = self._since_begin(list(self._ours(list(truth.read(connection)))), journal)
+            if self.broker:
+                ahead = self.topics.follow(entries, self._streamed(emitted), journal)
+            else:
+                self.oracle.follow(entries, self._streamed(emitted))
+                ahead = self.oracle.ahead
+            if left := [entry for entry in ahead if entry.tables != (SIGNALS,)]:
                 raise Violation(f"{len(left)} entries of the log were not emitted, the first is {left[0]}")
             notes = journal.read()
             self.answers.hear(notes[heard:])
-            self.answers.settle({n: t for n, t in self.oracle.tables.items() if n != SIGNALS})
-            for name in self.oracle.tables:
-                if name != SIGNALS:
-                    self.oracle.settle(name, _rows(connection, name))
+            tables = {n: t for n, t in self.oracle.tables.items() if n != SIGNALS}
+            Initial(self.script, self.oracle, exact=self.broker is None).settle(tables, journal)
+            self.answers.settle(tables)
+            for name in tables:
+                self.oracle.settle(name, _rows(connection, name))
+                self.topics.settle(name)
         return len(notes)
+
+    def _since_begin(self, entries: list[Entry], journal: JournalReader) -> list[Entry]:
+        """The entries of the job's log; the others, and signals among them, were there before."""
+        opened = journal.of("opened")
+        if not (self.script.initial and opened):
+            return entries
+        begin = opened[0]["position"][0]
+        before = [entry for entry in entries if entry.end <= begin]
+        self.oracle.precede(before)
+        for entry in before:
+            if entry.tables == (SIGNALS,):
+                self.answers.asked.pop(entry.new.get("id") or "", None)
+        return [entry for entry in entries if entry.end > begin]
 
     def _ours(self, entries: list[Entry]) -> Iterator[Entry]:
         """The entries; one that no writer writes, into the signal table, is none of ours."""
@@ -304,8 +365,8 @@ class Play:
     def _streamed(self, emitted: list[Any]) -> Iterator[Any]:
         """The events; notes the turns in which signals came."""
         for event in emitted:
-            row = event.after if event.table == SIGNALS else None
-            if row and (asked := self.answers.asked.get(row["id"])):
+            row = event.after if (event.table, event.op) == (SIGNALS, "c") else None
+            if row and (asked := self.answers.asked.get(row["id"])) and asked.turn is None:
                 asked.turn = event.turn
             yield event
 
@@ -326,8 +387,10 @@ class Play:
         figures.windows = len(journal.of("window"))
         figures.signals = len(self.answers.asked)
         figures.answers.update(self.answers.outcomes)
-        figures.lost_answers, figures.repeated_answers = self.answers.lost, self.answers.repeated
+        figures.repeated_answers = self.answers.repeated
         figures.superseded = self.answers.superseded
+        figures.sent_again = self.topics.goings_back
+        figures.initial_snapshots = int(self.script.initial)
         for note in journal.of("crash", "killed"):
             side = "after" if note.get("after") else "before"
             step = f"{side} {note['step']}" if "step" in note else "at any moment"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from tests.servers.kafka import KafkaBroker
 from tests.servers.postgres import PostgresServer
 from tests.torture.figures import Figures
 from tests.torture.mutants import MUTANTS
@@ -38,30 +39,42 @@ _SETTINGS = {
 _OUR_OWN = ("TypeError", "AttributeError", "NameError")
 _ATTEMPTS = 3
 """How often a script is played before it counts as sound: sessions interleave otherwise each time."""
-_HARD_EVERY, _RESTART_EVERY = 5, 4
-"""Every so many histories one has a SIGKILL, one a restart of the server: they take seconds each."""
+_HARD_EVERY, _RESTART_EVERY, _BREAK_EVERY = 5, 4, 2
+"""Every so many histories one has a SIGKILL, one a restart of the server, one a SIGKILL of the broker."""
 
 
 @dataclass(slots=True)
 class Run:
-    """A server, a process, and the figures of all histories so far."""
+    """A server, a process, and the figures of all histories so far.
+
+    With `kafka` there is a broker too, and the jobs send to it. `initial`: whether histories begin with an
+    initial snapshot; None: some do.
+    """
 
     folder: Path
     version: Version
+    kafka: bool = False
+    initial: bool | None = None
     figures: Figures = field(default_factory=Figures)
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
     server: PostgresServer = field(init=False)
     child: Child = field(init=False)
+    broker: KafkaBroker | None = None
 
     def __enter__(self) -> Self:
         self.server = PostgresServer(self.version, settings=_SETTINGS)
         self.server.start()
         self.child = Child(self.folder / "job.log")
+        if self.kafka:
+            self.broker = KafkaBroker()
+            self.broker.start()
         self._make_role()
         return self
 
     def __exit__(self, *_raised: object) -> None:
         self.child.kill()
+        if self.broker is not None:
+            self.broker.close()
         self.server.close()
 
     def histories(self, seed: str, minutes: float) -> int:
@@ -74,6 +87,8 @@ class Run:
                 f"{seed}/{number}",
                 hard=number % _HARD_EVERY == _HARD_EVERY - 1,
                 restart=number % _RESTART_EVERY == 2,
+                broken=self.kafka and number % _BREAK_EVERY == 0,
+                initial=self.initial,
             )
             self.play(script)
         print(f"seed {seed}: {self.figures.line()}", flush=True)
@@ -100,7 +115,7 @@ class Run:
         number = next(self._numbers)
         folder = self.folder / f"history-{number:04d}"
         database = self.server.create_database(f"history_{number}")
-        play = Play(script, self.server, database, self.child, folder, mutant)
+        play = Play(script, self.server, database, self.child, folder, mutant, self.broker)
         begun = time.monotonic()
         violation: str | None = None
         try:

@@ -7,7 +7,7 @@ again. What it does not decide is how the writers' sessions interleave: that is 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -16,6 +16,7 @@ from tests.torture.tables import KEYS, TableShape
 if TYPE_CHECKING:
     from tests.torture.statements import Step
 
+_INITIAL = 0.4
 Ending: TypeAlias = Literal["commit", "rollback", "prepare", "prepare-rollback"]
 STEPS = (
     "take",
@@ -75,13 +76,15 @@ class Fuse:
 class Round:
     """What happens between two quiet points: each writer's transactions, signals, blows by the clock.
 
-    `kills` are SIGKILLs of the job, `restarts` those of the server, in seconds from the round's start.
+    `kills` are SIGKILLs of the job, `restarts` those of the server, `breaks` SIGKILLs of the sink's broker,
+    in seconds from the round's start.
     """
 
     writers: list[list[Transaction]]
     signals: list[Sent]
     kills: list[float] = field(default_factory=list)
     restarts: list[tuple[float, str]] = field(default_factory=list)
+    breaks: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,7 @@ class Script:
     """A history. `lulls` holds how long, in seconds, log and windows may be held back now and then.
 
     With `via_root` a partitioned table is published as one. A `scene` (`scenes.py`) is played before the
-    rounds.
+    rounds. With `initial` the job begins with an initial snapshot, beside the first round's writers.
     """
 
     seed: str
@@ -101,12 +104,15 @@ class Script:
     lulls: dict[str, float] = field(default_factory=dict)
     via_root: bool = False
     scene: str = ""
+    initial: bool = False
 
     @property
     def size(self) -> int:
         """How many steps, signals and blows there are."""
         steps = sum(len(one.steps) for part in self.rounds for writer in part.writers for one in writer)
-        others = sum(len(one.signals) + len(one.kills) + len(one.restarts) for one in self.rounds)
+        others = sum(
+            len(one.signals) + len(one.kills) + len(one.restarts) + len(one.breaks) for one in self.rounds
+        )
         return steps + others + len(self.fuses)
 
     def to_json(self) -> str:
@@ -126,12 +132,34 @@ def from_json(text: str) -> Script:
 def _round(found: dict[str, Any]) -> Round:
     writers = [[Transaction(**one) for one in writer] for writer in found["writers"]]
     restarts = [(at, mode) for at, mode in found["restarts"]]
-    return Round(writers, [Sent(**one) for one in found["signals"]], found["kills"], restarts)
+    return Round(
+        writers, [Sent(**one) for one in found["signals"]], found["kills"], restarts, found.get("breaks", [])
+    )
 
 
-def write(seed: str, *, hard: bool = False, restart: bool = False) -> Script:
-    """The script of a seed; `hard` has a SIGKILL in it, `restart` one of the server."""
-    return _Writer(Random(seed), seed).script(hard=hard, restart=restart)
+def write(
+    seed: str, *, hard: bool = False, restart: bool = False, broken: bool = False, initial: bool | None = None
+) -> Script:
+    """The script of a seed; `hard` has a SIGKILL in it, `restart` one of the server, `broken` of the broker.
+
+    `initial` None: the seed decides whether it begins with an initial snapshot.
+    """
+    script = _Writer(Random(seed), seed).script(hard=hard, restart=restart)
+    draw = Random(f"{seed}/more")
+    if draw.random() < _INITIAL if initial is None else initial:
+        script = replace(script, initial=True, fuses=[*_early(draw), *script.fuses])
+    if broken:
+        draw.choice(script.rounds).breaks.append(round(draw.uniform(0.2, 3.0), 2))
+    return script
+
+
+def _early(draw: Random) -> list[Fuse]:
+    """Crashes while the initial snapshot begins and is read."""
+    steps = ("open_log", "open_window", "poll", "writer", "save_pending", "commit", "promote", "acknowledge")
+    return [
+        Fuse(draw.choice(steps), draw.random() < 0.5, draw.choice([0, 0, 1, 2]))
+        for _ in range(draw.choice([0, 1, 1, 2]))
+    ]
 
 
 @dataclass(slots=True)

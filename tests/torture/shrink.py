@@ -48,6 +48,8 @@ def _smaller_round(one: Round) -> Iterator[Round]:
         yield replace(one, kills=kills)
     for restarts in _less(one.restarts):
         yield replace(one, restarts=restarts)
+    for breaks in _less(one.breaks):
+        yield replace(one, breaks=breaks)
     for signals in _less(one.signals):
         yield replace(one, signals=signals)
     for writers in _less(one.writers):

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from engine.errors import SinkError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
@@ -188,8 +190,11 @@ class SteppedSource(Passing):
         self._lulls = lulls
 
     def open_log(self, state: State) -> Any:
-        """No step."""
+        """A step; tells where the log is opened."""
+        self._fuses.passing("open_log", after=False)
         state, log = self._behind.open_log(state)
+        self._fuses.journal.note("opened", position=list(state.position.order) if state.position else None)
+        self._fuses.passing("open_log", after=True)
         return state, SteppedLog(log, self._fuses, self._lulls.of("take"))
 
     def open_window(self, window: Any) -> SteppedWindow:
@@ -211,7 +216,11 @@ class SteppedSink(Passing):
     def commit(self, turn: int) -> None:
         """A step."""
         self._fuses.passing("commit", after=False)
-        self._behind.commit(turn)
+        try:
+            self._behind.commit(turn)
+        except SinkError:
+            self._fuses.journal.note("unsent", turn=turn)
+            raise
         self._turns.committed = turn
         self._fuses.journal.note("committed", turn=turn)
         self._fuses.passing("commit", after=True)

@@ -7,7 +7,7 @@ database prints them; one that an update left out of the log is `UNCHANGED`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ _UNCHANGED_WORD = "unchanged-toast-datum"
 class Entry:
     """One change: `op` c, u, d or t; `old` holds the columns that the log has of the row before.
 
-    `types` has the type of each column, as the server writes it.
+    `types` has the type of each column, as the server writes it. `place` is where the entry stands in the
+    log, `end` where its transaction ends.
     """
 
     transaction: int
@@ -39,6 +40,8 @@ class Entry:
     old: Row = field(default_factory=dict)
     new: Row = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
+    place: int = 0
+    end: int = 0
 
 
 class UnexpectedWrite(Exception):
@@ -71,9 +74,9 @@ class Truth:
                 if place > self._passed:
                     self._passed = place
                     self.transactions += 1
-                    yield from transaction
+                    yield from (replace(one, end=place) for one in transaction)
             else:
-                transaction.append(entry(xid, text))
+                transaction.append(replace(entry(xid, text), place=place))
 
 
 def entry(transaction: int, text: str) -> Entry:

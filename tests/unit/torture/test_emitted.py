@@ -66,5 +66,5 @@ def test_turns_are_read_once_in_order_and_tombstones_passed_over(tmp_path: Path)
 
 
 def _value(transaction: int) -> dict[str, Any]:
-    source = {"schema": "public", "table": "t", "txId": transaction}
+    source = {"schema": "public", "table": "t", "txId": transaction, "lsn": 7, "snapshot": "false"}
     return {"op": "c", "before": None, "after": {"k": 1}, "source": source}

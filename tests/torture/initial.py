@@ -1,0 +1,79 @@
+"""The judge of an initial snapshot: it reads every table whole, and no row twice but for a reason.
+
+That a row read equals the row at its place in the log is the oracle's to see. A row that the log brings up
+may be read again, since its large values may be lacking. So may all rows of a table without a key, or
+of one whose columns were changed in between: such a table is read anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.torture.oracle import Violation
+from tests.torture.script import collections
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.torture.journal import JournalReader
+    from tests.torture.oracle import Oracle, Table
+    from tests.torture.script import Script
+
+
+@dataclass(frozen=True, slots=True)
+class Initial:
+    """Judges a history at a quiet point; with `exact` every event comes once, whatever happens."""
+
+    script: Script
+    oracle: Oracle
+    exact: bool
+
+    def settle(self, tables: Mapping[str, Table], journal: JournalReader) -> None:
+        """Every table is whole; raises Violation for rows left out, or read more than once."""
+        if not self.script.initial:
+            if self.oracle.first_words:
+                raise Violation(f"nobody asked for an initial snapshot: {self.oracle.first_words[0]}")
+            return
+        most = 1 if self.exact else 1 + len(journal.of("crash", "killed", "unsent"))
+        anew = self._read_anew()
+        for name, table in tables.items():
+            table.whole = True
+            for key in table.rows.keys() - table.touched:
+                times = table.first_reads[key]
+                if not times:
+                    raise Violation(f"the initial snapshot has left out row {key!r} of {name}")
+                if times > most and name not in anew:
+                    raise Violation(f"the initial snapshot has read row {key!r} of {name} {times} times")
+        if self.exact:
+            self._words()
+
+    def _read_anew(self) -> set[str]:
+        steps = [
+            step
+            for one in self.script.rounds
+            for writer in one.writers
+            for transaction in writer
+            for step in transaction.steps
+        ]
+        changed = {step[1] for step in steps if step[0] in {"sql", "truncate"}}
+        return {
+            name
+            for place, shape in enumerate(self.script.tables)
+            if place in changed or not shape.kind.primary
+            for name in collections(shape, via_root=self.script.via_root)
+        }
+
+    def _words(self) -> None:
+        """The first row says so, and the last one; rows of the log may have taken their places."""
+        words = self.oracle.first_words
+        for at, (name, word) in enumerate(words):
+            before, after = words[:at], words[at + 1 :]
+            if word.startswith("first_in"):
+                before = [one for one in before if one[0] == name]
+            if word.startswith("last_in"):
+                after = [one for one in after if one[0] == name]
+            if (word.startswith("first") and before) or (word.startswith("last") and after):
+                raise Violation(
+                    f"row {at + 1} of {len(words)} of the initial snapshot is {word!r}, of {name}"
+                )

@@ -1,0 +1,174 @@
+"""Events out of Kafka's topics, and their judge: at least once, in order, and nothing is lost.
+
+A topic has one partition here, so all of a table's events are in order, and with them each key's. After a
+crash or a failed delivery the job may go back to where its saved state stands, and send again from there;
+that, and no other repetition, is right. Beside the oracle's copy stands what a topic leaves a consumer that
+knows nothing of repetitions: the last event of each key.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from bisect import bisect_left
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from tests.torture.emitted import Emitted, emitted
+from tests.torture.oracle import Oracle, Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from tests.servers.kafka import KafkaBroker
+    from tests.torture.journal import JournalReader
+    from tests.torture.oracle import Key, Table
+    from tests.torture.truth import Entry, Row
+
+_TIMEOUT_S = 30.0
+
+
+class TopicEvents:
+    """Reads what a job has sent to the topics under `prefix`, each record once."""
+
+    def __init__(self, broker: KafkaBroker, prefix: str, journal: JournalReader) -> None:
+        self._broker, self._prefix, self._journal = broker, f"{prefix}.", journal
+        self._offsets: dict[str, int] = {}
+
+    def read(self) -> Iterator[Emitted]:
+        """The events sent since the last call, topic by topic; tombstones are passed over.
+
+        The turn of a record is the one that was committed next.
+        """
+        committed = self._journal.of("committed")
+        times, turns = [note["at"] for note in committed], [note["turn"] for note in committed]
+        for topic in self._broker.topics():
+            if not topic.startswith(self._prefix):
+                continue
+            for value, at_s in self._records(topic):
+                at = bisect_left(times, at_s)
+                turn = turns[at] if at < len(turns) else (turns[-1] if turns else 0) + 1
+                if event := emitted(turn, value, at_s):
+                    yield event
+
+    def _records(self, topic: str) -> Iterator[tuple[Mapping[str, Any] | None, float]]:
+        config = {**self._broker.plain, "group.id": "judge", "enable.auto.commit": False}
+        place = TopicPartition(topic, 0, self._offsets.get(topic, 0))
+        with contextlib.closing(Consumer(config)) as consumer:
+            _low, end = consumer.get_watermark_offsets(place, _TIMEOUT_S)
+            consumer.assign([place])
+            while self._offsets.get(topic, 0) < end:
+                for record in consumer.consume(10_000, timeout=1.0):
+                    if fault := record.error():
+                        raise KafkaException(fault)
+                    self._offsets[topic] = (record.offset() or 0) + 1
+                    value = record.value()
+                    yield None if value is None else orjson.loads(value), record.timestamp()[1] / 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """A table before an entry, the turn that first told of it, and whether that was sent."""
+
+    entry: Entry
+    turn: int
+    rows: dict[Key, Row]
+    copy: dict[Key, Row]
+
+
+@dataclass(slots=True)
+class Topic:
+    """One table's topic, laid beside its part of the log."""
+
+    oracle: Oracle
+    table: Table
+    saved_s: Mapping[int, float]
+    past: list[_Before] = field(default_factory=list)
+    goings_back: int = 0
+
+    def take_in(self, event: Emitted) -> None:
+        """Go on with an event; one that was sent before takes all back to its place."""
+        if event.op != "r" and not self._goes_on(event):
+            self._go_back(event)
+        if event.op != "r" and self.oracle.half is None:
+            rows, copy = dict(self.table.rows), dict(self.table.copy)
+            self.past.append(_Before(self.oracle.ahead[0], event.turn, rows, copy))
+        self.oracle.take_in(event)
+
+    def _goes_on(self, event: Emitted) -> bool:
+        half, ahead = self.oracle.half, self.oracle.ahead
+        if half is not None and (event.op, event.place) != ("c", half.place):
+            return False
+        return bool(ahead) and ahead[0].place == event.place
+
+    def _go_back(self, event: Emitted) -> None:
+        found = next((at for at, one in enumerate(self.past) if one.entry.place == event.place), None)
+        if found is None:
+            ahead = self.oracle.ahead[0] if self.oracle.ahead else "its end"
+            raise Violation(f"the topic of {self.table.name} goes on with {event}, the log with {ahead}")
+        before = self.past[found]
+        saved_s = self.saved_s.get(before.turn)
+        if saved_s is not None and saved_s < event.at_s:
+            raise Violation(f"turn {before.turn} was saved, and is sent again {event.at_s - saved_s} s later")
+        self.goings_back += 1
+        self.oracle.half = None
+        self.oracle.ahead = [*(one.entry for one in self.past[found:]), *self.oracle.ahead]
+        if len(self.past) > found and self.oracle.ahead[0] is not before.entry:
+            raise Violation(f"the topic of {self.table.name} can't be followed back to {event}")
+        self.table.rows, self.table.copy = before.rows, before.copy
+        del self.past[found:]
+
+
+@dataclass(slots=True)
+class Topics:
+    """Judges all topics of a history, on behalf of `oracle`, whose tables they are."""
+
+    oracle: Oracle
+    latest: dict[str, dict[Key, bool]] = field(default_factory=dict)
+    goings_back: int = 0
+
+    def follow(
+        self, entries: Iterable[Entry], events: Iterable[Emitted], journal: JournalReader
+    ) -> list[Entry]:
+        """Go on with what was committed and what was sent since the last call; gives what was left out."""
+        saved_s = {note["turn"]: note["at"] for note in reversed(journal.of("turn"))}
+        known = self.oracle.tables
+        topics = {name: Topic(Oracle({name: table}), table, saved_s) for name, table in known.items()}
+        for entry in (one for found in entries for one in self.oracle.known_tables(found)):
+            topics[entry.tables[0]].oracle.ahead.append(entry)
+        for event in events:
+            if event.table not in topics:
+                raise Violation(f"{event.table} is none of the history's tables")
+            topics[event.table].take_in(event)
+            self._keep(known[event.table], event)
+        self._count(topics.values(), journal)
+        return [replace(one, tables=(name,)) for name, topic in topics.items() for one in topic.oracle.ahead]
+
+    def _count(self, topics: Iterable[Topic], journal: JournalReader) -> None:
+        blows = len(journal.of("crash", "killed", "unsent"))
+        for topic in topics:
+            self.oracle.events += topic.oracle.events
+            self.oracle.reads += topic.oracle.reads
+            self.goings_back += topic.goings_back
+            if topic.goings_back > blows:
+                raise Violation(
+                    f"{topic.table.name} was sent again {topic.goings_back} times, after {blows} failures"
+                )
+
+    def _keep(self, table: Table, event: Emitted) -> None:
+        """What the topic leaves of a key: a row, or none."""
+        left = self.latest.setdefault(table.name, {})
+        if event.op == "t":
+            left.clear()
+        for image, there in ((event.before, False), (event.after, True)):
+            if image is not None and all(image.get(name) is not None for name in table.key):
+                left[table.key_of_event(image)] = there
+
+    def settle(self, name: str) -> None:
+        """The last event of each key tells of a row exactly where there is one."""
+        table = self.oracle.tables[name]
+        for key, there in self.latest.get(name, {}).items():
+            if there != (key in table.rows):
+                raise Violation(f"the last event of row {key!r} of {name} says {there}, which is wrong")
