@@ -111,7 +111,9 @@ def start(snapshotter: Snapshotter, standing: Standing, *, redo: bool = False) -
         # Without a log nothing could mend rows that were read at another moment.
         return Start.ALONE if wanted or standing.left else Start.END
     if standing.log is Log.LOST:
-        return Start.AT_LOG if wanted else Start.LOST
+        # A snapshot that was to begin anew drops the slot before it has another one.
+        begins = wanted or (redo and standing.left and not standing.streamed)
+        return Start.AT_LOG if begins else Start.LOST
     if standing.left:
         anew = redo and not standing.begun
         return _again(standing) if anew else Start.STREAM

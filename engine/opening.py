@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from engine.seams import Pace, Seams
-    from engine.snapshot import Table
+    from engine.snapshot import Snapshot, Table
     from engine.state import State
 
 _log = logging.getLogger("engine")
 _MEASURED_AT_ONCE = 500
 _LAG_TOLD_AFTER_S = 2.0
+_ASIDE = 4
+"""How long a busy collection is left alone, in pauses."""
 
 
 class Opening:
@@ -44,13 +46,14 @@ class Opening:
         self._lagging_since_s: float | None = None
         self._lag_told = False
         self._busy: dict[int, str] = {}
+        self._aside: dict[int, float] = {}
 
     # What windows have taught.
 
-    def went_well(self, rows: int, elapsed_s: float) -> None:
+    def went_well(self, window: Window, rows: int, elapsed_s: float) -> None:
         """Note a window of so many rows that took so long from its opening to its end."""
         self._failures = 0
-        self._trouble = self._trouble.mended(self._usual_rows())
+        self._trouble = self._trouble.mended(window, self._usual_rows())
         self._rate = self._rate.learned(rows, elapsed_s)
 
     def gave_way(self) -> None:
@@ -85,7 +88,9 @@ class Opening:
     def _bounded(self, state: State, window: Window) -> State:
         """Measure a collection again that was read whole by the one run of a window: it must be cut now."""
         table = state.snapshot.find(window.runs[0].ticket)
-        if len(window.runs) > 1 or table is None or table.progress is None or not table.progress.extent.whole:
+        if len(window.runs) > 1 or window.runs[0].keys or table is None or table.progress is None:
+            return state
+        if not table.progress.extent.whole:
             return state
         (extent,) = self._seams.source.tables().measure([table.target], bounded=True)
         if not isinstance(extent, Extent):
@@ -110,7 +115,8 @@ class Opening:
         state = self._measured(state)
         state = replace(state, snapshot=ended(state.snapshot, self._seams.desk))
         try:
-            runs = plan_window(state.snapshot, self._budget(), self._seams.source.tables().boundaries)
+            snapshot = self._free(state.snapshot)
+            runs = plan_window(snapshot, self._budget(), self._seams.source.tables().boundaries)
         except (TableBusy, SchemaChanged) as error:
             return self.refused(state, error), None
         if not runs:
@@ -121,9 +127,25 @@ class Opening:
         """Deal with a window that could not be planned or opened."""
         if isinstance(error, SchemaChanged):
             return self._not_as_planned(state, error)
-        _log.info("no window opens yet: %s", error)
-        self._open_after_s = self._seams.now() + self._pace.backoff_s
-        return replace(state, snapshot=state.snapshot.postponed(_named(state, error)))
+        busy = _named(state, error)
+        now_s = self._seams.now()
+        self._note_busy(busy[0].ticket if busy else 0, error)
+        self._aside |= {table.ticket: now_s + _ASIDE * self._pace.backoff_s for table in busy}
+        self._open_after_s = now_s + (0.0 if busy else self._pace.backoff_s)
+        return replace(state, snapshot=state.snapshot.postponed(busy))
+
+    def _free(self, snapshot: Snapshot) -> Snapshot:
+        """The queue without what was busy a moment ago, as long as others can be read meanwhile."""
+        now_s = self._seams.now()
+        self._aside = {ticket: until_s for ticket, until_s in self._aside.items() if until_s > now_s}
+        free = snapshot.without(table for table in snapshot.tables if table.ticket in self._aside)
+        if free.tables and free.tables[0].initial == snapshot.tables[0].initial:
+            return free
+        if not self._aside:
+            return snapshot
+        self._aside = {}
+        self._open_after_s = now_s + self._pace.backoff_s
+        return replace(snapshot, tables=())
 
     def _not_as_planned(self, state: State, error: SchemaChanged) -> State:
         """Look again at what has begun; give up what fails time and again."""
@@ -156,13 +178,13 @@ class Opening:
         for table, extent in zip(begun, extents, strict=True):
             if isinstance(extent, SignalError):
                 self._seams.desk.failed(table, extent)
-                snapshot = snapshot.without([table])
+                snapshot = snapshot.gave_up([table])
             elif isinstance(extent, TableBusy):
                 snapshot = snapshot.postponed([table])
             elif table.progress and table.progress.extent.key != extent.key:
                 _log.warning("the definition of %s has changed; it is read anew", table.target.collection)
                 snapshot = snapshot.began(table.ticket, extent, table.progress.since_ms)
-        return replace(state, snapshot=snapshot)
+        return replace(state, snapshot=self._with_hidden(snapshot))
 
     def _measured(self, state: State) -> State:
         """Measure the collections that come next in the queue; refuse those that can't be read."""
@@ -177,22 +199,25 @@ class Opening:
                 self._seams.desk.failed(table, extent)
                 snapshot = snapshot.without([table])
             elif isinstance(extent, TableBusy):
-                self._note_busy(table, extent)
+                self._note_busy(table.ticket, extent)
                 snapshot = snapshot.postponed([table])
             else:
                 snapshot = snapshot.began(table.ticket, extent, now_ms)
         if waiting and all(table.progress is None for table in snapshot.tables):
             self._open_after_s = self._seams.now() + self._pace.backoff_s
-        # What was hidden from the measuring may be past the greatest key that it found.
-        for collection, keys in self._seams.source.hidden_moves().items() if waiting else ():
-            snapshot = snapshot.moved(collection, frozenset(key_of(key) for key in keys))
-        return replace(state, snapshot=snapshot)
+        return replace(state, snapshot=self._with_hidden(snapshot) if waiting else snapshot)
 
-    def _note_busy(self, table: Table, error: TableBusy) -> None:
+    def _with_hidden(self, snapshot: Snapshot) -> Snapshot:
+        """With the rows that were hidden from the measuring: they may be past the greatest key it found."""
+        for collection, keys in self._seams.source.hidden_moves().items():
+            snapshot = snapshot.moved(collection, frozenset(key_of(key) for key in keys))
+        return snapshot
+
+    def _note_busy(self, ticket: int, error: TableBusy) -> None:
         """Say once why a collection is kept waiting."""
-        if self._busy.get(table.ticket) != str(error):
-            _log.info("%s", error)
-        self._busy[table.ticket] = str(error)
+        if self._busy.get(ticket) != str(error):
+            _log.warning("no window opens yet: %s", error)
+        self._busy[ticket] = str(error)
 
     def _usual_rows(self) -> int:
         rows = int(self._rate.rows_per_s * self._pace.window_s) or self._pace.window_rows

@@ -81,7 +81,7 @@ class Progress:
 
     `rows` counts the rows read, `emitted` the READ events that survived, `since_ms` when it began.
     Once no range is left, the keys in `reread` remain: rows whose newest image in the log lacks a value
-    that was never sent. `rounds` counts the windows that tried. `missing` could not be read.
+    that was never sent. `rounds` counts the windows that left no fewer of them. `missing` could not be read.
     """
 
     extent: Extent
@@ -122,7 +122,7 @@ class Failed:
     def progress(self, extent: Extent, now_ms: int) -> Progress:
         """What is left to read of it: the gaps, or everything where they can't be told any more."""
         ranges = tuple(gap.range for gap in self.gaps if gap.range)
-        if extent.key != self.key or any(one.upto is None for one in ranges):
+        if extent.whole or extent.key != self.key or any(one.upto is None for one in ranges):
             return Progress(extent, now_ms, extent.ranges)
         keys = tuple(key for gap in self.gaps for key in gap.keys)
         return Progress(extent, now_ms, ranges, reread=keys)
@@ -188,7 +188,7 @@ class Advance:
             emitted=progress.emitted + self.emitted,
             chunks=progress.chunks + sum(run.chunks for run in self.runs),
             reread=tuple(again),
-            rounds=progress.rounds + (bool(asked) and not self.vain),
+            rounds=progress.rounds + (bool(asked) and len(self.lacking) >= len(asked) and not self.vain),
             missing=progress.missing + self._gaps(),
         )
 
@@ -233,6 +233,11 @@ class Snapshot:
         )
         others = tuple(table for table in self.tables if not table.initial)
         return replace(self, tables=added + others, next_ticket=self.next_ticket + len(added))
+
+    def anew(self) -> Snapshot:
+        """The queue with nothing read: what was, was read beside a log that is lost."""
+        tables = tuple(replace(table, progress=None, resumes=None) for table in self.tables)
+        return replace(self, tables=tables, failed=())
 
     @property
     def initial(self) -> bool:
@@ -296,10 +301,7 @@ class Snapshot:
     def moved(self, collection: CollectionId, keys: frozenset[Key]) -> Snapshot:
         """Read these keys of a collection again, if it is being read: a row may have come past its ranges."""
         tables = (
-            replace(table, progress=_reading_again(table.progress, keys))
-            if table.target.collection == collection and table.progress
-            else table
-            for table in self.tables
+            _moved(table, keys) if table.target.collection == collection else table for table in self.tables
         )
         failed = (one.with_keys(keys) if one.target.collection == collection else one for one in self.failed)
         return replace(self, tables=tuple(tables), failed=tuple(failed))
@@ -353,9 +355,16 @@ def _less(left: Sequence[Range], runs: Sequence[Run]) -> tuple[Range, ...]:
     return tuple(rest)
 
 
+def _moved(table: Table, keys: frozenset[Key]) -> Table:
+    if table.resumes is not None:
+        return replace(table, resumes=table.resumes.with_keys(keys))
+    return replace(table, progress=_reading_again(table.progress, keys)) if table.progress else table
+
+
 def _reading_again(progress: Progress, keys: frozenset[Key]) -> Progress:
     """Once all ranges are read, a row that comes past them comes by a window's own account."""
-    added = tuple(sorted(keys.difference(progress.reread), key=str)) if progress.left else ()
+    unread = progress.left or progress.missing
+    added = tuple(sorted(keys.difference(progress.reread), key=str)) if unread else ()
     return replace(progress, reread=progress.reread + added)
 
 

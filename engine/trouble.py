@@ -30,11 +30,16 @@ class Remedy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Failures of the same window, rows that a run may read (None: no bound), runs given up in a row."""
+    """Failures of the same window, rows that a run may read (None: no bound), runs given up in a row.
+
+    `suspects` are entries of the queue that failed together: until each has been read alone, no window
+    takes several.
+    """
 
     failures: int = 0
     rows: int | None = None
     given_up: int = 0
+    suspects: frozenset[int] = frozenset()
 
     def failed(self, window: Window, chunk_rows: int, retries: int) -> tuple[Trouble, Remedy]:
         """After a failure of a window; each is tried `retries` times more before anything else is done."""
@@ -46,11 +51,17 @@ class Trouble:
         if smallest:
             given_up = self.given_up + 1
             remedy = Remedy.GIVE_UP_RUN if given_up < _GIVEN_UP_IN_A_ROW else Remedy.GIVE_UP_COLLECTION
-            return Trouble(rows=chunk_rows, given_up=given_up % _GIVEN_UP_IN_A_ROW), remedy
-        rows = chunks * chunk_rows // (1 if several else _SMALLER)
-        return replace(self, failures=0, rows=max(chunk_rows, rows)), Remedy.SPLIT
+            given_up %= _GIVEN_UP_IN_A_ROW
+            return Trouble(rows=chunk_rows, given_up=given_up, suspects=self._less(window)), remedy
+        suspects = frozenset(run.ticket for run in window.runs) if several else self.suspects
+        rows = max(chunk_rows, chunks * chunk_rows // (1 if several else _SMALLER))
+        return Trouble(rows=rows, given_up=self.given_up, suspects=suspects), Remedy.SPLIT
 
-    def mended(self, usual_rows: int) -> Trouble:
+    def mended(self, window: Window, usual_rows: int) -> Trouble:
         """After a window that went well; `usual_rows` is what one reads without trouble."""
-        rows = None if self.rows is None or self.rows * _LARGER >= usual_rows else self.rows * _LARGER
-        return Trouble(rows=rows)
+        suspects = self._less(window)
+        rows = None if self.rows is None else min(usual_rows, self.rows * _LARGER)
+        return Trouble(rows=None if rows == usual_rows and not suspects else rows, suspects=suspects)
+
+    def _less(self, window: Window) -> frozenset[int]:
+        return self.suspects.difference(run.ticket for run in window.runs)

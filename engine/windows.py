@@ -120,7 +120,8 @@ class Windows:
         ]
         emitted = self._write(emissions, writer)
         state = self._record(state, opened, staged, emitted)
-        self._opening.went_well(sum(one.rows for one in staged), self._seams.now() - opened.since_s)
+        rows = sum(one.rows for one in staged)
+        self._opening.went_well(opened.window, rows, self._seams.now() - opened.since_s)
         self.close()
         return state, sum(one.rows for one in emitted)
 

@@ -26,6 +26,7 @@ from adapters.postgres.sql import quote_literal
 from adapters.postgres.watermark import NO_TIMEOUTS
 from adapters.spark.failures import SPARK_ERRORS, source_error
 from adapters.spark.worker import spare_worker
+from engine.errors import SourceError
 from engine.events.batch import EVENTS
 from engine.merge import KEY_TYPE
 from engine.merge_key import merge_keys
@@ -307,7 +308,12 @@ class ChunkReader:
         known = {index: (read.codec, read.shape, read.source_json) for index, read in reads.items()}
         if self._near is not None and self._near.takes(reads):
             near = ReadTask(known, directory, mode, how.ts_ms)
-            return self._near.read(how.window_id, _near_query(reads, mode, how.exported), near)
+            try:
+                return self._near.read(how.window_id, _near_query(reads, mode, how.exported), near)
+            except SourceError:
+                raise
+            except Exception as error:
+                raise source_error(error, "reading rows", "driver") from error
         alone = tuple(reads) if len(reads) <= how.tasks else ()
         task = ReadTask(known, directory, mode, how.ts_ms, alone)
         while True:

@@ -47,7 +47,7 @@ from adapters.postgres.window import PostgresWindow, Reading
 from adapters.postgres.writers import Noted
 from adapters.silence import NoLog
 from engine.config.settings import Watermarking
-from engine.errors import InvariantError, SchemaChanged, TidemarkError
+from engine.errors import InvariantError, SchemaChanged, TableBusy, TidemarkError
 from engine.expressions import matches
 from engine.merge import Superseded
 from engine.model import CollectionId, Position, SignalRow
@@ -298,6 +298,8 @@ class PostgresSource:
         """
         if self._first.streams:
             self._retention.look(self._opened().control)
+        if self._window is None:
+            self._first.let_pass(self._opened().control)
         return self._first.holds(state)
 
     def done(self, state: State) -> bool:
@@ -399,7 +401,7 @@ class PostgresSource:
         """No window on a relation while it is not known which of its rows are older than the stream."""
         for target, read in tables.items():
             if self._unsettled.everything_of(read.table.oid):
-                raise SchemaChanged(
+                raise TableBusy(
                     f"a transaction of more than {unsettled.KEPT_KEYS} rows is not visible yet",
                     place=str(target.collection),
                     hint="it may wait for a standby that the server's synchronous_standby_names asks for",

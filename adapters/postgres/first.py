@@ -130,6 +130,18 @@ class FirstSnapshot:
             self.release()
             raise SchemaChanged(f"{error.message}; what is left is read while the log is streamed") from error
 
+    def let_pass(self, control: psycopg.Connection) -> None:
+        """The same while no window is open, which may be just for that session's sake."""
+        try:
+            self.give_way(control)
+        except SchemaChanged as error:
+            _log.warning("the initial snapshot is given up: %s", error)
+
+    @property
+    def alive(self) -> bool:
+        """Whether a snapshot is held, by a session that lives."""
+        return self._held is not None and self._held.alive
+
     def release(self) -> None:
         """Let go of the snapshot and its locks."""
         if self._held is not None:
@@ -265,7 +277,7 @@ class FirstSnapshot:
         """Everything queued, at a log's beginning: nothing that is known of an earlier one holds."""
         tables, lsn = held.tables, held.lsn
         _log.info("an initial snapshot of %d tables is taken at %s", len(tables), format_lsn(lsn))
-        snapshot = state.snapshot.begin(tables, _LABEL)
+        snapshot = state.snapshot.anew().begin(tables, _LABEL)
         return self._noted(replace(state, position=Position((lsn, 0)), snapshot=snapshot, memory={}))
 
     def _noted(self, state: State) -> State:

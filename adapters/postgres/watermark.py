@@ -149,6 +149,10 @@ class GivesWay(Protocol):
     def give_way(self, control: psycopg.Connection) -> None:
         """Raise SchemaChanged when another session has waited for them for a second."""
 
+    @property
+    def alive(self) -> bool:
+        """Whether they are still held."""
+
 
 class Watermark(Protocol):
     """When a window may close. `visibility` says which streamed transactions its rows contain."""

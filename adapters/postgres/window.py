@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from engine.errors import SourceError
 from engine.staging import clear
 
 if TYPE_CHECKING:
@@ -59,6 +60,9 @@ class PostgresWindow:
             return None
         staged = self._staged.result()
         if not self._sealed:
+            if not self._held.alive:
+                # Its locks went with it: a table may have been rewritten under the readers.
+                raise SourceError("the session that held the window's snapshot has ended")
             self.watermark.seal()
             self._sealed = True
         return staged

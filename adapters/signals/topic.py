@@ -119,6 +119,7 @@ class KafkaTopicReader:
                 self._poll_until_due(begun)
             except (KafkaException, TimeoutError) as error:
                 failures += 1
+                self._unassign()  # what came together with the error is read again from where it was kept
                 self._say_once(_said(error))
                 self._rest(begun, min(_LONGEST_PAUSE_S, 0.25 * 2.0 ** min(failures, 10)))
 

@@ -8,8 +8,9 @@ producer that is kept, since a Spark job alone would take longer.
 
 A commit ends when all replicas in sync have every event. One that fails may have sent some; the turn is
 begun anew then, and sent from its first event. So a key's events are repeated in their order, as after a
-crash, since nobody knows what an earlier process had sent. Only a task that Spark has given up but that
-still runs could send behind its successor.
+crash, since nobody knows what an earlier process had sent. Only what nobody can call back could arrive
+behind its successor: a task that Spark has given up but that still runs, or a request that a broken network
+delivers after `delivery.timeout.ms`.
 """
 
 from __future__ import annotations

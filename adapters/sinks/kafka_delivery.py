@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from adapters.sinks.kafka_client import BatchRefused, Reason, client, opened, said, sink_error
+from adapters.sinks.kafka_client import BatchRefused, Reason, batch_bytes, client, opened, said, sink_error
 from engine.config.settings import KafkaSettings
 from engine.errors import SinkError, SinkRefused
 
@@ -168,7 +168,7 @@ class Delivery:
         topic, value, key = one.record
         # A broker refuses a whole batch; whose fault it was shows only where there is one record.
         batch = [other for other in too_large if other.place == one.place and other.partition >= 0]
-        if len(batch) > 1:
+        if len(batch) > 1 and batch_bytes(self._settings.client) > 1:
             raise BatchRefused(f"a batch of {len(batch)} records is too large for the broker", place=topic)
         shown = (key or b"").decode()[:200]
         aside = self._settings.dead_letter_topic

@@ -194,6 +194,25 @@ class TestGaps:
         assert progress
         assert (progress.left, progress.reread) == (ranges(("10", "20")), (("500",),))
 
+    def test_one_that_is_small_now_is_read_whole(self):
+        whole = Extent(10, 100, whole=True)
+        again = self.failed().execute(ExecuteSnapshot("again", (A,))).began(3, whole, 9)
+
+        assert again.tables[-1].progress == Progress(whole, 9, whole.ranges)
+
+    def test_a_row_that_moves_while_the_gap_waits_in_the_queue_is_read_too(self):
+        waiting = self.failed().execute(ExecuteSnapshot("again", (A,)))
+        progress = waiting.moved(A.collection, frozenset([("500",)])).began(3, EXTENT, 9).tables[-1].progress
+
+        assert progress
+        assert progress.reread == (("500",),)
+
+    def test_beside_another_log_nothing_of_it_counts(self):
+        anew = self.failed().execute(ExecuteSnapshot("again", (A, C))).anew()
+
+        assert anew.failed == ()
+        assert [(table.progress, table.resumes) for table in anew.tables] == [(None, None)] * 3
+
     def test_what_is_given_up_in_the_middle_lacks_all_that_is_left(self):
         snapshot = queued(A).began(1, EXTENT, 5).advanced(Advance(1, (run(None, "10"),)))
         (failed,) = snapshot.gave_up(snapshot.tables).failed
@@ -280,7 +299,7 @@ class TestReadingAgain:
     def test_it_is_done_when_all_were_read(self):
         (done,) = self.after(self.FIRST, self.again("2", "3")).done
 
-        assert done.progress == Progress(EXTENT, 5, (), 102, 91, 2, rounds=1)
+        assert done.progress == Progress(EXTENT, 5, (), 102, 91, 2)
 
     def test_a_round_in_vain_does_not_count(self):
         vain = replace(self.again("2", "3", lacking=("2",)), vain=True)
@@ -290,21 +309,24 @@ class TestReadingAgain:
         assert (table.progress.reread, table.progress.rounds) == ((("2",),), 1)
 
     @pytest.mark.parametrize(
-        ("keys", "lacking", "left"),
+        ("keys", "lacking", "left", "rounds"),
         [
-            (("2",), (), ("3",)),
-            (("2", "3"), ("3",), ("3",)),
-            (("2", "3"), ("9",), ("9",)),
-            (("2",), ("2",), ("2", "3")),
+            (("2",), (), ("3",), 0),
+            (("2", "3"), ("3",), ("3",), 0),
+            (("2", "3"), ("9",), ("9",), 0),
+            (("2",), ("2",), ("2", "3"), 1),
+            (("2",), ("9",), ("3", "9"), 1),
         ],
     )
-    def test_what_lacks_a_value_again_stays(self, keys, lacking, left):
+    def test_what_lacks_a_value_again_stays_and_a_round_counts_that_left_no_fewer(
+        self, keys, lacking, left, rounds
+    ):
         snapshot = self.after(self.FIRST, self.again(*keys, lacking=lacking))
 
         assert snapshot.done == ()
         assert snapshot.tables[0].progress
         assert snapshot.tables[0].progress.reread == tuple((key,) for key in left)
-        assert snapshot.tables[0].progress.rounds == 1
+        assert snapshot.tables[0].progress.rounds == rounds
 
 
 @pytest.mark.parametrize(

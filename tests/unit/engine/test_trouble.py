@@ -20,7 +20,10 @@ def window(*chunks: int) -> Window:
     [
         pytest.param(Trouble(), (8, 8), (Trouble(failures=1), Remedy.AGAIN), id="the first failure"),
         pytest.param(
-            Trouble(failures=2), (8, 8), (Trouble(rows=80), Remedy.SPLIT), id="each of several runs alone"
+            Trouble(failures=2),
+            (8, 8),
+            (Trouble(rows=80, suspects=frozenset([1])), Remedy.SPLIT),
+            id="each of several runs alone",
         ),
         pytest.param(Trouble(failures=2), (80,), (Trouble(rows=100), Remedy.SPLIT), id="one run, smaller"),
         pytest.param(Trouble(rows=80), (8,), (Trouble(rows=10), Remedy.SPLIT), id="alone: smaller at once"),
@@ -48,6 +51,9 @@ def test_a_failure_has_its_remedy(trouble, chunks, expected):
     assert trouble.failed(window(*chunks), CHUNK, retries=2) == expected
 
 
+SUSPECTS = frozenset([1, 2])
+
+
 @pytest.mark.parametrize(
     ("trouble", "expected"),
     [
@@ -55,7 +61,9 @@ def test_a_failure_has_its_remedy(trouble, chunks, expected):
         (Trouble(failures=2), Trouble()),
         (Trouble(rows=10, given_up=2), Trouble(rows=40)),
         (Trouble(rows=40), Trouble()),
+        (Trouble(rows=40, suspects=SUSPECTS), Trouble(rows=100, suspects=frozenset([2]))),
+        (Trouble(rows=100, suspects=frozenset([1])), Trouble()),
     ],
 )
-def test_what_goes_well_makes_the_next_larger(trouble, expected):
-    assert trouble.mended(usual_rows=100) == expected
+def test_what_goes_well_makes_the_next_larger_until_all_that_failed_together_were_read(trouble, expected):
+    assert trouble.mended(window(1), usual_rows=100) == expected
