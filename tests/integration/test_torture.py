@@ -1,4 +1,4 @@
-"""Two minutes of the torture test: random histories with crashes and restarts; and one scene's guard."""
+"""Some minutes of the torture test: random histories, a history sent to Kafka, and one scene's guard."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
-MINUTES = 1.7
+MINUTES, KAFKA_MINUTES = 1.7, 0.3
 
 
 def test_no_history_violates_what_must_always_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -23,6 +23,18 @@ def test_no_history_violates_what_must_always_hold(tmp_path: Path, capsys: pytes
     assert found == 0, said
     assert run.figures.histories > 0
     assert run.figures.reads > 0, said
+
+
+def test_topics_lack_nothing_though_job_and_broker_are_killed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    with Run(tmp_path, 18, kafka=True, initial=True) as run:
+        found = run.histories("k117", KAFKA_MINUTES)
+
+    said = capsys.readouterr().out
+    assert found == 0, said
+    assert run.figures.broker_kills > 0, said
+    assert run.figures.initial_snapshots > 0, said
 
 
 def test_a_guard_that_is_switched_off_is_missed(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
