@@ -69,7 +69,7 @@ class Retention:
     def _judge(self, kept: Kept) -> None:
         if kept.bytes <= self._warn_bytes and not kept.rank:
             self._told = None
-        elif self._told is None or kept.rank > self._told.rank or kept.bytes >= 2 * self._told.bytes:
+        elif self._told is None or kept.rank > self._told.rank or kept.bytes >= 2 * max(self._told.bytes, 1):
             self._told = kept
             _log.warning(
                 "the server keeps %s for slot %s: the job lags, or a transaction stays open;"
