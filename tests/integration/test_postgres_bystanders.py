@@ -100,3 +100,22 @@ def test_the_gap_of_a_small_table_is_read_by_the_same_signal(database, tmp_path,
         assert 0 < len(missing) <= 1024
         assert 1500 in missing
         assert set(keys_read(job, "t")) == set(range(1, 3_001))
+
+
+def test_a_window_whose_exporter_has_ended_is_read_again(database, tmp_path, spark, caplog):
+    """Its locks went with it: nobody knows what the readers saw."""
+    fill(database, t=500)
+    with driven(database, tmp_path, spark) as job:
+        signal(database)
+        job.until(lambda: job.job.window)
+        time.sleep(2)
+        with database.connect() as connection:
+            ended = connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+                " AND state = 'idle in transaction' AND application_name = 'tidemark'"
+            ).fetchall()
+        job.until_answered("finished")
+
+        assert ended == [(True,)]
+        assert "the session that held the window's snapshot has ended" in caplog.text
+        assert keys_read(job, "t") == list(range(1, 501))
