@@ -80,6 +80,7 @@ class Wired:
     show: Callable[[Position], str]
     run_statement: Callable[[str], None] = lambda _statement: None
     first_retries: int = 6
+    first_backoff_s: float = 10.0
     done: Callable[[State], bool] = lambda _state: False
     marks: frozenset[Mark] = frozenset(Mark)
 
@@ -156,6 +157,7 @@ def _pace(settings: Settings, spark: SparkSession, wired: Wired) -> Pace:
         max_lag_s=job.max_lag_ms / 1000,
         retries=None if job.max_retries < 0 else job.max_retries,
         first_retries=wired.first_retries,
+        first_backoff_s=wired.first_backoff_s,
         longest_backoff_s=max(0.5, job.restart_wait_ms / 1000),
     )
 

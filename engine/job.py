@@ -108,7 +108,7 @@ class Job:
             most = self._pace.retries if self._was_open else self._pace.first_retries
             if most is not None and self._failures > most:
                 raise
-            pause_s = self._pace.pause_s(self._failures)
+            pause_s = self._pace.pause_s(self._failures, was_open=self._was_open)
             _log.warning("%s; trying again in %.1f s", error, pause_s)
             self._seams.sleep(pause_s)
         return False

@@ -26,7 +26,8 @@ class Pace:
     `window_rows` bounds the first window, before a rate is known; `max_chunks` None is no bound.
     No window opens while the stream lags more than `max_lag_s`. A silent log's position is saved
     every `save_s`. After a SourceError the log is opened again `retries` times (None: no bound; as long
-    as it has never been open, `first_retries` times), with pauses that double up to the longest.
+    as it has never been open, `first_retries` times), with pauses that double up to the longest, and
+    before it has been open to no more than `first_backoff_s`.
     """
 
     chunk_rows: int = 1024
@@ -45,10 +46,12 @@ class Pace:
     reread_rounds: int = 10
     backoff_s: float = 0.5
     longest_backoff_s: float = 10.0
+    first_backoff_s: float = 10.0
 
-    def pause_s(self, failures: int) -> float:
+    def pause_s(self, failures: int, *, was_open: bool = True) -> float:
         """How long to wait after so many failures in a row."""
-        return min(self.longest_backoff_s, self.backoff_s * 2.0 ** min(failures - 1, 20))
+        longest_s = self.longest_backoff_s if was_open else min(self.longest_backoff_s, self.first_backoff_s)
+        return min(longest_s, self.backoff_s * 2.0 ** min(failures - 1, 20))
 
 
 @dataclass(frozen=True, slots=True)

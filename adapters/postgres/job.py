@@ -108,7 +108,15 @@ def _wired(
     first = FirstSnapshot(settings, server, snapshotter(settings.snapshot), sleep)
     source = _source(settings, spark, places, server, first)
     retries = settings.postgres.slot_max_retries
-    return Wired(source, source.close, _shown, source.run_statement, first_retries=retries, done=source.done)
+    return Wired(
+        source,
+        source.close,
+        _shown,
+        source.run_statement,
+        first_retries=retries,
+        first_backoff_s=settings.postgres.slot_retry_delay_ms / 1000,
+        done=source.done,
+    )
 
 
 def _shown(position: Position) -> str:
