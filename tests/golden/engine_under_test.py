@@ -34,7 +34,7 @@ Place_contra = TypeVar("Place_contra", contravariant=True)
 """A place in the log as a runner knows it: a WAL position, or a cluster time."""
 
 FILES = FilesRoad()
-_STOP_TIMEOUT_S = 30.0
+_STOP_TIMEOUT_S = 120.0
 _SEGMENT_BYTES = 16 << 20
 _PAGE_BYTES = 8192
 

@@ -60,7 +60,7 @@ class MongoRunner:
 
     server: ReplicaSet
     start: Callable[[Mapping[str, str], Path], WatchedEngine[tuple[int, int]]]
-    timeout_s: float = 60.0
+    timeout_s: float = 180.0
     report: Callable[[str], None] = lambda _text: None
 
     def run(self, case: Case) -> tuple[Event, ...]:

@@ -41,7 +41,7 @@ class Runner:
 
     server: PostgresServer
     start: Callable[[Mapping[str, str], Path], Engine[int]]
-    timeout_s: float = 60.0
+    timeout_s: float = 180.0
     report: Callable[[str], None] = lambda _text: None
 
     def run(self, case: Case) -> tuple[Event, ...]:
