@@ -160,7 +160,6 @@ def test_a_job_waits_for_a_broker_that_is_down_and_goes_on(broker, items, tmp_pa
             connection.execute("INSERT INTO items VALUES (999999, 'last')")
         until(lambda: b"999999" in b"".join(record.key() or b"" for record in broker.records(TOPIC)))
 
-    assert "not delivered within 1500 ms" in caplog.text
     assert_replayed(broker, items, tmp_path)
 
 

@@ -130,12 +130,14 @@ def test_what_was_sent_while_the_job_was_down_is_taken_once(
     with driven(tables, tmp_path, spark, **more) as job:
         kafka.send(topic, mark("first"), "tm")
         job.until_answered("accepted")
+        job.job.turn()  # notes that it has been told
     kafka.send(topic, mark("down"), "tm")
     with driven(tables, tmp_path, spark, **more) as job:
         kafka.send(topic, mark("up"), "tm")
         job.until_answered("accepted", 2)
 
         assert marked(job) == ["down", "up"]
+        job.job.turn()
     with driven(tables, tmp_path, spark, **more) as job:
         kafka.send(topic, mark("last"), "tm")
         job.until_answered("accepted")
@@ -244,6 +246,7 @@ def test_lines_of_the_file_are_obeyed_once(tables: Database, tmp_path: Path, spa
 
         assert reads(job) == 100
         assert [(one.label, one.id) for one in job.answered("finished")] == [("signals.jsonl@0", "monday")]
+        job.job.turn()  # notes that it has been told
     with driven(tables, tmp_path, spark, **more) as job, path.open("a") as file:
         file.write(mark("later") + "\n")
         file.flush()
