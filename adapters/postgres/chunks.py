@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from adapters.postgres.near import Query
-from adapters.postgres.rows import RowMode, SeparatorInData, row_expression, split_rows
+from adapters.postgres.rows import row_expression
 from adapters.postgres.session import TEXT_SETTINGS
 from adapters.postgres.sql import quote_literal
 from adapters.postgres.watermark import NO_TIMEOUTS
@@ -28,6 +28,7 @@ from adapters.spark.failures import SPARK_ERRORS, source_error
 from adapters.spark.worker import spare_worker
 from engine.errors import SourceError
 from engine.events.batch import EVENTS
+from engine.events.rows import RowMode, SeparatorInData, split_rows
 from engine.merge import KEY_TYPE
 from engine.merge_key import merge_keys
 from engine.model import Staged
@@ -40,9 +41,9 @@ if TYPE_CHECKING:
 
     from adapters.postgres.near import NearReader
     from adapters.postgres.readable import ReadTable
-    from adapters.postgres.rows import RowShape
     from adapters.postgres.watermark import Exported
     from engine.events.codec import TableCodec
+    from engine.events.rows import RowShape
     from engine.model import CollectionId, Run
 
 _log = logging.getLogger("adapters")
