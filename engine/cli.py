@@ -13,18 +13,20 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import import_module, metadata
-from typing import TYPE_CHECKING, Annotated, Protocol, cast
+from typing import TYPE_CHECKING, Annotated, Protocol, assert_never, cast
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
 from engine.config import Explained, Settings, explain, load, read
-from engine.config.settings import MongoSettings
+from engine.config.sources import MongoSettings, PostgresSettings, SqlServerSettings
 from engine.errors import ConfigError, InvariantError, TidemarkError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    from engine.config.settings import Source
 
 FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 FAILED, UNUSABLE = 1, 2
@@ -45,9 +47,20 @@ class RunJob(Protocol):
 
 def build_job(settings: Settings) -> Callable[[threading.Event], None]:
     """Give the job of the configured source, ready to run until the event is set."""
-    adapter = "mongodb" if isinstance(settings.source, MongoSettings) else "postgres"
-    run_job = cast("RunJob", import_module(f"adapters.{adapter}.job").run)
+    run_job = cast("RunJob", import_module(f"adapters.{_adapter(settings.source)}.job").run)
     return lambda stop: run_job(settings, stop=stop)
+
+
+def _adapter(source: Source) -> str:
+    match source:
+        case PostgresSettings():
+            return "postgres"
+        case MongoSettings():
+            return "mongodb"
+        case SqlServerSettings():
+            return "sqlserver"
+        case _:
+            assert_never(source)
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from engine.errors import ConfigError, PositionLost, SchemaChanged, SourceError,
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from engine.config.settings import MongoSettings
+    from engine.config.sources import MongoSettings
     from engine.model import CollectionId
 
 RAW: CodecOptions[Any] = CodecOptions(document_class=RawBSONDocument)

@@ -16,7 +16,7 @@ from pymongo.errors import OperationFailure, PyMongoError
 from adapters.mongodb.position import position_of, shown, token_of
 from adapters.mongodb.raw import Kind, documents, fields, int64
 from adapters.mongodb.server import RAW, source_error
-from engine.config.settings import CaptureMode, CaptureScope
+from engine.config.sources import CaptureMode, CaptureScope
 from engine.errors import SourceError
 
 if TYPE_CHECKING:

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from engine.config.settings import PostgresSettings, Settings
+    from engine.config.settings import Settings
+    from engine.config.sources import PostgresSettings
     from engine.job import Job
     from engine.model import Position
     from engine.seams import Seams

@@ -15,7 +15,7 @@ import psycopg
 from psycopg import sql
 
 from adapters.postgres.server import source_errors
-from engine.config.settings import Autocreate
+from engine.config.sources import Autocreate
 from engine.errors import ConfigError
 from engine.model import CollectionId
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from engine.errors import ConfigError
 
 if TYPE_CHECKING:
-    from engine.config.settings import PostgresSettings
+    from engine.config.sources import PostgresSettings
 
 _PEM: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
 _PLAIN: Final = b"PRIVATE KEY"

@@ -9,20 +9,17 @@ from engine.config.explain import Explained, explain
 from engine.config.files import load
 from engine.config.parse import parse, read
 from engine.config.settings import (
-    Autocreate,
     CaptureSettings,
     JobSettings,
-    PostgresSettings,
-    SchemaRefresh,
     Settings,
     SignalSettings,
     SinkKind,
     SinkSettings,
     SnapshotMode,
     SnapshotSettings,
-    SslMode,
     Watermarking,
 )
+from engine.config.sources import Autocreate, PostgresSettings, SchemaRefresh, SslMode
 
 __all__ = [
     "Autocreate",

@@ -1,7 +1,7 @@
 """Every property that is known, for each connector: exact names first, then those that stand for many.
 
 Owns looking a name up and guessing what a misspelt one meant. The rows themselves stand in
-`connector`, `mongodb`, `connect`, `driver` and `own`.
+`connector`, `mongodb`, `sqlserver`, `connect`, `driver`, `jdbc`, `history` and `own`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
-from engine.config import mongodb
+from engine.config import mongodb, sqlserver
 from engine.config.connect import CONNECT
 from engine.config.connector import CONNECTOR
 from engine.config.driver import DRIVER
@@ -44,12 +44,20 @@ class Catalogue:
 
 POSTGRES = Catalogue((*CONNECTOR, *OWN, *CONNECT, *DRIVER))
 MONGODB = Catalogue(mongodb.ROWS)
-_MONGODB = {"io.debezium.connector.mongodb.MongoDbConnector", "MongoDbConnector", "mongodb"}
+SQLSERVER = Catalogue(sqlserver.ROWS)
+_NAMED = {
+    "io.debezium.connector.mongodb.MongoDbConnector": MONGODB,
+    "MongoDbConnector": MONGODB,
+    "mongodb": MONGODB,
+    "io.debezium.connector.sqlserver.SqlServerConnector": SQLSERVER,
+    "SqlServerConnector": SQLSERVER,
+    "sqlserver": SQLSERVER,
+}
 
 
 def catalogue_of(properties: Mapping[str, str]) -> Catalogue:
     """The catalogue of the connector that the properties name; PostgreSQL's where they name none."""
-    return MONGODB if properties.get("connector.class", "").strip() in _MONGODB else POSTGRES
+    return _NAMED.get(properties.get("connector.class", "").strip(), POSTGRES)
 
 
 def _plain(name: str) -> str:

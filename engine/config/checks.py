@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.config import mongodb
-from engine.config.catalogue import MONGODB, catalogue_of
+from engine.config import mongodb, sqlserver
+from engine.config.catalogue import MONGODB, POSTGRES, SQLSERVER, catalogue_of
 from engine.config.hidden import shown_value
 from engine.config.settings import SinkKind, SnapshotMode, Watermarking
 from engine.config.signals import read_signals
@@ -20,21 +20,18 @@ if TYPE_CHECKING:
     from engine.config.values import Values
 
 _POSTGRES = {"io.debezium.connector.postgresql.PostgresConnector", "PostgresConnector", "postgresql", ""}
-_TO_COME = {"sqlserver": "SQL Server"}
 
 
 def connector_problem(properties: Mapping[str, str]) -> str:
-    """Say why the connector can't be run; empty when it is PostgreSQL's or MongoDB's or not named."""
+    """Say why the connector can't be run; empty when it is known or not named."""
     name = properties.get("connector.class", "")
-    if name.strip() in _POSTGRES or catalogue_of(properties) is MONGODB:
+    if name.strip() in _POSTGRES or catalogue_of(properties) is not POSTGRES:
         return ""
-    shown = f"'connector.class' is {shown_value('connector.class', name)!r}"
-    for part, title in _TO_COME.items():
-        if part in name.lower():
-            return f"{shown}: {title} is not supported yet, only PostgreSQL and MongoDB are"
     return (
-        f"{shown}; it must be 'io.debezium.connector.postgresql.PostgresConnector'"
-        " or 'io.debezium.connector.mongodb.MongoDbConnector'"
+        f"'connector.class' is {shown_value('connector.class', name)!r};"
+        " it must be 'io.debezium.connector.postgresql.PostgresConnector',"
+        " 'io.debezium.connector.mongodb.MongoDbConnector'"
+        " or 'io.debezium.connector.sqlserver.SqlServerConnector'"
     )
 
 
@@ -46,6 +43,8 @@ def problems(values: Values) -> Iterator[str]:
     else:
         yield from _both_lists(values)
         yield from _overrides(values)
+    if values.catalogue is SQLSERVER:
+        yield from sqlserver.problems(values)
     yield from _snapshotter(values)
     yield from _watermarking(values)
     yield from read_signals(values).problems
@@ -66,7 +65,7 @@ def _old_name_given(values: Values, name: str) -> bool:
 def _both_lists(values: Values) -> Iterator[str]:
     for kind in ("schema", "table", "column", "message.prefix"):
         include, exclude = f"{kind}.include.list", f"{kind}.exclude.list"
-        if values.get(include, tuple) and values.get(exclude, tuple):
+        if include in values.typed and values.get(include, tuple) and values.get(exclude, tuple):
             yield f"{include!r} and {exclude!r} exclude each other; give one of them"
 
 
@@ -77,6 +76,9 @@ def _snapshotter(values: Values) -> Iterator[str]:
 
 
 def _watermarking(values: Values) -> Iterator[str]:
+    """Where signal rows are the default, a missing signal table refuses snapshots, not the job."""
+    if values.catalogue is SQLSERVER and "incremental.snapshot.watermarking.strategy" not in values.given:
+        return
     strategy = values.get("incremental.snapshot.watermarking.strategy", Watermarking)
     writes = strategy is not Watermarking.VISIBILITY and not values.get("read.only", bool)
     if writes and "signal.data.collection" not in values.given:

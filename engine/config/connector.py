@@ -7,7 +7,7 @@ them. What Kafka Connect defines, and what has no effect here, is in `connect`; 
 from __future__ import annotations
 
 from engine.config.row import APPLIED, IGNORED, LATER, LATER_REFUSED, Property
-from engine.config.settings import Autocreate, SchemaRefresh, SnapshotMode, SslMode, Watermarking
+from engine.config.settings import SnapshotMode, Watermarking
 from engine.config.shapes import (
     EXPRESSIONS,
     FLAG,
@@ -24,6 +24,7 @@ from engine.config.shapes import (
     text,
     whole,
 )
+from engine.config.sources import Autocreate, SchemaRefresh, SslMode
 from engine.events.settings import (
     BinaryMode,
     DecimalMode,

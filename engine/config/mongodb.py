@@ -14,17 +14,14 @@ from engine.config.connector import CONNECTOR
 from engine.config.own import OWN
 from engine.config.row import APPLIED, IGNORED, LATER_REFUSED, REFUSED, RENAMED, Property
 from engine.config.settings import (
-    CaptureMode,
-    CaptureScope,
     CaptureSettings,
-    FieldPath,
-    MongoSettings,
     SnapshotMode,
     SnapshotRestart,
     SnapshotSettings,
     Watermarking,
 )
 from engine.config.shapes import EXPRESSIONS, FLAG, NAMES, TEXT, VERBATIM, Shape, choice, harmless, whole
+from engine.config.sources import CaptureMode, CaptureScope, FieldPath, MongoSettings
 from engine.events.settings import EventSettings, NameAdjustment
 from engine.model import CollectionId
 

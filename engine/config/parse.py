@@ -6,41 +6,33 @@ and kinds stand in the catalogue, contradictions in `checks`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from engine.config import checks, mongodb
-from engine.config.catalogue import MONGODB
+from engine.config import checks, mongodb, relational, sqlserver
+from engine.config.catalogue import MONGODB, SQLSERVER
 from engine.config.driver import OPTIONS
 from engine.config.files import read_file
-from engine.config.masks import column_masks
 from engine.config.settings import (
-    Autocreate,
     CaptureSettings,
     JobSettings,
-    PostgresSettings,
-    SchemaRefresh,
     Settings,
     SinkKind,
     SinkSettings,
     SnapshotMode,
-    SnapshotRestart,
     SnapshotSettings,
-    SslMode,
-    Watermarking,
+    Source,
 )
 from engine.config.signals import idle_signals, read_signals
+from engine.config.sources import Autocreate, PostgresSettings, SchemaRefresh, SslMode
 from engine.config.topics import kafka_names, read_kafka
 from engine.config.values import Values, read_values
 from engine.errors import ConfigError
 from engine.events.settings import (
-    BinaryMode,
-    DecimalMode,
     EventSettings,
     Fault,
     HstoreMode,
     IntervalMode,
-    NameAdjustment,
-    TimeMode,
 )
 
 if TYPE_CHECKING:
@@ -75,13 +67,13 @@ def _settings(properties: Mapping[str, str], problems: Iterable[str], unresolved
 
 
 def _compose(values: Values) -> Settings:
-    is_mongodb = values.catalogue is MONGODB
+    events, source, capture, snapshot = _of_the_source(values)
     return Settings(
         name=values.get("name", str) or values.get("topic.prefix", str),
-        events=mongodb.event_settings(values) if is_mongodb else _events(values),
-        source=mongodb.mongo_settings(values) if is_mongodb else _postgres(values),
-        capture=mongodb.capture_settings(values) if is_mongodb else _capture(values),
-        snapshot=mongodb.snapshot_settings(values) if is_mongodb else _snapshot(values),
+        events=events,
+        source=source,
+        capture=capture,
+        snapshot=snapshot,
         signals=read_signals(values).settings,
         sink=_sink(values),
         job=_job(values),
@@ -89,40 +81,33 @@ def _compose(values: Values) -> Settings:
     )
 
 
+def _of_the_source(values: Values) -> tuple[EventSettings, Source, CaptureSettings, SnapshotSettings]:
+    if values.catalogue is MONGODB:
+        return (
+            mongodb.event_settings(values),
+            mongodb.mongo_settings(values),
+            mongodb.capture_settings(values),
+            mongodb.snapshot_settings(values),
+        )
+    capture, snapshot = relational.capture_settings(values), relational.snapshot_settings(values)
+    if values.catalogue is SQLSERVER:
+        return sqlserver.event_settings(values), sqlserver.sqlserver_settings(values), capture, snapshot
+    return _events(values), _postgres(values), capture, snapshot
+
+
 def _events(v: Values) -> EventSettings:
     signal_table = v.typed["signal.data.collection"]
-    return EventSettings(
-        topic_prefix=v.get("topic.prefix", str),
-        database=v.get("database.dbname", str),
-        topic_delimiter=v.get("topic.delimiter", str),
-        transaction_topic=v.get("topic.transaction", str),
-        heartbeat_prefix=v.get("topic.heartbeat.prefix", str),
-        key_schemas=v.get("key.converter.schemas.enable", bool),
-        value_schemas=v.get("value.converter.schemas.enable", bool),
-        tombstones=v.get("tombstones.on.delete", bool),
-        skipped_operations=v.get("skipped.operations", frozenset),
-        transaction_metadata=v.get("provide.transaction.metadata", bool),
-        decimals=v.get("decimal.handling.mode", DecimalMode),
-        binary=v.get("binary.handling.mode", BinaryMode),
-        times=v.get("time.precision.mode", TimeMode),
+    return replace(
+        relational.event_settings(
+            v, v.get("database.dbname", str), str(signal_table) if signal_table else ""
+        ),
         intervals=v.get("interval.handling.mode", IntervalMode),
         hstore=v.get("hstore.handling.mode", HstoreMode),
         money_fraction_digits=v.get("money.fraction.digits", int),
-        replace_null_with_default=v.get("value.converter.replace.null.with.default", bool),
         unavailable_value=v.get("unavailable.value.placeholder", str),
         include_unknown_types=v.get("include.unknown.datatypes", bool),
-        schema_names=v.get("schema.name.adjustment.mode", NameAdjustment),
-        field_names=v.get("field.name.adjustment.mode", NameAdjustment),
-        sanitize_fields=v.get("sanitize.field.names", bool),
-        include_columns=v.get("column.include.list", tuple),
-        exclude_columns=v.get("column.exclude.list", tuple),
-        message_keys=v.get("message.key.columns", tuple),
-        masks=column_masks(v),
-        propagate_columns=v.get("column.propagate.source.type", tuple),
-        propagate_types=v.get("datatype.propagate.source.type", tuple),
         include_message_prefixes=v.get("message.prefix.include.list", tuple),
         exclude_message_prefixes=v.get("message.prefix.exclude.list", tuple),
-        signal_collection=str(signal_table) if signal_table else "",
         kept_faults=frozenset(map(Fault, v.get("tidemark.keep.debezium.faults", frozenset))),
     )
 
@@ -158,36 +143,6 @@ def _postgres(v: Values) -> PostgresSettings:
         xmin_interval_ms=v.get("xmin.fetch.interval.ms", int),
         schema_refresh=v.get("schema.refresh.mode", SchemaRefresh),
         wal_warn_bytes=v.get("tidemark.wal.warn.bytes", int),
-    )
-
-
-def _capture(v: Values) -> CaptureSettings:
-    return CaptureSettings(
-        include_schemas=v.get("schema.include.list", tuple),
-        exclude_schemas=v.get("schema.exclude.list", tuple),
-        include_tables=v.get("table.include.list", tuple),
-        exclude_tables=v.get("table.exclude.list", tuple),
-    )
-
-
-def _snapshot(v: Values) -> SnapshotSettings:
-    listed = v.get("snapshot.select.statement.overrides", tuple)
-    selects = {parts[0]: str(sql) for parts, sql in v.group("snapshot.select.statement.overrides.<table>")}
-    strategy = v.get("incremental.snapshot.watermarking.strategy", Watermarking)
-    return SnapshotSettings(
-        mode=v.get("snapshot.mode", SnapshotMode),
-        restart=v.get("tidemark.snapshot.restart", SnapshotRestart),
-        chunk_size=v.get("incremental.snapshot.chunk.size", int),
-        fetch_size=v.get("snapshot.fetch.size", int),
-        watermarking=Watermarking.VISIBILITY if v.get("read.only", bool) else strategy,
-        allow_schema_changes=v.get("incremental.snapshot.allow.schema.changes", bool),
-        max_threads=v.get("snapshot.max.threads", int),
-        include_tables=v.get("snapshot.include.collection.list", tuple),
-        select_overrides={table: selects[table] for table in listed if table in selects},
-        delay_ms=v.get("snapshot.delay.ms", int),
-        lock_timeout_ms=v.get("snapshot.lock.timeout.ms", int),
-        custom_name=v.get("snapshot.mode.custom.name", str) or v.get("snapshot.custom.class", str),
-        accept_risk=v.get("tidemark.snapshot.accept.risk", tuple),
     )
 
 

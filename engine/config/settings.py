@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from engine.config.sources import MongoSettings, PostgresSettings, SqlServerSettings
 from engine.errors import InvariantError
 from engine.expressions import matches
 from engine.model import Channel
@@ -19,32 +20,6 @@ from engine.model import Channel
 if TYPE_CHECKING:
     from engine.events.settings import EventSettings
     from engine.model import CollectionId
-
-
-class SslMode(StrEnum):
-    """`database.sslmode`."""
-
-    DISABLE = "disable"
-    ALLOW = "allow"
-    PREFER = "prefer"
-    REQUIRE = "require"
-    VERIFY_CA = "verify-ca"
-    VERIFY_FULL = "verify-full"
-
-
-class Autocreate(StrEnum):
-    """`publication.autocreate.mode`: what to do when the publication is missing."""
-
-    ALL_TABLES = "all_tables"
-    DISABLED = "disabled"
-    FILTERED = "filtered"
-
-
-class SchemaRefresh(StrEnum):
-    """`schema.refresh.mode`."""
-
-    COLUMNS_DIFF = "columns_diff"
-    COLUMNS_DIFF_EXCLUDE_UNCHANGED_TOAST = "columns_diff_exclude_unchanged_toast"
 
 
 class SnapshotMode(StrEnum):
@@ -82,106 +57,6 @@ class SinkKind(StrEnum):
     CONSOLE = "console"
     NULL = "null"
     KAFKA = "kafka"
-
-
-@dataclass(frozen=True, slots=True)
-class PostgresSettings:
-    """The server, the slot and the publication.
-
-    `driver` holds further `database.*` options under pgjdbc's names; `engine.config.driver.LIBPQ`
-    has libpq's. `stream_params` go to the decoding plug-in beside our own.
-    """
-
-    host: str
-    user: str
-    database: str
-    port: int = 5432
-    password: str = field(default="", repr=False)
-    ssl_mode: SslMode = SslMode.DISABLE
-    ssl_cert: str = ""
-    ssl_key: str = ""
-    ssl_password: str = field(default="", repr=False)
-    ssl_root_cert: str = ""
-    tcp_keepalive: bool = True
-    initial_statements: tuple[str, ...] = field(default=(), repr=False)
-    driver: dict[str, str] = field(default_factory=dict, repr=False)
-    slot: str = "debezium"
-    drop_slot_on_stop: bool = False
-    slot_failover: bool = False
-    slot_max_retries: int = 6
-    slot_retry_delay_ms: int = 10_000
-    stream_params: tuple[tuple[str, str], ...] = ()
-    publication: str = "dbz_publication"
-    publication_autocreate: Autocreate = Autocreate.ALL_TABLES
-    publish_via_partition_root: bool = False
-    acknowledge: bool = True
-    status_interval_ms: int = 10_000
-    xmin_interval_ms: int = 0
-    schema_refresh: SchemaRefresh = SchemaRefresh.COLUMNS_DIFF
-    wal_warn_bytes: int = 10 << 30
-
-
-class CaptureMode(StrEnum):
-    """`capture.mode`: whether updates carry the whole document, and events what was there before."""
-
-    PLAIN = "change_streams"
-    FULL = "change_streams_update_full"
-    PRE_IMAGE = "change_streams_with_pre_image"
-    FULL_PRE_IMAGE = "change_streams_update_full_with_pre_image"
-
-    @property
-    def looks_up(self) -> bool:
-        """Whether the server looks up an updated document."""
-        return self in {CaptureMode.FULL, CaptureMode.FULL_PRE_IMAGE}
-
-    @property
-    def pre_images(self) -> bool:
-        """Whether events carry the document before the change, where the collection keeps it."""
-        return self in {CaptureMode.PRE_IMAGE, CaptureMode.FULL_PRE_IMAGE}
-
-
-class CaptureScope(StrEnum):
-    """`capture.scope`: what the change stream is opened on."""
-
-    DEPLOYMENT = "deployment"
-    DATABASE = "database"
-    COLLECTION = "collection"
-
-
-@dataclass(frozen=True, slots=True)
-class FieldPath:
-    """One entry of `field.exclude.list`, or of `field.renames` with the new name; `*` is any text."""
-
-    database: str
-    collection: str
-    path: tuple[str, ...]
-    name: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class MongoSettings:
-    """The deployment and its change stream. Either `connection_string` or the older `hosts` is given.
-
-    `target` is the database or `database.collection` of a narrower scope. Times in ms, 0 for a socket
-    is no limit.
-    """
-
-    connection_string: str = field(default="", repr=False)
-    hosts: str = ""
-    user: str = ""
-    password: str = field(default="", repr=False)
-    auth_source: str = "admin"
-    tls: bool = False
-    any_hostname: bool = False
-    connect_timeout_ms: int = 10_000
-    socket_timeout_ms: int = 0
-    selection_timeout_ms: int = 30_000
-    heartbeat_ms: int = 10_000
-    capture_mode: CaptureMode = CaptureMode.FULL
-    scope: CaptureScope = CaptureScope.DEPLOYMENT
-    target: str = ""
-    await_ms: int = 100
-    fields: tuple[FieldPath, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,13 +196,16 @@ class JobSettings:
     max_retries: int = -1
 
 
+Source = PostgresSettings | MongoSettings | SqlServerSettings
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Everything `tidemark run` needs. `warnings`: one line each, to be logged once."""
 
     name: str
     events: EventSettings
-    source: PostgresSettings | MongoSettings
+    source: Source
     capture: CaptureSettings
     snapshot: SnapshotSettings
     signals: SignalSettings
@@ -347,4 +225,11 @@ class Settings:
         """The source, where it is MongoDB."""
         if not isinstance(self.source, MongoSettings):
             raise InvariantError("MongoDB's settings were asked for of another source")
+        return self.source
+
+    @property
+    def sqlserver(self) -> SqlServerSettings:
+        """The source, where it is SQL Server."""
+        if not isinstance(self.source, SqlServerSettings):
+            raise InvariantError("SQL Server's settings were asked for of another source")
         return self.source

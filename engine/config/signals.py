@@ -40,6 +40,8 @@ def read_signals(values: Values) -> SignalsRead:
     """Compose the settings; a channel that is off is not checked."""
     channels, problems = _channels(values), list[str]()
     collection = values.typed["signal.data.collection"]
+    if isinstance(collection, tuple):  # one per database; the source knows them all
+        collection = next(iter(collection), None)
     settings = SignalSettings(
         channels=channels,
         collection=collection if isinstance(collection, CollectionId) else None,

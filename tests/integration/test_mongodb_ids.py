@@ -25,7 +25,8 @@ from adapters.mongodb.extents import Extents
 from adapters.mongodb.keys import id_text
 from adapters.mongodb.rows import ReadEvents
 from adapters.mongodb.server import RAW, Server, connection_of
-from engine.config.settings import CaptureSettings, MongoSettings
+from engine.config.settings import CaptureSettings
+from engine.config.sources import MongoSettings
 from engine.events.settings import EventSettings
 from engine.merge_key import key_of
 from engine.model import CollectionId, Key, Run, Target

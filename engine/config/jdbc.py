@@ -1,0 +1,113 @@
+"""The options of Microsoft's JDBC driver, which `driver.` passes through, `database.` in older versions.
+
+The log and the chunks are read by that driver, metadata by the ODBC driver; an option is applied where
+both know it. What only one of them knows is refused where it would change the connection's safety or
+what is read, with what to use instead; the rest has no effect here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.config.row import APPLIED, IGNORED, REFUSED, Property
+from engine.config.shapes import FLAG, TEXT, Shape, harmless, whole
+from engine.config.sources import Encryption
+
+if TYPE_CHECKING:
+    from engine.config.values import Values
+
+_ENCRYPTION = {
+    **{str(mode): mode for mode in Encryption},
+    "true": Encryption.MANDATORY,
+    "yes": Encryption.MANDATORY,
+    "false": Encryption.OPTIONAL,
+    "no": Encryption.OPTIONAL,
+}
+_ENCRYPT = Shape("one of " + ", ".join(_ENCRYPTION), lambda raw: _ENCRYPTION.get(raw.strip().lower()))
+
+_APPLIED = (
+    ("encrypt", "whether connections are encrypted", _ENCRYPT, "true"),
+    ("trustServerCertificate", "accept any certificate of the server", FLAG, "false"),
+    ("hostNameInCertificate", "the name that the server's certificate must have", TEXT, ""),
+    ("serverCertificate", "file of the certificate that the server must have, with encrypt=strict", TEXT, ""),
+    ("applicationName", "the program's name in the server's lists", TEXT, "tidemark"),
+    ("loginTimeout", "wait for a connection, seconds", whole(0, 65535), "30"),
+    ("packetSize", "bytes of a network packet; 0: the driver's number", whole(0, 32767), "0"),
+    ("multiSubnetFailover", "try all addresses of a listener at once", FLAG, "false"),
+)
+_CERTIFICATES = (
+    "the ODBC driver knows no Java key store; install the authority's certificate in the system's store"
+    " and in Java's, or give the server's with serverCertificate and encrypt=strict"
+)
+_LOGIN = "only SQL Server logins are supported; give database.user and database.password"
+_REFUSED = {
+    "chunks and signal rows need the primary: a readable secondary shows commits late; leave it out": (
+        ("applicationIntent", ("ReadWrite",)),
+    ),
+    _CERTIFICATES: tuple(
+        (name, ()) for name in ("trustStore", "trustManagerClass", "trustManagerConstructorArg")
+    ),
+    _LOGIN: (
+        ("authentication", ("NotSpecified", "SqlPassword")),
+        ("integratedSecurity", ("false",)),
+        *((name, ()) for name in ("authenticationScheme", "accessToken", "accessTokenCallbackClass")),
+        *((name, ()) for name in ("clientCertificate", "msiClientId", "domain", "gsscredential")),
+    ),
+    "encrypted columns are read as they are stored": (("columnEncryptionSetting", ("Disabled",)),),
+    "name the availability group's listener in database.hostname": (("failoverPartner", ()),),
+    "keys are compared with literals of their own type, which needs no such choice": (
+        ("sendStringParametersAsUnicode", ("true", "false")),
+    ),
+    "the databases are named by database.names": (("databaseName", ()), ("database", ())),
+    "name the instance in database.instance": (("instanceName", ()),),
+    "name the host in database.hostname and its port in database.port": (
+        *(("serverName", ()), ("server", ()), ("portNumber", ())),
+    ),
+}
+_WHY = {
+    "it belongs to an option that is refused": (
+        *("trustStorePassword", "trustStoreType", "clientKey", "clientKeyPassword", "realm"),
+        *("keyStoreAuthentication", "keyStoreLocation", "keyStoreSecret", "keyStorePrincipalId"),
+        *("keyVaultProviderClientId", "keyVaultProviderClientKey", "enclaveAttestationUrl"),
+        *("enclaveAttestationProtocol", "jaasConfigurationName", "serverSpn", "useDefaultJaasConfig"),
+    ),
+    "the readers set it themselves": (
+        *("responseBuffering", "selectMethod", "lockTimeout", "queryTimeout", "cancelQueryTimeout"),
+        *("statementPoolingCacheSize", "disableStatementPooling", "sendTimeAsDatetime", "xopenStates"),
+        *("enablePrepareOnFirstPreparedStatementCall", "serverPreparedStatementDiscardThreshold"),
+        *("delayLoadingLobs", "maxResultBuffer", "useFmtOnly", "datetimeParameterType", "prepareMethod"),
+        *("useBulkCopyForBatchInsert", "sendTemporalDataTypesAsStringForBulkCopy", "calcBigDecimalPrecision"),
+    ),
+    "the job connects again by itself": ("connectRetryCount", "connectRetryInterval", "retryExec"),
+    "only one of the two drivers knows it": (
+        *("workstationID", "socketTimeout", "sslProtocol", "fips", "fipsProvider", "socketFactoryClass"),
+        *("transparentNetworkIPResolution", "ipAddressPreference", "socketFactoryConstructorArg"),
+        *("replication", "maxFieldSize", "ignoreOffsetOnDateTimeOffsetConversion", "vectorTypeSupport"),
+    ),
+}
+
+
+def _both(name: str) -> tuple[str, str]:
+    return f"driver.{name}", f"database.{name}"
+
+
+DRIVER = (
+    *(
+        Property(full, APPLIED, text, shape, default)
+        for name, text, shape, default in _APPLIED
+        for full in _both(name)
+    ),
+    *(
+        Property(full, REFUSED, why, harmless(*same))
+        for why, options in _REFUSED.items()
+        for name, same in options
+        for full in _both(name)
+    ),
+    *(Property(full, IGNORED, why) for why, names in _WHY.items() for name in names for full in _both(name)),
+)
+
+
+def driver_name(values: Values, name: str) -> str:
+    """The property that gives an applied option: the newer spelling counts before the older."""
+    newer, older = _both(name)
+    return newer if newer in values.given else older

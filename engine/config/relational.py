@@ -1,0 +1,80 @@
+"""What the relational sources' settings have in common: events, table lists, snapshots."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.config.masks import column_masks
+from engine.config.settings import (
+    CaptureSettings,
+    SnapshotMode,
+    SnapshotRestart,
+    SnapshotSettings,
+    Watermarking,
+)
+from engine.events.settings import BinaryMode, DecimalMode, EventSettings, NameAdjustment, TimeMode
+
+if TYPE_CHECKING:
+    from engine.config.values import Values
+
+
+def event_settings(v: Values, database: str, signal_collection: str) -> EventSettings:
+    """What shapes events."""
+    return EventSettings(
+        topic_prefix=v.get("topic.prefix", str),
+        database=database,
+        topic_delimiter=v.get("topic.delimiter", str),
+        transaction_topic=v.get("topic.transaction", str),
+        heartbeat_prefix=v.get("topic.heartbeat.prefix", str),
+        key_schemas=v.get("key.converter.schemas.enable", bool),
+        value_schemas=v.get("value.converter.schemas.enable", bool),
+        tombstones=v.get("tombstones.on.delete", bool),
+        skipped_operations=v.get("skipped.operations", frozenset),
+        transaction_metadata=v.get("provide.transaction.metadata", bool),
+        decimals=v.get("decimal.handling.mode", DecimalMode),
+        binary=v.get("binary.handling.mode", BinaryMode),
+        times=v.get("time.precision.mode", TimeMode),
+        replace_null_with_default=v.get("value.converter.replace.null.with.default", bool),
+        schema_names=v.get("schema.name.adjustment.mode", NameAdjustment),
+        field_names=v.get("field.name.adjustment.mode", NameAdjustment),
+        sanitize_fields=v.get("sanitize.field.names", bool),
+        include_columns=v.get("column.include.list", tuple),
+        exclude_columns=v.get("column.exclude.list", tuple),
+        message_keys=v.get("message.key.columns", tuple),
+        masks=column_masks(v),
+        propagate_columns=v.get("column.propagate.source.type", tuple),
+        propagate_types=v.get("datatype.propagate.source.type", tuple),
+        signal_collection=signal_collection,
+    )
+
+
+def capture_settings(v: Values) -> CaptureSettings:
+    """The lists of schemas and tables."""
+    return CaptureSettings(
+        include_schemas=v.get("schema.include.list", tuple),
+        exclude_schemas=v.get("schema.exclude.list", tuple),
+        include_tables=v.get("table.include.list", tuple),
+        exclude_tables=v.get("table.exclude.list", tuple),
+    )
+
+
+def snapshot_settings(v: Values) -> SnapshotSettings:
+    """Snapshots, initial and incremental."""
+    listed = v.get("snapshot.select.statement.overrides", tuple)
+    selects = {parts[0]: str(sql) for parts, sql in v.group("snapshot.select.statement.overrides.<table>")}
+    strategy = v.get("incremental.snapshot.watermarking.strategy", Watermarking)
+    return SnapshotSettings(
+        mode=v.get("snapshot.mode", SnapshotMode),
+        restart=v.get("tidemark.snapshot.restart", SnapshotRestart),
+        chunk_size=v.get("incremental.snapshot.chunk.size", int),
+        fetch_size=v.get("snapshot.fetch.size", int),
+        watermarking=Watermarking.VISIBILITY if v.get("read.only", bool) else strategy,
+        allow_schema_changes=v.get("incremental.snapshot.allow.schema.changes", bool),
+        max_threads=v.get("snapshot.max.threads", int),
+        include_tables=v.get("snapshot.include.collection.list", tuple),
+        select_overrides={table: selects[table] for table in listed if table in selects},
+        delay_ms=v.get("snapshot.delay.ms", int),
+        lock_timeout_ms=v.get("snapshot.lock.timeout.ms", int),
+        custom_name=v.get("snapshot.mode.custom.name", str) or v.get("snapshot.custom.class", str),
+        accept_risk=v.get("tidemark.snapshot.accept.risk", tuple),
+    )

@@ -1,0 +1,263 @@
+"""The properties of Debezium's SQL Server connector: their rows, and the settings that they make.
+
+Names and defaults are those of Debezium 2.1.4, and of later versions where a property came with
+them. What all connectors have is taken over from PostgreSQL's rows by name; the schema history is
+`history`'s.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from engine.config import relational
+from engine.config.connect import CONNECT
+from engine.config.connector import CONNECTOR
+from engine.config.history import HISTORY, history_settings
+from engine.config.jdbc import DRIVER, driver_name
+from engine.config.own import OWN
+from engine.config.row import APPLIED, IGNORED, LATER_REFUSED, REFUSED, Property
+from engine.config.settings import SnapshotMode, Watermarking
+from engine.config.shapes import FLAG, NAMES, TEXT, VERBATIM, Shape, choice, harmless, text, whole
+from engine.config.sources import Encryption, Isolation, SqlServerSettings
+from engine.model import CollectionId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.config.values import Values
+    from engine.events.settings import EventSettings
+
+P = Property
+_MS = whole(0, 2**31 - 1)
+_PART = r'("(?:[^"]|"")+"|\[(?:[^\]]|\]\])+\]|[^.,\s"\[\]]+)'
+_MODES = {
+    **{
+        str(mode): mode
+        for mode in SnapshotMode
+        if mode not in {SnapshotMode.EXPORTED, SnapshotMode.NEVER, SnapshotMode.WHEN_NEEDED}
+    },
+    "schema_only": SnapshotMode.NO_DATA,
+}
+
+AGENT_STATUS = (
+    "SELECT CASE WHEN dss.[status] = 4 THEN 1 ELSE 0 END AS isRunning"
+    " FROM [#db].sys.dm_server_services AS dss WHERE dss.[servicename] LIKE N'SQL Server Agent (%'"
+)
+"""Whether SQL Server Agent runs; `[#db]` stands for the database's quoted name."""
+
+
+def _table_names(raw: str) -> tuple[CollectionId, ...] | None:
+    """`database.schema.table`, comma separated; a part in brackets or double quotes may hold a dot."""
+    name = rf"\s*{_PART}\.{_PART}\.{_PART}\s*"
+    if not raw.strip():
+        return ()
+    if re.fullmatch(rf"{name}(?:,{name})*", raw) is None:
+        return None
+    return tuple(CollectionId(tuple(map(_unquoted, found.groups()))) for found in re.finditer(name, raw))
+
+
+def _unquoted(part: str) -> str:
+    if part.startswith('"'):
+        return part[1:-1].replace('""', '"')
+    return part[1:-1].replace("]]", "]") if part.startswith("[") else part
+
+
+_SIGNAL_TABLES = Shape("database.schema.table, or a list of one table per database", _table_names)
+_MODE = Shape("one of " + ", ".join(_MODES), lambda raw: _MODES.get(raw.strip().lower()))
+
+CONNECTION = (
+    P(
+        "database.hostname",
+        APPLIED,
+        "the server's host name or address",
+        text(r"[\w.:%\[\]-]+", "a host name"),
+        required=True,
+    ),
+    P("database.port", APPLIED, "the server's port", whole(1, 65535), "1433"),
+    P("database.instance", APPLIED, "the instance, where the host has several", text(r"[\w$#]*", "a name")),
+    P("database.user", APPLIED, "the login to connect as", text(r"[^\0]+", "a name"), required=True),
+    P("database.password", APPLIED, "its password"),
+    P("database.names", APPLIED, "the databases whose changes are read", NAMES),
+    P("database.dbname", APPLIED, "older: the one database whose changes are read", TEXT),
+    P("database.query.timeout.ms", APPLIED, "longest time of a query; 0: no bound", _MS, "600000"),
+    P(
+        "database.sqlserver.agent.status.query",
+        APPLIED,
+        "asks whether SQL Server Agent runs: 1 or 0; [#db] is the database",
+        VERBATIM,
+        AGENT_STATUS,
+    ),
+    P(
+        "tidemark.sqlserver.odbc.driver",
+        APPLIED,
+        "the ODBC driver of the metadata connection: a name from odbcinst.ini, or a library's path",
+        TEXT,
+        "ODBC Driver 18 for SQL Server",
+    ),
+)
+STREAM = (
+    P("poll.interval.ms", APPLIED, "how often the greatest LSN is asked for", whole(1, 2**31 - 1), "500"),
+    P("include.schema.changes", APPLIED, "emit tables' shapes on the topic of the prefix", FLAG, "true"),
+)
+SNAPSHOT = (
+    P("snapshot.mode", APPLIED, "when the tables are read as a whole", _MODE, "initial"),
+    P(
+        "snapshot.isolation.mode",
+        APPLIED,
+        "what an initial snapshot holds while it reads",
+        choice(Isolation),
+        "repeatable_read",
+    ),
+    P("snapshot.locking.mode", LATER_REFUSED, "how an initial snapshot locks", TEXT, "exclusive"),
+    P(
+        "incremental.snapshot.watermarking.strategy",
+        APPLIED,
+        "rows of the signal table, or visibility: no row is written",
+        choice(Watermarking),
+        "insert_insert",
+    ),
+    P("signal.data.collection", APPLIED, "the signal table of each database", _SIGNAL_TABLES),
+)
+_SHARED = frozenset(
+    (
+        *("schema.include.list", "schema.exclude.list", "table.include.list", "table.exclude.list"),
+        *("column.include.list", "column.exclude.list", "skipped.operations", "topic.prefix"),
+        *("topic.delimiter", "topic.transaction", "topic.heartbeat.prefix"),
+        *("key.converter.schemas.enable", "value.converter.schemas.enable"),
+        *("value.converter.replace.null.with.default", "tombstones.on.delete"),
+        *("provide.transaction.metadata", "decimal.handling.mode", "binary.handling.mode"),
+        *("time.precision.mode", "schema.name.adjustment.mode", "field.name.adjustment.mode"),
+        *("sanitize.field.names", "message.key.columns", "column.truncate.to.<length>.chars"),
+        *("column.mask.with.<length>.chars", "column.mask.hash.v2.<algorithm>.with.salt.<salt>"),
+        *("column.mask.hash.<algorithm>.with.salt.<salt>", "column.propagate.source.type"),
+        *("datatype.propagate.source.type", "heartbeat.interval.ms", "heartbeat.action.query"),
+        *("snapshot.custom.class", "snapshot.mode.custom.name", "snapshot.include.collection.list"),
+        *("snapshot.select.statement.overrides", "snapshot.select.statement.overrides.<table>"),
+        *("snapshot.delay.ms", "snapshot.lock.timeout.ms", "snapshot.max.threads", "snapshot.fetch.size"),
+        *("incremental.snapshot.chunk.size", "incremental.snapshot.allow.schema.changes", "read.only"),
+    )
+)
+_OTHERS = (
+    P("source.struct.version", REFUSED, "the source block is that of version 2", harmless("v2")),
+    P(
+        "topic.naming.strategy",
+        REFUSED,
+        "topics are named prefix, database, schema and table; see topic.delimiter",
+        harmless("io.debezium.schema.SchemaTopicNamingStrategy"),
+    ),
+    P(
+        "sourceinfo.struct.maker",
+        REFUSED,
+        "the source block is SQL Server's own",
+        harmless("io.debezium.connector.sqlserver.SqlServerSourceInfoStructMaker"),
+    ),
+    P(
+        "transaction.metadata.factory",
+        REFUSED,
+        "transaction blocks are SQL Server's own",
+        harmless("io.debezium.pipeline.txmetadata.DefaultTransactionMetadataFactory"),
+    ),
+)
+_WHY = {
+    "change rows are read by cdc.fn_cdc_get_all_changes_…": ("data.query.mode", "streaming.fetch.size"),
+    "a turn is bounded by tidemark.span.max.rows and tidemark.span.max.bytes": (
+        *("max.iteration.transactions", "poll.dispatch.interval.ms"),
+    ),
+    "chunks' bounds are literals, so no plan is chosen by a parameter": (
+        "incremental.snapshot.option.recompile",
+    ),
+}
+
+
+def _rows() -> tuple[Property, ...]:
+    own = (
+        *CONNECTION,
+        *DRIVER,
+        *STREAM,
+        *SNAPSHOT,
+        *HISTORY,
+        *_OTHERS,
+        *(P(name, IGNORED, why) for why, names in _WHY.items() for name in names),
+    )
+    mine = {row.name for row in own} | {"slot.drop_on_stop", "toasted.value.placeholder"}
+    signals = [row for row in CONNECTOR if row.name.startswith("signal.")]
+    shared = [*(row for row in CONNECTOR if row.name in _SHARED), *signals, *OWN, *CONNECT]
+    return (*own, *(row for row in shared if row.name not in mine))
+
+
+ROWS = _rows()
+
+
+def sqlserver_settings(v: Values) -> SqlServerSettings:
+    """The connection, the stream and the schema history; problems of the history join the others."""
+    return SqlServerSettings(
+        host=v.get("database.hostname", str),
+        user=v.get("database.user", str),
+        databases=databases(v),
+        password=v.get("database.password", str),
+        port=0 if _port_is_asked_for(v) else v.get("database.port", int),
+        instance=v.get("database.instance", str),
+        encrypt=v.get(driver_name(v, "encrypt"), Encryption),
+        trust_server_certificate=v.get(driver_name(v, "trustServerCertificate"), bool),
+        certificate_host=v.get(driver_name(v, "hostNameInCertificate"), str),
+        server_certificate=v.get(driver_name(v, "serverCertificate"), str),
+        application=v.get(driver_name(v, "applicationName"), str),
+        login_timeout_s=v.get(driver_name(v, "loginTimeout"), int),
+        packet_size=v.get(driver_name(v, "packetSize"), int),
+        multi_subnet_failover=v.get(driver_name(v, "multiSubnetFailover"), bool),
+        odbc_driver=v.get("tidemark.sqlserver.odbc.driver", str),
+        query_timeout_ms=v.get("database.query.timeout.ms", int),
+        lock_timeout_ms=v.get("snapshot.lock.timeout.ms", int),
+        poll_interval_ms=v.get("poll.interval.ms", int),
+        agent_status_query=v.get("database.sqlserver.agent.status.query", str),
+        isolation=v.get("snapshot.isolation.mode", Isolation),
+        include_schema_changes=v.get("include.schema.changes", bool),
+        signal_tables=signal_tables(v),
+        history=history_settings(v),
+    )
+
+
+def event_settings(v: Values) -> EventSettings:
+    """What shapes events. Which tables are signal tables is `SqlServerSettings.signal_tables`'s."""
+    return relational.event_settings(v, "", "")
+
+
+def _port_is_asked_for(v: Values) -> bool:
+    return bool(v.get("database.instance", str)) and "database.port" not in v.given
+
+
+def databases(v: Values) -> tuple[str, ...]:
+    """The databases in their order, each once."""
+    older = v.get("database.dbname", str)
+    return tuple(dict.fromkeys(v.get("database.names", tuple) or ((older,) if older else ())))
+
+
+def signal_tables(v: Values) -> tuple[CollectionId, ...]:
+    """The signal tables, `(database, schema, table)`."""
+    return v.get("signal.data.collection", tuple)
+
+
+def problems(values: Values) -> Iterator[str]:
+    """Give every fault that no property shows by itself."""
+    names, older = "database.names", "database.dbname"
+    given = [name for name in (names, older) if name in values.given]
+    if len(given) > 1:
+        yield f"{names!r} and {older!r} exclude each other; give {names!r}"
+    if not databases(values) and values.sure(names, older):
+        yield f"missing {names!r}: the databases whose changes are read"
+    yield from _signal_tables(values)
+    certificate = driver_name(values, "serverCertificate")
+    strict = values.get(driver_name(values, "encrypt"), Encryption) is Encryption.STRICT
+    if values.get(certificate, str) and not strict:
+        yield f"{certificate!r} is looked at only where 'database.encrypt' is 'strict'"
+
+
+def _signal_tables(values: Values) -> Iterator[str]:
+    name = "signal.data.collection"
+    listed = [table.parts[0] for table in signal_tables(values)]
+    for database in dict.fromkeys(listed):
+        if database not in databases(values):
+            yield f"{name!r} names the database {database!r}, which 'database.names' does not"
+        if listed.count(database) > 1:
+            yield f"{name!r} names two tables of the database {database!r}; LSNs need one in each"
