@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 from adapters.mongodb.codec import embedded
 from engine.events.connect import with_schema
 from engine.events.envelope import TRANSACTION_KEY, TRANSACTION_VALUE
-from engine.events.java import hash_order
 from engine.events.names import transaction_topic
-from engine.events.text import quote
+from engine.events.transactions import ended
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,12 +94,7 @@ class Boundaries:
         return self.open.block(collection)
 
     def _ended(self, transaction: OpenTransaction, seconds: int) -> tuple[str, str, str]:
-        shown = ",".join(
-            f'{{"data_collection":{quote(name)},"event_count":{count}}}'
-            for name, count in hash_order(transaction.collections, lambda pair: pair[0])
-        )
-        middle = f'"event_count":{transaction.events},"data_collections":[{shown}]'
-        return self._event("END", transaction.id, middle, seconds)
+        return self._event("END", transaction.id, ended(transaction.collections), seconds)
 
     def _event(self, status: str, transaction_id: str, middle: str, seconds: int) -> tuple[str, str, str]:
         id_json = embedded(transaction_id)

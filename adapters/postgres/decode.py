@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from adapters.postgres import transactions
-from adapters.postgres.changes import TOMBSTONE_TURN, Draft, drafts
 from adapters.postgres.entries import Entries, row_entries
 from adapters.postgres.logical import message_events
 from adapters.postgres.pgoutput import Messages, parse_truncate, read_messages
@@ -26,8 +25,10 @@ from adapters.postgres.source import source_end, source_head
 from adapters.postgres.timeline import ENTRIES, Timeline, TransactionContext, timeline
 from adapters.postgres.touched import LACKING, Watch, incomplete, together, touched
 from engine.events.assemble import EventGroup, event_batch
+from engine.events.drafts import TOMBSTONE_TURN, Change, Draft, drafts
 from engine.events.envelope import value_pieces
 from engine.events.text import Ints, Piece, Text, digits, join, scalar
+from engine.events.transactions import number_events
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -102,7 +103,7 @@ def decode(
         if codec.signal:
             signals += _signals(entries, codec, line)
         if codec.emit:
-            made += drafts(entries, codec, settings)
+            made += drafts(_change(entries, codec), codec, settings)
     emptied, truncated = _truncates(messages, line, codecs, settings)
     groups, context = _events(messages, line, [*made, *emptied], part.context, settings, moment)
     groups += message_events(messages, line, settings, moment)
@@ -117,6 +118,13 @@ def decode(
     )
 
 
+def _change(entries: Entries, codec: TableCodec) -> Change:
+    """The entries with their rows encoded."""
+    new = codec.row(entries.new.columns, entries.new.unchanged) if entries.new else None
+    old = codec.row(entries.old.columns, entries.old.unchanged) if entries.old else None
+    return Change(entries.op, entries.messages, old, new)
+
+
 def _events(
     messages: Messages,
     line: Timeline,
@@ -128,7 +136,7 @@ def _events(
     groups = []
     blocks: list[Text | None] = [None] * len(made)
     if settings.transaction_metadata:
-        orders, counts = transactions.number_events(made, line, context)
+        orders, counts = number_events(made, line.ordinal, len(line.xids), context.collections)
         for place, (draft, (total, own)) in enumerate(zip(made, orders, strict=True)):
             xids = line.xids[line.ordinal[draft.messages]]
             blocks[place] = transactions.blocks(xids, messages.lsns[draft.messages], total, own)

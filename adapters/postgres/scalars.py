@@ -26,28 +26,19 @@ from engine.events.connect import (
     Schema,
     struct,
 )
-from engine.events.field import Conversion, Encode
+from engine.events.conversions import bare, decimal, quoted
 from engine.events.settings import BinaryMode, DecimalMode, EventSettings, HstoreMode, IntervalMode, TimeMode
 from engine.events.text import Text, each, escape, quote, unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.events.field import Conversion
+
 
 def booleans(texts: Text) -> Text:
     """`t` and `f`."""
     return pc.if_else(pc.equal(texts, "t"), "true", "false").cast("large_string")
-
-
-def quoted(schema: Schema, encode: Encode, filler: str = '""') -> Conversion:
-    """A conversion whose values are JSON strings."""
-    plain = (unchanged if encode is escape else encode) if schema.type == "string" else None
-    return Conversion(schema, encode, quoted=True, filler=filler, plain=plain)
-
-
-def bare(schema: Schema, encode: Encode = unchanged, filler: str = "0") -> Conversion:
-    """A conversion whose values are JSON as they are."""
-    return Conversion(schema, encode, quoted=False, filler=filler)
 
 
 _NUMBERS = {"int2": INT16, "int4": INT32, "int8": INT64, "oid": INT64}
@@ -137,7 +128,7 @@ def _numeric(typmod: int, settings: EventSettings) -> Conversion:
         return with_text_placeholder(made, settings)
     if typmod == -1:
         return bare(_VARIABLE, numbers.variable_decimals, '{"scale":0,"value":"AA=="}')
-    return _decimal(decimal_scale(typmod), (typmod - 4) >> 16)
+    return decimal(decimal_scale(typmod), (typmod - 4) >> 16)
 
 
 def decimal_scale(typmod: int) -> int:
@@ -150,20 +141,12 @@ def _zero(scale: int) -> str:
     return f'"{0:.{scale if scale <= _LARGEST_SCALE else 0}f}"'
 
 
-def _decimal(scale: int, precision: int | None) -> Conversion:
-    parameters: tuple[tuple[str, str], ...] = (("scale", str(scale)),)
-    if precision is not None:
-        parameters += (("connect.decimal.precision", str(precision)),)
-    schema = Schema("bytes", name="org.apache.kafka.connect.data.Decimal", version=1, parameters=parameters)
-    return quoted(schema, partial(numbers.decimal_base64, scale=scale), '"AA=="')
-
-
 def _money(_: int, settings: EventSettings) -> Conversion:
     if settings.decimals is DecimalMode.DOUBLE:
         return bare(DOUBLE, _money_doubles, "0.0")
     if settings.decimals is DecimalMode.STRING:
         return quoted(STRING, values.moneys, _zero(settings.money_fraction_digits))
-    inner = _decimal(settings.money_fraction_digits, None)
+    inner = decimal(settings.money_fraction_digits, None)
     return replace(inner, encode=partial(_money_decimals, scale=settings.money_fraction_digits))
 
 

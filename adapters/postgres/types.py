@@ -30,16 +30,9 @@ import numpy as np
 
 from adapters.postgres.arrays import arrays, delimited_arrays
 from adapters.postgres.builtin import BUILTIN
-from adapters.postgres.scalars import (
-    MICRO_TIME,
-    STRINGS,
-    bare,
-    quoted,
-    scalar,
-    unknown,
-    with_text_placeholder,
-)
+from adapters.postgres.scalars import MICRO_TIME, STRINGS, scalar, unknown, with_text_placeholder
 from engine.events.connect import Schema, array
+from engine.events.conversions import bare, quoted
 from engine.events.text import escape, quote
 
 if TYPE_CHECKING:

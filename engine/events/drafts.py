@@ -1,9 +1,8 @@
-"""Row entries to drafts of events: what is emitted for an insert, an update, a delete, a key change.
+"""Rows encoded to drafts of events: what is emitted for an insert, an update, a delete, a key change.
 
 A draft lacks only what depends on its place in the log: source, transaction block, order. An
 update that changes the event's key is a delete and its tombstone with the header
-`__debezium.newkey`, then a create with `__debezium.oldkey`. An update without an old tuple has no
-`before`; one with it (REPLICA IDENTITY FULL, or a changed identity) has.
+`__debezium.newkey`, then a create with `__debezium.oldkey`. An update without an old row has no `before`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from engine.events.text import Ints, Piece, Text, escape
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from adapters.postgres.entries import Entries
     from engine.events.codec import Row, TableCodec
     from engine.events.field import Mask
     from engine.events.settings import EventSettings
@@ -43,23 +41,31 @@ class Draft:
     tombstone: bool = False
 
 
-def drafts(entries: Entries, codec: TableCodec, settings: EventSettings) -> Iterator[Draft]:
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Entries of one table and one operation (c, u, d), encoded, with the numbers of their messages."""
+
+    op: str
+    messages: Ints
+    old: Row | None
+    new: Row | None
+
+
+def drafts(change: Change, codec: TableCodec, settings: EventSettings) -> Iterator[Draft]:
     """The drafts of these entries, those of skipped operations left out."""
-    for draft in _all(entries, codec, settings):
+    for draft in _all(change, codec, settings):
         if len(draft.messages) and draft.op not in settings.skipped_operations:
             yield draft
 
 
-def _all(entries: Entries, codec: TableCodec, settings: EventSettings) -> Iterator[Draft]:
-    new = codec.row(entries.new.columns, entries.new.unchanged) if entries.new else None
-    old = codec.row(entries.old.columns, entries.old.unchanged) if entries.old else None
-    numbers = entries.messages
+def _all(change: Change, codec: TableCodec, settings: EventSettings) -> Iterator[Draft]:
+    new, old, numbers = change.new, change.old, change.messages
     if new is None and old is not None:
         yield Draft(
             codec, "d", numbers, DELETE_TURN, old.key, old.pieces, None, tombstone=settings.tombstones
         )
     elif new is not None and old is None:
-        yield Draft(codec, entries.op, numbers, DELETE_TURN, new.key, None, new.pieces)
+        yield Draft(codec, change.op, numbers, DELETE_TURN, new.key, None, new.pieces)
     elif new is not None and old is not None:
         yield from _updates(codec, numbers, old, new, settings)
 
