@@ -9,15 +9,9 @@ the engine's affair, how a row is written as one text column `rows.py`'s.
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
-
-import numpy as np
-import pyarrow as pa
-from pyspark import TaskContext
 
 from adapters.postgres.near import Query
 from adapters.postgres.rows import row_expression
@@ -25,17 +19,13 @@ from adapters.postgres.session import TEXT_SETTINGS
 from adapters.postgres.sql import quote_literal
 from adapters.postgres.watermark import NO_TIMEOUTS
 from adapters.spark.failures import SPARK_ERRORS, source_error
-from adapters.spark.worker import spare_worker
+from adapters.spark.runs import RESULT_DDL, ReadTask, nothing, staged_runs
 from engine.errors import SourceError
-from engine.events.batch import EVENTS
-from engine.events.rows import RowMode, SeparatorInData, split_rows
-from engine.merge import KEY_TYPE
-from engine.merge_key import merge_keys
-from engine.model import Staged
-from engine.staging import STAGED, staging_file
+from engine.events.rows import RowMode
+from engine.reads import ReadEvents
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -44,7 +34,7 @@ if TYPE_CHECKING:
     from adapters.postgres.watermark import Exported
     from engine.events.codec import TableCodec
     from engine.events.rows import RowShape
-    from engine.model import CollectionId, Run
+    from engine.model import CollectionId, Run, Staged
 
 _log = logging.getLogger("adapters")
 _FETCH_BYTES = 4 << 20
@@ -66,6 +56,10 @@ class RunRead:
     codec: TableCodec
     source_json: str
     row_bytes: float
+
+    def events(self, ts_ms: int) -> ReadEvents:
+        """How its rows become READ events at a time."""
+        return ReadEvents(self.codec, self.shape, self.source_json, ts_ms)
 
     def query(self, index: int, task: int, mode: RowMode, spelt: Callable[[str], str]) -> str:
         """One branch: the run's number, its task, and its rows as text.
@@ -99,109 +93,8 @@ def _escaped(condition: str) -> str:
     return "".join(out)
 
 
-@dataclass(frozen=True, slots=True)
-class ReadTask:
-    """What a task does with the rows it is given: split, encode, stage. Goes to the executors.
-
-    Batches have the rows' texts and the numbers of their runs. Where every task reads one run, the
-    texts alone: then `alone` has the run of each task.
-    """
-
-    reads: Mapping[int, tuple[TableCodec, RowShape, str]]
-    directory: str
-    mode: RowMode
-    ts_ms: int
-    alone: tuple[int, ...] = ()
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Do it in a Python worker of Spark's."""
-        yield from self.staged(batches)
-        spare_worker()
-
-    def staged(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Stage every run that has rows; yields one row of RESULT for each."""
-        results: dict[int, list[int | bool | str]] = {}
-        with ExitStack() as files:
-            writers = {}
-            for batch in batches:
-                for index, rows in self._by_run(batch):
-                    if index not in writers:
-                        path = self._path(index)
-                        writers[index] = files.enter_context(staging_file(path))
-                        results[index] = [index, 0, 0, path, False]
-                    result = results[index]
-                    try:
-                        staged = self._staged(index, rows)
-                    except SeparatorInData:
-                        result[4] = True
-                        continue
-                    writers[index](staged)
-                    result[1] = int(result[1]) + staged.num_rows
-                    result[2] = int(result[2]) + staged.nbytes
-        if results:
-            yield pa.RecordBatch.from_arrays(
-                [
-                    pa.array(column, kind.type)
-                    for column, kind in zip(zip(*results.values(), strict=True), RESULT, strict=True)
-                ],
-                schema=RESULT,
-            )
-
-    def _by_run(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.Array]]:
-        """The rows of a batch by run; a task reads its runs one after the other."""
-        if not batch.num_rows:
-            return
-        if self.alone:
-            context = TaskContext.get()
-            yield self.alone[context.partitionId() if context else 0], batch.column(0)
-            return
-        rows, runs = batch.column(0), batch.column(1).to_numpy()
-        starts = np.concatenate(([0], np.flatnonzero(np.diff(runs)) + 1, [len(runs)]))
-        for start, end in pairwise(starts):
-            yield int(runs[start]), rows.slice(start, end - start)
-
-    def _path(self, index: int) -> str:
-        context = TaskContext.get()
-        attempt = context.taskAttemptId() if context else 0
-        return f"{self.directory}/run-{index:05d}-{attempt}.arrow"
-
-    def _staged(self, index: int, rows: pa.Array) -> pa.RecordBatch:
-        codec, shape, source_json = self.reads[index]
-        columns = split_rows(rows, shape, self.mode)
-        keys, values = codec.reads(columns, source_json, self.ts_ms)
-        count = len(values)
-        merge_key = [columns[column] for column in codec.merge_key]
-        merge = merge_keys(merge_key) if merge_key else pa.repeat(pa.scalar(b"", KEY_TYPE), count)
-        topics = pa.DictionaryArray.from_arrays(
-            pa.array(np.zeros(count, np.int32)), pa.array([codec.topic], pa.string())
-        )
-        text = EVENTS.field("key").type
-        return pa.RecordBatch.from_arrays(
-            [topics, pa.nulls(count, text) if keys is None else keys, values, pa.nulls(count, text), merge],
-            schema=STAGED,
-        )
-
-
-RESULT = pa.schema(
-    [
-        ("run", pa.int32()),
-        ("rows", pa.int64()),
-        ("bytes", pa.int64()),
-        ("path", pa.string()),
-        ("collided", pa.bool_()),
-    ]
-)
-
-
-def _nothing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A task without results; unpickling it has imported everything that a reading task needs."""
-    for _batch in batches:
-        yield from ()
-
-
 _FETCH_BOUND = "maxResultBuffer"
 """The driver's property for the bytes of a fetch, which its error names."""
-_RESULT_DDL = "run int, rows long, bytes long, path string, collided boolean"
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,16 +162,7 @@ class ChunkReader:
         results = [row for row in results if not row["collided"]]
         if collided:
             results += self._job(collided, RowMode.EXACT, how, f"{directory}/exact")
-        return [
-            Staged(
-                ticket=reads[row["run"]].run.ticket,
-                collection=reads[row["run"]].run.target.collection,
-                path=row["path"],
-                rows=row["rows"],
-                bytes=row["bytes"],
-            )
-            for row in sorted(results, key=lambda row: row["run"])
-        ]
+        return staged_runs(results, [read.run for read in reads])
 
     def directory(self, window_id: str) -> str:
         """Where a window's rows are staged."""
@@ -298,7 +182,7 @@ class ChunkReader:
             return
         frame = self._load(f"SELECT ''::text AS r FROM generate_series(1, {self._tasks})", ["true"])
         try:
-            frame.repartition(self._tasks).mapInArrow(_nothing, _RESULT_DDL).collect()
+            frame.repartition(self._tasks).mapInArrow(nothing, RESULT_DDL).collect()
         except Exception as error:
             raise source_error(error, "reading rows", "spark jdbc") from error
         self._reached = True
@@ -306,9 +190,9 @@ class ChunkReader:
     def _job(
         self, reads: Mapping[int, RunRead], mode: RowMode, how: _How, directory: str
     ) -> list[dict[str, Any]]:
-        known = {index: (read.codec, read.shape, read.source_json) for index, read in reads.items()}
+        known = {index: read.events(how.ts_ms) for index, read in reads.items()}
         if self._near is not None and self._near.takes(reads):
-            near = ReadTask(known, directory, mode, how.ts_ms)
+            near = ReadTask(known, directory, mode)
             try:
                 return self._near.read(how.window_id, _near_query(reads, mode, how.exported), near)
             except SourceError:
@@ -316,12 +200,12 @@ class ChunkReader:
             except Exception as error:
                 raise source_error(error, "reading rows", "driver") from error
         alone = tuple(reads) if len(reads) <= how.tasks else ()
-        task = ReadTask(known, directory, mode, how.ts_ms, alone)
+        task = ReadTask(known, directory, mode, alone)
         while True:
             fetched = self._fetched_at_once(reads)
             try:
                 frame = self._frame(reads, mode, how, fetched).select("r", *([] if alone else ["run"]))
-                return [row.asDict() for row in frame.mapInArrow(task, _RESULT_DDL).collect()]
+                return [row.asDict() for row in frame.mapInArrow(task, RESULT_DDL).collect()]
             except Exception as error:
                 if fetched == 1 or not _too_large(error):
                     raise source_error(error, "reading rows", "spark jdbc") from error

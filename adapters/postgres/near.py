@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from adapters.postgres.chunks import ReadTask, RunRead
+    from adapters.postgres.chunks import RunRead
+    from adapters.spark.runs import ReadTask
 
 _FIRST_ROWS = 100
 _FETCH_ROWS = 2_000

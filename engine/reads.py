@@ -1,0 +1,49 @@
+"""Rows read by a query to staged READ events: row texts in, Arrow out. Pure; runs on executors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from engine.events.batch import EVENTS
+from engine.events.rows import split_rows
+from engine.merge import KEY_TYPE
+from engine.merge_key import merge_keys
+from engine.staging import STAGED
+
+if TYPE_CHECKING:
+    from engine.events.codec import TableCodec
+    from engine.events.rows import RowMode, RowShape
+
+_TEXT = EVENTS.field("key").type
+
+
+@dataclass(frozen=True, slots=True)
+class ReadEvents:
+    """How the rows of one table become READ events; goes to the executors.
+
+    `source_json` is their whole source block, `ts_ms` the time of the events.
+    """
+
+    codec: TableCodec
+    shape: RowShape
+    source_json: str
+    ts_ms: int
+
+    def staged(self, rows: pa.Array, mode: RowMode) -> pa.RecordBatch:
+        """Rows' texts as a batch of STAGED. Raises SeparatorInData in FAST mode."""
+        columns = split_rows(rows, self.shape, mode)
+        keys, values = self.codec.reads(columns, self.source_json, self.ts_ms)
+        count = len(values)
+        chosen = [columns[at] for at in self.codec.merge_key]
+        merge = merge_keys(chosen) if chosen else pa.repeat(pa.scalar(b"", KEY_TYPE), count)
+        topics = pa.DictionaryArray.from_arrays(
+            pa.array(np.zeros(count, np.int32)), pa.array([self.codec.topic], pa.string())
+        )
+        shown = pa.nulls(count, _TEXT) if keys is None else keys
+        return pa.RecordBatch.from_arrays(
+            [topics, shown, values, pa.nulls(count, _TEXT), merge], schema=STAGED
+        )
