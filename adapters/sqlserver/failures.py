@@ -1,0 +1,96 @@
+"""The drivers' exceptions as ours: one line each, without statements and without values of rows."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from engine.errors import ConfigError, PositionLost, SchemaChanged, SourceError, TableBusy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.model import CollectionId
+
+_NUMBER = re.compile(r"\((\d+)\) \(SQL")
+_PREFIXES = re.compile(r"^(\[[^\]]*\]\s*)+")
+_RANGE_LOST = 313
+"""What CDC's functions say of a range that their change table does not have."""
+_LOGIN_FAILED = frozenset({18456, 18452, 18470, 18486, 18487, 18488, 4060, 4064})
+_NO_SNAPSHOTS = 3952
+_TABLE_MOVED = frozenset({207, 208, 3961, 4902, 8180})
+"""No such column or object; changed since the snapshot; no such table; could not be prepared."""
+_BUSY = frozenset({1222})
+_WITH_VALUES = frozenset({220, 232, 241, 242, 244, 245, 248, 295, 2601, 2627, 2628, 8114, 8115, 8152, 8169})
+"""Conversions and duplicate keys, whose messages quote what they failed on."""
+
+
+@contextmanager
+def source_errors(doing: str, place: str = "sql server") -> Iterator[None]:
+    """The drivers' exceptions as SourceError; PositionLost where a change table does not reach back."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        raise source_error(error, doing, place) from error
+
+
+@contextmanager
+def table_errors(doing: str, table: CollectionId) -> Iterator[None]:
+    """As `source_errors`; SchemaChanged where the table went or changed, TableBusy where it is locked."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        number, said = native_number(error), f"{doing} failed: {_said(error)}"
+        if number in _TABLE_MOVED:
+            raise SchemaChanged(said, place=str(table)) from error
+        if number in _BUSY:
+            raise TableBusy(said, place=str(table)) from error
+        raise source_error(error, doing, str(table)) from error
+
+
+def native_number(error: SQLAlchemyError) -> int:
+    """SQL Server's number of an error; 0 where the driver gave none."""
+    found = _NUMBER.search(_text(error))
+    return int(found[1]) if found else 0
+
+
+def source_error(error: SQLAlchemyError, doing: str, place: str) -> SourceError | ConfigError:
+    """One of the driver's exceptions as ours, in one line."""
+    number, said = native_number(error), _said(error)
+    if number == _RANGE_LOST:
+        return PositionLost(
+            f"the change tables do not reach back to where the stream stood: {said}",
+            place=place,
+            hint="start with an empty checkpoint and an empty sink directory, take snapshots again,"
+            " and lengthen CDC's retention (sys.sp_cdc_change_job)",
+        )
+    if number == _NO_SNAPSHOTS:
+        return ConfigError(
+            f"the database {place!r} does not allow snapshot isolation",
+            hint="ALTER DATABASE … SET ALLOW_SNAPSHOT_ISOLATION ON, or another 'snapshot.isolation.mode'",
+        )
+    if number in _LOGIN_FAILED:
+        return SourceError(
+            f"{doing} failed: {said}",
+            place=place,
+            hint="check database.user, database.password and the database",
+        )
+    return SourceError(f"{doing} failed: {said}", place=place)
+
+
+def _text(error: SQLAlchemyError) -> str:
+    """The driver's words; SQLAlchemy's own add the statement, which holds literals."""
+    orig = error.orig if isinstance(error, DBAPIError) else None
+    arguments = getattr(orig, "args", ())
+    return str(arguments[-1] if arguments else orig or type(error).__name__)
+
+
+def _said(error: SQLAlchemyError) -> str:
+    number = native_number(error)
+    if number in _WITH_VALUES:
+        return f"error {number} of the server, whose message holds values"
+    lines = _text(error).strip().splitlines()
+    return _PREFIXES.sub("", lines[0])[:500] if lines else type(error).__name__

@@ -1,0 +1,189 @@
+"""One server: connections to its databases, what they are, and its errors as ours.
+
+Owns how settings become connections of the two drivers, alike in encryption and trust, and the checks
+before a database's log is read. Each database has connections of its own, since LSNs, change tables and
+signal tables are its own. `Reach` is the one place through which all statements leave.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from sqlalchemy import create_engine
+from sqlalchemy.pool import NullPool
+
+from adapters.sqlserver.failures import source_errors
+from engine.config.sources import Encryption
+from engine.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from sqlalchemy import Connection, Engine
+
+    from engine.config.sources import SqlServerSettings
+
+__all__ = ["Jdbc", "Reach", "Server", "jdbc_url", "odbc_string", "reach", "rows", "run", "source_errors"]
+
+JDBC_DRIVER = "com.microsoft.sqlserver.jdbc.SQLServerDriver"
+_ODBC_ENCRYPTION = {Encryption.OPTIONAL: "no", Encryption.MANDATORY: "yes", Encryption.STRICT: "strict"}
+_JDBC_ENCRYPTION = {Encryption.OPTIONAL: "false", Encryption.MANDATORY: "true", Encryption.STRICT: "strict"}
+
+
+@dataclass(frozen=True, slots=True)
+class Jdbc:
+    """A query for Spark's JDBC source; `properties` hold the login and are never shown."""
+
+    url: str
+    driver: str
+    query: str
+    properties: Mapping[str, str] = field(repr=False)
+
+
+class Reach(Protocol):
+    """The way to the databases of one server."""
+
+    def engine(self, database: str) -> Engine:
+        """An engine of connections that commit each statement by itself unless one begins a transaction.
+
+        T-SQL goes through `Connection.exec_driver_sql`, without parameters.
+        """
+
+    def jdbc(self, database: str, query: str) -> Jdbc:
+        """How Spark reads a query's rows; the query is a SELECT that can stand in brackets."""
+
+
+def reach(settings: SqlServerSettings) -> Reach:
+    """The real server, by Microsoft's two drivers."""
+    return _Drivers(settings)
+
+
+@dataclass(frozen=True, slots=True)
+class _Drivers:
+    settings: SqlServerSettings
+
+    def engine(self, database: str) -> Engine:
+        text, timeout = odbc_string(self.settings, database), self.settings.login_timeout_s
+        query_timeout_s = -(-self.settings.query_timeout_ms // 1000)
+
+        def connect() -> Any:
+            connection = _pyodbc().connect(text, autocommit=True, timeout=timeout)
+            connection.timeout = query_timeout_s
+            return connection
+
+        # a connection that comes back with a transaction open must not serve the next
+        return create_engine(
+            "mssql+pyodbc://", creator=connect, poolclass=NullPool, isolation_level="AUTOCOMMIT"
+        )
+
+    def jdbc(self, database: str, query: str) -> Jdbc:
+        return Jdbc(jdbc_url(self.settings), JDBC_DRIVER, query, jdbc_properties(self.settings, database))
+
+
+def _pyodbc() -> Any:
+    """Imported when it is used: it needs the system's ODBC libraries."""
+    try:
+        import pyodbc  # noqa: PLC0415
+    except ImportError as error:
+        raise ConfigError(
+            f"the SQL Server source can't use ODBC: {error}",
+            hint="install tidemark[sqlserver], and unixODBC (Debian: libodbc2)",
+        ) from error
+    pyodbc.pooling = False
+    return pyodbc
+
+
+def odbc_string(settings: SqlServerSettings, database: str) -> str:
+    """The ODBC driver's connection string. It holds the password."""
+    words = {
+        "Driver": settings.odbc_driver,
+        "Server": f"tcp:{_host(settings)}" + (f",{settings.port}" if settings.port else ""),
+        "Database": database,
+        "UID": settings.user,
+        "PWD": settings.password,
+        "Encrypt": _ODBC_ENCRYPTION[settings.encrypt],
+        "TrustServerCertificate": "yes" if settings.trust_server_certificate else "no",
+        "HostnameInCertificate": settings.certificate_host,
+        "ServerCertificate": settings.server_certificate,
+        "APP": settings.application,
+        "PacketSize": str(settings.packet_size or ""),
+        "MultiSubnetFailover": "Yes" if settings.multi_subnet_failover else "",
+    }
+    return ";".join(f"{name}={_braced(word)}" for name, word in words.items() if word or name == "PWD")
+
+
+def _host(settings: SqlServerSettings) -> str:
+    """The port is enough where it is known; an instance's name is looked up at its host."""
+    named = settings.instance and not settings.port
+    return f"{settings.host}\\{settings.instance}" if named else settings.host
+
+
+def _braced(word: str) -> str:
+    return "{" + word.replace("}", "}}") + "}"
+
+
+def jdbc_url(settings: SqlServerSettings) -> str:
+    """The JDBC driver's address, without any secret."""
+    return f"jdbc:sqlserver://{_host(settings)}" + (f":{settings.port}" if settings.port else "")
+
+
+def jdbc_properties(settings: SqlServerSettings, database: str) -> dict[str, str]:
+    """The JDBC driver's properties. They hold the password."""
+    words = {
+        "user": settings.user,
+        "password": settings.password,
+        "databaseName": database,
+        "encrypt": _JDBC_ENCRYPTION[settings.encrypt],
+        "trustServerCertificate": str(settings.trust_server_certificate).lower(),
+        "hostNameInCertificate": settings.certificate_host,
+        "serverCertificate": settings.server_certificate,
+        "applicationName": settings.application,
+        "loginTimeout": str(settings.login_timeout_s),
+        "packetSize": str(settings.packet_size or ""),
+        "multiSubnetFailover": "true" if settings.multi_subnet_failover else "",
+        "responseBuffering": "adaptive",
+    }
+    return {name: word for name, word in words.items() if word or name == "password"}
+
+
+class Server:
+    """The databases of one server, each by connections of its own. Threads may share it."""
+
+    def __init__(self, reach: Reach) -> None:
+        self.reach = reach
+        self._engines: dict[str, Engine] = {}
+
+    def engine(self, database: str) -> Engine:
+        """The database's engine, made when it is first used."""
+        if database not in self._engines:
+            self._engines[database] = self.reach.engine(database)
+        return self._engines[database]
+
+    @contextmanager
+    def connect(self, database: str, doing: str = "asking the server") -> Iterator[Connection]:
+        """A connection of one's own; statements commit by themselves. Failures are SourceErrors."""
+        with source_errors(doing, database), self.engine(database).connect() as connection:
+            yield connection
+
+    def query(self, database: str, statement: str, doing: str = "asking the server") -> list[tuple[Any, ...]]:
+        """The rows of a statement, on a connection of its own."""
+        with self.connect(database, doing) as connection:
+            return rows(connection, statement)
+
+    def close(self) -> None:
+        """Give up the engines; another use makes others."""
+        engines, self._engines = self._engines, {}
+        for engine in engines.values():
+            engine.dispose()
+
+
+def rows(connection: Connection, statement: str) -> list[tuple[Any, ...]]:
+    """The rows of a statement; errors are the caller's to wrap."""
+    return [tuple(row) for row in connection.exec_driver_sql(statement).fetchall()]
+
+
+def run(connection: Connection, statement: str) -> None:
+    """A statement without rows."""
+    connection.exec_driver_sql(statement)
