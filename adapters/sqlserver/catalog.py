@@ -57,8 +57,8 @@ class Catalog:
         for row in rows(connection, metadata.CAPTURED_COLUMNS) if chosen else ():
             captured[row[0]].append(row[1])
         return tuple(
-            Capture(name, table, start, tuple(captured[change]), change, source)
-            for table, name, start, change, source in chosen
+            Capture(name, table, start, tuple(captured[change]), change, source, created)
+            for table, name, start, change, source, created in chosen
         )
 
     def tables(self, connection: Connection, captures: Sequence[Capture]) -> tuple[Table, ...]:

@@ -32,7 +32,8 @@ PRIMARY = "SELECT CONVERT(int, sys.fn_hadr_is_primary_replica(DB_NAME())) AS [pr
 
 CAPTURES = (
     "SELECT ct.[capture_instance] AS [instance], s.[name] AS [schema], t.[name] AS [table],"
-    " CONVERT(varchar(20), ct.[start_lsn], 2) AS [start], ct.[object_id], ct.[source_object_id]"
+    " CONVERT(varchar(20), ct.[start_lsn], 2) AS [start], ct.[object_id], ct.[source_object_id],"
+    " CONVERT(varchar(27), ct.[create_date], 121) AS [created]"
     " FROM [cdc].[change_tables] AS ct"
     " JOIN sys.tables AS t ON t.[object_id] = ct.[source_object_id]"
     " JOIN sys.schemas AS s ON s.[schema_id] = t.[schema_id]"

@@ -1,0 +1,77 @@
+"""What is known of a database's capture instances at one time, and what has become of them since. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from adapters.sqlserver.place import after_lsn
+from adapters.sqlserver.spans import current
+from engine.errors import PositionLost
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from adapters.sqlserver.place import Place
+    from adapters.sqlserver.table import Capture, Table
+    from engine.model import CollectionId
+
+
+@dataclass(frozen=True, slots=True)
+class Instances:
+    """The instances of captured tables, and the table of each, by the instance's name."""
+
+    captures: tuple[Capture, ...] = ()
+    tables: Mapping[str, Table] = field(default_factory=dict)
+
+    def at(self, place: Place) -> dict[CollectionId, Table]:
+        """The tables as the log behind a place tells of them."""
+        return {one.table: self.tables[one.name] for one in current(self.captures, place)}
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        """What is to be saved of them."""
+        return tuple(Mark(one.name, one.object_id, one.start) for one in self.captures)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """An instance that was there: its name, its change table's id, where it began then."""
+
+    name: str
+    object_id: int
+    start: str
+
+
+def marks_of(saved: Sequence[Sequence[Any]]) -> tuple[Mark, ...]:
+    """From the state."""
+    return tuple(Mark(str(name), int(object_id), str(start)) for name, object_id, start in saved)
+
+
+def marks_out(marks: Sequence[Mark]) -> list[list[Any]]:
+    """For the state."""
+    return [[one.name, one.object_id, one.start] for one in marks]
+
+
+def gone(known: Sequence[Mark], found: Sequence[Capture]) -> list[str]:
+    """The instances that are no more; what they had not told is lost with them."""
+    there = {(one.name, one.object_id) for one in found}
+    return [one.name for one in known if (one.name, one.object_id) not in there]
+
+
+def check_reach(known: Sequence[Mark], found: Sequence[Capture], place: Place, database: str) -> None:
+    """Raise PositionLost where changes behind a place have been cleaned up."""
+    starts = {(one.name, one.object_id): one.start for one in known}
+    for one in found:
+        began = starts.get((one.name, one.object_id))
+        if began is not None and began < one.start and one.start > _next(place):
+            raise PositionLost(
+                f"the change table of {one.table} begins at {one.start}, and the stream stands at {place}",
+                place=f"{database}, capture instance {one.name!r}",
+                hint="start with an empty checkpoint and an empty sink directory, take snapshots again,"
+                " and let cdc keep more (sys.sp_cdc_change_job @job_type = N'cleanup', @retention = …)",
+            )
+
+
+def _next(place: Place) -> str:
+    return after_lsn(place.commit) if place.whole else place.commit

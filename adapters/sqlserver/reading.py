@@ -1,0 +1,187 @@
+"""Reads the change rows of a planned span: little of it by the metadata connection, the rest by Spark.
+
+One Spark job reads all capture instances of a span; each of its tasks takes a stretch of the log. What is
+read in which form is remembered: a table whose values hold the separator once is likely to do so again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from uuid import uuid4
+
+import pyarrow as pa
+
+from adapters.spark.failures import source_error
+from adapters.sqlserver import statements
+from adapters.sqlserver.changes import (
+    COLUMNS,
+    RAW,
+    RESULT_DDL,
+    Part,
+    StageChanges,
+    collided,
+    in_order,
+    raw_batch,
+)
+from adapters.sqlserver.failures import source_errors
+from adapters.sqlserver.rows import readable
+from adapters.sqlserver.server import rows
+from adapters.sqlserver.tsql import row_text
+from engine.events.rows import RowMode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import SparkSession
+    from sqlalchemy import Connection
+
+    from adapters.sqlserver.server import Jdbc
+    from adapters.sqlserver.spans import Planned, Share
+    from adapters.sqlserver.table import Table
+
+_FETCH_BYTES = 4 << 20
+_MOST_FETCHED = 10_000
+_FIRST_ROW_BYTES = 8 << 10
+
+
+class JdbcOf(Protocol):
+    """How Spark reaches a database."""
+
+    def __call__(self, database: str, query: str) -> Jdbc:
+        """The driver, its options, and the query as it takes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What was read: parts in the log's order, how each instance's rows are written, the last commit's time.
+
+    `modes` are by the instances' indexes; `committed` is by the server's clock, None without rows.
+    """
+
+    parts: tuple[Part, ...] = ()
+    modes: Mapping[int, RowMode] = field(default_factory=dict)
+    committed: str | None = None
+
+    @property
+    def rows(self) -> int:
+        """How many change rows."""
+        return sum(part.rows for part in self.parts)
+
+
+def forget(parts: Sequence[Part]) -> None:
+    """Remove the files of parts that nobody needs any more."""
+    for part in parts:
+        if part.path:
+            Path(part.path).unlink(missing_ok=True)
+
+
+class ChangeReader:
+    """Reads spans of one database; used by the log's thread alone."""
+
+    def __init__(self, spark: SparkSession, jdbc: JdbcOf, database: str, staging: str) -> None:
+        self._spark, self._jdbc = spark, jdbc
+        self._database, self._staging = database, staging
+        self._escaped: set[str] = set()
+        self.row_bytes = float(_FIRST_ROW_BYTES)
+
+    def read(self, connection: Connection, planned: Planned, tables: Mapping[str, Table]) -> Read:
+        """The rows of a span; `tables` has the table of every instance, by its name. Raises SourceError."""
+        if not planned.shares or planned.rows == 0:
+            return Read()
+        while True:
+            modes = {one.instance: self._mode(one) for one in planned.shares}
+            if planned.rows is not None:
+                read, again = self._near(connection, planned, tables, modes)
+            else:
+                read, again = self._far(planned, tables, modes)
+            if not again:
+                return read
+            forget(read.parts)
+            self._escaped |= {one.capture.name for one in planned.shares if one.instance in again}
+
+    def _mode(self, share: Share) -> RowMode:
+        return RowMode.ESCAPED if share.capture.name in self._escaped else RowMode.FAST
+
+    def _near(
+        self,
+        connection: Connection,
+        planned: Planned,
+        tables: Mapping[str, Table],
+        modes: Mapping[int, RowMode],
+    ) -> tuple[Read, set[int]]:
+        told = [_told(share, 0, tables, modes) for share in planned.shares]
+        with source_errors("reading change tables", self._database):
+            found = rows(connection, statements.change_rows(told))
+        if not found:
+            return Read(modes=modes), set()
+        table = in_order([_raw(found)])
+        batches = tuple(table.to_batches())
+        self._learn(table.num_rows, table.nbytes)
+        committed = max((row[_COMMITTED] for row in found if row[_COMMITTED]), default=None)
+        again = collided(batches, _widths(planned.shares, tables, modes))
+        return Read((Part(len(found), batches=batches),), modes, committed), again
+
+    def _far(
+        self, planned: Planned, tables: Mapping[str, Table], modes: Mapping[int, RowMode]
+    ) -> tuple[Read, set[int]]:
+        stretches = planned.stretches
+        told = [_told(share, task, tables, modes) for task, asked in enumerate(stretches) for share in asked]
+        stage = StageChanges(self._staging, f"changes-{uuid4().hex}", _widths(planned.shares, tables, modes))
+        results = sorted(
+            self._job(statements.change_rows(told), len(stretches), stage), key=lambda one: one["task"]
+        )
+        self._learn(sum(one["rows"] for one in results), sum(one["bytes"] for one in results))
+        parts = tuple(Part(one["rows"], one["path"]) for one in results)
+        committed = max((one["committed"] for one in results if one["committed"]), default=None)
+        again = {int(index) for one in results for index in one["again"].split(",") if index}
+        return Read(parts, modes, committed), again
+
+    def _job(self, query: str, tasks: int, stage: StageChanges) -> list[dict[str, Any]]:
+        jdbc = self._jdbc(self._database, query)
+        fetched = max(1, min(_MOST_FETCHED, int(_FETCH_BYTES / self.row_bytes)))
+        properties = {**jdbc.properties, "driver": jdbc.driver, "fetchsize": str(fetched)}
+        predicates = [f"task = {task}" for task in range(tasks)]
+        try:
+            frame = self._spark.read.jdbc(
+                jdbc.url, f"({jdbc.query}) AS q", predicates=predicates, properties=properties
+            )
+            staged = frame.select(*COLUMNS).mapInArrow(stage, RESULT_DDL)
+            return [row.asDict() for row in staged.collect()]
+        except Exception as error:
+            raise source_error(error, "reading change tables", self._database) from error
+
+    def _learn(self, rows: int, size: int) -> None:
+        """How large rows are: at once when larger than was thought, slowly when smaller."""
+        if rows:
+            seen = max(1.0, size / rows)
+            self.row_bytes = max(seen, (self.row_bytes + seen) / 2)
+
+
+_COMMITTED = 1 + COLUMNS.index("committed")
+
+
+def _raw(found: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+    """Rows of `statements.change_rows`, whose first column is the task."""
+    _task, *columns = zip(*found, strict=True)
+    kinds = [RAW.field(name).type for name in COLUMNS]
+    return raw_batch([pa.array(one, kind) for one, kind in zip(columns, kinds, strict=True)])
+
+
+def _told(
+    share: Share, task: int, tables: Mapping[str, Table], modes: Mapping[int, RowMode]
+) -> statements.Told:
+    expression = row_text(readable(tables[share.capture.name]), modes[share.instance], "c")
+    return statements.Told(share, expression, task)
+
+
+def _widths(
+    shares: Sequence[Share], tables: Mapping[str, Table], modes: Mapping[int, RowMode]
+) -> dict[int, int]:
+    """How many columns the rows of each instance have whose values stand as they are."""
+    return {
+        one.instance: len(readable(tables[one.capture.name]))
+        for one in shares
+        if modes[one.instance] is RowMode.FAST
+    }

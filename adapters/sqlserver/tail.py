@@ -1,0 +1,211 @@
+"""The end of one database's log: what was captured since, planned and read through one connection.
+
+Owns what is known of the capture instances while the log is read, and what is said when there is no
+greatest LSN. Used by the log's thread alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+from adapters.sqlserver import statements
+from adapters.sqlserver.failures import source_errors
+from adapters.sqlserver.instances import Instances, check_reach, gone
+from adapters.sqlserver.log import Taken
+from adapters.sqlserver.metadata import agent_status
+from adapters.sqlserver.place import Place, lsn_of_hex
+from adapters.sqlserver.server import rows
+from adapters.sqlserver.spans import Bounds, plan_span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sqlalchemy import Connection
+
+    from adapters.sqlserver.catalog import Catalog
+    from adapters.sqlserver.instances import Mark
+    from adapters.sqlserver.reading import ChangeReader, Read
+    from adapters.sqlserver.spans import Planned, Share
+
+_log = logging.getLogger("adapters")
+_DESCRIBED_S = 1.0
+"""A column's type may be altered under an instance; that is looked for so often."""
+_BRANCHES = 50
+"""Change tables that one statement asks; a server compiles each of them."""
+NOT_RUNNING = "No maximum LSN in the database; SQL Server Agent is not running"
+_NOTHING_YET = (
+    "no maximum LSN in database %r: nothing has been captured yet, or everything captured was cleaned up"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LogBounds:
+    """How much of the log is read at once; up to `local_rows` through the metadata connection."""
+
+    span_rows: int = 200_000
+    span_bytes: int = 64 << 20
+    local_rows: int = 2_000
+    part_rows: int = 25_000
+    parts: int = 4
+
+    def of(self, row_bytes: float) -> Bounds:
+        """For rows of such a size."""
+        rows = max(1, min(self.span_rows, int(self.span_bytes / row_bytes)))
+        return Bounds(rows, min(self.local_rows, rows), max(1, min(self.part_rows, rows)), self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeTables:
+    """The probes of `spans.py` through a connection."""
+
+    connection: Connection
+    database: str
+
+    def counts(self, asked: Sequence[Share], most: int) -> list[int]:
+        """How many rows each share has, up to `most`."""
+        found = [0] * len(asked)
+        for first in range(0, len(asked), _BRANCHES):
+            few = asked[first : first + _BRANCHES]
+            for share, count in self._rows(statements.counts(few, most)):
+                found[first + share] = count
+        return found
+
+    def commits(self, asked: Sequence[Share], offsets: Sequence[int]) -> list[str | None]:
+        """The commit of the row at each share's offset."""
+        found: list[str | None] = [None] * len(asked)
+        for first in range(0, len(asked), _BRANCHES):
+            few, skipped = asked[first : first + _BRANCHES], offsets[first : first + _BRANCHES]
+            for share, lsn in self._rows(statements.commits(few, skipped)):
+                found[first + share] = lsn_of_hex(lsn)
+        return found
+
+    def changes(self, asked: Sequence[Share], step: int) -> list[list[str]]:
+        """The LSN of every `step`-th change."""
+        found: list[list[str]] = [[] for _share in asked]
+        for first in range(0, len(asked), _BRANCHES):
+            for share, lsn in self._rows(statements.changes(asked[first : first + _BRANCHES], step)):
+                found[first + share].append(lsn_of_hex(lsn))
+        return [sorted(one) for one in found]
+
+    def _rows(self, statement: str) -> Sequence[tuple[int, Any]]:
+        with source_errors("asking change tables", self.database):
+            return [(int(share), value) for share, value in rows(self.connection, statement)]
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """How much is read at once, and how the server is asked whether SQL Server Agent runs."""
+
+    bounds: LogBounds = LogBounds()
+    agent_query: str = ""
+
+
+class Tail:
+    """Reads one database's spans; see `log.DatabaseLog`. `known` are the instances of the saved state."""
+
+    def __init__(
+        self,
+        connect: Callable[[], Connection],
+        catalog: Catalog,
+        reader: ChangeReader,
+        asking: Asking,
+        known: Sequence[Mark] = (),
+    ) -> None:
+        self._database, self._connect, self._catalog = catalog.database, connect, catalog
+        self._reader, self._asking = reader, asking
+        self._known = tuple(known)
+        self._described_s = float("-inf")
+        self._instances = Instances()
+        self._connection: Connection | None = None
+        self._silent = ""
+
+    def next(self, after: Place) -> Taken | None:
+        """The next span behind a place."""
+        connection = self._connected()
+        now_s = time.time()
+        # In this order: an instance made in between has no changes up to that LSN.
+        upto = self._greatest(connection)
+        if upto is None:
+            return None
+        news = self._look(connection, after, moved=upto > after)
+        if after >= upto and not news:
+            return None
+        planned = self._planned(connection, after, max(after, upto))
+        read = self._reader.read(connection, planned, self._instances.tables)
+        told_s = now_s if planned.end >= upto else self._told_at(connection, read, now_s)
+        return Taken(planned.end, read, self._instances, told_s, news)
+
+    def close(self) -> None:
+        """Give up the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            with source_errors("connecting", self._database):
+                self._connection = self._connect()
+        return self._connection
+
+    def _planned(self, connection: Connection, after: Place, upto: Place) -> Planned:
+        bounds = self._asking.bounds.of(self._reader.row_bytes)
+        tables = ChangeTables(connection, self._database)
+        return plan_span(self._instances.captures, after, upto, bounds, tables)
+
+    def _greatest(self, connection: Connection) -> Place | None:
+        with source_errors("asking for the greatest LSN", self._database):
+            found = connection.exec_driver_sql(statements.MAX_LSN).scalar()
+        if found is None:
+            self._say_why(connection)
+            return None
+        self._silent = ""
+        return Place(lsn_of_hex(found))
+
+    def _say_why(self, connection: Connection) -> None:
+        """Say once why there is no greatest LSN."""
+        running = True
+        if self._asking.agent_query:
+            query = agent_status(self._asking.agent_query, self._database)
+            with source_errors("asking whether SQL Server Agent runs", self._database):
+                running = bool(connection.exec_driver_sql(query).scalar())
+        said = _NOTHING_YET if running else NOT_RUNNING
+        if said != self._silent:
+            self._silent = said
+            _log.warning(said, self._database) if running else _log.error(said)
+
+    def _look(self, connection: Connection, after: Place, *, moved: bool) -> bool:
+        """Look at the instances anew; whether any was made, dropped or changed."""
+        with source_errors("reading the capture instances", self._database):
+            captures = self._catalog.captures(connection)
+            check_reach(self._known, captures, after, self._database)
+            same = captures == self._instances.captures
+            if same and not (moved and time.monotonic() - self._described_s > _DESCRIBED_S):
+                return False
+            tables = self._catalog.tables(connection, captures)
+        for name in gone(self._known, captures):
+            _log.warning(
+                "capture instance %s of database %s is gone; what it had not told yet is lost",
+                name,
+                self._database,
+            )
+        found = Instances(captures, {one.name: table for one, table in zip(captures, tables, strict=True)})
+        news = found != self._instances
+        self._instances, self._known, self._described_s = found, found.marks, time.monotonic()
+        return news
+
+    def _told_at(self, connection: Connection, read: Read, now_s: float) -> float:
+        if read.committed is None:
+            return now_s
+        with source_errors("asking for the server's clock", self._database):
+            minutes = int(connection.exec_driver_sql(statements.CLOCK).scalar() or 0)
+        return unix_s(read.committed, minutes)
+
+
+def unix_s(committed: str, minutes: int) -> float:
+    """The time of a text `yyyy-mm-dd hh:mm:ss[.nnn]` on a clock that is so many minutes ahead of UTC."""
+    zone = timezone(timedelta(minutes=minutes))
+    return datetime.fromisoformat(committed).replace(tzinfo=zone).timestamp()
