@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from adapters.background import Reading
 from adapters.mongodb import transactions
 from adapters.mongodb.chunks import RunRead
 from adapters.mongodb.codec import Rules, codec_of
@@ -25,7 +26,7 @@ from adapters.mongodb.server import Server, check_identity
 from adapters.mongodb.source import read_source
 from adapters.mongodb.stream import ChangeStream, StreamOptions
 from adapters.mongodb.watermark import AtBeginning, ClusterTime, SignalDocuments, Watermark
-from adapters.mongodb.window import MongoWindow, Reading
+from adapters.mongodb.window import MongoWindow
 from adapters.silence import NoLog
 from engine.config.settings import Watermarking
 from engine.errors import InvariantError, SourceError

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from adapters.background import Reading
 from adapters.postgres import unsettled
 from adapters.postgres.catalog import Catalog
 from adapters.postgres.chunks import RunRead
@@ -43,7 +44,7 @@ from adapters.postgres.watermark import (
     SignalTable,
     VisibilityWatermark,
 )
-from adapters.postgres.window import PostgresWindow, Reading
+from adapters.postgres.window import PostgresWindow
 from adapters.postgres.writers import Noted
 from adapters.silence import NoLog
 from engine.config.settings import Watermarking

@@ -1,38 +1,21 @@
-"""A window in progress: its watermark, and the thread that waits for Spark to read its rows.
-
-The engine polls it from its own thread; this one does nothing but wait for the Spark job.
-"""
+"""A window in progress: its watermark, what it holds, and the rows that are read in the background."""
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from adapters.background import Background
 from engine.errors import SourceError
-from engine.staging import clear
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import psycopg
 
+    from adapters.background import Reading
     from adapters.postgres.watermark import GivesWay, Watermark
     from engine.merge import Superseded
     from engine.model import Position, Staged
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """The Spark job of a window: `read` blocks until all rows are staged below `directory`.
-
-    `cancel` makes it end early, `closed` is told when the window is done with.
-    """
-
-    read: Callable[[], list[Staged]]
-    cancel: Callable[[], None]
-    directory: str
-    closed: Callable[[], None]
 
 
 class PostgresWindow:
@@ -48,24 +31,18 @@ class PostgresWindow:
     ) -> None:
         self.watermark, self.superseded = watermark, superseded
         self._held, self._control = held, control
-        self._reading = reading
-        self._sealed = False
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="tidemark-window")
-        self._staged: Future[list[Staged]] = self._pool.submit(reading.read)
+        self._rows = Background(reading, self._seal)
 
     def poll(self) -> Sequence[Staged] | None:
         """The staged rows; None while they are read. Gives way to a session that waits for a table."""
         self._held.give_way(self._control)
-        if not self._staged.done():
-            return None
-        staged = self._staged.result()
-        if not self._sealed:
-            if not self._held.alive:
-                # Its locks went with it: a table may have been rewritten under the readers.
-                raise SourceError("the session that held the window's snapshot has ended")
-            self.watermark.seal()
-            self._sealed = True
-        return staged
+        return self._rows.staged()
+
+    def _seal(self) -> None:
+        if not self._held.alive:
+            # Its locks went with it: a table may have been rewritten under the readers.
+            raise SourceError("the session that held the window's snapshot has ended")
+        self.watermark.seal()
 
     def reached(self, position: Position) -> bool:
         """Whether the stream has passed the watermark."""
@@ -73,10 +50,4 @@ class PostgresWindow:
 
     def close(self) -> None:
         """Stop reading, release snapshot and locks, remove what was staged."""
-        if not self._staged.done():
-            self._reading.cancel()
-        self.watermark.close()
-        # A task may still be writing; nobody waits for it.
-        self._staged.add_done_callback(lambda _done: clear(self._reading.directory))
-        self._pool.shutdown(wait=False)
-        self._reading.closed()
+        self._rows.close(self.watermark.close)
