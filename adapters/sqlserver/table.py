@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from engine.model import CollectionId
 
+_LARGE = frozenset(("text", "ntext", "image", "xml"))
+_MAX = frozenset(("varchar", "nvarchar", "varbinary"))
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -18,7 +21,7 @@ class Column:
 
     `type` is the base type's name in small letters without arguments (`varchar`, `datetime2`); `length` in
     characters or bytes as declared, -1 for `max`; `precision` and `scale` as in sys.columns; `default` is
-    the default's expression as the server shows it, None for none.
+    the default's expression as the server shows it, None for none. `collation` is that of texts.
     """
 
     name: str
@@ -31,6 +34,17 @@ class Column:
     identity: bool = False
     computed: bool = False
     default: str | None = None
+    collation: str = ""
+
+    @property
+    def large(self) -> bool:
+        """Whether an update that leaves the value alone may leave it out of the log's old row."""
+        return self.type in _LARGE or (self.type in _MAX and self.length < 0)
+
+    @property
+    def may_be_null(self) -> bool:
+        """Whether rows may have NULL here: the log has for large values left out, and for computed ones."""
+        return self.nullable or self.computed or self.large
 
 
 @dataclass(frozen=True, slots=True)

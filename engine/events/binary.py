@@ -1,4 +1,4 @@
-"""Bytes: PostgreSQL-style hex text to base64 or hex, in bulk."""
+"""Bytes: hexadecimal text, with PostgreSQL's mark or without, to base64 or hex, in bulk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from engine.events.text import Bytes, Ints, Text, each, text_from, text_parts
 _LARGE = 200
 """Bytes of a value on average, from which values are encoded one by one."""
 _PAIRS = np.zeros(1 << 16, np.uint8)
-_PAIRS[np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), "<u2")] = np.arange(256)
+for _shown in ("{:02x}", "{:02X}"):
+    _PAIRS[np.frombuffer("".join(map(_shown.format, range(256))).encode(), "<u2")] = np.arange(256)
 """The byte of two hexadecimal digits, by the digits' characters as one number."""
 
 
@@ -25,7 +26,17 @@ def hex_text(texts: Text, mode: BinaryMode) -> Text:
         return each(texts, lambda text: encode_bytes(unescape(text), mode))
     if mode is BinaryMode.HEX:
         return _without_mark(texts)
-    chars = _hex_as_base64(texts)
+    return _safe(_hex_as_base64(texts, marks=1), mode)
+
+
+def digits_text(texts: Text, mode: BinaryMode) -> Text:
+    """`DEADBEEF`, digits alone, in the form that `binary.handling.mode` asks for, without quotes."""
+    if mode is BinaryMode.HEX:
+        return pc.ascii_lower(texts)
+    return _safe(_hex_as_base64(texts, marks=0), mode)
+
+
+def _safe(chars: Text, mode: BinaryMode) -> Text:
     if mode is BinaryMode.BASE64_URL_SAFE:
         return pc.replace_substring(pc.replace_substring(chars, "+", "-"), "/", "_")
     return chars
@@ -72,16 +83,17 @@ def _without_mark(texts: Text) -> Text:
     return text_from(starts, used[keep], texts)
 
 
-def _hex_as_base64(texts: Text) -> Text:
-    r"""Base64 of hex after `\x`; the mark, two characters too, is read as a byte and dropped."""
+def _hex_as_base64(texts: Text, marks: int) -> Text:
+    r"""Base64 of hex after `marks` (0, 1) `\x`; a mark, two characters too, is read as a byte and dropped."""
     offsets, data = text_parts(texts)
     raw: Bytes = _PAIRS[data[offsets[0] : offsets[-1]].view("<u2")]
     lengths = np.diff(offsets)
     present = lengths > 0
-    keep = np.ones(len(raw), bool)
-    keep[(offsets[:-1] - offsets[0])[present] // 2] = False
-    raw = raw[keep]
-    sizes = lengths // 2 - present
+    if marks:
+        keep = np.ones(len(raw), bool)
+        keep[(offsets[:-1] - offsets[0])[present] // 2] = False
+        raw = raw[keep]
+    sizes = lengths // 2 - marks * present
     if len(raw) > _LARGE * len(texts):
         return _each_as_base64(raw, sizes, texts)
     groups = (sizes + 2) // 3

@@ -82,6 +82,11 @@ def numbers_as_doubles(texts: Text) -> Text:
     return doubles_as_java(pc.cast(pc.cast(texts, pa.float64()), pa.large_string()))
 
 
+def numbers_as_floats(texts: Text) -> Text:
+    """Text of a number as the nearest float of 32 bits, in Java's form."""
+    return floats_as_java(pc.cast(pc.cast(texts, pa.float32()), pa.large_string()))
+
+
 def special_names(texts: Text) -> Text:
     """Decimal text as it is, NaN and infinities by their names."""
     if not pc.any(pc.match_substring_regex(texts, "[a-zA-Z]")).as_py():

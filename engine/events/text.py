@@ -73,6 +73,16 @@ def text_from(offsets: Ints, data: object, like: Text | None = None) -> Text:
     return pa.LargeStringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(data), valid)
 
 
+def rows_of(data: Bytes, offsets: Ints, rows: Ints, length: int) -> Bytes:
+    """The bytes of some rows that have this length, as a matrix; `data` and `offsets` are `text_parts`."""
+    if len(rows) == len(offsets) - 1:
+        whole: Bytes = data[offsets[0] : offsets[-1]].reshape(len(rows), length)
+        return whole
+    windows = np.lib.stride_tricks.sliding_window_view(data, length)
+    chosen: Bytes = windows[offsets[rows]]
+    return chosen
+
+
 def slices(data: Bytes, begins: Ints, ends: Ints, given: npt.NDArray[np.bool_]) -> Text:
     """Large strings of the bytes between ascending places; null where not `given`.
 

@@ -13,7 +13,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.events.text import Text, digits, fill, join, mostly, replace_rows, text_from, text_parts
+from engine.events.text import (
+    Text,
+    digits,
+    fill,
+    join,
+    mostly,
+    replace_rows,
+    rows_of,
+    text_from,
+    text_parts,
+)
 
 DAY_US = 86_400_000_000
 INFINITY_US = 9_223_372_036_825_200_000
@@ -100,7 +110,7 @@ def utc_stamps(texts: Text, fraction: int) -> Text:
         digits_given = int(length) - 23
         if length == 22 or 0 < digits_given <= fraction:
             rows = np.flatnonzero(lengths == length)
-            raw = _rows_of(data, offsets, rows, int(length))
+            raw = rows_of(data, offsets, rows, int(length))
             good = _is_utc(raw)
             done[rows[good]] = True
             _arrange(out, rows, raw, fraction)
@@ -113,15 +123,6 @@ def utc_stamps(texts: Text, fraction: int) -> Text:
     return replace_rows(
         common, rows, [_utc_stamp(text, fraction) if text is not None else None for text in odd]
     )
-
-
-def _rows_of(data: np.ndarray, offsets: np.ndarray, rows: np.ndarray, length: int) -> np.ndarray:
-    if len(rows) == len(offsets) - 1:
-        whole: np.ndarray = data[offsets[0] : offsets[-1]].reshape(len(rows), length)
-        return whole
-    windows = np.lib.stride_tricks.sliding_window_view(data, length)
-    chosen: np.ndarray = windows[offsets[rows]]
-    return chosen
 
 
 def _is_utc(raw: np.ndarray) -> np.ndarray:
