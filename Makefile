@@ -9,7 +9,7 @@ LOCK := $(BIN)/python -m uv pip compile pyproject.toml --universal --python-vers
 	--generate-hashes --no-header --no-annotate --no-emit-index-url --output-file requirements.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format unit test integration bench torture demo demo-kafka golden lock clean
+.PHONY: help setup check format unit test integration bench torture demo demo-kafka demo-mongodb golden lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
@@ -58,6 +58,9 @@ demo: setup ## a snapshot under a live write load, compared with its source; MOD
 
 demo-kafka: setup ## the same through a Kafka broker: the signal as a record, the events from a consumer
 	$(BIN)/python -m tests.demo --sink kafka $(ARGS)
+
+demo-mongodb: setup ## the same on a replica set of MongoDB
+	$(BIN)/python -m tests.demo --source mongodb $(if $(filter initial,$(MODE)),--initial) $(ARGS)
 
 lock: setup ## resolve the dependencies of pyproject.toml anew
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv

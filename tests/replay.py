@@ -152,11 +152,16 @@ def last_rows(
 
 def newest_first(events_dir: Path) -> Iterator[tuple[str, dict[str, Any] | None]]:
     """Topic and value of each event, the last one first; a part is held in memory at a time."""
+    return ((topic, value) for topic, _key, value in keyed_newest_first(events_dir))
+
+
+def keyed_newest_first(events_dir: Path) -> Iterator[tuple[str, Any, dict[str, Any] | None]]:
+    """Topic, key and value of each event, the last one first."""
     for part in sorted(events_dir.glob("turn-*/part-*.jsonl"), reverse=True):
         for line in reversed(part.read_bytes().split(b"\n")):
             if line:
                 event = orjson.loads(line)
-                yield event["topic"], _payload(event["value"])
+                yield event["topic"], _payload(event["key"]), _payload(event["value"])
 
 
 def compare(connection: psycopg.Connection[Any], table: Name, *, where: str = "true") -> Compared:

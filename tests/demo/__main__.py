@@ -15,16 +15,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.demo.display import Display
+from tests.demo.load import Load
+from tests.demo.mongodb import MongoShop
+from tests.demo.postgres import PostgresShop
 from tests.demo.roads import FilesRoad, KafkaRoad
-from tests.demo.scene import Load, Scene
+from tests.demo.scene import Scene
 from tests.demo.tidemark import Folder, JobFailed
 from tests.servers.kafka import KafkaBroker
+from tests.servers.mongodb import MissingProgram, MongoServer
 from tests.servers.postgres import PostgresServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tests.demo.roads import Road
+    from tests.demo.shop import Shop
 
 _DEFAULT = Path("demo-events")
 
@@ -41,10 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     display = Display()
     load = Load(options.rows, max(1, options.rows // 10), options.rate, options.minutes * 60)
     try:
-        with PostgresServer(18) as server, _road(options.sink) as road:
-            verdict = Scene(
-                server.create_database("shop"), folder, load, display, road, options.initial
-            ).play()
+        with _shop(options.source) as shop, _road(options.sink) as road:
+            verdict = Scene(shop, folder, load, display, road, options.initial).play()
+    except MissingProgram as exc:
+        print(exc, file=sys.stderr)
+        return 2
     except JobFailed as exc:
         print(exc, file=sys.stderr)
         display.end(f"FAILED; the job's log is {folder.log}")
@@ -54,6 +60,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     display.end(f"{verdict}; events in {folder.events}")
     return 0 if verdict.equal else 1
+
+
+@contextmanager
+def _shop(source: str) -> Iterator[Shop]:
+    if source == "postgres":
+        with PostgresServer(18) as server:
+            yield PostgresShop(server.create_database("shop"))
+        return
+    with MongoServer(cache_gb=1.0, oplog_mb=2048) as replica_set:
+        yield MongoShop(replica_set)
 
 
 @contextmanager
@@ -83,8 +99,9 @@ def _folder(chosen: Path | None) -> Folder:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.demo", description=__doc__)
     parser.add_argument(
-        "--rows", type=int, default=1_000_000, help="rows of public.orders; inventory.stock has a tenth"
+        "--rows", type=int, default=1_000_000, help="rows of orders; inventory.stock has a tenth"
     )
+    parser.add_argument("--source", choices=("postgres", "mongodb"), default="postgres")
     parser.add_argument("--rate", type=float, default=800, help="writes per second")
     parser.add_argument("--minutes", type=float, default=0, help="go on writing for this long at least")
     parser.add_argument(

@@ -6,9 +6,8 @@ On a terminal the progress is one table that is drawn anew; elsewhere it is a li
 from __future__ import annotations
 
 import time
-from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
 from rich.live import Live
@@ -16,32 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    import psycopg
-
     from engine.progress import TableReport
 
 _LINE_EVERY_S = 1.0
-_SLOT = "SELECT pg_current_wal_insert_lsn() - '0/0', confirmed_flush_lsn - '0/0'"
-
-
-class Lag:
-    """How far the stream is behind the writers, as the server sees it: by what the slot has confirmed."""
-
-    def __init__(self, connection: psycopg.Connection[Any], slot: str) -> None:
-        self._connection, self._slot = connection, slot
-        self._unconfirmed: deque[tuple[float, int]] = deque()
-
-    def seconds(self) -> float:
-        """The age of the oldest place in the log, of those seen here, that is not confirmed."""
-        query = f"{_SLOT} FROM pg_replication_slots WHERE slot_name = %s"
-        row = self._connection.execute(query.encode(), [self._slot]).fetchone()
-        if row is None:
-            return 0.0
-        now = time.monotonic()
-        self._unconfirmed.append((now, int(row[0])))
-        while self._unconfirmed and self._unconfirmed[0][1] <= int(row[1] or 0):
-            self._unconfirmed.popleft()
-        return now - self._unconfirmed[0][0] if self._unconfirmed else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +27,11 @@ class Progress:
     report: TableReport | None
     lag_s: float
     written: int
+    units: str = "rows"
 
     def __str__(self) -> str:
         what = "waiting for the first window" if self.report is None else str(self.report)
-        return f"  {what}; lag {self.lag_s:.1f} s, {self.written:,} rows written meanwhile"
+        return f"  {what}; lag {self.lag_s:.1f} s, {self.written:,} {self.units} written meanwhile"
 
 
 class Display:
@@ -95,7 +72,7 @@ class Display:
 
 
 def _drawn(progress: Progress) -> Table:
-    table = Table("table", "read", "rows", "rows/s", "ETA", "lag", "written meanwhile")
+    table = Table("table", "read", units := progress.units, f"{units}/s", "ETA", "lag", "written meanwhile")
     report = progress.report
     cells = ("waiting for the first window", "", "", "", "")
     if report is not None:

@@ -1,4 +1,4 @@
-"""How the demo's events leave the job and how its signal gets in: files and SQL, or Kafka both ways.
+"""How the demo's events leave the job and how its signal gets in: files and the database, or Kafka both ways.
 
 Owns the properties that say so, sending the signal, and bringing the events into the form that the
 replay reads. What is asked for, and when, is the scene's affair.
@@ -10,15 +10,14 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tests.demo.source import SIGNALS
 from tests.demo.tidemark import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tests.demo.shop import Shop
     from tests.demo.tidemark import Folder
     from tests.servers.kafka import KafkaBroker
-    from tests.servers.postgres import Database
 
 _PARTITIONS = 3
 _SIGNAL_TOPIC = f"{PREFIX}-signal"
@@ -30,7 +29,7 @@ class Road(Protocol):
     def properties(self, folder: Folder) -> dict[str, str]:
         """What the job is told of it."""
 
-    def ask(self, database: Database, data: dict[str, Any]) -> str:
+    def ask(self, shop: Shop, data: dict[str, Any]) -> str:
         """Send an execute-snapshot signal; gives what was done, in words that can be copied."""
 
     def collect(self, folder: Folder, topics: Sequence[str]) -> str:
@@ -39,18 +38,15 @@ class Road(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FilesRoad:
-    """The files sink and the signal table."""
+    """The files sink, and the signal in the database."""
 
     def properties(self, folder: Folder) -> dict[str, str]:
         """The sink and its directory."""
         return {"tidemark.sink": "files", "tidemark.sink.files.dir": str(folder.events)}
 
-    def ask(self, database: Database, data: dict[str, Any]) -> str:
-        """Insert the signal's row."""
-        statement = f"INSERT INTO {SIGNALS} VALUES ('demo', 'execute-snapshot', '{json.dumps(data)}')"
-        with database.connect() as connection:
-            connection.execute(statement.encode())
-        return f"{statement};"
+    def ask(self, shop: Shop, data: dict[str, Any]) -> str:
+        """Write it into the database."""
+        return shop.signal(data)
 
     def collect(self, folder: Folder, topics: Sequence[str]) -> str:  # noqa: ARG002  they lie there
         """Nothing is to be done."""
@@ -75,7 +71,7 @@ class KafkaRoad:
             "signal.kafka.bootstrap.servers": self.broker.bootstrap,
         }
 
-    def ask(self, database: Database, data: dict[str, Any]) -> str:  # noqa: ARG002  it is not told
+    def ask(self, shop: Shop, data: dict[str, Any]) -> str:  # noqa: ARG002  it is not told
         """Send the signal as a record whose key is the topics' prefix."""
         value = json.dumps({"id": "demo", "type": "execute-snapshot", "data": data})
         self.broker.send(_SIGNAL_TOPIC, value, PREFIX)

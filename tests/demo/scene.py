@@ -11,36 +11,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.progress import table_report
-from tests import replay
-from tests.demo.display import Lag, Progress
-from tests.demo.source import ORDERS, SIGNALS, SLOT, STOCK, TABLES, fill, grant
-from tests.demo.tidemark import PREFIX, JobFailed, Tidemark, write_properties
-from tests.demo.writer import Writers
+from tests.demo.display import Progress
+from tests.demo.tidemark import PREFIX, JobFailed, Tidemark, write_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.state import State
+    from tests import replay
     from tests.demo.display import Display
+    from tests.demo.load import Load
     from tests.demo.roads import Road
+    from tests.demo.shop import Shop, Users
     from tests.demo.tidemark import Folder
-    from tests.servers.postgres import Database
 
 _POLL_S = 0.2
 _START_TIMEOUT_S = 300.0  # the first start may have to fetch a driver
 _STEP_TIMEOUT_S = 60.0
-_LOG_ROW = (
-    f"INSERT INTO {SIGNALS} VALUES ('demo-end', 'log', '{{\"message\": \"the writers have stopped\"}}')"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """How much there is to read and to write; `least_s`: how long writing goes on at least."""
-
-    orders: int
-    stock: int
-    writes_per_s: float
-    least_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +39,7 @@ class Verdict:
     rows_read: int
     snapshot_s: float
     writes_per_s: float
+    units: str = "rows"
 
     @property
     def equal(self) -> bool:
@@ -61,24 +49,28 @@ class Verdict:
     def __str__(self) -> str:
         reads = self.figures.operations["r"]
         tables = "; ".join(
-            f"{'.'.join(table.table)} {table.source.rows:,} rows, md5 {table.source.digest}"
-            + ("" if table.equal else f" against {table.replayed.rows:,} rows, md5 {table.replayed.digest}")
+            f"{'.'.join(table.table)} {table.source.rows:,} {self.units}, md5 {table.source.digest}"
+            + (
+                ""
+                if table.equal
+                else f" against {table.replayed.rows:,} {self.units}, md5 {table.replayed.digest}"
+            )
             for table in self.tables
         )
         return (
             f"{'EQUAL' if self.equal else 'NOT EQUAL'}: {tables}; "
             f"{self.figures.events:,} events, {reads:,} of them READs,"
-            f" {self.rows_read - reads:,} rows read were superseded;"
-            f" snapshot {self.rows_read / self.snapshot_s:,.0f} rows/s for {self.snapshot_s:.1f} s"
+            f" {self.rows_read - reads:,} {self.units} read were superseded;"
+            f" snapshot {self.rows_read / self.snapshot_s:,.0f} {self.units}/s for {self.snapshot_s:.1f} s"
             f" under {self.writes_per_s:,.0f} writes/s"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """The demo on a fresh database; `initial`: with the snapshot before the log instead of a signal's."""
+    """The demo in a fresh shop; `initial`: with the snapshot before the log instead of a signal's."""
 
-    database: Database
+    shop: Shop
     folder: Folder
     load: Load
     display: Display
@@ -89,12 +81,11 @@ class Scene:
         """Everything; raises JobFailed when the job can't do its part."""
         say, load = self.display.say, self.load
         say(f"making {load.orders:,} orders and {load.stock:,} articles in stock")
-        fill(self.database, orders=load.orders, stock=load.stock)
+        rights = self.shop.prepare(load)
         mode = "initial" if self.initial else "never"
-        login, sink = grant(self.database), self.road.properties(self.folder)
-        write_properties(self.folder, self.database, login, sink, mode=mode)
+        write_job(self.folder, self.shop.properties(), self.road.properties(self.folder), mode=mode)
         say(f"tidemark run {self.folder.properties}")
-        say("  as a role with LOGIN, REPLICATION, SELECT on the tables, INSERT on the signal table")
+        say(f"  {rights}")
         with Tidemark(self.folder) as job:
             rows_read, snapshot_s, writes_per_s = self._stream(job)
             say(f"SIGTERM: the job ended cleanly after {job.stop():.1f} s")
@@ -103,33 +94,30 @@ class Scene:
     def _stream(self, job: Tidemark) -> tuple[int, float, float]:
         """From an idle stream to a drained one; rows read, seconds of the snapshot, writes per second."""
         load = self.load
-        self._wait(job, self._slot_active, "the stream is not up", _START_TIMEOUT_S)
-        writers = Writers(self.database, orders=load.orders, stock=load.stock, per_s=load.writes_per_s)
-        with writers:
+        self._wait(job, lambda: self.shop.streams(job.state()), "the stream is not up", _START_TIMEOUT_S)
+        with self.shop.users(load) as users:
             begun_s = time.monotonic()
             self.display.say(f"streaming; {load.writes_per_s:,.0f} writes/s begin")
             if not self.initial:
                 time.sleep(min(2.0, load.least_s or 2.0))
-            rows_read, snapshot_s = self._snapshot(job, writers)
+            rows_read, snapshot_s = self._snapshot(job, users)
             self._wait(job, lambda: time.monotonic() - begun_s >= load.least_s, "", load.least_s + 1)
-            written = writers.stop()
+            written = users.stop()
             wrote_s = time.monotonic() - begun_s
-        self.display.say(f"the writers have stopped after {written:,} rows written")
+        self.display.say(f"the writers have stopped after {written:,} {self.shop.units} written")
         self._drain(job)
         return rows_read, snapshot_s, written / wrote_s
 
-    def _snapshot(self, job: Tidemark, writers: Writers) -> tuple[int, float]:
+    def _snapshot(self, job: Tidemark, users: Users) -> tuple[int, float]:
         """Ask for the snapshot, if need be, and watch it to its end; rows read, and the seconds it took."""
-        names = [".".join(table) for table in TABLES]
-        data = {"type": "incremental", "data-collections": names}
+        data = {"type": "incremental", "data-collections": list(self.shop.names)}
         since_s = time.monotonic()
         initial = "the log waits while the tables are read as they were where it begins"
-        self.display.say(initial if self.initial else self.road.ask(self.database, data))
-        with self.database.connect() as connection, self.display:
-            lag = Lag(connection, SLOT)
+        self.display.say(initial if self.initial else self.road.ask(self.shop, data))
+        with self.shop.lag() as lag, self.display:
             while not self._finished(job):
-                writers.check()
-                self._show(job, lag, writers)
+                users.check()
+                self._show(job, lag, users)
                 time.sleep(_POLL_S)
         snapshot_s = time.monotonic() - since_s
         for line in job.said("completed: "):
@@ -144,49 +132,30 @@ class Scene:
         if refused:
             raise JobFailed(f"the snapshot was refused\n{refused[0]}")
         state = job.state()
-        taken = state is not None and state.snapshot.next_ticket > len(TABLES)
+        taken = state is not None and state.snapshot.next_ticket > len(self.shop.names)
         return taken and state is not None and not state.snapshot.tables
 
-    def _show(self, job: Tidemark, lag: Lag, writers: Writers) -> None:
+    def _show(self, job: Tidemark, lag: Callable[[State | None], float], users: Users) -> None:
         state = job.state()
         report = table_report(state.snapshot.tables, time.time()) if state else None
-        self.display.show(Progress(report, lag.seconds(), writers.written))
-
-    def _slot_active(self) -> bool:
-        query = "SELECT active FROM pg_replication_slots WHERE slot_name = %s"
-        return self._value(query, SLOT) is True
+        self.display.show(Progress(report, lag(state), users.written, self.shop.units))
 
     def _drain(self, job: Tidemark) -> None:
-        """Wait until the job has confirmed everything written; the log row ends the stream visibly."""
-        end = self._value("SELECT pg_current_wal_insert_lsn()::text")
-        with self.database.connect() as connection:
-            connection.execute(_LOG_ROW.encode())
-        query = "SELECT confirmed_flush_lsn >= %s::pg_lsn FROM pg_replication_slots WHERE slot_name = %s"
+        """Wait until the job has confirmed everything written."""
+        end, reached = self.shop.end()
         since_s = time.monotonic()
-        self._wait(
-            job, lambda: self._value(query, end, SLOT) is True, "the stream has not drained", _STEP_TIMEOUT_S
-        )
+        self._wait(job, lambda: reached(job.state()), "the stream has not drained", _STEP_TIMEOUT_S)
         self.display.say(f"everything up to {end} is sent, {time.monotonic() - since_s:.1f} s later")
 
     def _compared(self, rows_read: int, snapshot_s: float, writes_per_s: float) -> Verdict:
-        if collected := self.road.collect(self.folder, [f"{PREFIX}.{'.'.join(table)}" for table in TABLES]):
+        topics = [f"{PREFIX}.{name}" for name in self.shop.names]
+        if collected := self.road.collect(self.folder, topics):
             self.display.say(collected)
         self.display.say(f"replaying {self.folder.events} and comparing")
-        with self.database.connect(options="-c timezone=UTC -c work_mem=256MB") as connection:
-            shapes = {
-                f"{PREFIX}.{'.'.join(table)}": replay.shape_of(connection, table) for table in (ORDERS, STOCK)
-            }
-            figures = replay.replay(connection, self.folder.events, shapes)
-            compared = tuple(replay.compare(connection, table) for table in TABLES)
-            for table in compared:
-                for line in [] if table.equal else replay.differences(connection, table.table):
-                    self.display.say(f"  {'.'.join(table.table)}: {line}")
-        return Verdict(compared, figures, rows_read, snapshot_s, writes_per_s)
-
-    def _value(self, query: str, *values: object) -> object:
-        with self.database.connect() as connection:
-            row = connection.execute(query.encode(), values).fetchone()
-        return row[0] if row else None
+        figures, compared, wrong = self.shop.compared(self.folder.events)
+        for line in wrong:
+            self.display.say(f"  {line}")
+        return Verdict(tuple(compared), figures, rows_read, snapshot_s, writes_per_s, self.shop.units)
 
     def _wait(self, job: Tidemark, condition: Callable[[], bool], otherwise: str, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s

@@ -75,20 +75,39 @@ def write_properties(
 
     `sink` says where events go; by default into files. `mode` is `snapshot.mode`.
     """
-    lines = {
+    write_job(folder, postgres_properties(database, login), sink, cores=cores, mode=mode)
+
+
+def postgres_properties(database: Database, login: Login) -> dict[str, str]:
+    """The source of a job on PostgreSQL."""
+    return {
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
         "database.hostname": database.server.host,
         "database.port": str(database.server.port),
         "database.user": login.user,
         "database.password": login.password,
         "database.dbname": database.name,
-        "topic.prefix": PREFIX,
         "plugin.name": "pgoutput",
         "slot.name": SLOT,
         "publication.name": PUBLICATION,
         "publication.autocreate.mode": "disabled",
         "table.include.list": ",".join(".".join(table) for table in TABLES),
         "signal.data.collection": SIGNALS,
+    }
+
+
+def write_job(
+    folder: Folder,
+    source: Mapping[str, str],
+    sink: Mapping[str, str] | None = None,
+    *,
+    cores: int = 2,
+    mode: str = "never",
+) -> None:
+    """Write the configuration of a job on any source, whose own properties `source` are."""
+    lines = {
+        **source,
+        "topic.prefix": PREFIX,
         "snapshot.mode": mode,
         "key.converter.schemas.enable": "false",
         "value.converter.schemas.enable": "false",

