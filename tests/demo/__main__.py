@@ -10,7 +10,7 @@ import argparse
 import shutil
 import signal
 import sys
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,7 +69,8 @@ def _shop(source: str) -> Iterator[Shop]:
             yield PostgresShop(server.create_database("shop"))
         return
     with MongoServer(cache_gb=1.0, oplog_mb=2048) as replica_set:
-        yield MongoShop(replica_set)
+        with closing(MongoShop(replica_set)) as shop:
+            yield shop
 
 
 @contextmanager

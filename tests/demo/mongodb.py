@@ -108,6 +108,10 @@ class MongoShop:
     def __post_init__(self) -> None:
         self._client = self.server.connect()
 
+    def close(self) -> None:
+        """Give up the connection."""
+        self._client.close()
+
     def prepare(self, load: Load) -> str:
         """Make collections and documents."""
         for (database, name), make, count in (
