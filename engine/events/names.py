@@ -34,6 +34,11 @@ def transaction_topic(settings: EventSettings) -> str:
     return topic_name(settings, settings.transaction_topic)
 
 
+def schema_topic(settings: EventSettings) -> str:
+    """The topic of schema changes: the prefix itself."""
+    return topic_name(settings)
+
+
 def message_topic(settings: EventSettings) -> str:
     """The topic of logical decoding messages; its delimiter is always a dot."""
     return f"{settings.topic_prefix}.message"
