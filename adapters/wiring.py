@@ -20,7 +20,7 @@ from adapters.sinks.console import ConsoleSink
 from adapters.sinks.files import FilesSink
 from adapters.sinks.kafka import KafkaSink
 from adapters.sinks.null import NullSink
-from adapters.spark.executors import SparkExecutors
+from adapters.spark.executors import SparkExecutors, ThreadExecutors
 from adapters.spark.state import HadoopStateStore
 from engine.config.settings import SinkKind
 from engine.events.heartbeat import heartbeat
@@ -115,7 +115,7 @@ def building(
             source=wired.source,
             sink=sink,
             store=HadoopStateStore(spark, places.checkpoint),
-            executors=SparkExecutors(spark),
+            executors=_emitters(spark),
             desk=desk,
             pulse=_pulse(settings, wired),
             now=time.time,
@@ -178,6 +178,12 @@ def _staging_beside(settings: Settings, checkpoint: str, temporary: str) -> str:
     if settings.job.checkpoint and place.scheme in {"", "file"}:
         return str(Path(place.path).absolute() / "staging")
     return f"{temporary}/staging"
+
+
+def _emitters(spark: SparkSession) -> Executors:
+    """Who copies staged rows to the sink: on one machine the driver, since tasks may hold all slots."""
+    local = (spark.sparkContext.master or "").startswith("local")
+    return ThreadExecutors(tasks_of(spark)) if local else SparkExecutors(spark)
 
 
 def make_sink(settings: SinkSettings, executors: Executors, staging: str, *, tasks: int) -> Sink:

@@ -202,6 +202,7 @@ class Job:
         seams.store.save_pending(after.turn, saved.to_json(after))
         seams.sink.commit(after.turn)
         seams.store.promote(after.turn)
+        self._windows.committed()
         self.state = self._saved = after
         self._saved_s = now
         seams.desk.tell()

@@ -146,10 +146,11 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """The rows that one task read of one run: a file of STAGED batches."""
+    """The rows that one task read of one run: a file of STAGED batches. `run` is its number in the window."""
 
     ticket: int
     collection: CollectionId
     path: str
     rows: int
     bytes: int
+    run: int = 0

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 _REREAD_AT_ONCE = 5_000
 """Keys named in one query."""
+_PIECES = 6
+_PIECE_ROWS = 50_000
+"""A task reads several runs one after the other, of no fewer rows each: a window goes out run by run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +98,13 @@ def _plan_table(
         return [Run(table.ticket, table.target, None, None, chunks, key=extent.key)], True
     rows = budget.rows_for(extent.bytes / max(extent.rows, 1))
     tasks = 1 if budget.alone else max(1, min(budget.tasks, rows // budget.chunk_rows))
-    step = ceil(rows / tasks)
+    count = tasks * max(1, min(_PIECES, rows // (tasks * _PIECE_ROWS)))
+    step = ceil(rows / count)
     runs: list[Run] = []
     for place, left in enumerate(progress.left):
-        planned, finished = _plan_range(table, progress, left, step, tasks - len(runs), boundaries)
+        planned, finished = _plan_range(table, progress, left, step, count - len(runs), boundaries)
         runs += [replace(run, chunks=max(1, round(step / budget.chunk_rows))) for run in planned]
-        if not finished or len(runs) >= tasks:
+        if not finished or len(runs) >= count:
             return runs, finished and place == len(progress.left) - 1
     return runs, True
 

@@ -24,6 +24,7 @@ class Pace:
     """How fast the job turns and how much a window reads; times in seconds.
 
     `window_rows` bounds the first window, before a rate is known; `max_chunks` None is no bound.
+    A window's rows go out in slices that take a turn about `slice_s`, the first one of `slice_bytes`.
     No window opens while the stream lags more than `max_lag_s`. A silent log's position is saved
     every `save_s`. After a SourceError the log is opened again `retries` times (None: no bound; as long
     as it has never been open, `first_retries` times), with pauses that double up to the longest, and
@@ -36,6 +37,8 @@ class Pace:
     window_bytes: int = 256 << 20
     max_chunks: int | None = None
     tasks: int = 2
+    slice_s: float = 0.2
+    slice_bytes: int = 16 << 20
     max_lag_s: float = 5.0
     idle_s: float = 0.1
     waiting_s: float = 0.01
@@ -58,6 +61,7 @@ class Pace:
 class Seams:
     """Everything the job works with, behind its ports; `now` is Unix time in seconds.
 
+    `executors` copy staged rows to the sink, more than `local_rows` at once.
     `sleep` may return early when the job is to stop; `show` gives a position as its database writes it;
     `done` says that nothing is left to do; `marks` are those that an initial snapshot's events know.
     """

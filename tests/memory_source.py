@@ -450,7 +450,7 @@ class MemoryWindow:
         with staging_file(path) as write:
             keys = key_array([key for key, _value in rows]) if rows else pa.array([], KEY_TYPE)
             write(pa.RecordBatch.from_arrays([*events.columns, keys], schema=STAGED))
-        return Staged(run.ticket, run.target.collection, path, len(rows), events.nbytes)
+        return Staged(run.ticket, run.target.collection, path, len(rows), events.nbytes, index)
 
     def _contained(self, collection: CollectionId) -> dict[int | None, int]:
         """For each key, the place in the log of the last change that the snapshot shows."""

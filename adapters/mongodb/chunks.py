@@ -88,7 +88,7 @@ class ReadRuns:
                 for batch in read.events.batches(raw, starts):
                     write(batch)
                     rows, size = rows + batch.num_rows, size + batch.nbytes
-        return Staged(read.run.ticket, collection, path, rows, size)
+        return Staged(read.run.ticket, collection, path, rows, size, read.index)
 
     def _batches(self, read: RunRead) -> Iterator[tuple[bytes, Ints]]:
         """The server's answers, with where the documents stand in each, as of the window's cluster time."""

@@ -6,6 +6,7 @@ its text, and the cause must not be lost on the way.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -55,6 +56,21 @@ class SparkExecutors:
         except SPARK_ERRORS as error:
             raise source_error(error, f"a job of {len(items)} tasks") from error
         return [_result(one) for one in attempted]
+
+
+class ThreadExecutors:
+    """Runs tasks here, so many at once: they don't wait for slots that long tasks of Spark's hold.
+
+    For tasks that leave Python's lock alone for most of their time, as Arrow's do.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+
+    def map(self, task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        """Run `task` on every item; results in the items' order. Raises the first error once all ended."""
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="tidemark-emit") as pool:
+            return [one.result() for one in [pool.submit(task, item) for item in items]]
 
 
 class LocalExecutors:

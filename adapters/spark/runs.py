@@ -121,6 +121,7 @@ def staged_runs(results: Iterable[Mapping[str, Any]], runs: Sequence[Run]) -> li
             path=row["path"],
             rows=row["rows"],
             bytes=row["bytes"],
+            run=row["run"],
         )
         for row in sorted(results, key=lambda row: row["run"])
     ]

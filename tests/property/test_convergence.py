@@ -95,7 +95,15 @@ class World:
             now=self._now,
             sleep=lambda _s: None,
         )
-        pace = Pace(chunk_rows=2, window_rows=4, tasks=2, max_lag_s=1e12, save_s=5.0)
+        pace = Pace(
+            chunk_rows=2,
+            window_rows=4,
+            tasks=2,
+            slice_s=0.0,
+            slice_bytes=1,
+            max_lag_s=1e12,
+            save_s=5.0,
+        )
         self.job = Job(seams, pace)
         self.job.settle()
 

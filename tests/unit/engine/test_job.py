@@ -289,6 +289,42 @@ class TestOrder:
         assert [key for op, _topic, key in bench.events() if op == "r"] == [1, 2, 4, 5]
         assert "5 rows read, 1 of them superseded" in bench.answers[-1].text
 
+    def test_a_large_window_goes_out_run_by_run(self, tmp_path):
+        bench = Bench(tmp_path, window_rows=6, tasks=3, slice_bytes=1, slice_s=0.0)
+        bench.execute()
+        bench.turns(5)
+
+        assert [events for one in bench.seen if (events := one.events)] == [1, 2, 2, 1]
+        assert [key for op, _topic, key in bench.events() if op == "r"] == [1, 2, 3, 4, 5]
+        assert bench.told() == ["accepted", "finished public.t"]
+
+    def test_a_change_between_two_slices_keeps_the_row_read_back(self, tmp_path):
+        bench = Bench(tmp_path, window_rows=6, tasks=3, slice_bytes=1, slice_s=0.0)
+        bench.execute()
+        bench.turns(3)
+        bench.database.commit(Change(T, 1, "new"))
+        bench.database.commit(Change(T, 5, "new"))
+        bench.turns(3)
+
+        assert [(op, key) for op, topic, key in bench.events() if topic == "public.t"] == [
+            ("r", 1),
+            ("r", 2),
+            ("w", 1),
+            ("w", 5),
+            ("r", 3),
+            ("r", 4),
+        ]
+
+    def test_a_crash_between_two_slices_reads_only_what_had_not_gone_out(self, tmp_path):
+        bench = Bench(tmp_path, window_rows=6, tasks=3, slice_bytes=1, slice_s=0.0)
+        bench.execute()
+        bench.turns(3)
+        bench.job.close()
+        bench.new_job().settle()
+        bench.turns(5)
+
+        assert [key for op, _topic, key in bench.events() if op == "r"] == [1, 2, 3, 4, 5]
+
     def test_an_onlooker_sees_every_turn(self, bench):
         bench.execute()
         bench.turns(3)

@@ -1,0 +1,36 @@
+"""How much of a window goes out in one turn. Pure; who sends it keeps the clock.
+
+Sinks differ by orders of magnitude, so the size of a slice follows from what the last one took.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Slices:
+    """How much goes out in a turn: what takes `slice_s` from the first byte to the sink's commit.
+
+    The first time, `first_bytes`; never less than a sixteenth of them.
+    """
+
+    slice_s: float
+    first_bytes: int
+    most_bytes: float = field(init=False)
+    _begun: tuple[int, float] | None = None
+
+    def __post_init__(self) -> None:
+        self.most_bytes = self.first_bytes
+
+    def begin(self, size: int, now_s: float) -> None:
+        """So many bytes are about to be written."""
+        self._begun = (size, now_s)
+
+    def end(self, now_s: float) -> None:
+        """They are in the sink."""
+        if self._begun is None:
+            return
+        (size, since_s), self._begun = self._begun, None
+        if size:
+            self.most_bytes = max(self.first_bytes / 16, size * self.slice_s / max(now_s - since_s, 0.001))
