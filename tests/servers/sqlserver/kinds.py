@@ -1,0 +1,129 @@
+"""T-SQL's types: how a column of each is kept in PostgreSQL, and what the catalog says of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from tests.servers.sqlserver.catalog import TYPE_IDS
+
+_PLAIN = {
+    **dict.fromkeys(("bit", "tinyint", "smallint"), "smallint"),
+    "int": "integer", "bigint": "bigint", "real": "real", "float": "double precision", "date": "date",
+
+        "money": "numeric(19, 4)",
+        "smallmoney": "numeric(10, 4)",
+        "uniqueidentifier": "mssql.uniqueidentifier"
+    ,
+    **dict.fromkeys(("datetime", "smalldatetime"), "mssql.{0}"),
+    **dict.fromkeys(("binary", "varbinary", "image", "timestamp"), "bytea"),
+    **dict.fromkeys(("xml", "sql_variant", "hierarchyid", "geometry", "geography"), "text"),
+}
+TEXTS = frozenset({"char", "varchar", "nchar", "nvarchar", "text", "ntext", "sysname"})
+SCALED = frozenset({"time", "datetime2", "datetimeoffset"})
+LARGE = frozenset({"text", "ntext", "image"})
+"""Types whose old values CDC never has."""
+_SIZES = {
+
+        "bit": (1, 1, 0),
+        "tinyint": (1, 3, 0),
+        "smallint": (2, 5, 0),
+        "int": (4, 10, 0),
+        "bigint": (8, 19, 0)
+    ,
+    "real": (4, 24, 0), "float": (8, 53, 0), "money": (8, 19, 4), "smallmoney": (4, 10, 4),
+
+        "date": (3, 10, 0),
+        "datetime": (8, 23, 3),
+        "smalldatetime": (4, 16, 0),
+        "uniqueidentifier": (16, 0, 0)
+    ,
+
+        "timestamp": (8, 0, 0),
+        "text": (16, 0, 0),
+        "ntext": (16, 0, 0),
+        "image": (16, 0, 0),
+        "xml": (-1, 0, 0)
+    ,
+    "sql_variant": (8016, 0, 0), "sysname": (256, 0, 0), "hierarchyid": (892, 0, 0),
+    "geometry": (-1, 0, 0), "geography": (-1, 0, 0),
+}
+_SCALED_SIZES = {"time": (3, 9), "datetime2": (6, 20), "datetimeoffset": (8, 27)}
+_SYNONYMS = {
+    "integer": "int", "rowversion": "timestamp", "double precision": "float", "dec": "decimal",
+    "character": "char", "national char": "nchar",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A column's type: its T-SQL name and arguments, -1 for `max`; `collation` of texts."""
+
+    name: str
+    arguments: tuple[int, ...] = ()
+    collation: str = ""
+
+    @property
+    def sensitive(self) -> bool:
+        """Whether texts compare by their characters as they are."""
+        return "_CS_" in self.collation or "_BIN" in self.collation
+
+    @property
+    def large(self) -> bool:
+        """Whether CDC leaves an unchanged old value out."""
+        return self.name in LARGE or self.arguments == (-1,) or self.name == "xml"
+
+    @property
+    def postgres(self) -> str:
+        """PostgreSQL's type of the column, with its collation."""
+        if self.name in TEXTS:
+            return 'text COLLATE "C"' if self.sensitive else "citext"
+        if self.name in SCALED:
+            return f"mssql.{self.name}_{self.arguments[0]}"
+        if self.name in {"decimal", "numeric"}:
+            return f"numeric({self.arguments[0]}, {self.arguments[1]})"
+        return _PLAIN[self.name].format(self.name)
+
+    @property
+    def ids(self) -> tuple[int, int]:
+        """Its number in sys.types, and its system type's."""
+        return TYPE_IDS[self.name]
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """max_length, precision and scale, as sys.columns has them."""
+        if self.name in {"decimal", "numeric"}:
+            precision, scale = self.arguments
+            return (
+                (5 if precision < 10 else 9 if precision < 20 else 13 if precision < 29 else 17),
+                precision,
+                scale,
+            )
+        if self.name in SCALED:
+            (scale,) = self.arguments
+            size, precision = _SCALED_SIZES[self.name]
+            return size + (scale > 2) + (scale > 4), precision - 1 + scale if scale else precision - 1, scale
+        if self.name in _SIZES:
+            return _SIZES[self.name]
+        length = self.arguments[0]
+        return (length * 2 if self.name in {"nchar", "nvarchar"} and length > 0 else length), 0, 0
+
+
+def kind_of(described: exp.DataType, collation: str = "") -> Kind:
+    """The type that a parsed one stands for, with its default arguments."""
+    written = described.sql("tsql").lower()
+    name, _, rest = written.replace(")", "").partition("(")
+    name = _SYNONYMS.get(name.strip(), name.strip())
+    arguments = tuple(-1 if word.strip() == "max" else int(word) for word in rest.split(",") if word.strip())
+    if name in SCALED:
+        arguments = arguments or (7,)
+    elif name in {"decimal", "numeric"}:
+        arguments = (*(arguments or (18,)), 0)[:2]
+    elif name == "float" and arguments and arguments[0] < 25:
+        name, arguments = "real", ()
+    elif name in {"char", "varchar", "nchar", "nvarchar", "binary", "varbinary"}:
+        arguments = arguments or (1,)
+    else:
+        arguments = ()
+    return Kind(name, arguments, collation)

@@ -1,0 +1,297 @@
+"""The stand-in's server and databases, as `tests.servers.sqlserver` describes them."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+from psycopg import sql
+
+from engine.config.sources import SqlServerSettings
+from tests.servers.postgres import PostgresServer
+from tests.servers.sqlserver import setup
+from tests.servers.sqlserver.catalog import EVERYTHING
+from tests.servers.sqlserver.cdc import Capturing
+from tests.servers.sqlserver.ddl import Definitions, names, readable
+from tests.servers.sqlserver.reach import StandInReach
+from tests.servers.sqlserver.told import Told
+from tests.servers.sqlserver.tsql import Translator, statements, steering
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import psycopg
+    from sqlglot import exp
+
+
+_TEMPLATE = "tidemark_sqlserver"
+_NO_TEMPLATE = "SELECT count(*) FROM pg_database WHERE datname = %s"
+
+
+class SqlServer:
+    """The server; as a context manager it ends what it started. `on` is a server to live on."""
+
+    def __init__(
+        self, *, on: PostgresServer | None = None, collation: str = "SQL_Latin1_General_CP1_CI_AS"
+    ) -> None:
+        self.postgres = on or PostgresServer(18, settings={"max_connections": "200"})
+        self.collation = collation
+        self.databases: dict[str, StandInDatabase] = {}
+        self.statements: set[str] = set()
+        self.reach = StandInReach(self)
+        self.delay_s = 0.05
+        self._ours = on is None
+        self._running = True
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.capture_failure: BaseException | None = None
+
+    def __enter__(self) -> Self:
+        if self._ours:
+            self.postgres.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.stop_capture()
+        if self._ours:
+            self.postgres.close()
+        else:
+            self.reset()
+
+    @property
+    def agent_running(self) -> bool:
+        """Whether SQL Server Agent runs; without it nothing is captured."""
+        return self._running
+
+    @agent_running.setter
+    def agent_running(self, running: bool) -> None:
+        self._running = running
+        for database in self.databases.values():
+            database.set("agent", str(int(running)))
+
+    def create_database(self, name: str, *, cdc: bool = True) -> StandInDatabase:
+        """A fresh database."""
+        self._make_template()
+        with self.postgres.connect() as connection:
+            made = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
+                sql.Identifier(name), sql.Identifier(_TEMPLATE)
+            )
+            connection.execute(made)
+            path = sql.SQL("ALTER DATABASE {} SET search_path = dbo, mssql, public").format(
+                sql.Identifier(name)
+            )
+            connection.execute(path)
+        database = StandInDatabase(self, self.postgres, name)
+        database.set("cdc", str(int(cdc)))
+        database.set("collation", self.collation)
+        self.databases[name] = database
+        return database
+
+    def settings(self, *databases: str, **changes: Any) -> SqlServerSettings:
+        """Settings that name these databases, or all."""
+        told = {"host": "standin", "user": "sa", "password": "standin", "poll_interval_ms": 20}
+        return SqlServerSettings(databases=databases or tuple(self.databases), **{**told, **changes})
+
+    def properties(self, *databases: str) -> dict[str, str]:
+        """A job's properties for these databases, or all."""
+        return {
+            "connector.class": "io.debezium.connector.sqlserver.SqlServerConnector",
+            "database.hostname": "standin",
+            "database.user": "sa",
+            "database.password": "standin",
+            "database.names": ",".join(databases or self.databases),
+            "poll.interval.ms": "20",
+            "topic.prefix": "server1",
+        }
+
+    def start_capture(self, delay_s: float = 0.05) -> None:
+        """A thread that captures every `delay_s`, which can be set at any time."""
+        self.delay_s = delay_s
+        self.stop_capture()
+        self._stop.clear()
+        self._thread = threading.Thread(target=self._capture, name="capture", daemon=True)
+        self._thread.start()
+
+    def stop_capture(self) -> None:
+        """End the thread; what it failed of is raised here."""
+        if self._thread is not None:
+            self._stop.set()
+            self._thread.join()
+            self._thread = None
+        failure, self.capture_failure = self.capture_failure, None
+        if failure is not None:
+            raise failure
+
+    def reset(self) -> None:
+        """Drop every database, and forget what was said."""
+        self.stop_capture()
+        self._running = True
+        for name in list(self.databases):
+            self.postgres.drop_database(name)
+            del self.databases[name]
+        self.statements.clear()
+
+    def _capture(self) -> None:
+        connections: dict[str, psycopg.Connection[Any]] = {}
+        try:
+            while not self._stop.wait(self.delay_s):
+                for name, database in list(self.databases.items()):
+                    if name not in connections:
+                        connections[name] = database.postgres.connect(name)
+                    if self._running:
+                        connections[name].execute("SELECT mssql.capture()")
+        except BaseException as failure:  # noqa: BLE001  (raised where the thread is stopped)
+            self.capture_failure = failure
+        finally:
+            for connection in connections.values():
+                connection.close()
+
+    def _make_template(self) -> None:
+        with self.postgres.connect() as connection:
+            found = connection.execute(_NO_TEMPLATE, [_TEMPLATE]).fetchone()
+        if found == (0,):
+            self.postgres.create_database(_TEMPLATE)
+            with self.postgres.connect(_TEMPLATE) as connection:
+                connection.execute(setup.TYPES)
+                connection.execute("SET search_path = dbo, mssql, public")
+                connection.execute(EVERYTHING)
+
+
+@dataclass(slots=True)
+class StandInDatabase:
+    """One database. Its methods use connections of their own, and may be called from any thread."""
+
+    server: SqlServer
+    postgres: PostgresServer
+    name: str
+    _nullable: frozenset[str] | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def translator(self) -> Translator:
+        """The translator, which knows which columns may be NULL."""
+        return Translator(self.nullable)
+
+    def nullable(self, column: str) -> bool:
+        """Whether a column of this name may be NULL in any table."""
+        known = self._nullable
+        if known is None:
+            with self.postgres.connect(self.name) as connection:
+                found = connection.execute(
+                    "SELECT name FROM sys.columns WHERE is_nullable = 1 AND name !~ '^__'"
+                )
+                known = self._nullable = frozenset(name for (name,) in found)
+        return column in known
+
+    def changed(self) -> None:
+        """Tables are not what they were."""
+        self._nullable = None
+
+    @contextmanager
+    def transaction(self) -> Iterator[Session]:
+        """A connection of its own, committed at the end, rolled back where the block fails."""
+        with self.postgres.connect(self.name, autocommit=False) as connection:
+            yield Session(self, connection)
+        self.changed()
+
+    def execute(self, text: str) -> None:
+        """A script of T-SQL, each statement committed by itself."""
+        with self.postgres.connect(self.name) as connection:
+            Session(self, connection).execute(text)
+        self.changed()
+
+    def query(self, text: str) -> list[tuple[Any, ...]]:
+        """A query's rows."""
+        with self.postgres.connect(self.name) as connection:
+            return Session(self, connection).query(text)
+
+    def enable_cdc(self, table: str, capture_instance: str = "", columns: Sequence[str] | None = None) -> str:
+        """Capture a table (`schema.table`), all columns of now unless some are named; gives the instance."""
+        schema, _, name = table.rpartition(".")
+        instance = capture_instance or f"{schema or 'dbo'}_{name}"
+        with self._capturing() as capturing:
+            capturing.enable(schema or "dbo", name, instance, columns)
+        return instance
+
+    def disable_cdc(self, capture_instance: str) -> None:
+        """Drop a capture instance with its changes."""
+        with self._capturing() as capturing:
+            capturing.disable(capture_instance)
+
+    def capture(self) -> int:
+        """One pass of the capture job; how many commits it captured. Nothing while the Agent is off."""
+        if not self.server.agent_running:
+            return 0
+        with self.postgres.connect(self.name) as connection:
+            (many,) = _one(connection, "SELECT mssql.capture()")
+        return int(many)
+
+    def cleanup(self, low_water_mark: str) -> None:
+        """Retention: changes before the LSN (`00000025:…`) go."""
+        with self._capturing() as capturing:
+            capturing.clean_up(bytes.fromhex(low_water_mark.replace(":", "")))
+
+    def max_lsn(self) -> str:
+        """The greatest LSN captured; empty where there is none."""
+        with self.postgres.connect(self.name) as connection:
+            (found,) = _one(connection, "SELECT mssql.lsn_text(sys.fn_cdc_get_max_lsn())")
+        return found or ""
+
+    def set(self, name: str, value: str | None) -> None:
+        """What the server says of itself: `updateability`, `primary`, `snapshots`, `offset` (minutes)…"""
+        with self.postgres.connect(self.name) as connection:
+            connection.execute("DELETE FROM mssql.settings WHERE name = %s", [name])
+            if value is not None:
+                connection.execute("INSERT INTO mssql.settings VALUES (%s, %s)", [name, value])
+
+    @contextmanager
+    def _capturing(self) -> Iterator[Capturing]:
+        with self._lock, self.postgres.connect(self.name, autocommit=False) as connection:
+            yield Capturing(Told(connection, self.server.collation))
+
+
+class Session:
+    """T-SQL on one connection."""
+
+    def __init__(self, database: StandInDatabase, connection: psycopg.Connection[Any]) -> None:
+        self._database, self.connection = database, connection
+        self._told = Told(connection, database.server.collation)
+
+    def execute(self, text: str) -> None:
+        """A script; DDL included."""
+        if steered := steering(text):
+            self.connection.execute(steered)
+            return
+        for tree in statements(readable(text)):
+            if Definitions(self._told, self._database.translator).run(tree):
+                self._database.changed()
+                self._log_again(tree)
+            else:
+                self._run(tree)
+
+    def query(self, text: str) -> list[tuple[Any, ...]]:
+        """A query's rows."""
+        (tree,) = statements(text)
+        return self._run(tree).fetchall()
+
+    def _run(self, tree: exp.Expression) -> psycopg.Cursor[Any]:
+        translated = self._database.translator.tree(tree)
+        for before in translated.before:
+            self.connection.execute(before)
+        return self.connection.execute(translated.sql)
+
+    def _log_again(self, tree: exp.Expression) -> None:
+        """A table that was altered is logged with the columns that it has now."""
+        from sqlglot import exp as nodes  # noqa: PLC0415  (the module above is for types alone)
+
+        if isinstance(tree, nodes.Alter):
+            Capturing(self._told).log_again(*names(tree.this))
+
+
+def _one(connection: psycopg.Connection[Any], query: str) -> tuple[Any, ...]:
+    found = connection.execute(query).fetchone()
+    if found is None:
+        raise LookupError(query)
+    return found

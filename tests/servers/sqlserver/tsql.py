@@ -1,0 +1,215 @@
+"""T-SQL into PostgreSQL's SQL, by way of sqlglot's tree: queries, DML and what steers a session.
+
+Names keep their case and are quoted; functions and types of T-SQL become those of the schema `mssql`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import exp
+
+from tests.servers.sqlserver.kinds import SCALED, TEXTS, Kind, kind_of
+
+_NOTHING = "DO $$ BEGIN END $$"
+_ISOLATION = re.compile(r"\s*SET\s+TRANSACTION\s+ISOLATION\s+LEVEL\s+([A-Z ]+?)\s*;?\s*", re.IGNORECASE)
+_LOCK_TIMEOUT = re.compile(r"\s*SET\s+LOCK_TIMEOUT\s+(-?\d+)\s*;?\s*", re.IGNORECASE)
+_SWITCHES = re.compile(r"\s*SET\s+(NOCOUNT|XACT_ABORT|IDENTITY_INSERT|DEADLOCK_PRIORITY)\b.*", re.IGNORECASE | re.DOTALL)
+_LEVELS = {
+    "SNAPSHOT": "REPEATABLE READ",
+    "REPEATABLE READ": "REPEATABLE READ",
+    "SERIALIZABLE": "SERIALIZABLE",
+}
+_CASTS = {
+    "bit": "smallint", "tinyint": "smallint", "smallint": "smallint", "int": "int", "bigint": "bigint",
+    "real": "real", "float": "double precision", "money": "decimal(19,4)", "smallmoney": "decimal(10,4)",
+}
+
+
+_OTHER_NAMES = {"nchar": "chr"}
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """One statement, and those that must run before it on the same connection."""
+
+    sql: str
+    before: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Translator:
+    """Translates statements for one database; `nullable` says of a column's name whether any may be NULL."""
+
+    nullable: Callable[[str], bool]
+
+    def __call__(self, text: str) -> Translated:
+        """One statement. Raises what sqlglot raises where it can't be parsed."""
+        if steered := steering(text):
+            return Translated(steered)
+        return self.tree(sqlglot.parse_one(text, read="tsql"))
+
+    def tree(self, tree: exp.Expression) -> Translated:
+        """A parsed statement."""
+        locks: list[str] = []
+        root = exp.Paren(this=tree)  # so that the statement itself can be replaced
+        for node in reversed(list(tree.walk(bfs=True))):
+            self._change(node, locks)
+        _type_written_values(root.this)
+        return Translated(_sql(root.this), tuple(locks))
+
+    def expression(self, tree: exp.Expression) -> str:
+        """An expression, for a default or a computed column."""
+        return self.tree(tree.copy()).sql
+
+    def _change(self, node: exp.Expression, locks: list[str]) -> None:
+        match node:
+            case exp.Table():
+                _table(node, locks)
+            case exp.Ordered():
+                column = node.this
+                if isinstance(column, exp.Column) and not self.nullable(column.name):
+                    node.set("nulls_first", not node.args.get("desc"))
+                    node.replace(
+                        exp.Ordered(
+                            this=column, desc=node.args.get("desc"), nulls_first=bool(node.args.get("desc"))
+                        )
+                    )
+            case exp.Dot() if _is_function(node.expression):
+                schema = node.this.name if not isinstance(node.this, exp.Dot) else node.this.expression.name
+                node.set("this", exp.to_identifier(schema))
+            case _:
+                changed = _changed(node)
+                if changed is not node:
+                    node.replace(changed)
+
+
+def statements(text: str) -> list[exp.Expression]:
+    """The parsed statements of a script."""
+    return [tree for tree in sqlglot.parse(text, read="tsql") if tree is not None]
+
+
+def steering(text: str) -> str:
+    if found := _ISOLATION.fullmatch(text):
+        level = _LEVELS.get(" ".join(found[1].upper().split()), "READ COMMITTED")
+        return f"SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL {level}"
+    if found := _LOCK_TIMEOUT.fullmatch(text):
+        return f"SET lock_timeout = {max(int(found[1]), 0)}"
+    return _NOTHING if _SWITCHES.fullmatch(text) else ""
+
+
+def _sql(tree: exp.Expression) -> str:
+    return tree.sql(dialect="postgres", identify=True, normalize_functions=False)
+
+
+def _is_function(node: object) -> bool:
+    return isinstance(node, exp.Func)
+
+
+def _table(node: exp.Table, locks: list[str]) -> None:
+    node.set("catalog", None)
+    hints = {str(one).upper() for hint in node.args.get("hints") or () for one in hint.expressions}
+    node.set("hints", None)
+    if "TABLOCKX" in hints:
+        locks.append(f"LOCK TABLE {_sql(exp.table_(node.name, db=node.db))} IN ACCESS EXCLUSIVE MODE")
+
+
+def _changed(node: exp.Expression) -> exp.Expression:
+    match node:
+        case exp.National():
+            return exp.Literal.string(node.name)
+        case exp.HexString():
+            return _call("decode", exp.Literal.string(node.name), exp.Literal.string("hex"))
+        case exp.Convert():
+            return _converted(kind_of(node.this), node.expression, node.args.get("style"))
+        case exp.Cast() | exp.TryCast() if not node.meta.get("ours"):
+            return _converted(kind_of(node.to), node.this, None)
+        case exp.Collate():
+            return _collated(node.this, node.expression.name)
+        case exp.CurrentTimestamp() | exp.CurrentTimestampLTZ():
+            return _call("getdate")
+        case exp.Extract() if node.name.upper() == "TIMEZONE_MINUTE":
+            return _call("tzoffset")
+        case exp.Anonymous():
+            node.set("this", _function(str(node.this)))
+    return node
+
+
+def _function(name: str) -> str:
+    """Functions' names have no case, but those that CDC makes hold a table's."""
+    if name.lower().startswith("fn_cdc_get_all_changes_"):
+        return name
+    return _OTHER_NAMES.get(name.lower(), name.lower())
+
+
+def _call(name: str, *arguments: exp.Expression | None) -> exp.Expression:
+    return exp.Anonymous(this=name, expressions=[one for one in arguments if one is not None])
+
+
+def _cast(value: exp.Expression, to: str) -> exp.Expression:
+    described = exp.DataType.build(to, dialect="postgres", udt=True)
+    cast = exp.Cast(this=value, to=described)
+    cast.meta["ours"] = True
+    return cast
+
+
+def _collated(value: exp.Expression, collation: str) -> exp.Expression:
+    if isinstance(value, exp.Cast) and value.meta.get("citext"):
+        value = value.this
+    if not Kind("nvarchar", (), collation).sensitive:
+        found = _cast(value, "citext")
+        found.meta["citext"] = True
+        return found
+    return exp.Collate(this=_cast(value, "text"), expression=exp.to_identifier("C", quoted=True))
+
+
+def _converted(kind: Kind, value: exp.Expression, style: exp.Expression | None) -> exp.Expression:
+    if kind.name in TEXTS:
+        return _as_text(kind, value, style)
+    if kind.name in _CASTS:
+        return _cast(value, _CASTS[kind.name])
+    if kind.name in {"decimal", "numeric"}:
+        return _cast(value, f"decimal({kind.arguments[0]},{kind.arguments[1]})")
+    if kind.name in {"binary", "varbinary", "image", "timestamp"}:
+        if isinstance(value, exp.Literal):
+            value = _call("decode", value, exp.Literal.string("hex"))
+        size = 8 if kind.name == "timestamp" else kind.arguments[0] if kind.name == "binary" else 0
+        return _call("padded", value, exp.Literal.number(size)) if size else value
+    text = _cast(value, "text") if isinstance(value, (exp.Literal, exp.Null)) else _call("text_of", value)
+    if kind.name == "date":
+        return _cast(_call("substr", text, exp.Literal.number(1), exp.Literal.number(10)), "date")
+    return _call(f"to_{kind.name}_{kind.arguments[0]}" if kind.name in SCALED else f"to_{kind.name}", text)
+
+
+def _as_text(kind: Kind, value: exp.Expression, style: exp.Expression | None) -> exp.Expression:
+    if isinstance(value, exp.Literal) and value.is_string:
+        found = _cast(value, "citext")
+        found.meta["citext"] = True
+        return found
+    if isinstance(value, exp.Collate) or value.meta.get("citext"):
+        return value
+    if isinstance(value, exp.Null):
+        return _cast(value, "text")
+    text = _call("text_of", value, style)
+    length = kind.arguments[0] if kind.arguments else -1
+    if length <= 0:
+        return text
+    return _call("substr", text, exp.Literal.number(1), exp.Literal.number(length))
+
+
+def _type_written_values(tree: exp.Expression) -> None:
+    """Strings that are stored are text, which can be assigned to any type."""
+    written: list[exp.Expression] = []
+    if isinstance(tree, exp.Insert):
+        if isinstance(tree.expression, exp.Values):
+            written = [value for row in tree.expression.expressions for value in row.expressions]
+        elif isinstance(tree.expression, exp.Select):
+            written = [one.unalias() for one in tree.expression.expressions]
+    elif isinstance(tree, exp.Update):
+        written = [one.expression for one in tree.expressions if isinstance(one, exp.EQ)]
+    for value in written:
+        if isinstance(value, exp.Literal) and value.is_string:
+            value.replace(_cast(value.copy(), "text"))
