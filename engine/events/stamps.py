@@ -82,10 +82,11 @@ def _stamp(raw: Bytes, kept: int) -> Ints:
         plain: Ints = seconds * unit + _clock(clock, kept)
         return plain
     whole = seconds + _clock(clock[:, :_CLOCK], 0)
-    most = _MOST // unit
     fraction = _fraction(clock, kept)
-    exact = np.clip(whole, -most, most - 1) * unit + fraction
-    held: Ints = np.where(whole >= most, _MOST, np.where(whole < -most, _LEAST, exact))
+    most, rest = divmod(_MOST, unit)
+    above = (whole > most) | ((whole == most) & (fraction > rest))
+    below = (whole < -most - 1) | ((whole == -most - 1) & (fraction < unit - rest - 1))
+    held: Ints = np.where(above, _MOST, np.where(below, _LEAST, whole * unit + fraction))
     return held
 
 
