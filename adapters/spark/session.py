@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("adapters")
 POSTGRES_JDBC = "org.postgresql:postgresql:42.7.7"
+SQLSERVER_JDBC = "com.microsoft.sqlserver:mssql-jdbc:12.10.1.jre11"
 
 _DEFAULTS: Mapping[str, str] = {
     "spark.ui.enabled": "false",

@@ -56,6 +56,10 @@ class Part:
             return list(batches)
 
 
+NOTHING = Part(0)
+"""A part without rows, for what is told beside them."""
+
+
 def raw_batch(columns: Sequence[pa.Array]) -> pa.RecordBatch:
     """A batch of RAW from the columns as they were read, LSNs as hexadecimal digits."""
     instance, commit, change, operation, committed, rows = columns

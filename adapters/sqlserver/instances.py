@@ -28,6 +28,11 @@ class Instances:
         """The tables as the log behind a place tells of them."""
         return {one.table: self.tables[one.name] for one in current(self.captures, place)}
 
+    def since(self, table: CollectionId, place: Place) -> str:
+        """From which commit on the younger instance of a table tells of it; not before a place's."""
+        starts = [one.start for one in self.captures if one.table == table]
+        return max([place.commit, *starts])
+
     @property
     def marks(self) -> tuple[Mark, ...]:
         """What is to be saved of them."""

@@ -86,13 +86,16 @@ class Span:
 class SqlServerLog:
     """The log of all databases from a position on. `take` may be called by one thread.
 
-    After an error it is spent: close it and open another. `sleep_s` is the pause between two polls.
+    After an error it is spent: close it and open another. `poll_s` is the pause between two polls, `told` are
+    spans to begin with.
     """
 
-    def __init__(self, databases: Sequence[DatabaseLog], start: Position, poll_s: float) -> None:
+    def __init__(
+        self, databases: Sequence[DatabaseLog], start: Position, poll_s: float, told: Sequence[Span] = ()
+    ) -> None:
         self._databases, self._poll_s = databases, poll_s
         self._places = list(places_of(start))
-        self._spans: list[Span] = []
+        self._spans: list[Span] = list(told)
         self._changed = threading.Condition()
         self._hurry = self._closing = False
         self._failure: TidemarkError | None = None

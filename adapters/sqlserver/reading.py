@@ -57,12 +57,14 @@ class JdbcOf(Protocol):
 class Read:
     """What was read: parts in the log's order, how each instance's rows are written, the last commit's time.
 
-    `modes` are by the instances' indexes; `committed` is by the server's clock, None without rows.
+    `modes` are by the instances' indexes; `committed` is by the server's clock, None without rows, and that
+    clock is `clock_minutes` ahead of UTC.
     """
 
     parts: tuple[Part, ...] = ()
     modes: Mapping[int, RowMode] = field(default_factory=dict)
     committed: str | None = None
+    clock_minutes: int = 0
 
     @property
     def rows(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -28,14 +28,16 @@ if TYPE_CHECKING:
 
     from adapters.sqlserver.catalog import Catalog
     from adapters.sqlserver.instances import Mark
-    from adapters.sqlserver.reading import ChangeReader, Read
+    from adapters.sqlserver.reading import ChangeReader
     from adapters.sqlserver.spans import Planned, Share
 
 _log = logging.getLogger("adapters")
 _DESCRIBED_S = 1.0
 """A column's type may be altered under an instance; that is looked for so often."""
+_CLOCK_S = 10.0
 _BRANCHES = 50
 """Change tables that one statement asks; a server compiles each of them."""
+NOTHING_KNOWN = Instances()
 NOT_RUNNING = "No maximum LSN in the database; SQL Server Agent is not running"
 _NOTHING_YET = (
     "no maximum LSN in database %r: nothing has been captured yet, or everything captured was cleaned up"
@@ -105,7 +107,10 @@ class Asking:
 
 
 class Tail:
-    """Reads one database's spans; see `log.DatabaseLog`. `known` are the instances of the saved state."""
+    """Reads one database's spans; see `log.DatabaseLog`.
+
+    `instances` are those that the source knows, `known` those of the saved state, if there is one.
+    """
 
     def __init__(
         self,
@@ -113,13 +118,14 @@ class Tail:
         catalog: Catalog,
         reader: ChangeReader,
         asking: Asking,
+        instances: Instances = NOTHING_KNOWN,
         known: Sequence[Mark] = (),
     ) -> None:
         self._database, self._connect, self._catalog = catalog.database, connect, catalog
         self._reader, self._asking = reader, asking
-        self._known = tuple(known)
+        self._instances, self._known = instances, tuple(known) or instances.marks
         self._described_s = float("-inf")
-        self._instances = Instances()
+        self._minutes, self._asked_s = 0, float("-inf")
         self._connection: Connection | None = None
         self._silent = ""
 
@@ -136,7 +142,10 @@ class Tail:
             return None
         planned = self._planned(connection, after, max(after, upto))
         read = self._reader.read(connection, planned, self._instances.tables)
-        told_s = now_s if planned.end >= upto else self._told_at(connection, read, now_s)
+        if read.rows:
+            read = replace(read, clock_minutes=self._clock(connection))
+        behind = planned.end < upto and read.committed is not None
+        told_s = unix_s(read.committed or "", read.clock_minutes) if behind else now_s
         return Taken(planned.end, read, self._instances, told_s, news)
 
     def close(self) -> None:
@@ -197,12 +206,13 @@ class Tail:
         self._instances, self._known, self._described_s = found, found.marks, time.monotonic()
         return news
 
-    def _told_at(self, connection: Connection, read: Read, now_s: float) -> float:
-        if read.committed is None:
-            return now_s
-        with source_errors("asking for the server's clock", self._database):
-            minutes = int(connection.exec_driver_sql(statements.CLOCK).scalar() or 0)
-        return unix_s(read.committed, minutes)
+    def _clock(self, connection: Connection) -> int:
+        """How many minutes the server's clock is ahead of UTC; its zone may change the time in summer."""
+        if time.monotonic() - self._asked_s > _CLOCK_S:
+            with source_errors("asking for the server's clock", self._database):
+                ((minutes,),) = rows(connection, statements.CLOCK)
+            self._minutes, self._asked_s = int(minutes), time.monotonic()
+        return self._minutes
 
 
 def unix_s(committed: str, minutes: int) -> float:

@@ -1,0 +1,154 @@
+"""The chunk reader: runs of keys read by Spark's JDBC source, encoded and staged by Python tasks.
+
+One Spark job reads a window's runs of one database. Every run is a branch of one UNION ALL query, so that a
+task may read one run of a large table or many whole small ones. Owns the query and the job; which runs there
+are is the engine's affair, how a row is written as one text `tsql`'s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from adapters.spark.failures import source_error
+from adapters.spark.runs import RESULT_DDL, ReadTask, nothing, staged_runs
+from adapters.sqlserver import sizes
+from engine.events.rows import RowMode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from adapters.sqlserver.readable import ReadTable
+    from adapters.sqlserver.reading import JdbcOf
+    from engine.model import Run, Staged
+    from engine.reads import ReadEvents
+
+_FETCH_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class RunRead:
+    """A run with all it takes to read it. `row_bytes` is the estimated size of a row."""
+
+    run: Run
+    read: ReadTable
+    events: ReadEvents
+    row_bytes: float
+
+    @property
+    def database(self) -> str:
+        """Where it is read."""
+        return self.run.target.collection.parts[0]
+
+    def query(self, index: int, task: int, mode: RowMode) -> str:
+        """One branch: the run's number, its task, and its rows as text."""
+        run, read = self.run, self.read
+        where = read.merge.among(run.keys) if run.keys else read.keyset.between(run.after, run.upto)
+        if run.target.condition:
+            where = f"({where}) AND ({run.target.condition}\n)"
+        return sizes.run_rows(read, where, mode, (index, task))
+
+
+@dataclass(frozen=True, slots=True)
+class _How:
+    """Where rows are staged, by how many tasks they are read at most, what their sessions begin with."""
+
+    directory: str
+    tasks: int
+    session: str
+
+
+class ChunkReader:
+    """Reads windows through one SparkSession; `tasks` at once, `fetch_rows` rows a fetch at most."""
+
+    def __init__(
+        self, spark: SparkSession, jdbc: JdbcOf, staging: str, *, tasks: int, fetch_rows: int = 10_240
+    ) -> None:
+        self._spark, self._jdbc, self._staging = spark, jdbc, staging
+        self._tasks, self._fetch_rows = tasks, fetch_rows
+        self._reached: set[str] = set()
+
+    def reach(self, database: str) -> None:
+        """Read nothing, once: tells early whether Spark reaches a database, and starts its workers."""
+        if database in self._reached:
+            return
+        try:
+            frame = self._load(database, "SELECT 0 AS [task], N'' AS [r]", 1, {}).select("r")
+            frame.repartition(self._tasks).mapInArrow(nothing, RESULT_DDL).collect()
+        except Exception as error:
+            raise source_error(error, "reading rows", database) from error
+        self._reached.add(database)
+
+    def read(
+        self, window_id: str, reads: Sequence[RunRead], *, most_tasks: int = 0, session: str = ""
+    ) -> list[Staged]:
+        """Read and stage all runs; blocks until that is done. Runs without rows give nothing.
+
+        By no more than `most_tasks` tasks, 0: as many as there are; each session begins with the statement
+        `session`. Raises SourceError. A run whose values hold the separator is read again, escaped.
+        """
+        context = self._spark.sparkContext
+        context.setJobGroup(f"tidemark-{window_id}", f"window {window_id}", interruptOnCancel=True)
+        how = _How(self.directory(window_id), min(most_tasks or self._tasks, self._tasks), session)
+        results: list[dict[str, Any]] = []
+        for database in dict.fromkeys(read.database for read in reads):
+            mine = {index: read for index, read in enumerate(reads) if read.database == database}
+            results += self._read(mine, how)
+        return staged_runs(results, [read.run for read in reads])
+
+    def _read(self, reads: Mapping[int, RunRead], how: _How) -> list[dict[str, Any]]:
+        results = self._job(reads, RowMode.FAST, how)
+        collided = {row["run"]: reads[row["run"]] for row in results if row["collided"]}
+        results = [row for row in results if not row["collided"]]
+        if collided:
+            again = replace(how, directory=f"{how.directory}/escaped")
+            results += self._job(collided, RowMode.ESCAPED, again)
+        return results
+
+    def directory(self, window_id: str) -> str:
+        """Where a window's rows are staged."""
+        return f"{self._staging}/{window_id}"
+
+    def cancel(self, window_id: str) -> None:
+        """Stop a window's tasks."""
+        # Also the job that is still being planned; PySpark has no method of its own for that.
+        context = self._spark.sparkContext._jsc.sc()  # noqa: SLF001
+        context.cancelJobGroupAndFutureJobs(f"tidemark-{window_id}")
+
+    def _job(self, reads: Mapping[int, RunRead], mode: RowMode, how: _How) -> list[dict[str, Any]]:
+        tasks = min(how.tasks, len(reads))
+        alone = tuple(reads) if len(reads) <= tasks else ()
+        events = {index: read.events for index, read in reads.items()}
+        task = ReadTask(events, how.directory, mode, alone)
+        branches = [
+            read.query(index, place % tasks, mode) for place, (index, read) in enumerate(reads.items())
+        ]
+        database = next(iter(reads.values())).database
+        fetched = self._fetched(reads)
+        conf = self._spark.conf
+        try:
+            conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(2 * fetched if fetched > 1 else 1))
+            options = {
+                "fetchsize": str(fetched),
+                **({"sessionInitStatement": how.session} if how.session else {}),
+            }
+            frame = self._load(database, " UNION ALL ".join(branches), tasks, options)
+            frame = frame.select("r", *([] if alone else ["run"]))
+            return [row.asDict() for row in frame.mapInArrow(task, RESULT_DDL).collect()]
+        except Exception as error:
+            raise source_error(error, "reading rows", database) from error
+
+    def _fetched(self, reads: Mapping[int, RunRead]) -> int:
+        """How many rows to fetch at once, by their estimated size."""
+        widest = max(read.row_bytes for read in reads.values())
+        return max(1, min(self._fetch_rows, int(_FETCH_BYTES / max(widest, 1.0))))
+
+    def _load(self, database: str, query: str, tasks: int, options: Mapping[str, str]) -> DataFrame:
+        jdbc = self._jdbc(database, query)
+        properties = {**options, **jdbc.properties, "driver": jdbc.driver}
+        predicates = [f"task = {task}" for task in range(tasks)]
+        return self._spark.read.jdbc(
+            jdbc.url, f"({jdbc.query}) AS q", predicates=predicates, properties=properties
+        )

@@ -1,0 +1,56 @@
+"""The codecs of tables while the job runs, made once for each shape. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from adapters.sqlserver.codec import codec_for
+from adapters.sqlserver.entries import Instance
+from adapters.sqlserver.rows import readable, row_shape
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from adapters.sqlserver.instances import Instances
+    from adapters.sqlserver.table import Table
+    from engine.config.settings import Settings
+    from engine.events.codec import TableCodec
+    from engine.events.rows import RowMode
+    from engine.model import CollectionId
+
+_KEPT = 1_000
+
+
+class Codecs:
+    """Makes codecs by the settings and keeps them."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._events, self._signals = settings.events, frozenset(settings.sqlserver.signal_tables)
+        self._made: dict[tuple[Table, tuple[str, ...]], TableCodec] = {}
+
+    def codec(self, table: Table, merge_key: tuple[str, ...] = ()) -> TableCodec:
+        """The codec of a table; `merge_key` is its own key unless named."""
+        found = self._made.get((table, merge_key))
+        if found is None:
+            if len(self._made) >= _KEPT:
+                self._made.clear()
+            found = codec_for(table, self._events, merge_key=merge_key, signal=table.id in self._signals)
+            self._made[table, merge_key] = found
+        return found
+
+    def instances(
+        self, known: Instances, modes: Mapping[int, RowMode], merges: Mapping[CollectionId, tuple[str, ...]]
+    ) -> dict[int, Instance]:
+        """How the rows of each instance that a span has are read, by its index.
+
+        `merges` are the merge keys of tables that are read beside.
+        """
+        tables = {index: known.tables[known.captures[index].name] for index in modes}
+        return {
+            index: self._instance(tables[index], mode, merges.get(tables[index].id, ()))
+            for index, mode in modes.items()
+        }
+
+    def _instance(self, table: Table, mode: RowMode, merge_key: tuple[str, ...]) -> Instance:
+        filled = tuple(place for place, one in enumerate(readable(table)) if one.large and not one.nullable)
+        return Instance(self.codec(table, merge_key), row_shape(table), mode, filled)

@@ -1,0 +1,378 @@
+"""The databases of one SQL Server as the engine's `Source`: their logs, their tables, their windows.
+
+Owns what must be known across turns: the shapes that were told, the transaction whose events are counted,
+and the window in progress. Everything that decides is in the pure modules beside it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from adapters.background import Reading
+from adapters.sqlserver import shapes, transactions
+from adapters.sqlserver.changes import NOTHING
+from adapters.sqlserver.chunks import RunRead
+from adapters.sqlserver.codecs import Codecs
+from adapters.sqlserver.databases import Databases, check_identity
+from adapters.sqlserver.decode import Rules, Watch
+from adapters.sqlserver.encode import EncodePart
+from adapters.sqlserver.extents import Extents
+from adapters.sqlserver.instances import marks_of, marks_out
+from adapters.sqlserver.log import Span, SqlServerLog, Taken
+from adapters.sqlserver.place import Place, places_of, position_of
+from adapters.sqlserver.reading import Read, forget
+from adapters.sqlserver.rows import row_shape
+from adapters.sqlserver.schema_changes import ChangeType, SchemaChange
+from adapters.sqlserver.source import ReadPlace, read_source
+from adapters.sqlserver.tail import Asking, LogBounds, Tail
+from adapters.sqlserver.watermark import AtBeginning, LogEnd, SignalRows, Watermark
+from adapters.sqlserver.window import SqlServerWindow
+from engine.config.settings import Watermarking
+from engine.errors import InvariantError, SchemaChanged
+from engine.marks import PLAIN
+from engine.merge import Superseded
+from engine.model import Position, SignalRow
+from engine.ports import Encoded
+from engine.reads import ReadEvents
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from adapters.sqlserver.chunks import ChunkReader
+    from adapters.sqlserver.decode import Decoded
+    from adapters.sqlserver.encode import SpanEncoder
+    from adapters.sqlserver.first import FirstSnapshot
+    from adapters.sqlserver.history import History
+    from adapters.sqlserver.readable import ReadTable
+    from adapters.sqlserver.reading import ChangeReader
+    from adapters.sqlserver.server import Server
+    from adapters.sqlserver.shapes import Shapes
+    from adapters.sqlserver.table import Table
+    from adapters.sqlserver.transactions import OpenTransaction
+    from engine import ports
+    from engine.config.settings import Settings
+    from engine.model import CollectionId, Target, Window
+    from engine.ports import PartWriter
+    from engine.state import State
+
+_log = logging.getLogger("adapters")
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What the source works with: encoders, readers, and the schema history if one is kept."""
+
+    encoder: SpanEncoder
+    chunks: ChunkReader
+    changes: Callable[[str], ChangeReader]
+    bounds: LogBounds
+    history: History | None = None
+
+
+class SqlServerSource:
+    """The engine's `Source`; used by the job's thread alone."""
+
+    def __init__(
+        self, settings: Settings, server: Server, databases: Databases, means: Means, first: FirstSnapshot
+    ) -> None:
+        self._settings, self._server, self._databases = settings, server, databases
+        self._means, self._first = means, first
+        whole = {"whole_bytes": 0} if settings.job.window_max_chunks else {}
+        self._extents = Extents(databases, **whole)
+        self._codecs = Codecs(settings)
+        self._shapes: Shapes = {}
+        self._transaction: OpenTransaction | None = None
+        self._announced = 0
+        self._window: SqlServerWindow | None = None
+        self._merges: dict[CollectionId, tuple[str, ...]] = {}
+
+    # The log.
+
+    def open_log(self, state: State) -> tuple[State, SqlServerLog]:
+        """Check the databases against the state, and open the log there, or at its end."""
+        self._databases.close()
+        identity = self._databases.identity()
+        check_identity(state.identity, identity)
+        names = self._databases.names
+        for name in names:
+            self._databases.note(name, self._databases.place(name), self._databases.look(name))
+            self._databases.check_tables(name)
+            self._means.chunks.reach(name)
+        state = replace(self._with_places(state), identity=identity)
+        state = self._first.start(state)
+        if state.position is None:
+            raise InvariantError("a job without a position")
+        self._resume(state, state.position)
+        log = self._opened(state, state.position)
+        return state, log
+
+    def _with_places(self, state: State) -> State:
+        """The state with a place for every database; one that was added since begins at its present end."""
+        saved, names = state.memory.get("names"), self._databases.names
+        if state.position is None or saved is None or list(saved) == list(names):
+            return state
+        known = dict(zip(saved, places_of(state.position), strict=True))
+        for name in names:
+            if name not in known:
+                _log.warning("database %s is new to the job; its log is streamed from its present end", name)
+        places = [known.get(name) or self._databases.greatest(name) for name in names]
+        return replace(state, position=position_of(places))
+
+    def _resume(self, state: State, position: Position) -> None:
+        """Take up what the state remembers."""
+        self._transaction = transactions.from_json(state.memory.get("transaction"))
+        places = dict(zip(self._databases.names, places_of(position), strict=True))
+        for name, place in places.items():
+            self._databases.note(name, place)
+        saved = state.memory.get("shapes")
+        if saved is not None:
+            self._shapes = shapes.from_json(saved)
+        elif self._means.history is not None:
+            self._shapes = self._means.history.recover(places)
+        else:
+            self._shapes = {}
+
+    def _opened(self, state: State, position: Position) -> SqlServerLog:
+        """The log; before everything else it tells of shapes that are new since the state."""
+        now_s = time.time()
+        told = [
+            Span(
+                position,
+                position,
+                number,
+                Taken(place, Read(), self._databases.instances(name), now_s, news=True),
+            )
+            for number, (name, place) in enumerate(
+                zip(self._databases.names, places_of(position), strict=True)
+            )
+        ]
+        self._announced = len(told)
+        if not self._first.streams:
+            return SqlServerLog([], position, 3600.0, told)
+        saved = state.memory.get("databases", {})
+        tails = [self._tail(name, saved.get(name, {}).get("instances", ())) for name in self._databases.names]
+        _log.info("reading the change tables from %s", shown(position))
+        return SqlServerLog(tails, position, self._settings.sqlserver.poll_interval_ms / 1000, told)
+
+    def _tail(self, name: str, saved: Sequence[Sequence[Any]]) -> Tail:
+        engine = self._server.engine(name)
+        asking = Asking(self._means.bounds, self._settings.sqlserver.agent_status_query)
+        catalog, reader = self._databases.catalog(name), self._means.changes(name)
+        return Tail(engine.connect, catalog, reader, asking, self._databases.instances(name), marks_of(saved))
+
+    def close(self) -> None:
+        """Give up locks and connections."""
+        self._first.release()
+        self._databases.close()
+        self._server.close()
+        if self._means.history is not None:
+            self._means.history.close()
+
+    def memory(self) -> Mapping[str, Any]:
+        """The transaction whose events are counted, shapes, instances, the initial snapshot's beginning."""
+        return {
+            "names": list(self._databases.names),
+            "transaction": transactions.to_json(self._transaction),
+            "shapes": shapes.to_json(self._shapes),
+            "databases": {
+                name: {"instances": marks_out(self._databases.instances(name).marks)}
+                for name in self._databases.names
+            },
+            "first": self._first.memory(),
+        }
+
+    def holds_log(self, state: State) -> bool:
+        """Whether the log must wait until the initial snapshot has been read."""
+        if self._announced:
+            return False
+        self._first.check()
+        return self._first.holds(state)
+
+    def done(self, state: State) -> bool:
+        """Whether a job that streams no log has come to its end."""
+        return not self._announced and self._first.done(state)
+
+    def hidden_moves(self) -> Mapping[CollectionId, frozenset[bytes]]:
+        """None: what was streamed was committed, and rows are read behind locks."""
+        return {}
+
+    def tables(self) -> Extents:
+        """The tables that a signal can name."""
+        return self._extents
+
+    def run_statement(self, statement: str) -> None:
+        """Run the user's statement, if there is one, in the first database."""
+        if statement:
+            self._server.query(self._databases.names[0], statement, "the user's statement")
+
+    # A span.
+
+    def encode(self, span: ports.Span, writer: PartWriter) -> Encoded:
+        """Encode a span into the writer, and tell what it superseded."""
+        if not isinstance(span, Span):
+            raise InvariantError(f"a span of another source: {span!r}")
+        name, taken = self._databases.names[span.database], span.taken
+        before = self._databases.place(name)
+        self._databases.note(name, taken.end, taken.instances)
+        news = self._news(name, before, taken)
+        rules = Rules(
+            self._settings.events,
+            self._codecs.instances(taken.instances, taken.read.modes, self._merges),
+            taken.read.clock_minutes,
+        )
+        task = EncodePart(rules, self._watch(name), writer, int(time.time() * 1000))
+        parts = taken.read.parts or ((NOTHING,) if news else ())
+        try:
+            decoded = self._means.encoder.encode(task, parts, self._transaction, news)
+        finally:
+            forget(taken.read.parts)
+        self._transaction = decoded[-1].open if decoded else self._transaction
+        self._announced = max(0, self._announced - 1)
+        return self._encoded(span, decoded)
+
+    def _encoded(self, span: Span, decoded: Sequence[Decoded]) -> Encoded:
+        signals = [signal for one in decoded for signal in one.signals]
+        superseded = Superseded()
+        for one in decoded:
+            superseded |= one.superseded
+        if self._window is not None:
+            for signal in signals:
+                self._window.streamed(span.database, signal.id)
+        name = self._databases.names[span.database]
+        return Encoded(
+            parts=len(decoded),
+            events=sum(one.entries for one in decoded),
+            signals=tuple(SignalRow(f"{name}:{one.place}", one.id, one.type, one.data) for one in signals),
+            superseded=superseded,
+        )
+
+    def _watch(self, database: str) -> Watch:
+        """What supersedes rows of the open window: all that is streamed while it is open."""
+        if self._window is None:
+            return Watch()
+        return Watch(frozenset(one for one in self._window.tables if one.parts[0] == database))
+
+    def _news(self, database: str, before: Place, taken: Taken) -> list[SchemaChange]:
+        """The shapes that tables take on in a span; noted, recorded, and to be told in its events."""
+        told = {name: table for name, table in self._shapes.items() if name.parts[0] == database}
+        found = taken.instances.at(before) | taken.instances.at(taken.end)
+        now_ms, kind = int(time.time() * 1000), self._telling()
+        made = []
+        for table in shapes.changed(told, found):
+            place = ReadPlace(now_ms, taken.instances.since(table.id, before), snapshot=kind)
+            made.append(shapes.change(told, table, place, now_ms))
+            self._warn(table)
+            if table.id in told and self._window is not None:
+                self._window.switched(table.id)
+        place = ReadPlace(now_ms, taken.end.commit, snapshot=kind)
+        gone = self._dropped(database, [name for name in told if name not in found])
+        made += [SchemaChange(ChangeType.DROP, told[name], place, now_ms) for name in gone]
+        self._record(made)
+        return made if self._settings.sqlserver.include_schema_changes else []
+
+    def _dropped(self, database: str, missing: Sequence[CollectionId]) -> list[CollectionId]:
+        """Those of some tables that are no more; others are just no longer captured."""
+        there = self._databases.listed(database) if missing else ()
+        return [name for name in missing if name not in there]
+
+    def _record(self, made: Sequence[SchemaChange]) -> None:
+        if not made:
+            return
+        if self._means.history is not None:
+            self._means.history.record(made)
+        gone = {one.table.id for one in made if one.type is ChangeType.DROP}
+        self._shapes = {**self._shapes, **{one.table.id: one.table for one in made}}
+        self._shapes = {name: table for name, table in self._shapes.items() if name not in gone}
+
+    def _telling(self) -> str:
+        """What schema changes say of a snapshot: those before the log are part of it."""
+        return PLAIN if self._announced else "false"
+
+    def _warn(self, table: Table) -> None:
+        for warning in self._codecs.codec(table).warnings:
+            _log.warning("%s: %s", table.id, warning)
+
+    # Windows.
+
+    def open_window(self, window: Window) -> SqlServerWindow:
+        """Mark the log of every database, and start tasks that read the window's runs."""
+        tables = frozenset(target.collection for target in window.targets)
+        names = list(dict.fromkeys(table.parts[0] for table in tables))
+        for name in names:
+            self._databases.refuse_replicas(name)
+        reads = self._reads(window)
+        numbers = [list(self._databases.names).index(name) for name in names]
+        watermarks = {
+            number: self._watermark(window, name) for number, name in zip(numbers, names, strict=True)
+        }
+        most = self._settings.snapshot.max_threads if window.initial else 0
+        session = self._first.session if window.initial else ""
+        read = partial(self._means.chunks.read, window.id, reads, most_tasks=most, session=session)
+        self._merges = {read.read.table.id: _names(read.read) for read in reads}
+        self._window = SqlServerWindow(
+            watermarks,
+            tables,
+            Reading(
+                read=read,
+                cancel=partial(self._means.chunks.cancel, window.id),
+                directory=self._means.chunks.directory(window.id),
+                closed=self._window_closed,
+            ),
+        )
+        return self._window
+
+    def _reads(self, window: Window) -> list[RunRead]:
+        """The runs with all it takes to read them. Raises SchemaChanged where a table is not as planned."""
+        tables = self._extents.readings(window.targets)
+        events = {target: self._events(target, read) for target, read in tables.items()}
+        for run in window.runs:
+            if tables[run.target].fingerprint != run.key:
+                raise SchemaChanged(
+                    "its key is another one, or it was made anew", place=str(run.target.collection)
+                )
+        return [
+            RunRead(run, tables[run.target], events[run.target], self._extents.row_bytes(run.target))
+            for run in window.runs
+        ]
+
+    def _events(self, target: Target, read: ReadTable) -> ReadEvents:
+        now_ms, name = int(time.time() * 1000), target.collection.parts[0]
+        place = self._databases.place(name)
+        if target.initial:
+            place = self._first.place(name) or place
+        at = ReadPlace(
+            now_ms,
+            place.commit,
+            None if place.whole or target.initial else place.change,
+            snapshot=PLAIN if target.initial else "incremental",
+        )
+        source = read_source(self._settings.events, target.collection, at)
+        return ReadEvents(self._codecs.codec(read.table, _names(read)), row_shape(read.table), source, now_ms)
+
+    def _watermark(self, window: Window, database: str) -> Watermark:
+        if window.initial and self._first.waits:
+            return AtBeginning()
+        strategy, connection = self._settings.snapshot.watermarking, self._databases.connection(database)
+        signal = self._settings.sqlserver.signal_table(database)
+        if strategy is Watermarking.VISIBILITY:
+            return LogEnd(connection, database)
+        if signal is None:
+            raise InvariantError("signal rows need a signal table")
+        return SignalRows(connection, signal, window.id, strategy)
+
+    def _window_closed(self) -> None:
+        self._window, self._merges = None, {}
+
+
+def _names(read: ReadTable) -> tuple[str, ...]:
+    """The columns by which rows read and changes are told to be the same."""
+    return tuple(column.name for column in read.merge.columns)
+
+
+def shown(position: Position) -> str:
+    """A position as its places."""
+    return ", ".join(map(str, places_of(position)))

@@ -1,0 +1,226 @@
+"""The databases of a job while it runs: connections for small questions, catalogs, what the log tells of.
+
+Owns the checks before a database is read: that it is there, CDC is enabled, it can be written to, and its
+signal table can serve. Used by the job's thread alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from adapters.sqlserver import metadata, statements
+from adapters.sqlserver.catalog import Catalog, uncaptured
+from adapters.sqlserver.failures import source_errors
+from adapters.sqlserver.instances import Instances
+from adapters.sqlserver.place import ZERO, Place, lsn_of_hex
+from adapters.sqlserver.readable import LOCKED
+from adapters.sqlserver.server import rows
+from engine.config.settings import Watermarking
+from engine.errors import ConfigError, SignalError, SourceError, StateError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from sqlalchemy import Connection
+
+    from adapters.sqlserver.readable import ReadTable
+    from adapters.sqlserver.server import Server
+    from adapters.sqlserver.table import Table
+    from engine.config.settings import Settings
+    from engine.model import CollectionId, Target
+
+_log = logging.getLogger("adapters")
+_SIGNAL_COLUMNS = 3
+_CREATE_SIGNALS = (
+    "CREATE TABLE {} (id varchar(42) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048))"
+)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What is known of a database: its instances, and where its stream stands."""
+
+    instances: Instances = field(default_factory=Instances)
+    place: Place = field(default_factory=lambda: Place(ZERO))
+
+
+class Databases:
+    """All databases of the settings; see `extents.Databases`."""
+
+    def __init__(self, settings: Settings, server: Server) -> None:
+        self._settings, self._server = settings, server
+        self.names: Sequence[str] = settings.sqlserver.databases
+        self._catalogs = {name: Catalog(name, self.captures) for name in self.names}
+        self._connections: dict[str, Connection] = {}
+        self._seen = {name: _Seen() for name in self.names}
+        self.initial_hint: Callable[[], str] = lambda: LOCKED
+
+    def captures(self, table: CollectionId) -> bool:
+        """Whether a table's changes are streamed; those of signal tables always are."""
+        if table in self._settings.sqlserver.signal_tables:
+            return True
+        return self._settings.capture.captures(*table.parts[1:])
+
+    def connection(self, database: str) -> Connection:
+        """The connection for small questions; made when it is first used."""
+        if database not in self._connections:
+            with source_errors("connecting", database):
+                self._connections[database] = self._server.engine(database).connect()
+        return self._connections[database]
+
+    def catalog(self, database: str) -> Catalog:
+        """The catalog of a database."""
+        return self._catalogs[database]
+
+    def close(self) -> None:
+        """Give up the connections."""
+        connections, self._connections = self._connections, {}
+        for connection in connections.values():
+            connection.close()
+
+    # What the log tells of.
+
+    def logged(self, database: str) -> Mapping[CollectionId, Table]:
+        """The captured tables as the log behind the stream's place tells of them."""
+        seen = self._seen[database]
+        return seen.instances.at(seen.place)
+
+    def place(self, database: str) -> Place:
+        """Where the stream stands."""
+        return self._seen[database].place
+
+    def instances(self, database: str) -> Instances:
+        """The instances that were known there."""
+        return self._seen[database].instances
+
+    def note(self, database: str, place: Place, instances: Instances | None = None) -> None:
+        """Note how far the stream has come, and which instances there are."""
+        seen = self._seen[database]
+        seen.place, seen.instances = place, instances or seen.instances
+
+    def look(self, database: str) -> Instances:
+        """The instances as they are now."""
+        connection, catalog = self.connection(database), self._catalogs[database]
+        with source_errors("reading the capture instances", database):
+            captures = catalog.captures(connection)
+            tables = catalog.tables(connection, captures)
+        named = {one.name: table for one, table in zip(captures, tables, strict=True)}
+        return Instances(captures, named)
+
+    def listed(self, database: str) -> list[CollectionId]:
+        """All tables of a database, captured or not."""
+        with source_errors("listing tables", database):
+            return [one.id for one in self._catalogs[database].listed(self.connection(database))]
+
+    def greatest(self, database: str) -> Place:
+        """The greatest LSN that was captured; before everything where nothing was."""
+        with source_errors("asking for the greatest LSN", database):
+            found = rows(self.connection(database), statements.MAX_LSN)
+        return Place(lsn_of_hex(found[0][0]) if found and found[0][0] else ZERO)
+
+    # How tables are read.
+
+    def refusal(self, database: str) -> SignalError | None:
+        """Why no table of a database can be snapshotted beside the stream, if so."""
+        rows_are_written = self._settings.snapshot.watermarking is not Watermarking.VISIBILITY
+        if rows_are_written and self._settings.sqlserver.signal_table(database) is None:
+            return SignalError(
+                f"database {database!r} has no signal table, and LSNs of one database say nothing of another",
+                hint="name a table of each database in signal.data.collection, or set read.only=true",
+            )
+        return None
+
+    def adapted(self, read: ReadTable, target: Target) -> ReadTable:
+        """How the snapshot before the log reads a table: by the SELECT that the settings give for it."""
+        if not target.initial:
+            return read
+        overrides, names = self._settings.snapshot.select_overrides, read.table.id.parts
+        statement = overrides.get(".".join(names)) or overrides.get(".".join(names[1:]))
+        return replace(read, statement=statement, hint=self.initial_hint())
+
+    # Checks.
+
+    def identity(self) -> dict[str, str]:
+        """What tells these databases from others. Raises ConfigError where one can't be read."""
+        return {name: self._checked(name) for name in self.names}
+
+    def _checked(self, database: str) -> str:
+        with source_errors("asking what the database is", database):
+            found = rows(self.connection(database), metadata.DATABASE)
+            primary = rows(self.connection(database), metadata.PRIMARY)
+        if not found:
+            raise SourceError("the server does not tell of the database", place=database)
+        _name, cdc, updateability, _snapshots, _rcsi, identity, *_rest = found[0]
+        if not cdc:
+            raise ConfigError(
+                f"CDC is not enabled in database {database!r}", hint="run there: EXEC sys.sp_cdc_enable_db"
+            )
+        if updateability != "READ_WRITE" or (primary and primary[0][0] == 0):
+            _log.warning("%s", refused_replica(database).message)
+        return str(identity)
+
+    def refuse_replicas(self, database: str) -> None:
+        """Raise SourceError where rows would be read of a secondary, which may lag behind what was told."""
+        with source_errors("asking what the database is", database):
+            found = rows(self.connection(database), metadata.DATABASE)
+            primary = rows(self.connection(database), metadata.PRIMARY)
+        if found and (found[0][2] != "READ_WRITE" or (primary and primary[0][0] == 0)):
+            raise refused_replica(database)
+
+    def check_tables(self, database: str) -> None:
+        """Warn of listed tables that are not captured. Raises ConfigError for an unfit signal table."""
+        connection, catalog = self.connection(database), self._catalogs[database]
+        with source_errors("listing tables", database):
+            listed = [one for one in catalog.listed(connection) if self.captures(one.id)]
+        captures = self._seen[database].instances.captures
+        signal = self._settings.sqlserver.signal_table(database)
+        for name in uncaptured(listed, captures):
+            if self._settings.capture.include_tables and name != signal:
+                _log.warning("%s is listed, but CDC does not capture it: its changes are not told", name)
+        for one in listed:
+            if one.indexed and self._settings.capture.include_tables:
+                _log.warning("%s is an indexed view, which CDC can't capture", one.id)
+        if signal is not None:
+            self._check_signals(signal, {one.id for one in listed})
+
+    def _check_signals(self, signal: CollectionId, listed: set[CollectionId]) -> None:
+        name = ".".join(signal.parts[1:])
+        if signal not in listed:
+            raise ConfigError(
+                f"the signal table {str(signal)!r} does not exist",
+                hint=f"run: {_CREATE_SIGNALS.format(name)}",
+            )
+        instances = self._seen[signal.parts[0]].instances
+        table = next((instances.tables[one.name] for one in instances.captures if one.table == signal), None)
+        if table is None:
+            raise ConfigError(
+                f"CDC does not capture the signal table {str(signal)!r}",
+                hint="run: EXEC sys.sp_cdc_enable_table @source_schema = N'…', @source_name = N'…',"
+                " @role_name = NULL",
+            )
+        if len(table.columns) < _SIGNAL_COLUMNS:
+            raise ConfigError(
+                f"the signal table {str(signal)!r} has {len(table.columns)} columns, it needs id, type, data"
+            )
+
+
+def refused_replica(database: str) -> SourceError:
+    """Why rows are not read of a replica."""
+    return SourceError(
+        f"database {database!r} is a readable secondary or read-only: rows read there may be older than"
+        " changes that were told, so no snapshot is taken of it",
+        place=database,
+        hint="connect to the primary replica",
+    )
+
+
+def check_identity(saved: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+    """Raise StateError where the saved state belongs to other databases."""
+    for name in saved.keys() & found.keys():
+        if saved[name] != found[name]:
+            raise StateError(
+                f"the saved state is of another database {name!r}: {saved[name]!r}, not {found[name]!r}",
+                hint="set tidemark.checkpoint to an empty directory to begin anew",
+            )

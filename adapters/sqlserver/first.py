@@ -1,0 +1,305 @@
+"""The snapshot before the log, on SQL Server: how a start goes about it, and what is held for it.
+
+What `snapshot.isolation.mode` asks for:
+
+    exclusive         tables stay locked until all are read; rows are those of the place where the log begins
+    repeatable_read   locked while shapes and the place are noted; rows are read behind their writers' locks
+    snapshot          no locks; each query reads the versions of its own beginning
+    read_committed    no locks; rows are read as the database's settings have it
+    read_uncommitted  no locks; rows that are never committed may come
+
+Where locks are not held to the end, windows beside the stream keep rows and changes in order, if each
+database has a signal table to mark them by. Without one the log waits until the rows are read: then it may
+tell once more of changes that rows have shown. What a mode asks for is `engine/first.py`'s to say.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, assert_never
+from uuid import uuid4
+
+from adapters.sqlserver.instances import check_reach, marks_of
+from adapters.sqlserver.locks import Locks, log_end
+from adapters.sqlserver.place import places_of, position_of
+from adapters.sqlserver.readable import LOCKED
+from engine.config.settings import SnapshotRestart
+from engine.config.sources import Isolation
+from engine.errors import PositionLost, SourceError
+from engine.expressions import matches
+from engine.first import Log, Standing, Start, start, to_read
+from engine.model import CollectionId, Position
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from adapters.sqlserver.databases import Databases
+    from adapters.sqlserver.place import Place
+    from adapters.sqlserver.server import Server
+    from engine.config.settings import Settings
+    from engine.first import Snapshotter
+    from engine.state import State
+
+_log = logging.getLogger("adapters")
+_LABEL = "snapshot.mode"
+_HINTS = {
+    Isolation.EXCLUSIVE: LOCKED,
+    Isolation.REPEATABLE_READ: LOCKED,
+    Isolation.READ_COMMITTED: "",
+    Isolation.SNAPSHOT: "",
+    Isolation.READ_UNCOMMITTED: "NOLOCK",
+}
+_SNAPSHOT_SESSION = "SET TRANSACTION ISOLATION LEVEL SNAPSHOT"
+_GIVEN_UP = {
+    Isolation.READ_UNCOMMITTED: "rows that are never committed may be read",
+}
+
+
+class FirstSnapshot:
+    """The initial snapshot of one run of the job; used by the job's thread alone.
+
+    `pause` waits some seconds, and is true when the job is to stop.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        server: Server,
+        databases: Databases,
+        snapshotter: Snapshotter,
+        pause: Callable[[float], object],
+    ) -> None:
+        self._settings, self._server, self._databases = settings, server, databases
+        self._snapshotter, self._pause = snapshotter, pause
+        self._run = uuid4().hex
+        self._begins_at: list[Any] | None = None
+        self._locks: Locks | None = None
+        databases.initial_hint = lambda: self.hint
+
+    # What others ask.
+
+    @property
+    def streams(self) -> bool:
+        """Whether the log is streamed at all."""
+        return self._snapshotter.should_stream()
+
+    @property
+    def isolation(self) -> Isolation:
+        """What the settings ask for."""
+        return self._settings.sqlserver.isolation
+
+    @property
+    def begins_at(self) -> Position | None:
+        """Where the log begins behind it."""
+        return Position(tuple(self._begins_at)) if self._begins_at else None
+
+    def place(self, database: str) -> Place | None:
+        """Where the log of a database begins behind it."""
+        if self.begins_at is None:
+            return None
+        return dict(zip(self._databases.names, places_of(self.begins_at), strict=False)).get(database)
+
+    @property
+    def session(self) -> str:
+        """What the sessions that read its rows begin with; empty for nothing."""
+        return _SNAPSHOT_SESSION if self.isolation is Isolation.SNAPSHOT else ""
+
+    @property
+    def hint(self) -> str:
+        """How the rows of tables are locked when they are read."""
+        # Our own locks would keep other sessions of ours out; and nobody can write.
+        return "NOLOCK" if self._locks is not None else _HINTS[self.isolation]
+
+    @property
+    def beside(self) -> bool:
+        """Whether windows can be read beside the stream: where there is something to mark them by."""
+        named = self._databases.names
+        return self.streams and all(self._databases.refusal(name) is None for name in named)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the log waits until everything is read."""
+        return self._locks is not None or not self.beside
+
+    def holds(self, state: State) -> bool:
+        """Whether the log must wait; lets go of the locks when everything has been read."""
+        if not self.streams:
+            return True
+        if not state.snapshot.initial and self._locks is not None:
+            _log.info("the initial snapshot is complete; the log is streamed from %s", state.position)
+            self.release()
+        return state.snapshot.initial and self.waits
+
+    def check(self) -> None:
+        """Notice locks that were lost: what is left is read in windows beside the stream."""
+        if self._locks is not None and not self._locks.alive:
+            self.release()
+            if not self.streams:
+                raise SourceError("the snapshot's locks are lost", hint="it begins again from nothing")
+            _log.warning("the initial snapshot's locks are lost; what is left is read like any other rows")
+
+    def done(self, state: State) -> bool:
+        """Whether a job that streams no log has read everything."""
+        return not self.streams and state.position is not None and not state.snapshot.initial
+
+    def memory(self) -> dict[str, Any]:
+        """What must be saved: which run began, and where the log did."""
+        return {"run": self._run, "begins_at": self._begins_at}
+
+    def release(self) -> None:
+        """Let go of the locks."""
+        if self._locks is not None:
+            self._locks.release()
+            self._locks = None
+
+    # Starting.
+
+    def start(self, state: State) -> State:
+        """The state to go on from: with a position, and with the tables queued that are to be read.
+
+        Raises PositionLost where the log can't go on and no mode asks to begin anew.
+        """
+        if self._continues(state):
+            return state
+        self.release()
+        self._begins_at = state.memory.get("first", {}).get("begins_at")
+        lost = self._lost(state)
+        standing = self._standing(state, lost)
+        redo = self._settings.snapshot.restart is SnapshotRestart.REDO
+        match start(self._snapshotter, standing, redo=redo):
+            case Start.LOST:
+                raise lost or PositionLost("the log is lost")
+            case Start.END:
+                _log.info("the initial snapshot has been taken, and no log is streamed: nothing to do")
+                return self._noted(state)
+            case Start.STREAM:
+                return self._stream(state)
+            case Start.BESIDE:
+                return self._beside(state)
+            case Start.AT_LOG:
+                return self._anew(state, standing)
+            case Start.ALONE:
+                return self._anew(state, standing)
+            case way:
+                assert_never(way)
+
+    def _continues(self, state: State) -> bool:
+        """Whether the locks are still held for a state from before a fault."""
+        mine = state.memory.get("first", {}).get("run") == self._run
+        return self._locks is not None and self._locks.alive and mine and state.snapshot.initial
+
+    def _lost(self, state: State) -> PositionLost | None:
+        if not self.streams or state.position is None:
+            return None
+        saved = state.memory.get("databases", {})
+        try:
+            for name, place in zip(self._databases.names, places_of(state.position), strict=True):
+                known = marks_of(saved.get(name, {}).get("instances", ()))
+                check_reach(known, self._databases.instances(name).captures, place, name)
+        except PositionLost as error:
+            return error
+        return None
+
+    def _standing(self, state: State, lost: PositionLost | None) -> Standing:
+        memory, position, begins_at = state.memory.get("first", {}), state.position, self.begins_at
+        return Standing(
+            saved=position is not None,
+            log=Log.LOST if lost else Log.NONE,
+            left=state.snapshot.initial,
+            streamed=position is None or begins_at is None or position > begins_at,
+            begun=memory.get("run") == self._run,
+        )
+
+    def _stream(self, state: State) -> State:
+        if state.snapshot.initial:
+            how = "while the log is streamed" if self.beside else "before the log is streamed"
+            _log.info("what is left of the initial snapshot is read %s", how)
+        return self._noted(replace(state, position=state.position or self._greatest()))
+
+    def _greatest(self) -> Position:
+        return position_of([self._databases.greatest(name) for name in self._databases.names])
+
+    def _beside(self, state: State) -> State:
+        self._wait_before()
+        tables = self._tables()
+        _log.info("an initial snapshot of %d tables is taken while the log is streamed", len(tables))
+        snapshot = state.snapshot.begin(tables, _LABEL)
+        return self._noted(replace(state, position=state.position or self._greatest(), snapshot=snapshot))
+
+    def _anew(self, state: State, standing: Standing) -> State:
+        """Everything queued, at a log's beginning: nothing that is known of an earlier one holds."""
+        self._wait_before()
+        self._say(standing)
+        tables = self._tables()
+        position = self._position(tables)
+        self._begins_at = list(position.order)
+        _log.info("an initial snapshot of %d tables is taken (%s)", len(tables), self.isolation)
+        snapshot = state.snapshot.anew().begin(tables, _LABEL)
+        return self._noted(replace(state, position=position, snapshot=snapshot, memory={}))
+
+    def _say(self, standing: Standing) -> None:
+        if standing.log is Log.LOST:
+            _log.warning("the log is lost; it begins anew: of rows deleted meanwhile nothing is told")
+        elif standing.left:
+            _log.warning(
+                "the initial snapshot begins anew; what was sent of the one before stays in the sink"
+            )
+        if self.isolation in _GIVEN_UP:
+            _log.warning("snapshot.isolation.mode=%s: %s", self.isolation, _GIVEN_UP[self.isolation])
+        if self.isolation is Isolation.EXCLUSIVE or self.beside:
+            return
+        _log.warning(
+            "snapshot.isolation.mode=%s, and no signal table to mark windows by: rows are read at several"
+            " moments%s; name signal tables, or take snapshot.isolation.mode=exclusive",
+            self.isolation,
+            ", and the log may tell once more of changes that they show" if self.streams else "",
+        )
+
+    def _position(self, tables: Sequence[CollectionId]) -> Position:
+        """Where the log begins; the locks that pin it down are held on to where that is asked for."""
+        if self.isolation not in {Isolation.EXCLUSIVE, Isolation.REPEATABLE_READ}:
+            return self._greatest()
+        self._locks = Locks(self._server, tables, self._settings.snapshot.lock_timeout_ms)
+        try:
+            return self._locked_position()
+        finally:
+            if self.isolation is Isolation.REPEATABLE_READ:
+                self.release()
+
+    def _locked_position(self) -> Position:
+        for name in self._databases.names:
+            # Nobody changes a table's shape meanwhile.
+            self._databases.note(name, self._databases.greatest(name), self._databases.look(name))
+        if self.isolation is Isolation.REPEATABLE_READ and not self.beside:
+            return self._greatest()
+        places = [
+            log_end(self._databases.connection(name), name, self._databases.greatest(name))
+            for name in self._databases.names
+        ]
+        return position_of(places)
+
+    def _noted(self, state: State) -> State:
+        return replace(state, memory={**state.memory, "first": self.memory()})
+
+    def _wait_before(self) -> None:
+        delay_s = self._settings.snapshot.delay_ms / 1000
+        if delay_s and self._pause(delay_s):
+            raise SourceError("stopped before the initial snapshot began")
+
+    def _tables(self) -> Sequence[CollectionId]:
+        """The captured tables to read; a list may name them with their database or without."""
+        signals, only = set(self._settings.sqlserver.signal_tables), self._settings.snapshot.include_tables
+        captured = [one for name in self._databases.names for one in self._databases.instances(name).captures]
+        found = [
+            one
+            for one in dict.fromkeys(capture.table for capture in captured)
+            if one not in signals and (not only or matches(only, str(one)) or matches(only, str(_short(one))))
+        ]
+        names = to_read(dict.fromkeys(map(_short, found)), self._settings.capture, ())
+        return [one for name in names for one in found if _short(one) == name]
+
+
+def _short(table: CollectionId) -> CollectionId:
+    """A table's name without its database, as lists have it."""
+    return CollectionId(table.parts[1:])

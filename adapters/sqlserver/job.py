@@ -1,0 +1,146 @@
+"""A SQL Server job put together from its settings: its source, and how it reaches the server.
+
+What all jobs share is `wiring`'s. `run` serves the command; `building` gives the job to whoever drives
+it from Python on a session of their own. `reach` is the way to the server for both.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from adapters import wiring
+from adapters.spark.ending import end, outlived
+from adapters.spark.executors import SparkExecutors
+from adapters.spark.session import SQLSERVER_JDBC, spark_session
+from adapters.sqlserver import metadata, server
+from adapters.sqlserver.chunks import ChunkReader
+from adapters.sqlserver.database import Means, SqlServerSource, shown
+from adapters.sqlserver.databases import Databases
+from adapters.sqlserver.encode import SpanEncoder
+from adapters.sqlserver.first import FirstSnapshot
+from adapters.sqlserver.history import history
+from adapters.sqlserver.reading import ChangeReader
+from adapters.sqlserver.server import Server
+from adapters.sqlserver.tail import LogBounds
+from adapters.wiring import NOBODY, Onlookers, Places, Wired, tasks_of
+from engine.errors import SourceError
+from engine.snapshotters import snapshotter
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from adapters.sqlserver.server import Reach
+    from engine.config.settings import Settings
+    from engine.config.sources import SqlServerSettings
+    from engine.job import Job
+    from engine.seams import Seams
+
+    ReachOf = Callable[[SqlServerSettings], Reach]
+
+_log = logging.getLogger("adapters")
+_LOCAL_ROWS = 2_000
+"""Change rows that are read by the metadata connection; a Spark job costs 0.2 s."""
+
+
+def run(
+    settings: Settings,
+    *,
+    stop: threading.Event,
+    spark: SparkSession | None = None,
+    onlookers: Onlookers = NOBODY,
+    reach: ReachOf = server.reach,
+) -> None:
+    """Run the job until `stop` is set; on `spark` if given, else on a session made for it.
+
+    Raises a TidemarkError when it can't go on. A session made here is stopped at the end.
+    """
+    snapshotter(settings.snapshot)  # one that is none is told of before Spark takes its time to start
+    _try(settings, reach)
+    session = spark or spark_session(settings.job.spark_master, settings.job.spark_conf, (SQLSERVER_JDBC,))
+    try:
+        with (
+            outlived(session, stop),
+            building(settings, session, onlookers, sleep=stop.wait, reach=reach) as job,
+        ):
+            job.run(stop.is_set)
+    finally:
+        if spark is None:
+            end(session)
+
+
+def _try(settings: Settings, reach: ReachOf) -> None:
+    """Tell of a wrong password or host before Spark takes its time to start.
+
+    A server that is not up yet is waited for by the job.
+    """
+    found = Server(reach(settings.sqlserver))
+    try:
+        for database in settings.sqlserver.databases:
+            found.query(database, metadata.SERVER, "connecting")
+    except SourceError as error:
+        _log.warning("%s", error)
+    finally:
+        found.close()
+
+
+@contextmanager
+def building(
+    settings: Settings,
+    spark: SparkSession,
+    onlookers: Onlookers,
+    *,
+    sleep: Callable[[float], object] = time.sleep,
+    wrap: Callable[[Seams], Seams] = lambda seams: seams,
+    reach: ReachOf = server.reach,
+) -> Iterator[Job]:
+    """The job, not yet started; see `wiring.building`."""
+    wire = partial(_wired, settings, spark, sleep, reach)
+    with wiring.building(settings, spark, onlookers, wire, sleep=sleep, wrap=wrap) as job:
+        yield job
+
+
+def _wired(
+    settings: Settings,
+    spark: SparkSession,
+    sleep: Callable[[float], object],
+    reach: ReachOf,
+    places: Places,
+) -> Wired:
+    source = make_source(settings, spark, places.staging, sleep, reach)
+    return Wired(source, source.close, shown, source.run_statement, done=source.done)
+
+
+def make_source(
+    settings: Settings,
+    spark: SparkSession,
+    staging: str,
+    sleep: Callable[[float], object] = time.sleep,
+    reach: ReachOf = server.reach,
+) -> SqlServerSource:
+    """The source of the settings; `sleep` waits before an initial snapshot."""
+    found = Server(reach(settings.sqlserver))
+    databases, tasks = Databases(settings, found), tasks_of(spark)
+    jdbc, fetch = found.reach.jdbc, settings.snapshot.fetch_size
+    means = Means(
+        SpanEncoder(SparkExecutors(spark)),
+        ChunkReader(spark, jdbc, staging, tasks=tasks, fetch_rows=fetch),
+        lambda database: ChangeReader(spark, jdbc, database, f"{staging}/log"),
+        _bounds(settings, tasks),
+        history(settings.sqlserver.history, settings.events.topic_prefix),
+    )
+    first = FirstSnapshot(settings, found, databases, snapshotter(settings.snapshot), sleep)
+    return SqlServerSource(settings, found, databases, means, first)
+
+
+def _bounds(settings: Settings, tasks: int) -> LogBounds:
+    job = settings.job
+    return LogBounds(
+        job.span_max_rows, job.span_max_bytes, min(_LOCAL_ROWS, job.span_max_rows), parts=2 * tasks
+    )

@@ -1,0 +1,67 @@
+"""The statements that measure and cut tables, and read their rows, as T-SQL. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from adapters.sqlserver.tsql import quote_literal, row_text, value_text
+
+if TYPE_CHECKING:
+    from adapters.sqlserver.readable import ReadTable
+    from engine.events.rows import RowMode
+
+
+def size(read: ReadTable) -> str:
+    """Rows and bytes of a table, as the server keeps count of them."""
+    return (
+        "SELECT COALESCE(SUM(CASE WHEN s.[index_id] IN (0, 1) THEN s.[row_count] ELSE 0 END), 0) AS [rows],"
+        " COALESCE(SUM(CASE WHEN s.[index_id] IN (0, 1) THEN s.[used_page_count] ELSE 0 END), 0) * 8192"
+        " AS [bytes] FROM sys.dm_db_partition_stats AS s"
+        f" WHERE s.[object_id] = {read.object_id}"
+    )
+
+
+def edge(read: ReadTable, order: str, where: str = "", skipped: int = 0) -> str:
+    """The key of one row: the first in an order, behind so many."""
+    texts = ", ".join(
+        f"{value_text(column)} AS [key{place}]" for place, column in enumerate(read.keyset.columns)
+    )
+    condition = f" WHERE {where}" if where else ""
+    return (
+        f"SELECT {texts} FROM {read.relation}{condition}"
+        f" ORDER BY {order} OFFSET {skipped} ROWS FETCH NEXT 1 ROWS ONLY"
+    )
+
+
+def probe(read: ReadTable, condition: str = "1 = 1") -> str:
+    """No row: only whether the rows may be read, and a condition be asked of them."""
+    return f"SELECT TOP (0) 1 AS [one] FROM {read.relation} WHERE ({condition}\n)"
+
+
+def run_rows(read: ReadTable, where: str, mode: RowMode, numbers: tuple[int, int]) -> str:
+    """The rows of a run as text; `numbers` are the run's and its task's."""
+    run, task = numbers
+    text = row_text(read.columns, mode, "t")
+    return f"SELECT {run} AS [run], {task} AS [task], {text} AS [r] FROM {read.relation} WHERE {where}"
+
+
+def signal_row(table: str, row_id: str, kind: str) -> str:
+    """Writes a row of the signal table."""
+    return f"INSERT INTO {table} VALUES ({quote_literal(row_id)}, {quote_literal(kind)}, NULL)"
+
+
+def signal_gone(table: str, row_id: str) -> str:
+    """Removes a row of the signal table."""
+    return f"DELETE FROM {table} WHERE [id] = {quote_literal(row_id)}"
+
+
+LOG_END = "SELECT CONVERT(nvarchar(30), s.[log_end_lsn]) AS [lsn] FROM sys.dm_db_log_stats(DB_ID()) AS s"
+"""The end of the transaction log, as `00000025:00000d98:00a2`."""
+
+OPEN_TRANSACTIONS = "SELECT @@TRANCOUNT AS [open]"
+"""How many transactions the session has open."""
+
+
+def lock(table: str) -> str:
+    """Takes an exclusive lock on a table, to be held by the transaction."""
+    return f"SELECT TOP (1) 1 AS [one] FROM {table} WITH (TABLOCKX, HOLDLOCK)"

@@ -1,0 +1,140 @@
+"""What a window knows about the log: signal rows in each of its databases, or the end of the log there.
+
+Every entry behind the place that was streamed when the window opened supersedes the row that it is about:
+whatever of it the row may show, the stream tells in full. What was streamed before was committed before, and
+rows are read behind locks, so all of them show it. What is left to know is when the stream has passed every
+change that the rows may show: when it has told of a row that was written after the last of them was read,
+or has come to where the log ended then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from adapters.sqlserver import sizes
+from adapters.sqlserver.failures import source_errors
+from adapters.sqlserver.place import Place
+from adapters.sqlserver.server import rows, run
+from adapters.sqlserver.tsql import quote_name
+from engine.config.settings import Watermarking
+from engine.errors import SourceError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from engine.model import CollectionId
+
+
+class Watermark(Protocol):
+    """A window's knowledge of the log of one database."""
+
+    def streamed(self, signal_id: str | None) -> None:
+        """A row inserted into the database's signal table has been streamed."""
+
+    def seal(self) -> None:
+        """All rows are read."""
+
+    def reached(self, place: Place) -> bool:
+        """Whether the stream, at this place of the database, has passed what the rows may show."""
+
+    def close(self) -> None:
+        """The window is done with."""
+
+
+class AtBeginning:
+    """Rows of the snapshot before the log: nothing has been streamed yet."""
+
+    def streamed(self, signal_id: str | None) -> None:
+        """Nothing to learn."""
+
+    def seal(self) -> None:
+        """Nothing to write."""
+
+    def reached(self, place: Place) -> bool:  # noqa: ARG002  wherever the stream is
+        """At once."""
+        return True
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class SignalRows:
+    """A `snapshot-window-open` row when the window opens, a `-close` row when its rows are read.
+
+    With `delete` the open row is removed at the end, so that the signal table does not grow. Rows are known
+    by the window's id: those of a window given up in a crash mean nothing to another one.
+    """
+
+    def __init__(
+        self, connection: Connection, signal: CollectionId, window_id: str, strategy: Watermarking
+    ) -> None:
+        self._connection, self._signal, self._window_id = connection, signal, window_id
+        self._deletes = strategy is Watermarking.INSERT_DELETE
+        self._closed = False
+        self._insert("open")
+
+    def streamed(self, signal_id: str | None) -> None:
+        """Look for the closing row."""
+        self._closed = self._closed or signal_id == f"{self._window_id}-close"
+
+    def seal(self) -> None:
+        """Write the closing row."""
+        self._insert("close")
+
+    def reached(self, place: Place) -> bool:  # noqa: ARG002  the row says it
+        """Whether the closing row has been streamed."""
+        return self._closed
+
+    def close(self) -> None:
+        """Remove what was written, where that is asked for."""
+        if self._deletes:
+            for edge in ("open", "close"):
+                self._run(sizes.signal_gone(self._table, f"{self._window_id}-{edge}"))
+
+    @property
+    def _table(self) -> str:
+        return quote_name(*self._signal.parts[1:])
+
+    def _insert(self, edge: str) -> None:
+        self._run(sizes.signal_row(self._table, f"{self._window_id}-{edge}", f"snapshot-window-{edge}"))
+
+    def _run(self, statement: str) -> None:
+        with source_errors("writing to the signal table", str(self._signal)):
+            run(self._connection, statement)
+
+
+class LogEnd:
+    """Writes nothing: the rows are passed once the stream has come to where the log ended after reading.
+
+    On a database where nothing is changed that may take minutes, until CDC makes an entry of its own.
+    """
+
+    def __init__(self, connection: Connection, database: str) -> None:
+        self._connection, self._database = connection, database
+        self._end: Place | None = None
+        self._ask()  # tells early whether the login may
+
+    def streamed(self, signal_id: str | None) -> None:
+        """Nothing to learn."""
+
+    def seal(self) -> None:
+        """Note where the log ends."""
+        self._end = Place(self._ask())
+
+    def reached(self, place: Place) -> bool:
+        """Whether the stream has come there."""
+        return self._end is not None and place >= self._end
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _ask(self) -> str:
+        with source_errors("asking where the log ends", self._database):
+            found = rows(self._connection, sizes.LOG_END)
+        if not found or not found[0][0]:
+            raise SourceError(
+                "the server does not say where its log ends",
+                place=self._database,
+                hint="GRANT VIEW DATABASE STATE, or let windows write rows: read.only=false",
+            )
+        return str(found[0][0]).lower()
