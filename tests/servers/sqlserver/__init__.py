@@ -9,7 +9,7 @@
         shop.query("SELECT [id] FROM [dbo].[t]")     # a list of tuples
         with shop.transaction() as session:          # a connection of its own, committed at the end
             session.execute("UPDATE dbo.t SET name = N'c' WHERE id = 1")
-        shop.capture()                               # one pass of the capture job: commits so far are in cdc.*
+        shop.capture()                               # one pass of the capture job
         server.start_capture(delay_s=0.05)           # or a thread that does it; `delay_s` can be set any time
         shop.max_lsn()                               # '00000025:00000d98:00a2', '' where nothing was captured
         shop.cleanup(lsn)                            # retention: changes before that LSN go

@@ -33,6 +33,15 @@ STABLE LANGUAGE sql AS $$
 """
 
 
+_ANY = "AFTER INSERT OR UPDATE OR DELETE ON {0}"
+_ONCE = "FOR EACH STATEMENT EXECUTE FUNCTION"
+_TRIGGERS = (
+    f"CREATE TRIGGER touch {_ANY} {_ONCE} mssql.touch()",
+    f"CREATE TRIGGER log {_ANY} FOR EACH ROW EXECUTE FUNCTION {{1}}()",
+    f"CREATE TRIGGER no_truncate BEFORE TRUNCATE ON {{0}} {_ONCE} mssql.no_truncate()",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Captured:
     """A captured column as the catalog has it; `there` says whether the table still has it."""
@@ -63,12 +72,11 @@ class Capturing:
         self._tables(schema, table, instance, [name for name, *_rest in described])
         change = self._told.table("cdc", f"{instance}_CT")
         self._told.run("UPDATE sys.objects SET is_tracked_by_cdc = 1 WHERE object_id = %s", number)
-        # The change enables itself: its own commit is where the instance starts.
-        self._told.run("SELECT pg_advisory_xact_lock(4711)")
+        # Its own commit is where the instance starts.
         self._told.run(
-            "WITH made AS (INSERT INTO mssql.commits VALUES (nextval('mssql.lsn'), pg_current_xact_id(), clock_timestamp())"
-            " RETURNING n) INSERT INTO cdc.change_tables SELECT %s, 0, %s, %s, mssql.lsn_of(n), NULL, 0, NULL, NULL,"
-            " NULL, NULL, mssql.to_datetime2_7(mssql.getdate()), 0 FROM made",
+            "INSERT INTO cdc.change_tables (object_id, version, source_object_id, capture_instance,"
+            " start_lsn, supports_net_changes, create_date) VALUES (%s, 0, %s, %s, mssql.lsn_of(mssql.numbered()), 0,"
+            " mssql.to_datetime2_7(mssql.getdate()))",
             *(change, number, instance),
         )
         for order, (name, place, kind, computed) in enumerate(described, 1):
@@ -91,7 +99,8 @@ class Capturing:
             "SELECT object_id, source_object_id FROM cdc.change_tables WHERE capture_instance = %s", instance
         )
         schema, table = self._told.row(
-            "SELECT s.name, o.name FROM sys.objects AS o JOIN sys.schemas AS s USING (schema_id) WHERE object_id = %s",
+            "SELECT s.name, o.name FROM sys.objects AS o JOIN sys.schemas AS s USING (schema_id)"
+            " WHERE object_id = %s",
             number,
         )
         self._told.run("DELETE FROM cdc.change_tables WHERE object_id = %s", change)
@@ -117,7 +126,8 @@ class Capturing:
         for name in ("touch", "log", "no_truncate"):
             self._told.run(sql.SQL("DROP TRIGGER IF EXISTS {} ON {}").format(sql.Identifier(name), source))
         instances = self._told.connection.execute(
-            "SELECT capture_instance, object_id FROM cdc.change_tables WHERE source_object_id = %s ORDER BY 1",
+            "SELECT capture_instance, object_id FROM cdc.change_tables WHERE source_object_id = %s"
+            " ORDER BY capture_instance",
             [number],
         ).fetchall()
         if not instances:
@@ -128,11 +138,7 @@ class Capturing:
                 function, sql.Literal(body)
             )
         )
-        for text in (
-            "CREATE TRIGGER touch AFTER INSERT OR UPDATE OR DELETE ON {0} FOR EACH STATEMENT EXECUTE FUNCTION mssql.touch()",
-            "CREATE TRIGGER log AFTER INSERT OR UPDATE OR DELETE ON {0} FOR EACH ROW EXECUTE FUNCTION {1}()",
-            "CREATE TRIGGER no_truncate BEFORE TRUNCATE ON {0} FOR EACH STATEMENT EXECUTE FUNCTION mssql.no_truncate()",
-        ):
+        for text in _TRIGGERS:
             self._told.run(sql.SQL(text).format(source, function))
 
     def clean_up(self, low_water_mark: bytes) -> None:
@@ -166,9 +172,9 @@ class Capturing:
         change, pending = sql.Identifier("cdc", f"{instance}_CT"), sql.Identifier("pending", instance)
         self._told.run(
             sql.SQL(
-                'CREATE TABLE {} AS SELECT NULL::bytea AS "__$start_lsn", NULL::bytea AS "__$end_lsn", NULL::bytea AS'
-                ' "__$seqval", NULL::int AS "__$operation", NULL::bytea AS "__$update_mask", q.*, NULL::int AS'
-                ' "__$command_id" FROM {} AS q'
+                'CREATE TABLE {} AS SELECT NULL::bytea AS "__$start_lsn", NULL::bytea AS "__$end_lsn",'
+                ' NULL::bytea AS "__$seqval", NULL::int AS "__$operation", NULL::bytea AS "__$update_mask",'
+                ' q.*, NULL::int AS "__$command_id" FROM {} AS q'
             ).format(change, source)
         )
         self._told.run(
@@ -178,8 +184,8 @@ class Capturing:
         )
         self._told.run(
             sql.SQL(
-                "CREATE TABLE {} AS SELECT NULL::xid8 AS __xid, NULL::bigint AS __seq, NULL::int AS __operation,"
-                " NULL::bytea AS __mask, q.* FROM {} AS q"
+                "CREATE TABLE {} AS SELECT NULL::xid8 AS __xid, NULL::bigint AS __seq,"
+                " NULL::int AS __operation, NULL::bytea AS __mask, q.* FROM {} AS q"
             ).format(pending, source)
         )
         self._told.run(sql.SQL("CREATE INDEX ON {} (__xid)").format(pending))
@@ -199,8 +205,8 @@ class Capturing:
     def _function(self, instance: str, names: Sequence[str]) -> None:
         change = f"{instance}_CT"
         typed = self._told.connection.execute(
-            "SELECT string_agg(quote_ident(attname) || ' ' || format_type(atttypid, atttypmod), ', ' ORDER BY attnum)"
-            " FROM pg_attribute WHERE attrelid = %s::regclass AND attname = ANY(%s)",
+            "SELECT string_agg(quote_ident(attname) || ' ' || format_type(atttypid, atttypmod), ', '"
+            " ORDER BY attnum) FROM pg_attribute WHERE attrelid = %s::regclass AND attname = ANY(%s)",
             [sql.Identifier("cdc", change).as_string(), list(names)],
         ).fetchone()
         self._told.run(
@@ -215,9 +221,9 @@ class Capturing:
 
     def _captured(self, change: int, source: int) -> list[Captured]:
         found = self._told.connection.execute(
-            "SELECT cc.column_name, cc.column_type, c.max_length = -1, cc.is_computed = 1, c.column_id IS NOT NULL,"
-            " EXISTS (SELECT FROM sys.indexes AS i JOIN sys.index_columns AS ic USING (object_id, index_id)"
-            "   WHERE i.object_id = %s AND i.is_primary_key = 1 AND ic.column_id = cc.column_id)"
+            "SELECT cc.column_name, cc.column_type, c.max_length = -1, cc.is_computed = 1,"
+            " c.column_id IS NOT NULL, EXISTS (SELECT FROM sys.indexes AS i"
+            " JOIN sys.index_columns AS ic USING (object_id, index_id) WHERE i.object_id = %s AND i.is_primary_key = 1 AND ic.column_id = cc.column_id)"
             " FROM cdc.captured_columns AS cc LEFT JOIN sys.columns AS c"
             " ON c.object_id = %s AND c.column_id = cc.column_id AND c.name = cc.column_name"
             " WHERE cc.object_id = %s ORDER BY cc.column_ordinal",

@@ -21,8 +21,8 @@ class Column:
     kind: Kind
     nullable: bool = True
     identity: tuple[str, str] | None = None
-    default: exp.Expression | None = None
-    computed: exp.Expression | None = None
+    default: exp.Expr | None = None
+    computed: exp.Expr | None = None
     primary: bool = False
     unique: bool = False
 
@@ -42,7 +42,7 @@ class Column:
 
 @dataclass(slots=True)
 class Key:
-    """An index: its columns, and whether each is descending; `condition` is a filter in PostgreSQL's words."""
+    """An index: columns, and whether each is descending; `condition` is a filter in PostgreSQL's words."""
 
     columns: list[tuple[str, bool]]
     primary: bool = False
@@ -59,7 +59,7 @@ class Table:
     keys: list[Key] = field(default_factory=list)
 
 
-def table_of(parts: Iterable[exp.Expression], collation: str) -> Table:
+def table_of(parts: Iterable[exp.Expr], collation: str) -> Table:
     """What stands between the brackets of CREATE TABLE, or behind ADD CONSTRAINT."""
     made = Table()
     for part in parts:
@@ -82,7 +82,7 @@ def table_of(parts: Iterable[exp.Expression], collation: str) -> Table:
     return made
 
 
-def _ordered(parts: Iterable[exp.Expression]) -> list[tuple[str, bool]]:
+def _ordered(parts: Iterable[exp.Expr]) -> list[tuple[str, bool]]:
     return [
         (one.this.name if isinstance(one, exp.Ordered) else one.name, bool(one.args.get("desc")))
         for one in parts
@@ -98,24 +98,28 @@ def column_of(part: exp.ColumnDef, collation: str) -> Column:
     described = part.args.get("kind")
     column = Column(part.name, kind_of(described, collation) if described else Kind("int"))
     for one in constraints:
-        match one:
-            case exp.NotNullColumnConstraint():
-                column.nullable = bool(one.args.get("allow_null"))
-            case exp.PrimaryKeyColumnConstraint():
-                column.primary, column.nullable = True, False
-            case exp.UniqueColumnConstraint():
-                column.unique = True
-            case exp.GeneratedAsIdentityColumnConstraint():
-                start, step = one.args.get("start"), one.args.get("increment")
-                column.identity = (start.name if start else "1", step.name if step else "1")
-                column.nullable = False
-            case exp.DefaultColumnConstraint():
-                column.default = one.this
-            case exp.ComputedColumnConstraint():
-                column.computed = one.this
-                inner = one.this.unnest()
-                if isinstance(inner, exp.Convert):
-                    column.kind = kind_of(inner.this, collation)
+        _constrain(column, one, collation)
     if column.kind.name == "timestamp":
         column.nullable = False
     return column
+
+
+def _constrain(column: Column, constraint: exp.Expr, collation: str) -> None:
+    match constraint:
+        case exp.NotNullColumnConstraint():
+            column.nullable = bool(constraint.args.get("allow_null"))
+        case exp.PrimaryKeyColumnConstraint():
+            column.primary, column.nullable = True, False
+        case exp.UniqueColumnConstraint():
+            column.unique = True
+        case exp.GeneratedAsIdentityColumnConstraint():
+            start, step = constraint.args.get("start"), constraint.args.get("increment")
+            column.identity = (start.name if start else "1", step.name if step else "1")
+            column.nullable = False
+        case exp.DefaultColumnConstraint():
+            column.default = constraint.this
+        case exp.ComputedColumnConstraint():
+            column.computed = constraint.this
+            inner = constraint.this.unnest()
+            if isinstance(inner, exp.Convert):
+                column.kind = kind_of(inner.this, collation)

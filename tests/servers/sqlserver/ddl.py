@@ -33,14 +33,14 @@ def readable(text: str) -> str:
     return "".join(parts)
 
 
-def names(table: exp.Expression) -> tuple[str, str]:
+def names(table: exp.Expr) -> tuple[str, str]:
     """Schema and name of a table."""
     return table.args["db"].name if table.args.get("db") else "dbo", table.name
 
 
 def _raw(text: str) -> sql.SQL:
     """SQL of our own making."""
-    return sql.SQL(text)  # type: ignore[arg-type]  # not a literal
+    return sql.SQL(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Definitions:
     told: Told
     translate: Translator
 
-    def run(self, tree: exp.Expression) -> bool:
+    def run(self, tree: exp.Expr) -> bool:
         """Run the statement if it is DDL; whether it was."""
         match tree:
             case exp.Create() if tree.args["kind"] == "TABLE":

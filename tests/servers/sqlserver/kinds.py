@@ -6,16 +6,55 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from tests.servers.sqlserver.catalog import TYPE_IDS
-
+_TYPE_IDS = {
+    "image": 34,
+    "text": 35,
+    "uniqueidentifier": 36,
+    "date": 40,
+    "time": 41,
+    "datetime2": 42,
+    "datetimeoffset": 43,
+    "tinyint": 48,
+    "smallint": 52,
+    "int": 56,
+    "smalldatetime": 58,
+    "real": 59,
+    "money": 60,
+    "datetime": 61,
+    "float": 62,
+    "sql_variant": 98,
+    "ntext": 99,
+    "bit": 104,
+    "decimal": 106,
+    "numeric": 108,
+    "smallmoney": 122,
+    "bigint": 127,
+    "varbinary": 165,
+    "varchar": 167,
+    "binary": 173,
+    "char": 175,
+    "timestamp": 189,
+    "nvarchar": 231,
+    "nchar": 239,
+    "xml": 241,
+}
+TYPE_IDS = {name: (number, number) for name, number in _TYPE_IDS.items()} | {
+    "sysname": (231, 256),
+    "hierarchyid": (240, 128),
+    "geometry": (240, 129),
+    "geography": (240, 130),
+}
+"""The system type's number and the type's own."""
 _PLAIN = {
     **dict.fromkeys(("bit", "tinyint", "smallint"), "smallint"),
-    "int": "integer", "bigint": "bigint", "real": "real", "float": "double precision", "date": "date",
-
-        "money": "numeric(19, 4)",
-        "smallmoney": "numeric(10, 4)",
-        "uniqueidentifier": "mssql.uniqueidentifier"
-    ,
+    "int": "integer",
+    "bigint": "bigint",
+    "real": "real",
+    "float": "double precision",
+    "date": "date",
+    "money": "numeric(19, 4)",
+    "smallmoney": "numeric(10, 4)",
+    "uniqueidentifier": "mssql.uniqueidentifier",
     **dict.fromkeys(("datetime", "smalldatetime"), "mssql.{0}"),
     **dict.fromkeys(("binary", "varbinary", "image", "timestamp"), "bytea"),
     **dict.fromkeys(("xml", "sql_variant", "hierarchyid", "geometry", "geography"), "text"),
@@ -25,34 +64,38 @@ SCALED = frozenset({"time", "datetime2", "datetimeoffset"})
 LARGE = frozenset({"text", "ntext", "image"})
 """Types whose old values CDC never has."""
 _SIZES = {
-
-        "bit": (1, 1, 0),
-        "tinyint": (1, 3, 0),
-        "smallint": (2, 5, 0),
-        "int": (4, 10, 0),
-        "bigint": (8, 19, 0)
-    ,
-    "real": (4, 24, 0), "float": (8, 53, 0), "money": (8, 19, 4), "smallmoney": (4, 10, 4),
-
-        "date": (3, 10, 0),
-        "datetime": (8, 23, 3),
-        "smalldatetime": (4, 16, 0),
-        "uniqueidentifier": (16, 0, 0)
-    ,
-
-        "timestamp": (8, 0, 0),
-        "text": (16, 0, 0),
-        "ntext": (16, 0, 0),
-        "image": (16, 0, 0),
-        "xml": (-1, 0, 0)
-    ,
-    "sql_variant": (8016, 0, 0), "sysname": (256, 0, 0), "hierarchyid": (892, 0, 0),
-    "geometry": (-1, 0, 0), "geography": (-1, 0, 0),
+    "bit": (1, 1, 0),
+    "tinyint": (1, 3, 0),
+    "smallint": (2, 5, 0),
+    "int": (4, 10, 0),
+    "bigint": (8, 19, 0),
+    "real": (4, 24, 0),
+    "float": (8, 53, 0),
+    "money": (8, 19, 4),
+    "smallmoney": (4, 10, 4),
+    "date": (3, 10, 0),
+    "datetime": (8, 23, 3),
+    "smalldatetime": (4, 16, 0),
+    "uniqueidentifier": (16, 0, 0),
+    "timestamp": (8, 0, 0),
+    "text": (16, 0, 0),
+    "ntext": (16, 0, 0),
+    "image": (16, 0, 0),
+    "xml": (-1, 0, 0),
+    "sql_variant": (8016, 0, 0),
+    "sysname": (256, 0, 0),
+    "hierarchyid": (892, 0, 0),
+    "geometry": (-1, 0, 0),
+    "geography": (-1, 0, 0),
 }
 _SCALED_SIZES = {"time": (3, 9), "datetime2": (6, 20), "datetimeoffset": (8, 27)}
 _SYNONYMS = {
-    "integer": "int", "rowversion": "timestamp", "double precision": "float", "dec": "decimal",
-    "character": "char", "national char": "nchar",
+    "integer": "int",
+    "rowversion": "timestamp",
+    "double precision": "float",
+    "dec": "decimal",
+    "character": "char",
+    "national char": "nchar",
 }
 
 

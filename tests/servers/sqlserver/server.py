@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from psycopg import sql
+from sqlglot import exp
 
 from engine.config.sources import SqlServerSettings
 from tests.servers.postgres import PostgresServer
-from tests.servers.sqlserver import setup
-from tests.servers.sqlserver.catalog import EVERYTHING
 from tests.servers.sqlserver.cdc import Capturing
 from tests.servers.sqlserver.ddl import Definitions, names, readable
 from tests.servers.sqlserver.reach import StandInReach
+from tests.servers.sqlserver.setup import script
 from tests.servers.sqlserver.told import Told
 from tests.servers.sqlserver.tsql import Translator, statements, steering
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import psycopg
-    from sqlglot import exp
 
 
 _TEMPLATE = "tidemark_sqlserver"
@@ -154,9 +153,8 @@ class SqlServer:
         if found == (0,):
             self.postgres.create_database(_TEMPLATE)
             with self.postgres.connect(_TEMPLATE) as connection:
-                connection.execute(setup.TYPES)
                 connection.execute("SET search_path = dbo, mssql, public")
-                connection.execute(EVERYTHING)
+                connection.execute(script())
 
 
 @dataclass(slots=True)
@@ -276,22 +274,20 @@ class Session:
         (tree,) = statements(text)
         return self._run(tree).fetchall()
 
-    def _run(self, tree: exp.Expression) -> psycopg.Cursor[Any]:
+    def _run(self, tree: exp.Expr) -> psycopg.Cursor[Any]:
         translated = self._database.translator.tree(tree)
         for before in translated.before:
             self.connection.execute(before)
         return self.connection.execute(translated.sql)
 
-    def _log_again(self, tree: exp.Expression) -> None:
+    def _log_again(self, tree: exp.Expr) -> None:
         """A table that was altered is logged with the columns that it has now."""
-        from sqlglot import exp as nodes  # noqa: PLC0415  (the module above is for types alone)
-
-        if isinstance(tree, nodes.Alter):
+        if isinstance(tree, exp.Alter):
             Capturing(self._told).log_again(*names(tree.this))
 
 
 def _one(connection: psycopg.Connection[Any], query: str) -> tuple[Any, ...]:
-    found = connection.execute(query).fetchone()
+    found: tuple[Any, ...] | None = connection.execute(query).fetchone()
     if found is None:
         raise LookupError(query)
     return found

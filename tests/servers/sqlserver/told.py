@@ -30,7 +30,7 @@ class Told:
 
     def row(self, query: str, *values: object) -> tuple[Any, ...]:
         """A statement's one row."""
-        found = self.connection.execute(query, values).fetchone()
+        found: tuple[Any, ...] | None = self.connection.execute(query, values).fetchone()
         if found is None:
             raise LookupError(query)
         return found
@@ -93,7 +93,8 @@ class Told:
         )
         for order, (column, down) in enumerate(key.columns, 1):
             self.run(
-                "INSERT INTO sys.index_columns (object_id, index_id, column_id, key_ordinal, is_descending_key)"
+                "INSERT INTO sys.index_columns"
+                " (object_id, index_id, column_id, key_ordinal, is_descending_key)"
                 " SELECT %s, %s, column_id, %s, %s FROM sys.columns WHERE object_id = %s AND name = %s",
                 *(number, place, order, int(down), number, column),
             )

@@ -17,15 +17,22 @@ from tests.servers.sqlserver.kinds import SCALED, TEXTS, Kind, kind_of
 _NOTHING = "DO $$ BEGIN END $$"
 _ISOLATION = re.compile(r"\s*SET\s+TRANSACTION\s+ISOLATION\s+LEVEL\s+([A-Z ]+?)\s*;?\s*", re.IGNORECASE)
 _LOCK_TIMEOUT = re.compile(r"\s*SET\s+LOCK_TIMEOUT\s+(-?\d+)\s*;?\s*", re.IGNORECASE)
-_SWITCHES = re.compile(r"\s*SET\s+(NOCOUNT|XACT_ABORT|IDENTITY_INSERT|DEADLOCK_PRIORITY)\b.*", re.IGNORECASE | re.DOTALL)
+_SWITCHES = re.compile(r"(?is)\s*SET\s+(NOCOUNT|XACT_ABORT|IDENTITY_INSERT|DEADLOCK_PRIORITY)\b.*")
 _LEVELS = {
     "SNAPSHOT": "REPEATABLE READ",
     "REPEATABLE READ": "REPEATABLE READ",
     "SERIALIZABLE": "SERIALIZABLE",
 }
 _CASTS = {
-    "bit": "smallint", "tinyint": "smallint", "smallint": "smallint", "int": "int", "bigint": "bigint",
-    "real": "real", "float": "double precision", "money": "decimal(19,4)", "smallmoney": "decimal(10,4)",
+    "bit": "smallint",
+    "tinyint": "smallint",
+    "smallint": "smallint",
+    "int": "int",
+    "bigint": "bigint",
+    "real": "real",
+    "float": "double precision",
+    "money": "decimal(19,4)",
+    "smallmoney": "decimal(10,4)",
 }
 
 
@@ -52,7 +59,7 @@ class Translator:
             return Translated(steered)
         return self.tree(sqlglot.parse_one(text, read="tsql"))
 
-    def tree(self, tree: exp.Expression) -> Translated:
+    def tree(self, tree: exp.Expr) -> Translated:
         """A parsed statement."""
         locks: list[str] = []
         root = exp.Paren(this=tree)  # so that the statement itself can be replaced
@@ -61,11 +68,11 @@ class Translator:
         _type_written_values(root.this)
         return Translated(_sql(root.this), tuple(locks))
 
-    def expression(self, tree: exp.Expression) -> str:
+    def expression(self, tree: exp.Expr) -> str:
         """An expression, for a default or a computed column."""
         return self.tree(tree.copy()).sql
 
-    def _change(self, node: exp.Expression, locks: list[str]) -> None:
+    def _change(self, node: exp.Expr, locks: list[str]) -> None:
         match node:
             case exp.Table():
                 _table(node, locks)
@@ -87,7 +94,7 @@ class Translator:
                     node.replace(changed)
 
 
-def statements(text: str) -> list[exp.Expression]:
+def statements(text: str) -> list[exp.Expr]:
     """The parsed statements of a script."""
     return [tree for tree in sqlglot.parse(text, read="tsql") if tree is not None]
 
@@ -101,7 +108,7 @@ def steering(text: str) -> str:
     return _NOTHING if _SWITCHES.fullmatch(text) else ""
 
 
-def _sql(tree: exp.Expression) -> str:
+def _sql(tree: exp.Expr) -> str:
     return tree.sql(dialect="postgres", identify=True, normalize_functions=False)
 
 
@@ -117,25 +124,27 @@ def _table(node: exp.Table, locks: list[str]) -> None:
         locks.append(f"LOCK TABLE {_sql(exp.table_(node.name, db=node.db))} IN ACCESS EXCLUSIVE MODE")
 
 
-def _changed(node: exp.Expression) -> exp.Expression:
+def _changed(node: exp.Expr) -> exp.Expr:
+    """What stands for one node of the tree; the node itself where nothing else does."""
+    changed: exp.Expr = node
     match node:
         case exp.National():
-            return exp.Literal.string(node.name)
+            changed = exp.Literal.string(node.name)
         case exp.HexString():
-            return _call("decode", exp.Literal.string(node.name), exp.Literal.string("hex"))
+            changed = _call("decode", exp.Literal.string(node.name), exp.Literal.string("hex"))
         case exp.Convert():
-            return _converted(kind_of(node.this), node.expression, node.args.get("style"))
-        case exp.Cast() | exp.TryCast() if not node.meta.get("ours"):
-            return _converted(kind_of(node.to), node.this, None)
+            changed = _converted(kind_of(node.this), node.expression, node.args.get("style"))
+        case exp.Cast() if not node.meta.get("ours"):
+            changed = _converted(kind_of(node.to), node.this, None)
         case exp.Collate():
-            return _collated(node.this, node.expression.name)
+            changed = _collated(node.this, node.expression.name)
         case exp.CurrentTimestamp() | exp.CurrentTimestampLTZ():
-            return _call("getdate")
+            changed = _call("getdate")
         case exp.Extract() if node.name.upper() == "TIMEZONE_MINUTE":
-            return _call("tzoffset")
+            changed = _call("tzoffset")
         case exp.Anonymous():
             node.set("this", _function(str(node.this)))
-    return node
+    return changed
 
 
 def _function(name: str) -> str:
@@ -145,18 +154,18 @@ def _function(name: str) -> str:
     return _OTHER_NAMES.get(name.lower(), name.lower())
 
 
-def _call(name: str, *arguments: exp.Expression | None) -> exp.Expression:
+def _call(name: str, *arguments: exp.Expr | None) -> exp.Expr:
     return exp.Anonymous(this=name, expressions=[one for one in arguments if one is not None])
 
 
-def _cast(value: exp.Expression, to: str) -> exp.Expression:
+def _cast(value: exp.Expr, to: str) -> exp.Expr:
     described = exp.DataType.build(to, dialect="postgres", udt=True)
     cast = exp.Cast(this=value, to=described)
     cast.meta["ours"] = True
     return cast
 
 
-def _collated(value: exp.Expression, collation: str) -> exp.Expression:
+def _collated(value: exp.Expr, collation: str) -> exp.Expr:
     if isinstance(value, exp.Cast) and value.meta.get("citext"):
         value = value.this
     if not Kind("nvarchar", (), collation).sensitive:
@@ -166,7 +175,7 @@ def _collated(value: exp.Expression, collation: str) -> exp.Expression:
     return exp.Collate(this=_cast(value, "text"), expression=exp.to_identifier("C", quoted=True))
 
 
-def _converted(kind: Kind, value: exp.Expression, style: exp.Expression | None) -> exp.Expression:
+def _converted(kind: Kind, value: exp.Expr, style: exp.Expr | None) -> exp.Expr:
     if kind.name in TEXTS:
         return _as_text(kind, value, style)
     if kind.name in _CASTS:
@@ -184,7 +193,7 @@ def _converted(kind: Kind, value: exp.Expression, style: exp.Expression | None) 
     return _call(f"to_{kind.name}_{kind.arguments[0]}" if kind.name in SCALED else f"to_{kind.name}", text)
 
 
-def _as_text(kind: Kind, value: exp.Expression, style: exp.Expression | None) -> exp.Expression:
+def _as_text(kind: Kind, value: exp.Expr, style: exp.Expr | None) -> exp.Expr:
     if isinstance(value, exp.Literal) and value.is_string:
         found = _cast(value, "citext")
         found.meta["citext"] = True
@@ -200,9 +209,9 @@ def _as_text(kind: Kind, value: exp.Expression, style: exp.Expression | None) ->
     return _call("substr", text, exp.Literal.number(1), exp.Literal.number(length))
 
 
-def _type_written_values(tree: exp.Expression) -> None:
+def _type_written_values(tree: exp.Expr) -> None:
     """Strings that are stored are text, which can be assigned to any type."""
-    written: list[exp.Expression] = []
+    written: list[exp.Expr] = []
     if isinstance(tree, exp.Insert):
         if isinstance(tree.expression, exp.Values):
             written = [value for row in tree.expression.expressions for value in row.expressions]

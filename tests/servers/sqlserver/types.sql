@@ -1,0 +1,70 @@
+-- T-SQL's types and their texts: temporal types and GUIDs are composites, so that they sort as SQL Server
+-- sorts them and keep seven digits; `text_of` is CONVERT to text with a style.
+CREATE EXTENSION citext;
+CREATE SCHEMA mssql; CREATE SCHEMA sys; CREATE SCHEMA cdc; CREATE SCHEMA dbo; CREATE SCHEMA pending;
+
+CREATE FUNCTION mssql.text_of(x text, style int DEFAULT 0) RETURNS text IMMUTABLE LANGUAGE sql RETURN x;
+CREATE FUNCTION mssql.text_of(x citext, style int DEFAULT 0) RETURNS text IMMUTABLE LANGUAGE sql RETURN x::text;
+CREATE FUNCTION mssql.text_of(x smallint, style int DEFAULT 0) RETURNS text IMMUTABLE LANGUAGE sql RETURN x::text;
+CREATE FUNCTION mssql.text_of(x integer, style int DEFAULT 0) RETURNS text IMMUTABLE LANGUAGE sql RETURN x::text;
+CREATE FUNCTION mssql.text_of(x bigint, style int DEFAULT 0) RETURNS text IMMUTABLE LANGUAGE sql RETURN x::text;
+CREATE FUNCTION mssql.text_of(x numeric, style int DEFAULT 0) RETURNS text IMMUTABLE LANGUAGE sql RETURN x::text;
+CREATE FUNCTION mssql.text_of(x date, style int DEFAULT 0) RETURNS text IMMUTABLE LANGUAGE sql
+  RETURN lpad(extract(year from x)::text, 4, '0') || '-' || lpad(extract(month from x)::text, 2, '0')
+  || '-' || lpad(extract(day from x)::text, 2, '0');
+CREATE FUNCTION mssql.text_of(x double precision, style int DEFAULT 0) RETURNS text IMMUTABLE LANGUAGE sql
+  RETURN CASE WHEN style <> 3 THEN x::text
+  ELSE regexp_replace(trim(to_char(x, '9.9999999999999999EEEE')), 'e([+-])(\d\d)$', 'e\10\2') END;
+CREATE FUNCTION mssql.text_of(x real, style int DEFAULT 0) RETURNS text IMMUTABLE LANGUAGE sql
+  RETURN mssql.text_of(x::double precision, style);
+CREATE FUNCTION mssql.text_of(x bytea, style int DEFAULT 0) RETURNS text IMMUTABLE LANGUAGE sql
+  RETURN CASE style WHEN 2 THEN upper(encode(x, 'hex')) WHEN 1 THEN '0x' || upper(encode(x, 'hex'))
+  ELSE convert_from(x, 'LATIN1') END;
+CREATE FUNCTION mssql.datalength(x text) RETURNS bigint IMMUTABLE LANGUAGE sql RETURN 2 * length(x);
+CREATE FUNCTION mssql.datalength(x bytea) RETURNS bigint IMMUTABLE LANGUAGE sql RETURN length(x);
+CREATE FUNCTION mssql.padded(x bytea, size int) RETURNS bytea IMMUTABLE LANGUAGE sql
+  RETURN substring(x || decode(repeat('00', size), 'hex') FROM 1 FOR size);
+
+CREATE TYPE mssql.uniqueidentifier AS (k bytea);
+CREATE FUNCTION mssql.to_uniqueidentifier(x text) RETURNS mssql.uniqueidentifier IMMUTABLE LANGUAGE sql RETURN
+  ROW((SELECT decode(substr(h, 21, 12) || substr(h, 17, 4) || substr(h, 15, 2) || substr(h, 13, 2)
+    || substr(h, 11, 2) || substr(h, 9, 2) || substr(h, 7, 2) || substr(h, 5, 2) || substr(h, 3, 2)
+    || substr(h, 1, 2), 'hex') FROM (SELECT replace(x, '-', '') AS h) AS q))::mssql.uniqueidentifier;
+CREATE FUNCTION mssql.text_of(x mssql.uniqueidentifier, style int DEFAULT 0) RETURNS text IMMUTABLE LANGUAGE sql
+  RETURN (SELECT CASE WHEN h IS NOT NULL THEN upper(substr(h, 31, 2) || substr(h, 29, 2) || substr(h, 27, 2)
+    || substr(h, 25, 2) || '-' || substr(h, 23, 2) || substr(h, 21, 2) || '-' || substr(h, 19, 2)
+    || substr(h, 17, 2) || '-' || substr(h, 13, 4) || '-' || substr(h, 1, 12)) END
+    FROM (SELECT encode((x).k, 'hex') AS h) AS q);
+CREATE CAST (text AS mssql.uniqueidentifier) WITH FUNCTION mssql.to_uniqueidentifier(text) AS ASSIGNMENT;
+
+CREATE FUNCTION mssql.time_ticks(x text) RETURNS bigint IMMUTABLE LANGUAGE plpgsql AS $$
+DECLARE m text[] := regexp_match(x, '^(\d{1,2}):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?$');
+BEGIN
+  IF m IS NULL THEN RAISE 'Conversion failed when converting date and/or time from character string.'
+    USING ERRCODE = '22007'; END IF;
+  RETURN ((m[1]::bigint * 60 + m[2]::bigint) * 60 + coalesce(m[3], '0')::bigint) * 10000000
+    + rpad(left(coalesce(m[4], ''), 7), 7, '0')::bigint;
+END $$;
+CREATE FUNCTION mssql.stamp_ticks(x text) RETURNS bigint IMMUTABLE LANGUAGE sql RETURN
+  (left(x, 10)::date - date '0001-01-01')::bigint * 864000000000
+  + CASE WHEN length(x) > 10 THEN mssql.time_ticks(substr(x, 12)) ELSE 0 END;
+CREATE FUNCTION mssql.rounded(ticks bigint, digits int) RETURNS bigint IMMUTABLE LANGUAGE sql RETURN
+  (ticks + (10 ^ (7 - digits))::bigint / 2) / (10 ^ (7 - digits))::bigint * (10 ^ (7 - digits))::bigint;
+CREATE FUNCTION mssql.thirds(ticks bigint) RETURNS bigint IMMUTABLE LANGUAGE sql RETURN
+  round((round(ticks * 3 / 100000.0) * 100000 / 3) / 10000.0)::bigint * 10000;
+CREATE FUNCTION mssql.time_text(ticks bigint, digits int) RETURNS text IMMUTABLE LANGUAGE sql RETURN
+  lpad((ticks / 36000000000)::text, 2, '0') || ':' || lpad((ticks / 600000000 % 60)::text, 2, '0') || ':'
+  || lpad((ticks / 10000000 % 60)::text, 2, '0')
+  || CASE WHEN digits > 0 THEN '.' || left(lpad((ticks % 10000000)::text, 7, '0'), digits) ELSE '' END;
+CREATE FUNCTION mssql.stamp_text(ticks bigint, digits int) RETURNS text IMMUTABLE LANGUAGE sql RETURN
+  mssql.text_of(date '0001-01-01' + (ticks / 864000000000)::int) || ' '
+  || mssql.time_text(ticks % 864000000000, digits);
+
+CREATE FUNCTION mssql.without_offset(x text) RETURNS text IMMUTABLE LANGUAGE sql RETURN
+  regexp_replace(x, '\s*[+-]\d\d:\d\d$', '');
+CREATE FUNCTION mssql.offset_of(x text) RETURNS int IMMUTABLE LANGUAGE sql RETURN coalesce(
+  (SELECT (m[1] || '1')::int * (m[2]::int * 60 + m[3]::int)
+   FROM (SELECT regexp_match(x, '([+-])(\d\d):(\d\d)$') AS m) AS q), 0);
+CREATE FUNCTION mssql.offset_text(z int) RETURNS text IMMUTABLE LANGUAGE sql RETURN
+  CASE WHEN z < 0 THEN '-' ELSE '+' END
+  || lpad((abs(z) / 60)::text, 2, '0') || ':' || lpad((abs(z) % 60)::text, 2, '0');
