@@ -14,7 +14,7 @@ LOCK := $(BIN)/python -m uv pip compile pyproject.toml --universal --python-vers
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
 
-setup: $(STAMP) ## make .venv with the locked dependencies, and make sure of Java 17 or later and libcurl
+setup: $(STAMP) ## make .venv with the locked dependencies, and make sure of Java 17 or later, libcurl and unixODBC
 	@.ci/java
 	@.ci/libraries
 

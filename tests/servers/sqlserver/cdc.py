@@ -75,8 +75,8 @@ class Capturing:
         # Its own commit is where the instance starts.
         self._told.run(
             "INSERT INTO cdc.change_tables (object_id, version, source_object_id, capture_instance,"
-            " start_lsn, supports_net_changes, create_date) VALUES (%s, 0, %s, %s, mssql.lsn_of(mssql.numbered()), 0,"
-            " mssql.to_datetime2_7(mssql.getdate()))",
+            " start_lsn, supports_net_changes, create_date) VALUES (%s, 0, %s, %s,"
+            " mssql.lsn_of(mssql.numbered()), 0, mssql.to_datetime2_7(mssql.getdate()))",
             *(change, number, instance),
         )
         for order, (name, place, kind, computed) in enumerate(described, 1):
@@ -223,7 +223,8 @@ class Capturing:
         found = self._told.connection.execute(
             "SELECT cc.column_name, cc.column_type, c.max_length = -1, cc.is_computed = 1,"
             " c.column_id IS NOT NULL, EXISTS (SELECT FROM sys.indexes AS i"
-            " JOIN sys.index_columns AS ic USING (object_id, index_id) WHERE i.object_id = %s AND i.is_primary_key = 1 AND ic.column_id = cc.column_id)"
+            " JOIN sys.index_columns AS ic USING (object_id, index_id)"
+            " WHERE i.object_id = %s AND i.is_primary_key = 1 AND ic.column_id = cc.column_id)"
             " FROM cdc.captured_columns AS cc LEFT JOIN sys.columns AS c"
             " ON c.object_id = %s AND c.column_id = cc.column_id AND c.name = cc.column_name"
             " WHERE cc.object_id = %s ORDER BY cc.column_ordinal",
