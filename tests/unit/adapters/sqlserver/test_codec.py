@@ -105,10 +105,15 @@ def test_a_key_that_the_log_lacks_merges_nothing():
     assert [field.name for field in codec_for(missing, PLAIN).key] == ["id"]
 
 
-@pytest.mark.parametrize(("pattern", "by_type"), [(r"dbo\.t\.price", False), (r"dbo\.t\.decimal", True)])
-def test_the_sources_type_is_propagated_as_the_driver_tells_it(pattern, by_type):
-    named = {"propagate_types" if by_type else "propagate_columns": (pattern,)}
-    schemas = {one.name: one.schema for one in codec_for(TABLE, replace(PLAIN, **named)).fields}
+@pytest.mark.parametrize(
+    "settings",
+    [
+        replace(PLAIN, propagate_columns=(r"dbo\.t\.price",)),
+        replace(PLAIN, propagate_types=(r"dbo\.t\.decimal",)),
+    ],
+)
+def test_the_sources_type_is_propagated_as_the_driver_tells_it(settings):
+    schemas = {one.name: one.schema for one in codec_for(TABLE, settings).fields}
 
     assert schemas["price"].parameters[2:] == (
         ("__debezium.source.column.type", "DECIMAL"),

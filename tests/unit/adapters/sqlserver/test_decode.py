@@ -273,7 +273,7 @@ ROWS = st.lists(
 @given(ROWS, st.integers(1, 5), st.booleans())
 def test_parts_give_the_events_of_the_whole(drawn, cut, metadata):
     settings = replace(PLAIN, transaction_metadata=metadata, skipped_operations=frozenset("u"))
-    rows = [row for number, one in enumerate(sorted(drawn), 1) for row in changed(*one, number)]
+    rows = [row for number, one in enumerate(sorted(drawn), 1) for row in changed(one, number)]
     first, second = [r for r in rows if r.commit <= cut], [r for r in rows if r.commit > cut]
 
     whole = decoded(*rows, settings=settings)
@@ -284,7 +284,8 @@ def test_parts_give_the_events_of_the_whole(drawn, cut, metadata):
     assert two.open == whole.open
 
 
-def changed(commit: int, instance: int, op: str, key: int, number: int) -> list[Changed]:
+def changed(drawn: tuple[int, int, str, int], number: int) -> list[Changed]:
+    commit, instance, op, key = drawn
     values = (str(key), "n", "x")[: 1 if instance else 3]
     operations = {"c": (INSERT,), "d": (DELETE,), "u": (BEFORE, AFTER)}[op]
     return [Changed(commit, number, one, values, instance) for one in operations]

@@ -50,7 +50,7 @@ def test_times_of_day_count_from_midnight(clocks, kept):
 
     def units(one: dt.time) -> int:
         seconds = (one.hour * 60 + one.minute) * 60 + one.second
-        return (seconds * 10**9 + one.microsecond * 1000 + 700) // 10 ** (9 - kept)
+        return (seconds * 10**9 + one.microsecond * 1000 + 700) // int(10 ** (9 - kept))
 
     expected = [None if one is None else str(units(one)) for one in clocks]
     assert stamps.clocks(texts, kept).to_pylist() == expected
