@@ -1,0 +1,329 @@
+"""The stand-in for SQL Server keeps what it promises: what the adapter's tests rest on."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from adapters.sqlserver.server import Server, rows
+from engine.errors import PositionLost, SchemaChanged, SourceError
+from tests.servers.sqlserver import Session, SqlServer, StandInDatabase
+
+pytestmark = pytest.mark.integration
+
+CHANGES = (
+    "SELECT CONVERT(varchar(20), [__$start_lsn], 2), CONVERT(varchar(20), [__$seqval], 2),"
+    " [__$operation], {columns} FROM [cdc].[{instance}_CT] ORDER BY [__$start_lsn], [__$seqval], [__$operation]"
+)
+
+
+def changes(database: StandInDatabase, columns: str = "[id], [name]", instance: str = "dbo_t") -> list[tuple]:
+    """Everything captured: commit LSN, change LSN, operation and the columns."""
+    return database.query(CHANGES.format(columns=columns, instance=instance))
+
+
+@pytest.fixture
+def table(shop: StandInDatabase) -> StandInDatabase:
+    shop.execute(
+        "CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, name nvarchar(50) NULL, big nvarchar(max) NULL)"
+    )
+    shop.enable_cdc("dbo.t")
+    return shop
+
+
+def test_changes_are_captured_in_the_order_of_their_commits(table):
+    with table.transaction() as first:
+        first.execute("INSERT INTO dbo.t (id) VALUES (1)")
+        with table.transaction() as second:
+            second.execute("INSERT INTO dbo.t (id) VALUES (2)")
+        first.execute("INSERT INTO dbo.t (id) VALUES (3)")
+    table.capture()
+
+    found = changes(table, "[id]")
+
+    assert [row[3] for row in found] == [2, 1, 3]
+    commits, written = [row[0] for row in found], [row[1] for row in found]
+    assert commits[0] < commits[1] == commits[2]
+    assert written[1] < written[0] < written[2]  # change LSNs are those of the writing
+    assert all(change < commit for commit, change in zip(commits, written, strict=True))
+
+
+def test_many_writers_leave_every_change_once_under_growing_lsns(table):
+    def write(writer: int) -> None:
+        for number in range(20):
+            table.execute(f"INSERT INTO dbo.t (id) VALUES ({writer * 100 + number})")
+
+    table.server.start_capture(0.01)
+    writers = [threading.Thread(target=write, args=(writer,)) for writer in range(4)]
+    for writer in writers:
+        writer.start()
+    greatest = []
+    while any(writer.is_alive() for writer in writers):
+        greatest.append(table.max_lsn())
+        time.sleep(0.02)
+    table.server.stop_capture()
+    table.capture()
+
+    found = changes(table, "[id]")
+
+    assert greatest == sorted(greatest)
+    assert sorted(row[3] for row in found) == sorted(w * 100 + n for w in range(4) for n in range(20))
+    assert len({row[0] for row in found}) == 80
+
+
+def test_what_is_captured_later_stands_behind_what_was_captured_before(table):
+    with table.transaction() as slow:
+        slow.execute("INSERT INTO dbo.t (id) VALUES (1)")
+        table.execute("INSERT INTO dbo.t (id) VALUES (2)")
+        table.capture()
+        before = table.max_lsn()
+    table.capture()
+
+    late = next(row for row in changes(table, "[id]") if row[3] == 1)
+
+    assert late[0] > before.replace(":", "").upper()
+
+
+def test_capture_waits_for_its_delay(table):
+    table.server.start_capture(0.4)
+    table.execute("INSERT INTO dbo.t (id) VALUES (1)")
+
+    assert changes(table) == []
+    deadline = time.monotonic() + 10
+    while not changes(table) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert len(changes(table)) == 1
+
+
+def test_an_update_is_a_pair_under_one_change_lsn(table):
+    table.execute("INSERT INTO dbo.t (id, name) VALUES (1, N'a'); UPDATE dbo.t SET name = N'b' WHERE id = 1")
+    table.capture()
+
+    _insert, old, new = changes(table)
+
+    assert (old[:2], old[2:]) == (new[:2], (3, 1, "a"))
+    assert new[2:] == (4, 1, "b")
+
+
+def test_an_update_of_the_key_is_a_delete_and_an_insert(table):
+    table.execute("INSERT INTO dbo.t (id, name) VALUES (1, N'a'); UPDATE dbo.t SET id = 2 WHERE id = 1")
+    table.capture()
+
+    _insert, gone, there = changes(table)
+
+    assert gone[:2] == there[:2]
+    assert (gone[2:], there[2:]) == ((1, 1, "a"), (2, 2, "a"))
+
+
+def test_what_was_rolled_back_is_not_captured(table):
+    with table.postgres.connect(table.name, autocommit=False) as connection:
+        Session(table, connection).execute("INSERT INTO dbo.t (id) VALUES (1)")
+        connection.rollback()
+
+    assert table.capture() == 1  # the commit that enabled CDC
+    assert changes(table) == []
+
+
+def test_a_large_value_left_alone_is_null_in_the_old_row(table):
+    table.execute("INSERT INTO dbo.t (id, name, big) VALUES (1, N'a', N'L')")
+    table.execute("UPDATE dbo.t SET name = N'b' WHERE id = 1; UPDATE dbo.t SET big = N'M' WHERE id = 1")
+    table.execute("DELETE FROM dbo.t WHERE id = 1")
+    table.capture()
+
+    found = [(row[2], row[3]) for row in changes(table, "[big]")]
+
+    assert found == [(2, "L"), (3, None), (4, "L"), (3, "L"), (4, "M"), (1, "M")]
+
+
+def test_a_change_of_columns_that_are_not_captured_is_none(shop):
+    shop.execute("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, name nvarchar(50) NULL)")
+    shop.enable_cdc("dbo.t", columns=["id"])
+    shop.execute("INSERT INTO dbo.t (id, name) VALUES (1, N'a'); UPDATE dbo.t SET name = N'b' WHERE id = 1")
+    shop.capture()
+
+    assert [row[2:] for row in changes(shop, "[id]")] == [(2, 1)]
+
+
+def test_retention_raises_the_least_lsn_and_the_function_refuses_what_is_below(table):
+    table.execute("INSERT INTO dbo.t (id) VALUES (1)")
+    table.capture()
+    old = table.max_lsn()
+    table.execute("INSERT INTO dbo.t (id) VALUES (2)")
+    table.capture()
+    table.cleanup(table.max_lsn())
+    server = Server(table.server.reach)
+    asked = "SELECT [id] FROM cdc.[fn_cdc_get_all_changes_dbo_t](0x{}, 0x{}, N'all update old') AS c"
+
+    now = table.max_lsn().replace(":", "")
+    assert server.query("shop", asked.format(now, now)) == [(2,)]
+    with pytest.raises(PositionLost, match="do not reach back"):
+        server.query("shop", asked.format(old.replace(":", ""), now))
+
+
+def test_a_schema_switch_has_two_instances_each_with_its_own_columns(table):
+    table.execute("INSERT INTO dbo.t (id, name) VALUES (1, N'a')")
+    table.execute("ALTER TABLE dbo.t ADD age int NULL")
+    table.execute("INSERT INTO dbo.t (id, name, age) VALUES (2, N'b', 2)")
+    table.enable_cdc("dbo.t", "dbo_t_2")
+    table.execute("INSERT INTO dbo.t (id, name, age) VALUES (3, N'c', 3)")
+    table.capture()
+
+    older = changes(table, "[id]")
+    younger = changes(table, "[id], [age]", "dbo_t_2")
+    assert [row[3] for row in older] == [1, 2, 3]
+    assert [row[3:] for row in younger] == [(3, 3)]
+    assert older[-1][:2] == younger[0][:2]  # one change, one LSN
+    starts = "SELECT CONVERT(varchar(20), [start_lsn], 2) FROM [cdc].[change_tables] WHERE [capture_instance]"
+    ((begun,),) = table.query(f"{starts} = N'dbo_t_2'")
+    assert older[1][0] < begun < younger[0][0]
+    with pytest.raises(RuntimeError, match="two capture instances"):
+        table.enable_cdc("dbo.t", "dbo_t_3")
+    table.disable_cdc("dbo_t")
+    table.execute("INSERT INTO dbo.t (id, age) VALUES (4, 4)")
+    table.capture()
+    assert [row[3] for row in changes(table, "[id]", "dbo_t_2")] == [3, 4]
+
+
+def test_a_dropped_column_is_null_for_the_instance_that_has_it(table):
+    table.execute("INSERT INTO dbo.t (id, name) VALUES (1, N'a')")
+    table.execute("ALTER TABLE dbo.t DROP COLUMN name")
+    table.execute("INSERT INTO dbo.t (id) VALUES (2)")
+    table.capture()
+
+    assert [row[3:] for row in changes(table)] == [(1, "a"), (2, None)]
+
+
+def test_without_the_agent_nothing_is_captured_and_the_status_query_says_so(sqlserver, table):
+    status = "SELECT s.[status] FROM [shop].sys.dm_server_services AS s WHERE s.[servicename] LIKE N'SQL %'"
+    table.execute("INSERT INTO dbo.t (id) VALUES (1)")
+    sqlserver.agent_running = False
+
+    assert table.capture() == 0
+    assert table.max_lsn() == ""
+    assert table.query(status) == [(1,)]
+    sqlserver.agent_running = True
+    assert table.query(status) == [(4,)]
+    assert table.capture() == 2
+    assert table.max_lsn()
+
+
+def test_a_captured_table_can_not_be_truncated(table):
+    with pytest.raises(SourceError, match="Cannot truncate"):
+        Server(table.server.reach).query("shop", "TRUNCATE TABLE dbo.t")
+
+
+def test_texts_compare_without_case_where_their_collation_does(shop):
+    shop.execute(
+        "CREATE TABLE dbo.t (ci nvarchar(10) NOT NULL PRIMARY KEY, cs varchar(10) COLLATE Latin1_General_CS_AS NULL,"
+        " bin varchar(10) COLLATE Latin1_General_BIN2 NULL)"
+    )
+    shop.execute(
+        "INSERT INTO dbo.t VALUES (N'b', 'b', 'b'), (N'A', 'A', 'A'), (N'C', 'C', 'C'), (N'a2', 'a2', 'a2')"
+    )
+
+    def ordered(column: str) -> list[str]:
+        return [one for (one,) in shop.query(f"SELECT [{column}] FROM dbo.t ORDER BY [{column}]")]
+
+    assert ordered("ci") == ["A", "a2", "b", "C"]
+    assert ordered("bin") == ["A", "C", "a2", "b"]
+    literal = "CONVERT(nvarchar(10), N'B' COLLATE SQL_Latin1_General_CP1_CI_AS)"
+    assert shop.query(f"SELECT [ci] FROM dbo.t WHERE [ci] = {literal}") == [("b",)]
+    assert shop.query(f"SELECT [ci] FROM dbo.t WHERE [ci] > {literal}") == [("C",)]
+    literal = "CONVERT(varchar(10), N'B' COLLATE Latin1_General_BIN2)"
+    assert shop.query(f"SELECT [ci] FROM dbo.t WHERE [bin] = {literal}") == []
+
+
+GUIDS = (
+    "FFFFFFFF-FFFF-FFFF-FFFF-000000000001",
+    "00000000-0000-0000-0000-000000000002",
+    "00000000-0000-0000-0100-000000000002",
+    "00000000-0000-0100-0100-000000000002",
+    "00000000-0000-0001-0100-000000000002",
+    "01000000-0000-0001-0100-000000000002",
+    "00000001-0000-0001-0100-000000000002",
+)
+"""In SQL Server's order: the last group first, then the fourth, and the first three from their ends."""
+
+
+def test_guids_sort_by_their_last_group_first(shop):
+    shop.execute("CREATE TABLE dbo.g (g uniqueidentifier NOT NULL PRIMARY KEY)")
+    shop.execute("INSERT INTO dbo.g VALUES " + ", ".join(f"('{one}')" for one in reversed(GUIDS)))
+
+    found = shop.query("SELECT CONVERT(varchar(36), [g]) FROM dbo.g ORDER BY [g]")
+
+    assert [one for (one,) in found] == list(GUIDS)
+    above = f"SELECT COUNT(*) FROM dbo.g WHERE [g] > CONVERT(uniqueidentifier, '{GUIDS[2]}')"
+    assert shop.query(above) == [(4,)]
+
+
+def test_temporal_values_have_seven_digits_and_datetime_its_own_ticks(shop):
+    shop.execute(
+        "CREATE TABLE dbo.d (a datetime2(7) NULL, b datetime NULL, c time(3) NULL, d datetimeoffset(0) NULL,"
+        " e smalldatetime NULL, f date NULL)"
+    )
+    stamp = "2024-02-29 23:59:59.1234567"
+    shop.execute(
+        f"INSERT INTO dbo.d VALUES ('{stamp}', '2024-02-29 23:59:59.998', '{stamp[11:]}', '{stamp} -03:30',"
+        " '2024-02-29 23:59:31', '0001-01-01')"
+    )
+
+    found = shop.query(
+        "SELECT CONVERT(varchar(27), [a], 121), CONVERT(varchar(27), [b], 121), CONVERT(varchar(16), [c], 121),"
+        " CONVERT(varchar(34), [d], 121), CONVERT(varchar(27), [e], 121), CONVERT(varchar(10), [f], 23) FROM dbo.d"
+    )
+
+    assert found == [
+        (
+            stamp,
+            "2024-02-29 23:59:59.997",
+            "23:59:59.123",
+            "2024-02-29 23:59:59 -03:30",
+            "2024-03-01 00:00:00.000",
+            "0001-01-01",
+        )
+    ]
+
+
+def test_errors_come_with_the_servers_numbers(table):
+    server = Server(table.server.reach)
+
+    with pytest.raises(SourceError, match=r"\(208\)") as caught:
+        server.query("shop", "SELECT [id] FROM [dbo].[nothing]")
+    assert not isinstance(caught.value, SchemaChanged)
+    with pytest.raises(SourceError, match="message holds values") as caught:
+        server.query("shop", "INSERT INTO dbo.t (id) VALUES (17), (17)")
+    assert "17" not in str(caught.value)
+
+
+def test_a_lock_on_a_table_holds_writers_back(table):
+    server, done = Server(table.server.reach), threading.Event()
+
+    def write() -> None:
+        table.execute("INSERT INTO dbo.t (id) VALUES (1)")
+        done.set()
+
+    with server.connect("shop") as connection:
+        connection.exec_driver_sql("BEGIN TRANSACTION")
+        rows(connection, "SELECT TOP (0) [id] FROM [dbo].[t] WITH (TABLOCKX)")
+        writer = threading.Thread(target=write)
+        writer.start()
+        assert not done.wait(0.3)
+        connection.exec_driver_sql("COMMIT TRANSACTION")
+    assert done.wait(10)
+    writer.join()
+
+
+def test_databases_are_each_their_own(sqlserver: SqlServer):
+    one, two = sqlserver.create_database("one"), sqlserver.create_database("Two", cdc=False)
+    server = Server(sqlserver.reach)
+
+    assert server.query("one", "SELECT DB_NAME()") == [("one",)]
+    assert server.query("Two", "SELECT DB_NAME(), CONVERT(int, [is_cdc_enabled]) FROM sys.databases") == [
+        ("Two", 0)
+    ]
+    one.execute("CREATE TABLE dbo.t (id int PRIMARY KEY)")
+    with pytest.raises(SourceError):
+        server.query("Two", "SELECT [id] FROM dbo.t")
+    assert two.max_lsn() == ""
