@@ -40,8 +40,8 @@ unit: setup ## the tests that need no server
 integration: setup ## the tests on real, embedded servers
 	$(PYTEST) -m integration $(ARGS)
 
-test: check ## everything that must pass: check, and every suite
-	$(PYTEST) $(ARGS)
+test: check ## everything that must pass: check, and every suite, by two processes
+	$(PYTEST) -n 2 --dist worksteal $(ARGS)
 
 golden: setup ## compare our events with the recorded ones, case by case
 	@set -e; for cases in $(if $(ARGS),"$(ARGS)",tests/golden/postgres tests/golden/mongodb); do \
