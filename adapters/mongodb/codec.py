@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from adapters.mongodb.extended import STRICT, UPDATED, text, tree, value_text
 from adapters.mongodb.raw import Kind, documents, elements, fields, int32, string
 from adapters.mongodb.selection import FieldRules
-from adapters.mongodb.source import envelope_schema, key_schema, source_collection, source_head
+from adapters.mongodb.source import CONNECTOR, envelope_schema, key_schema, source_collection
 from engine.events.connect import with_schema
+from engine.events.envelope import source_head
 from engine.events.names import schema_name, topic_of
 from engine.events.text import quote
 
@@ -111,7 +112,7 @@ def codec_of(collection: CollectionId, rules: Rules) -> CollectionCodec:
         topic,
         with_schema(key, enabled=settings.key_schemas),
         with_schema(value, enabled=settings.value_schemas),
-        source_head(settings),
+        source_head(CONNECTOR, settings),
         source_collection(collection, rules.replica_set),
         rules.field_rules.of(collection),
         signal=collection == rules.signal,

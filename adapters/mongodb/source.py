@@ -5,25 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.events.connect import INT32, INT64, STRING, Schema, array, struct
-from engine.events.envelope import SNAPSHOT, TRANSACTION_BLOCK
+from engine.events.envelope import TRANSACTION_BLOCK, source_head, source_schema
 from engine.events.text import quote
 
 if TYPE_CHECKING:
     from engine.events.settings import EventSettings
     from engine.model import CollectionId
 
-VERSION = "2.1.4.Final"
-"""The version of Debezium whose events these are."""
-
-SOURCE = struct(
-    "io.debezium.connector.mongo.Source",
-    ("version", STRING),
-    ("connector", STRING),
-    ("name", STRING),
-    ("ts_ms", INT64),
-    ("snapshot", SNAPSHOT),
-    ("db", STRING),
-    ("sequence", STRING.nullable()),
+CONNECTOR = "mongodb"
+SOURCE = source_schema(
+    "mongo",
     ("rs", STRING),
     ("collection", STRING),
     ("ord", INT32),
@@ -68,12 +59,6 @@ def envelope_schema(name: str) -> Schema:
     )
 
 
-def source_head(settings: EventSettings) -> str:
-    """The block's beginning, up to the time."""
-    name = quote(settings.topic_prefix)
-    return f'{{"version":"{VERSION}","connector":"mongodb","name":{name},"ts_ms":'
-
-
 def source_collection(collection: CollectionId, replica_set: str, snapshot: str = "false") -> str:
     """From after the time up to the ordinal."""
     database, name = collection.parts
@@ -89,4 +74,4 @@ def read_source(
     """The whole source block of READ events as of a cluster time."""
     seconds, ordinal = at
     middle = source_collection(collection, replica_set, snapshot)
-    return f'{source_head(settings)}{seconds}000{middle}{ordinal},"lsid":null,"txnNumber":null}}'
+    return f'{source_head(CONNECTOR, settings)}{seconds}000{middle}{ordinal},"lsid":null,"txnNumber":null}}'

@@ -21,12 +21,12 @@ from adapters.postgres import transactions
 from adapters.postgres.entries import Entries, row_entries
 from adapters.postgres.logical import message_events
 from adapters.postgres.pgoutput import Messages, parse_truncate, read_messages
-from adapters.postgres.source import source_end, source_head
+from adapters.postgres.source import CONNECTOR, source_end
 from adapters.postgres.timeline import ENTRIES, Timeline, TransactionContext, timeline
 from adapters.postgres.touched import LACKING, Watch, incomplete, together, touched
 from engine.events.assemble import EventGroup, event_batch
 from engine.events.drafts import TOMBSTONE_TURN, Change, Draft, drafts
-from engine.events.envelope import value_pieces
+from engine.events.envelope import source_head, value_pieces
 from engine.events.text import Ints, Piece, Text, digits, join, scalar
 from engine.events.transactions import number_events
 
@@ -178,7 +178,13 @@ def source_pieces(
     snapshot, table = draft.codec.source
     lsns = digits(pa.array(messages.lsns[numbers]))
     times = _constant_or(line.times_ms[ordinals])
-    head: list[Piece] = [source_head(settings), times, snapshot, '"[', _commits(line.after[numbers])]
+    head: list[Piece] = [
+        source_head(CONNECTOR, settings),
+        times,
+        snapshot,
+        '"[',
+        _commits(line.after[numbers]),
+    ]
     xids = _constant_or(line.xids[ordinals])
     return [*head, ',\\"', lsns, '\\"]"', table, xids, ',"lsn":', lsns, source_end(xmin)]
 

@@ -9,16 +9,17 @@ import pyarrow as pa
 
 from adapters.postgres.pgoutput import LogicalMessage, Messages, parse_message
 from adapters.postgres.source import (
+    CONNECTOR,
     SOURCE,
     sequence_text,
     source_end,
-    source_head,
     source_snapshot,
     source_table,
 )
 from engine.events.assemble import EventGroup
 from engine.events.binary import encode_bytes
 from engine.events.connect import BYTES, INT64, STRING, Schema, struct, with_schema
+from engine.events.envelope import source_head
 from engine.events.names import message_topic
 from engine.events.settings import BinaryMode, EventSettings
 from engine.events.text import quote
@@ -97,7 +98,7 @@ def _value(
     time_ms = int(line.times_ms[ordinal]) or moment.now_ms
     xid = line.xids[ordinal] if message.transactional else "null"
     source = (
-        f"{source_head(settings)}{time_ms}{source_snapshot(settings)}{sequence}"
+        f"{source_head(CONNECTOR, settings)}{time_ms}{source_snapshot(settings)}{sequence}"
         f'{source_table("", "")}{xid},"lsn":{lsn}{source_end(moment.xmin)}'
     )
     content = quote(encode_bytes(message.content, settings.binary))

@@ -5,38 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.events.connect import INT64, STRING, struct
-from engine.events.envelope import SNAPSHOT
+from engine.events.connect import INT64, STRING
+from engine.events.envelope import source_head, source_schema
 from engine.events.text import quote
 
 if TYPE_CHECKING:
     from engine.events.settings import EventSettings
     from engine.model import CollectionId
 
-VERSION = "2.1.4.Final"
-"""The version of Debezium whose events these are."""
-
-SOURCE = struct(
-    "io.debezium.connector.postgresql.Source",
-    ("version", STRING),
-    ("connector", STRING),
-    ("name", STRING),
-    ("ts_ms", INT64),
-    ("snapshot", SNAPSHOT),
-    ("db", STRING),
-    ("sequence", STRING.nullable()),
+CONNECTOR = "postgresql"
+SOURCE = source_schema(
+    "postgresql",
     ("schema", STRING),
     ("table", STRING),
     ("txId", INT64.nullable()),
     ("lsn", INT64.nullable()),
     ("xmin", INT64.nullable()),
 )
-
-
-def source_head(settings: EventSettings) -> str:
-    """The block's beginning, up to the time."""
-    name = quote(settings.topic_prefix)
-    return f'{{"version":"{VERSION}","connector":"postgresql","name":{name},"ts_ms":'
 
 
 def source_snapshot(settings: EventSettings, snapshot: str = "false") -> str:
@@ -84,7 +69,8 @@ def read_source(settings: EventSettings, collection: CollectionId, place: ReadPl
     """The whole source block of a collection's READ events."""
     lsn = place.lsn if place.sequence_lsn is None else place.sequence_lsn
     sequence = sequence_text(place.last_commit_end, lsn)
-    head = f"{source_head(settings)}{place.ts_ms}{source_snapshot(settings, place.snapshot)}{sequence}"
+    before = f"{source_head(CONNECTOR, settings)}{place.ts_ms}"
+    head = f"{before}{source_snapshot(settings, place.snapshot)}{sequence}"
     middle = f'{_number(place.tx_id)},"lsn":{_number(place.lsn)}{source_end()}'
     return head + source_table(*collection.parts) + middle
 

@@ -27,11 +27,11 @@ from adapters.sqlserver.entries import (
 )
 from adapters.sqlserver.place import ZERO, Place
 from adapters.sqlserver.schema_changes import schema_change_group
-from adapters.sqlserver.source import source_head
+from adapters.sqlserver.source import CONNECTOR
 from adapters.sqlserver.transactions import OpenTransaction, commits, told
 from engine.events.assemble import EventGroup, event_batch
 from engine.events.drafts import TOMBSTONE_TURN, Change, Draft, drafts
-from engine.events.envelope import value_pieces
+from engine.events.envelope import source_head, value_pieces
 from engine.events.stamps import stamp_values
 from engine.events.text import Ints, Piece, Text, digits, join
 from engine.merge import Superseded
@@ -205,7 +205,12 @@ def _source(entries: Entries, draft: Draft, times: Ints, settings: EventSettings
     """The source blocks of a draft's events."""
     numbers = draft.messages
     rows = pa.array(numbers)
-    head: list[Piece] = [source_head(settings), _constant_or(times[numbers]), draft.codec.source[0], '"']
+    head: list[Piece] = [
+        source_head(CONNECTOR, settings),
+        _constant_or(times[numbers]),
+        draft.codec.source[0],
+        '"',
+    ]
     places: list[Piece] = [entries.changes.take(rows), '","commit_lsn":"', entries.commits.take(rows)]
     return [*head, *places, '","event_serial_no":', _constant_or(entries.serials[numbers]), "}"]
 

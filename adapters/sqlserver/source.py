@@ -5,38 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.events.connect import INT64, STRING, struct
-from engine.events.envelope import SNAPSHOT
+from engine.events.connect import INT64, STRING
+from engine.events.envelope import source_head, source_schema
 from engine.events.text import quote
 
 if TYPE_CHECKING:
     from engine.events.settings import EventSettings
     from engine.model import CollectionId
 
-VERSION = "2.1.4.Final"
-"""The version of Debezium whose events these are."""
-
-SOURCE = struct(
-    "io.debezium.connector.sqlserver.Source",
-    ("version", STRING),
-    ("connector", STRING),
-    ("name", STRING),
-    ("ts_ms", INT64),
-    ("snapshot", SNAPSHOT),
-    ("db", STRING),
-    ("sequence", STRING.nullable()),
+CONNECTOR = "sqlserver"
+SOURCE = source_schema(
+    "sqlserver",
     ("schema", STRING),
     ("table", STRING),
     ("change_lsn", STRING.nullable()),
     ("commit_lsn", STRING.nullable()),
     ("event_serial_no", INT64.nullable()),
 )
-
-
-def source_head(settings: EventSettings) -> str:
-    """The block's beginning, up to the time."""
-    name = quote(settings.topic_prefix)
-    return f'{{"version":"{VERSION}","connector":"sqlserver","name":{name},"ts_ms":'
 
 
 def source_table(collection: CollectionId, snapshot: str = "false") -> str:
@@ -67,7 +52,7 @@ def read_source(settings: EventSettings, collection: CollectionId, place: ReadPl
     """The whole source block of a collection's events at a place."""
     middle = f'{_text(place.change)},"commit_lsn":{_text(place.commit)}'
     serial = "null" if place.serial is None else str(place.serial)
-    head = f"{source_head(settings)}{place.ts_ms}{source_table(collection, place.snapshot)}"
+    head = f"{source_head(CONNECTOR, settings)}{place.ts_ms}{source_table(collection, place.snapshot)}"
     return f'{head}{middle},"event_serial_no":{serial}}}'
 
 

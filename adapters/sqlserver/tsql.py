@@ -39,6 +39,9 @@ _STYLES = {
     **dict.fromkeys(("binary", "varbinary"), "CONVERT(varchar(max), {}, 2)"),
     "image": "CONVERT(varchar(max), CONVERT(varbinary(max), {}), 2)",
     "timestamp": "CONVERT(varchar(16), CONVERT(binary(8), {}), 2)",
+    **dict.fromkeys(
+        ("geometry", "geography", "hierarchyid"), "CONVERT(varchar(max), CONVERT(varbinary(max), {}), 2)"
+    ),
     "uniqueidentifier": "CONVERT(varchar(36), {})",
     "date": "CONVERT(varchar(10), {}, 23)",
     "time": "CONVERT(varchar(16), {}, 121)",
@@ -51,7 +54,7 @@ _DATES = {
     "date": 23,
     **dict.fromkeys(("time", "datetime", "smalldatetime", "datetime2", "datetimeoffset"), 121),
 }
-_NEVER_KEYS = frozenset({"text", "ntext", "image", "xml"})
+_NEVER_KEYS = frozenset({"text", "ntext", "image", "xml", "geometry", "geography"})
 
 
 def quote_ident(name: str) -> str:
@@ -92,7 +95,7 @@ def value_text(column: Column, operand: str = "") -> str:
 
 def may_be_empty(column: Column) -> bool:
     """Whether a value that is not NULL can have an empty text."""
-    return column.type in TEXTS or column.type in {"xml", "binary", "varbinary", "image"}
+    return column.type in TEXTS or column.type in {"xml", "binary", "varbinary", "image", "hierarchyid"}
 
 
 def row_text(columns: Sequence[Column], mode: RowMode = RowMode.FAST, alias: str = "") -> str:
@@ -149,7 +152,7 @@ def key_literal(column: Column, text: str) -> str:
         raise InvariantError(f"a column of type {kind!r} can't be part of a key")
     if kind in TEXTS:
         return f"CONVERT({declared(column)}, {_collated(text, column.collation)})"
-    if kind in {"binary", "varbinary", "timestamp"}:
+    if kind in {"binary", "varbinary", "timestamp", "hierarchyid"}:
         return f"CONVERT({'binary(8)' if kind == 'timestamp' else declared(column)}, 0x{_hex(text)})"
     style = f", {_DATES[kind]}" if kind in _DATES else ""
     return f"CONVERT({declared(column)}, {_ascii(text)}{style})"

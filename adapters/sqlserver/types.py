@@ -18,7 +18,8 @@ Deliberately other than Debezium 2.1.4, which loses or garbles these values:
 
 The reference document gives xml the semantic type `io.debezium.data.Xml`, which it has here; the driver of
 2.1.4 makes it a plain string. The document says GMT of datetimeoffset; 2.1.4 keeps the value's own offset
-and so is it here, since nothing is lost. sql_variant and types of the CLR are left out.
+and so is it here, since nothing is lost. geometry, geography and hierarchyid are the bytes that the server
+keeps, as there; sql_variant and the user's own types of the CLR are left out.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 _INTEGERS = {"tinyint": INT16, "smallint": INT16, "int": INT32, "bigint": INT64}
 _TEXTS = frozenset(("char", "varchar", "text", "nchar", "nvarchar", "ntext"))
-_BYTES = frozenset(("binary", "varbinary", "image", "timestamp"))
+_BYTES = frozenset(("binary", "varbinary", "image", "timestamp", "geometry", "geography", "hierarchyid"))
 _MILLIS, _MICROS, _NANOS = 3, 6, 9
 _CONNECT = "org.apache.kafka.connect.data"
 _DEBEZIUM = "io.debezium.time"

@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.events.connect import INT64, STRING, Schema, array, struct
+from engine.events.text import quote
 from engine.marks import PLAIN
 
 if TYPE_CHECKING:
+    from engine.events.settings import EventSettings
     from engine.events.text import Piece
 
 TRANSACTION_BLOCK = struct(
@@ -45,6 +47,8 @@ TRANSACTION_VALUE = struct(
 )
 SERVER_KEY = struct("io.debezium.connector.common.ServerNameKey", ("serverName", STRING), version=1)
 HEARTBEAT = struct("io.debezium.connector.common.Heartbeat", ("ts_ms", INT64), version=1)
+VERSION = "2.1.4.Final"
+"""The version of Debezium whose events these are."""
 SNAPSHOT = Schema(
     "string",
     optional=True,
@@ -54,6 +58,27 @@ SNAPSHOT = Schema(
     default='"false"',
 )
 """The source block's `snapshot`; its list of values is Debezium 2.1.4's, which writes others too."""
+
+
+def source_schema(package: str, *fields: tuple[str, Schema]) -> Schema:
+    """The schema of a connector's source block: what all have, and the connector's own behind it."""
+    return struct(
+        f"io.debezium.connector.{package}.Source",
+        ("version", STRING),
+        ("connector", STRING),
+        ("name", STRING),
+        ("ts_ms", INT64),
+        ("snapshot", SNAPSHOT),
+        ("db", STRING),
+        ("sequence", STRING.nullable()),
+        *fields,
+    )
+
+
+def source_head(connector: str, settings: EventSettings) -> str:
+    """The source block's beginning, up to the time."""
+    name = quote(settings.topic_prefix)
+    return f'{{"version":"{VERSION}","connector":"{connector}","name":{name},"ts_ms":'
 
 
 def envelope_schema(name: str, row: Schema, source: Schema) -> Schema:
