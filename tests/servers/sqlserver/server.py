@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from psycopg import sql
@@ -85,6 +86,7 @@ class SqlServer:
         database = StandInDatabase(self, self.postgres, name)
         database.set("cdc", str(int(cdc)))
         database.set("collation", self.collation)
+        database.set("created", f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f}")
         self.databases[name] = database
         return database
 
@@ -225,6 +227,11 @@ class StandInDatabase:
         with self.postgres.connect(self.name) as connection:
             (many,) = _one(connection, "SELECT mssql.capture()")
         return int(many)
+
+    def dummy_entry(self) -> None:
+        """What the capture job does on an idle database: the greatest LSN grows. Nothing before `capture`."""
+        with self.postgres.connect(self.name) as connection:
+            connection.execute("SELECT mssql.dummy_entry()")
 
     def cleanup(self, low_water_mark: str) -> None:
         """Retention: changes before the LSN (`00000025:…`) go."""

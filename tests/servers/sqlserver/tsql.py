@@ -121,7 +121,7 @@ def _table(node: exp.Table, locks: list[str]) -> None:
     hints = {str(one).upper() for hint in node.args.get("hints") or () for one in hint.expressions}
     node.set("hints", None)
     if "TABLOCKX" in hints:
-        locks.append(f"LOCK TABLE {_sql(exp.table_(node.name, db=node.db))} IN ACCESS EXCLUSIVE MODE")
+        locks.append(f"LOCK TABLE {_sql(exp.table_(node.name, db=node.db))} IN EXCLUSIVE MODE")
 
 
 def _changed(node: exp.Expr) -> exp.Expr:
@@ -142,6 +142,10 @@ def _changed(node: exp.Expr) -> exp.Expr:
             changed = _call("getdate")
         case exp.Extract() if node.name.upper() == "TIMEZONE_MINUTE":
             changed = _call("tzoffset")
+        case exp.Parameter() if isinstance(node.this, exp.Var) and node.name.upper() == "TRANCOUNT":
+            changed = _call("trancount")
+        case exp.Parameter() if isinstance(node.this, exp.Anonymous):
+            changed = node.this  # of the two signs before a name the inner one is done
         case exp.Anonymous():
             node.set("this", _function(str(node.this)))
     return changed

@@ -1,0 +1,152 @@
+"""A real job on the stand-in for SQL Server, turned by hand."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager, suppress
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from adapters.sqlserver.job import building
+from adapters.sqlserver.place import places_of
+from adapters.wiring import Onlookers
+from engine.config import parse
+from engine.errors import PositionLost, SourceError
+from tests.driven import Driven
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from signals.answers import Answer
+    from tests.servers.sqlserver import SqlServer, StandInDatabase
+
+SIGNALS = (
+    "CREATE TABLE dbo.signals"
+    " (id varchar(42) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048) NULL)"
+)
+TIMEOUT_S = 90.0
+
+
+def properties(server: SqlServer, directory: Path, **more: str) -> dict[str, str]:
+    """A connector's properties, with a files sink and a checkpoint; `__` in a name stands for a dot."""
+    return {
+        **server.properties(),
+        "topic.prefix": "tm",
+        "snapshot.mode": "schema_only",
+        "key.converter.schemas.enable": "false",
+        "value.converter.schemas.enable": "false",
+        "tombstones.on.delete": "false",
+        "include.schema.changes": "false",
+        "tidemark.sink": "files",
+        "tidemark.sink.files.dir": str(directory / "events"),
+        "tidemark.checkpoint": str(directory / "state"),
+        **{name.replace("__", "."): value for name, value in more.items()},
+    }
+
+
+class DrivenSqlServer(Driven):
+    """As its kind, and through the faults that a job of its own would live through."""
+
+    def until(self, condition: Callable[[], Any], timeout_s: float = TIMEOUT_S) -> None:
+        """Turn until the condition holds."""
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            said = f"not within {timeout_s} s; state: {self.job.state}; answers: {self.answers}"
+            assert time.monotonic() < deadline, said
+            try:
+                self.job.start()
+                self.job.turn()
+            except PositionLost:
+                raise
+            except SourceError:
+                self.job.close()
+                self.job.settle()
+                time.sleep(0.1)
+
+    def until_streamed(self, *databases: StandInDatabase) -> None:
+        """Turn until everything that was captured by now has been streamed."""
+        ends = [database.max_lsn() for database in databases]
+
+        def passed() -> bool:
+            position = self.job.state.position
+            places = places_of(position) if position else ()
+            return len(places) == len(ends) and all(
+                place.commit >= end and place.whole for place, end in zip(places, ends, strict=True)
+            )
+
+        self.until(passed)
+
+    def ops(self, table: str) -> list[tuple[str, Any]]:
+        """The operations on a table, each with the row after it (the row before of a delete)."""
+        values = [one["value"] for one in self.events(table) if one["value"] is not None]
+        return [(one["op"], one["after"] or one["before"]) for one in values]
+
+
+@contextmanager
+def driven_sqlserver(
+    server: SqlServer, directory: Path, spark: SparkSession, **more: str
+) -> Iterator[DrivenSqlServer]:
+    """A job that has opened its log and waits to be turned."""
+    answers: list[Answer] = []
+    onlookers = Onlookers(observe=lambda _seen: None, answer=answers.append)
+    settings = parse(properties(server, directory, **more))
+    with building(settings, spark, onlookers, reach=lambda _settings: server.reach) as job:
+        job.settle()
+        job.start()
+        try:
+            yield DrivenSqlServer(job, directory, answers)
+        finally:
+            job.close()
+
+
+class Writer(threading.Thread):
+    """Inserts, updates, deletes and moves rows `(id, v)` of a table at random until stopped."""
+
+    def __init__(
+        self, database: StandInDatabase, table: str, *, seed: int, keys: int, pause_s: float
+    ) -> None:
+        super().__init__(daemon=True)
+        self._database, self._table = database, table
+        self._random, self._keys, self._pause_s = Random(seed), keys, pause_s
+        self.ending = threading.Event()
+        self.writes = 0
+
+    def run(self) -> None:
+        """Write until told to end."""
+        while not self.ending.is_set():
+            with suppress(Exception), self._database.transaction() as session:
+                for _row in range(self._random.randint(1, 3)):
+                    session.execute(self._statement())
+                self.writes += 1
+            time.sleep(self._pause_s)
+
+    def _statement(self) -> str:
+        key, value = self._random.randrange(self._keys), self._random.randrange(10**6)
+        match self._random.randrange(8):
+            case 0:
+                return f"DELETE FROM {self._table} WHERE id = {key}"
+            case 1:
+                return f"INSERT INTO {self._table} (id, v) VALUES ({self._keys + value}, N'new {value}')"
+            case 2:
+                new = 2 * self._keys + value
+                return f"UPDATE {self._table} SET id = {new} WHERE id = {key}"
+            case _:
+                return f"UPDATE {self._table} SET v = N'set {value}' WHERE id = {key}"
+
+
+@contextmanager
+def writing(
+    database: StandInDatabase, table: str, *, seed: int = 1, keys: int, pause_s: float = 0.002
+) -> Iterator[Writer]:
+    """A writer that is at work for the length of the block."""
+    writer = Writer(database, table, seed=seed, keys=keys, pause_s=pause_s)
+    writer.start()
+    try:
+        yield writer
+    finally:
+        writer.ending.set()
+        writer.join()
