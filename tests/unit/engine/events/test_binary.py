@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.events.binary import hex_text, unescape
+from engine.events.binary import digits_text, hex_text, unescape
 from engine.events.settings import BinaryMode
 
 VALUES = st.lists(st.none() | (st.binary(max_size=20) | st.binary(min_size=300, max_size=700)))
@@ -31,6 +31,14 @@ def test_each_mode_holds_the_bytes(values):
         assert shown[BinaryMode.BYTES][at] == base64.b64encode(value).decode()
         assert shown[BinaryMode.BASE64][at] == base64.b64encode(value).decode()
         assert shown[BinaryMode.BASE64_URL_SAFE][at] == base64.urlsafe_b64encode(value).decode()
+
+
+@given(VALUES, st.integers(0, 3), st.sampled_from(BinaryMode), st.booleans())
+def test_digits_without_a_mark_are_the_same_bytes_in_either_case(values, start, mode, upper):
+    digits = [None if one is None else one.hex().upper() if upper else one.hex() for one in values]
+    texts = pa.array(digits, pa.large_string()).slice(start)
+
+    assert digits_text(texts, mode).to_pylist() == hex_text(column(values), mode).to_pylist()[start:]
 
 
 @given(VALUES, st.integers(0, 3))

@@ -6,6 +6,7 @@ import base64
 import decimal
 import json
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ from engine.events.numbers import (
     floats_as_java,
     java_double,
     numbers_as_doubles,
+    numbers_as_floats,
     special_names,
     unscaled_base64,
     variable_decimals,
@@ -113,3 +115,23 @@ def test_doubles_keep_their_value(floats):
 
 def test_the_least_normal_float_has_javas_digits():
     assert floats_as_java(large("1.1754944e-38", "1.5")).to_pylist() == ["1.17549435E-38", "1.5"]
+
+
+@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False)))
+def test_floats_written_with_more_digits_than_they_have_come_back_short_and_the_same(floats):
+    texts = large(*(f"{number:.16e}" for number in floats))
+
+    found = numbers_as_floats(texts).to_pylist()
+
+    assert [np.float32(text) for text in found] == floats
+    least = {"1.1754944E-38": "1.17549435E-38", "-1.1754944E-38": "-1.17549435E-38"}
+    shortest = [java_double(str(np.float32(number))) for number in floats]
+    assert found == [least.get(text, text) for text in shortest]
+
+
+def test_a_float_of_32_bits_is_not_rounded_twice():
+    assert numbers_as_floats(large("4.32299995e+000", "3.40282347e+038", "1.00000001e-001")).to_pylist() == [
+        "4.323",
+        "3.4028235E38",
+        "0.1",
+    ]
