@@ -85,7 +85,7 @@ class SqlServerSource:
         self._extents = Extents(databases, **whole)
         self._codecs = Codecs(settings)
         self._shapes: Shapes = {}
-        self._transaction: OpenTransaction | None = None
+        self._open: dict[str, OpenTransaction | None] = {}
         self._announced = 0
         self._window: SqlServerWindow | None = None
         self._merges: dict[CollectionId, tuple[str, ...]] = {}
@@ -124,7 +124,8 @@ class SqlServerSource:
 
     def _resume(self, state: State, position: Position) -> None:
         """Take up what the state remembers."""
-        self._transaction = transactions.from_json(state.memory.get("transaction"))
+        left = state.memory.get("transactions", {})
+        self._open = {name: transactions.from_json(left.get(name)) for name in self._databases.names}
         places = dict(zip(self._databases.names, places_of(position), strict=True))
         for name, place in places.items():
             self._databases.note(name, place)
@@ -173,10 +174,10 @@ class SqlServerSource:
             self._means.history.close()
 
     def memory(self) -> Mapping[str, Any]:
-        """The transaction whose events are counted, shapes, instances, the initial snapshot's beginning."""
+        """Transactions whose events are counted, shapes, instances, the initial snapshot's beginning."""
         return {
             "names": list(self._databases.names),
-            "transaction": transactions.to_json(self._transaction),
+            "transactions": {name: transactions.to_json(one) for name, one in self._open.items()},
             "shapes": shapes.to_json(self._shapes),
             "databases": {
                 name: {"instances": marks_out(self._databases.instances(name).marks)}
@@ -227,10 +228,11 @@ class SqlServerSource:
         task = EncodePart(rules, self._watch(name), writer, int(time.time() * 1000))
         parts = taken.read.parts or ((NOTHING,) if news else ())
         try:
-            decoded = self._means.encoder.encode(task, parts, self._transaction, news)
+            decoded = self._means.encoder.encode(task, parts, self._open.get(name), news)
         finally:
             forget(taken.read.parts)
-        self._transaction = decoded[-1].open if decoded else self._transaction
+        if decoded:
+            self._open[name] = decoded[-1].open
         self._announced = max(0, self._announced - 1)
         return self._encoded(span, decoded)
 
