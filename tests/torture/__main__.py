@@ -24,7 +24,7 @@ def main() -> int:
         "--seed", default=str(int(time.time())), help="decides everything that can be decided"
     )
     parser.add_argument("--minutes", type=float, default=2.0)
-    parser.add_argument("--source", choices=["postgres"], default="postgres")
+    parser.add_argument("--source", choices=["postgres", "mongodb"], default="postgres")
     parser.add_argument(
         "--sink", choices=["files", "kafka"], default="files", help="kafka: a real broker, killed too"
     )
@@ -39,10 +39,12 @@ def main() -> int:
     parser.add_argument("--replay", type=Path, help="a script that was kept, to be played again and cut down")
     parser.add_argument("--keep", type=Path, help="where to leave what was found; a temporary directory")
     asked = parser.parse_args()
+    if asked.source == "mongodb" and (asked.mutate or asked.sink == "kafka"):
+        parser.error("with --source mongodb there are neither mutants nor Kafka's topics")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     folder = asked.keep or Path(tempfile.mkdtemp(prefix="tidemark-torture-"))
     folder.mkdir(parents=True, exist_ok=True)
-    with Run(folder, asked.version, asked.sink == "kafka", asked.initial) as run:
+    with Run(folder, asked.version, asked.sink == "kafka", asked.initial, asked.source) as run:
         if asked.mutate:
             return mutate(run, asked.only)
         if asked.replay:

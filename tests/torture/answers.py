@@ -145,7 +145,7 @@ class Answers:
                 continue
             table, last = tables[name], finals[0][1]
             table.whole = True
-            for key in table.rows.keys() - table.touched:
+            for key in table.steady:
                 if not any(asked.turn <= turn <= last for turn in table.read_in.get(key, ())):
                     raise Violation(
                         f"signal {asked.sent.id} is finished with {name}, but row {key!r} was not read"

@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from adapters.postgres.chunks import ChunkReader
-from adapters.postgres.job import building
+from adapters.mongodb.chunks import ChunkReader as MongoReader
+from adapters.mongodb.job import building as building_mongodb
+from adapters.postgres.chunks import ChunkReader as PostgresReader
+from adapters.postgres.job import building as building_postgres
 from adapters.spark.session import POSTGRES_JDBC, spark_session
 from adapters.wiring import Onlookers
 from engine.config import parse
@@ -31,7 +33,7 @@ from tests.torture.script import Fuse
 from tests.torture.steps import Dropped, Fuses, Lull, Lulls, Turns, stepped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
 
@@ -78,8 +80,10 @@ class Play:
         self.journal.close()
 
     def _begin(self, spark: SparkSession) -> Job:
+        properties = self.order["properties"]
+        building = building_mongodb if "mongodb.connection.string" in properties else building_postgres
         building_job = building(
-            parse(self.order["properties"]),
+            parse(properties),
             spark,
             Onlookers(self._observed, self._answered),
             sleep=self.stop.wait,
@@ -110,17 +114,23 @@ class Play:
 @contextlib.contextmanager
 def slow_reading(lull: Lull) -> Iterator[None]:
     """Have Spark begin to read a window late, now and then, as when its executors are busy."""
-    read = ChunkReader.read
+    readers: tuple[Any, ...] = (PostgresReader, MongoReader)
+    reads = [reader.read for reader in readers]
 
-    def late(*args: Any, **more: Any) -> Any:
-        lull.pass_slowly()
-        return read(*args, **more)
+    def late(read: Callable[..., Any]) -> Callable[..., Any]:
+        def reading(*args: Any, **more: Any) -> Any:
+            lull.pass_slowly()
+            return read(*args, **more)
 
-    ChunkReader.read = late  # type: ignore[method-assign]  # for the length of a play
+        return reading
+
+    for reader, read in zip(readers, reads, strict=True):
+        reader.read = late(read)
     try:
         yield
     finally:
-        ChunkReader.read = read  # type: ignore[method-assign]  # as it was
+        for reader, read in zip(readers, reads, strict=True):
+            reader.read = read
 
 
 class Stage:

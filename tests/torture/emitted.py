@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import orjson
 
@@ -31,12 +31,16 @@ _READERS: Final[Mapping[str, Callable[[Any], str]]] = {
 """What else a value is than its text in JSON."""
 
 
+Read: TypeAlias = "Callable[[int, str, Any, Any], Emitted | None]"
+"""Reads an event: its turn, topic, key and value; None for a tombstone."""
+
+
 @dataclass(frozen=True, slots=True)
 class Emitted:
     """One event of a row: the turn that it came with, `op` r, c, u, d or t, its images, its transaction.
 
     `snapshot` is the source block's word, `place` where its entry stands in the log; `at_s` is when it was
-    sent, in Unix time, where that can be told.
+    sent, in Unix time, where that can be told. `described` is what an update of a document says of itself.
     """
 
     turn: int
@@ -48,13 +52,14 @@ class Emitted:
     snapshot: str = "incremental"
     place: int = 0
     at_s: float = 0.0
+    described: Mapping[str, Any] | None = None
 
 
 class Events:
     """Reads the turns that are committed, each once, in order."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory, self._last = directory, ""
+    def __init__(self, directory: Path, read: Read) -> None:
+        self._directory, self._read, self._last = directory, read, ""
 
     def read(self) -> Iterator[Emitted]:
         """The events of the turns committed since the last call; tombstones are passed over."""
@@ -65,8 +70,11 @@ class Events:
             for part in sorted(turn.glob("part-*.jsonl")):
                 for line in part.read_bytes().split(b"\n"):
                     number = int(turn.name.removeprefix("turn-"))
-                    if line and (event := emitted(number, orjson.loads(line)["value"])):
+                    if line and (event := self._read_line(number, orjson.loads(line))):
                         yield event
+
+    def _read_line(self, turn: int, line: Mapping[str, Any]) -> Emitted | None:
+        return self._read(turn, line["topic"], line["key"], line["value"])
 
 
 def emitted(turn: int, value: Mapping[str, Any] | None, at_s: float = 0.0) -> Emitted | None:

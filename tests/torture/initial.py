@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from tests.torture.script import Script
 
 
+_ANEW = frozenset({"sql", "truncate", "drop", "exile", "replace", "succeed"})
+"""Steps after which a table may be read from its beginning again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Initial:
     """Judges a history at a quiet point; with `exact` every event comes once, whatever happens."""
@@ -39,7 +43,7 @@ class Initial:
         anew = self._read_anew()
         for name, table in tables.items():
             table.whole = True
-            for key in table.rows.keys() - table.touched:
+            for key in table.steady:
                 times = table.first_reads[key]
                 if not times:
                     raise Violation(f"the initial snapshot has left out row {key!r} of {name}")
@@ -56,11 +60,12 @@ class Initial:
             for transaction in writer
             for step in transaction.steps
         ]
-        changed = {step[1] for step in steps if step[0] in {"sql", "truncate"}}
+        changed = {step[1] for step in steps if step[0] in _ANEW}
+        changed |= {step[2] for step in steps if step[0] == "succeed"}
         return {
             name
             for place, shape in enumerate(self.script.tables)
-            if place in changed or not shape.kind.primary
+            if place in changed or not shape.keyed
             for name in collections(shape, via_root=self.script.via_root)
         }
 

@@ -41,7 +41,8 @@ class Table:
 
     `key` names the columns that tell rows apart. `whole` is whether it was read to its end since the log
     began, `touched` the keys that the log has brought up, `read_in` the turns that read each key because a
-    signal asked, `first_reads` how often the initial snapshot did.
+    signal asked, `first_reads` how often the initial snapshot did, `arrived` the keys that came without a
+    change.
     """
 
     name: str
@@ -53,6 +54,12 @@ class Table:
     whole: bool = False
     read_in: dict[Key, list[int]] = field(default_factory=dict)
     first_reads: Counter[Key] = field(default_factory=Counter)
+    arrived: set[Key] = field(default_factory=set)
+
+    @property
+    def steady(self) -> set[Key]:
+        """The keys of rows that were there all the time and never changed."""
+        return self.rows.keys() - self.touched - self.arrived
 
     def start(self, rows: Iterable[Row]) -> None:
         """The rows as they stood before the log began."""
@@ -115,6 +122,10 @@ class Oracle:
             self._changed(self._next(event), self.half or event, event)
             self.half = None
 
+    def left(self) -> list[Entry]:
+        """The entries that no event has told of."""
+        return self.ahead
+
     def known_tables(self, entry: Entry) -> list[Entry]:
         """An entry under the published name; one for each of a truncate's tables that are a consumer's."""
         names = dict.fromkeys(self.published.get(name, name) for name in entry.tables)
@@ -155,6 +166,7 @@ class Oracle:
         if entry.op != "c":
             key = table.key_of({**new, **old})
             table.touched.add(key)
+            table.arrived.discard(key)
             before = table.rows.pop(key, {})
         if entry.op == "d":
             return
@@ -164,7 +176,7 @@ class Oracle:
         table.rows[table.key_of(new)] = new
         table.touched.add(table.key_of(new))
 
-    def _copy(self, table: Table, entry: Entry, first: Emitted, second: Emitted) -> None:
+    def _copy(self, table: Table, entry: Entry, first: Emitted, second: Emitted, /) -> None:
         """Apply the event to the consumer's copy, after a look at whether it says what the entry says."""
         after = None if second.after is None else texts(second.after, table.types)
         if after is not None:
@@ -258,7 +270,8 @@ class Oracle:
     @staticmethod
     def _known(table: Table) -> set[Key]:
         """The rows that the copy must have: all of them once the table was read, else those of the log."""
-        return set(table.rows) if table.whole else set(table.rows) & table.touched
+        known = set(table.rows) if table.whole else set(table.rows) & table.touched
+        return known - table.arrived
 
     @staticmethod
     def _settled(table: Table, whose: str, found: dict[Key, Row], there: dict[Key, Row]) -> None:

@@ -13,29 +13,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from tests.servers.kafka import KafkaBroker
-from tests.servers.postgres import PostgresServer
 from tests.torture.figures import Figures
+from tests.torture.grounds import MongoGround, PostgresGround, WrapGround
 from tests.torture.mutants import MUTANTS
 from tests.torture.oracle import Violation
-from tests.torture.play import PASSWORD, ROLE, Play
+from tests.torture.play import Play
 from tests.torture.process import Child
 from tests.torture.scenes import SCENES, WRAPS
-from tests.torture.script import from_json, write
+from tests.torture.script import from_json
 from tests.torture.shrink import shrunk
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tests.servers.binaries import Version
+    from tests.torture.grounds import Ground
     from tests.torture.script import Script
 
-_SETTINGS = {
-    "max_prepared_transactions": "50",
-    "max_connections": "300",
-    "wal_level": "logical",
-    "deadlock_timeout": "100ms",
-    "wal_writer_delay": "50ms",
-}
 _OUR_OWN = ("TypeError", "AttributeError", "NameError")
 _ATTEMPTS = 3
 """How often a script is played before it counts as sound: sessions interleave otherwise each time."""
@@ -48,34 +40,34 @@ class Run:
     """A server, a process, and the figures of all histories so far.
 
     With `kafka` there is a broker too, and the jobs send to it. `initial`: whether histories begin with an
-    initial snapshot; None: some do.
+    initial snapshot; None: some do. `source` is postgres or mongodb.
     """
 
     folder: Path
     version: Version
     kafka: bool = False
     initial: bool | None = None
+    source: str = "postgres"
     figures: Figures = field(default_factory=Figures)
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
-    server: PostgresServer = field(init=False)
+    ground: Ground = field(init=False)
     child: Child = field(init=False)
     broker: KafkaBroker | None = None
 
     def __enter__(self) -> Self:
-        self.server = PostgresServer(self.version, settings=_SETTINGS)
-        self.server.start()
+        self.ground = PostgresGround(self.version) if self.source == "postgres" else MongoGround()
+        self.ground.start()
         self.child = Child(self.folder / "job.log")
         if self.kafka:
             self.broker = KafkaBroker()
             self.broker.start()
-        self._make_role()
         return self
 
     def __exit__(self, *_raised: object) -> None:
         self.child.kill()
         if self.broker is not None:
             self.broker.close()
-        self.server.close()
+        self.ground.close()
 
     def histories(self, seed: str, minutes: float) -> int:
         """Play histories until the time is up; each has a seed of its own, made of this one."""
@@ -83,7 +75,7 @@ class Run:
         for number in itertools.count():
             if time.monotonic() >= until:
                 break
-            script = write(
+            script = self.ground.write(
                 f"{seed}/{number}",
                 hard=number % _HARD_EVERY == _HARD_EVERY - 1,
                 restart=number % _RESTART_EVERY == 2,
@@ -98,24 +90,20 @@ class Run:
         """Play a scene, on a server of its own where it needs one; see `play`."""
         if name not in WRAPS:
             return self.play(SCENES[name][0], mutant)
-        own, self.server = self.server, near_wrap(_SETTINGS)
+        own, self.ground = self.ground, WrapGround()
         try:
-            self._make_role()
+            self.ground.start()
             return self.play(SCENES[name][0], mutant)
         finally:
-            self.server.close()
-            self.server = own
-
-    def _make_role(self) -> None:
-        with self.server.connect() as connection:
-            connection.execute(f"CREATE ROLE {ROLE} LOGIN REPLICATION PASSWORD '{PASSWORD}'".encode())
+            self.ground.close()
+            self.ground = own
 
     def play(self, script: Script, mutant: str | None = None) -> str | None:
         """Play one history; gives what was violated, None if nothing was."""
         number = next(self._numbers)
         folder = self.folder / f"history-{number:04d}"
-        database = self.server.create_database(f"history_{number}")
-        play = Play(script, self.server, database, self.child, folder, mutant, self.broker)
+        site, prefix = self.ground.site(number, script), f"history_{number}" if self.broker else "tm"
+        play = Play(script, site, self.child, folder, prefix, mutant, self.broker)
         begun = time.monotonic()
         violation: str | None = None
         try:
@@ -127,7 +115,7 @@ class Run:
         finally:
             self._tell(mutant or script.seed, play, violation, time.monotonic() - begun)
             self.figures.add(play.figures)
-            self.server.drop_database(database.name)
+            self.ground.clear(number)
         if violation is None:
             shutil.rmtree(folder)
         return violation
@@ -178,21 +166,3 @@ def mutate(run: Run, only: list[str]) -> int:
 def _tells(violation: str | None) -> bool:
     """Whether a violation tells of a missing guard, and not of one that was badly switched off."""
     return violation is not None and not any(error in violation for error in _OUR_OWN)
-
-
-def near_wrap(settings: Mapping[str, str]) -> PostgresServer:
-    """A started server a few hundred transactions before its 32-bit ids begin again."""
-    server = PostgresServer(18, settings={**settings, "autovacuum": "off"})
-    server.start()
-    with server.connect() as connection:
-        connection.execute("ALTER DATABASE template0 ALLOW_CONNECTIONS true")
-    for name in ("template0", "template1", "postgres"):
-        with server.connect(name) as connection:
-            connection.execute("VACUUM FREEZE")
-    server.stop()
-    segment = server.pgdata / "pg_xact" / "0FFF"
-    segment.write_bytes(bytes(262_144))
-    server._account.give(segment)
-    server.run_tool("pg_resetwal", "-x", "4294966500", "-e", "7", "-u", "4294966400", str(server.pgdata))
-    server.start()
-    return server

@@ -6,135 +6,27 @@ log, the reading or the rows read are held back by gates, files that the job's p
 
 from __future__ import annotations
 
-import contextlib
 import json
-import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import psycopg
-
 from tests.torture.oracle import Violation
+from tests.torture.scene import Scene
 from tests.torture.script import STEPS, Fuse, Round, Script, Sent, Transaction, collections
 from tests.torture.statements import statements
 from tests.torture.tables import TableShape
-from tests.torture.writers import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from tests.torture.journal import JournalReader
     from tests.torture.play import Play
+    from tests.torture.postgres import PostgresSite
     from tests.torture.statements import Step
 
-_PATIENCE_S = 180.0
 _PROMPT_S = 8.0
 """Far more than a window on an idle server, or a DDL statement beside one, ever takes."""
-
-
-@dataclass(slots=True)
-class Scene:
-    """The means of a scene: what it does to the database, and what it waits for."""
-
-    stage: Play
-    journal: JournalReader
-    signals: int = 0
-
-    def play(self, name: str) -> None:
-        """Play it, once the job runs."""
-        self.until(lambda: self.journal.of("started"), "the job is started")
-        SCENES[name][1](self)
-
-    def run(self, *steps: Step) -> None:
-        """Do these steps, each in a transaction of its own."""
-        with self.stage.connect_again() as connection:
-            connection.execute("SET lock_timeout = 0")
-            for step in steps:
-                for statement in statements(step, self.stage.script.tables):
-                    connection.execute(statement.encode())
-
-    def meanwhile(self, *steps: Step) -> threading.Thread:
-        """Do these steps while the scene goes on; a server that ends the session ends them."""
-
-        def running() -> None:
-            with contextlib.suppress(psycopg.OperationalError):
-                self.run(*steps)
-
-        thread = threading.Thread(target=running, daemon=True)
-        thread.start()
-        return thread
-
-    def ask(self) -> None:
-        """Have all tables read."""
-        self.signals += 1
-        names = [name for shape in self.stage.script.tables for name in collections(shape)]
-        data = json.dumps({"type": "incremental", "data-collections": names})
-        session = Session(self.stage.database, threading.Event())
-        session.get().execute("SET synchronous_commit = local")
-        sent = Sent(0.0, f"scene{self.signals}", "execute-snapshot", data, "execute", names)
-        self.stage.send(session, sent)
-        session.close()
-
-    def until(self, condition: Callable[[], Any], what: str, within_s: float = _PATIENCE_S) -> None:
-        """Wait; a violation if it takes too long."""
-        since = time.monotonic()
-        while not condition():
-            self.stage.watch(self.journal)
-            if time.monotonic() - since > within_s:
-                raise Violation(f"not within {within_s} s: {what}")
-            time.sleep(0.01)
-
-    def until_window(self, count: int = 1) -> None:
-        """Wait for the n-th window to open."""
-        self.until(lambda: len(self.journal.of("window")) >= count, f"window {count} opens")
-
-    def until_streamed(self) -> None:
-        """Wait until all that is committed, be it visible or not, has been streamed."""
-        with self.stage.connect_again() as connection:
-            row = connection.execute(
-                "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint FROM pg_current_xact_id()"
-            ).fetchone()
-        end = int(row[0]) if row else 0
-        self.until(
-            lambda: any(turn["position"][0] >= end for turn in self.journal.of("turn")), "the log is streamed"
-        )
-
-    def until_finished(self, within_s: float = _PATIENCE_S) -> None:
-        """Wait for the answer that all tables were read."""
-        wanted = self.signals * sum(len(shape.leaves) for shape in self.stage.script.tables)
-        self.until(
-            lambda: sum(note["outcome"] == "finished" for note in self.journal.of("answer")) >= wanted,
-            "the snapshot is finished",
-            within_s,
-        )
-
-    @contextlib.contextmanager
-    def held(self, what: str) -> Iterator[None]:
-        """Hold back `take`, `read` or `poll` meanwhile, or until it is released."""
-        gate = self.stage.folder / f"hold-{what}"
-        gate.touch()
-        try:
-            yield
-        finally:
-            self.release(what)
-
-    def release(self, what: str) -> None:
-        """Hold it back no longer."""
-        (self.stage.folder / f"hold-{what}").unlink(missing_ok=True)
-
-    @contextlib.contextmanager
-    def no_standby(self) -> Iterator[None]:
-        """Commits wait for a standby that does not exist: in the log, and not visible."""
-        with self.stage.server.connect() as connection:
-            connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
-            connection.execute("SELECT pg_reload_conf()")
-            time.sleep(0.3)
-            try:
-                yield
-            finally:
-                connection.execute("ALTER SYSTEM RESET synchronous_standby_names")
-                connection.execute("SELECT pg_reload_conf()")
 
 
 def in_window(scene: Scene) -> None:
@@ -227,7 +119,7 @@ def wrap(scene: Scene) -> None:
 
 
 def _burn_until(scene: Scene, xid: int) -> None:
-    with scene.stage.connect_again() as connection:
+    with scene.site.connect_again() as connection:
         while True:
             row = connection.execute("SELECT pg_current_xact_id()::text::bigint").fetchone()
             if row is None or row[0] >= xid:
@@ -238,7 +130,7 @@ def open_writer(scene: Scene) -> None:
     """A record that nobody flushes stands before the horizon of a window."""
     scene.ask()
     scene.until_finished()
-    with scene.stage.connect_again() as writer:
+    with scene.site.connect_again() as writer:
         writer.autocommit = False
         with scene.held("take"):
             scene.ask()
@@ -370,3 +262,10 @@ SCENES: dict[str, tuple[Script, Callable[[Scene], None]]] = {
 """By name: the script, and what happens."""
 WRAPS = frozenset({"wrap"})
 """Scenes on a server whose transaction ids are about to begin again."""
+
+
+def play_scene(name: str, stage: Play, site: PostgresSite, journal: JournalReader) -> None:
+    """Play a scene, once the job runs."""
+    scene = Scene(stage, site, journal)
+    scene.until(lambda: journal.of("started"), "the job is started")
+    SCENES[name][1](scene)

@@ -7,16 +7,14 @@ again. What it does not decide is how the writers' sessions interleave: that is 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, replace
-from random import Random
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from tests.torture.tables import KEYS, TableShape
+from tests.torture.tables import TableShape
 
 if TYPE_CHECKING:
     from tests.torture.statements import Step
 
-_INITIAL = 0.4
 Ending: TypeAlias = Literal["commit", "rollback", "prepare", "prepare-rollback"]
 STEPS = (
     "take",
@@ -107,6 +105,12 @@ class Script:
     initial: bool = False
 
     @property
+    def marks_windows(self) -> bool:
+        """Whether the job marks its windows in the signal table."""
+        strategy = self.properties.get("incremental.snapshot.watermarking.strategy")
+        return strategy not in {None, "visibility"}
+
+    @property
     def size(self) -> int:
         """How many steps, signals and blows there are."""
         steps = sum(len(one.steps) for part in self.rounds for writer in part.writers for one in writer)
@@ -137,222 +141,7 @@ def _round(found: dict[str, Any]) -> Round:
     )
 
 
-def write(
-    seed: str, *, hard: bool = False, restart: bool = False, broken: bool = False, initial: bool | None = None
-) -> Script:
-    """The script of a seed; `hard` has a SIGKILL in it, `restart` one of the server, `broken` of the broker.
-
-    `initial` None: the seed decides whether it begins with an initial snapshot.
-    """
-    script = _Writer(Random(seed), seed).script(hard=hard, restart=restart)
-    draw = Random(f"{seed}/more")
-    if draw.random() < _INITIAL if initial is None else initial:
-        script = replace(script, initial=True, fuses=[*_early(draw), *script.fuses])
-    if broken:
-        draw.choice(script.rounds).breaks.append(round(draw.uniform(0.2, 3.0), 2))
-    return script
-
-
-def _early(draw: Random) -> list[Fuse]:
-    """Crashes while the initial snapshot begins and is read."""
-    steps = ("open_log", "open_window", "poll", "writer", "save_pending", "commit", "promote", "acknowledge")
-    return [
-        Fuse(draw.choice(steps), draw.random() < 0.5, draw.choice([0, 0, 1, 2]))
-        for _ in range(draw.choice([0, 1, 1, 2]))
-    ]
-
-
-@dataclass(slots=True)
-class _Writer:
-    """Draws one script; every draw comes from `random`."""
-
-    random: Random
-    seed: str
-    tables: list[TableShape] = field(default_factory=list)
-    signals: int = 0
-    via_root: bool = False
-    added: dict[int, int] = field(default_factory=dict)
-
-    def script(self, *, hard: bool, restart: bool) -> Script:
-        draw = self.random
-        self.via_root = draw.random() < 0.5
-        self.tables = [self._table(place) for place in range(draw.randint(2, 4))]
-        rounds = [self._round() for _ in range(draw.randint(1, 3))]
-        if hard:
-            draw.choice(rounds).kills.append(round(draw.uniform(0.3, 2.5), 2))
-        if restart:
-            mode = draw.choice(["fast", "immediate", "immediate"])
-            draw.choice(rounds).restarts.append((round(draw.uniform(0.3, 2.0), 2), mode))
-        fuses = [self._fuse() for _ in range(draw.randint(1, 6))]
-        if hard and draw.random() < 0.5:
-            fuses.insert(0, Fuse(draw.choice(STEPS), draw.random() < 0.5, draw.randint(0, 4), hard=True))
-        return Script(
-            self.seed,
-            self.tables,
-            rounds,
-            fuses,
-            self._properties(),
-            self._database(),
-            self._lulls(),
-            self.via_root,
-        )
-
-    def _table(self, place: int) -> TableShape:
-        draw = self.random
-        key = draw.choice(list(KEYS))
-        identity = draw.choice(["f", "f", "d"]) if key == "none" else draw.choice("dddddffiin")
-        if key == "parts" and identity == "i":
-            identity = "d"
-        rows = draw.choice([0, 3, 40, 40, 300, 300, 900])
-        return TableShape(f"t{place}", key, identity, rows)
-
-    def _properties(self) -> dict[str, str]:
-        draw = self.random
-        largest = max(shape.rows for shape in self.tables)
-        chunk = max(5, largest // draw.choice([1, 3, 6, 12]))
-        return {
-            "incremental.snapshot.chunk.size": str(chunk),
-            "tidemark.window.max.chunks": str(draw.choice([0, 1, 2, 4])),
-            "tidemark.span.max.rows": str(draw.choice([7, 40, 1000, 200_000])),
-            "incremental.snapshot.watermarking.strategy": draw.choice(_STRATEGIES),
-        }
-
-    def _database(self) -> dict[str, str]:
-        """Settings that print values otherwise, as a user's database may have them."""
-        draw = self.random
-        odd = {
-            "DateStyle": "German",
-            "TimeZone": "Asia/Kolkata",
-            "IntervalStyle": "sql_standard",
-            "extra_float_digits": "-10",
-            "bytea_output": "escape",
-        }
-        return {name: value for name, value in odd.items() if draw.random() < 0.3}
-
-    def _lulls(self) -> dict[str, float]:
-        draw = self.random
-        return {name: draw.choice([0.0, 0.0, 0.2, 0.6]) for name in ("take", "poll", "read")}
-
-    def _fuse(self) -> Fuse:
-        draw = self.random
-        return Fuse(draw.choice(STEPS), draw.random() < 0.5, draw.choice([0, 0, 0, 1, 2, 5, 12]))
-
-    def _round(self) -> Round:
-        draw = self.random
-        writers = [
-            [self._transaction() for _ in range(draw.randint(3, 25))] for _ in range(draw.randint(1, 4))
-        ]
-        return Round(writers, [self._signal() for _ in range(draw.choice([1, 1, 2, 2, 4]))])
-
-    # Transactions.
-
-    def _transaction(self) -> Transaction:
-        draw = self.random
-        if draw.random() < 0.04:
-            return self._definition()
-        steps = [self._step() for _ in range(draw.choice([1, 1, 1, 2, 3, 6]))]
-        endings: list[Ending] = ["commit", "rollback", "prepare", "prepare-rollback"]
-        ending = draw.choices(endings, [14, 2, 1, 1])[0]
-        savepoint = draw.randrange(len(steps)) if draw.random() < 0.15 else None
-        pause_s = draw.choice([0.0, 0.0, 0.02, 0.1, 0.2])
-        return Transaction(steps, ending, savepoint, draw.random() < 0.2, pause_s)
-
-    def _step(self) -> Step:
-        draw = self.random
-        place = draw.randrange(len(self.tables))
-        shape = self.tables[place]
-        near = max(12, shape.rows + shape.rows // 8)
-        some = sorted({draw.randrange(near) for _ in range(draw.choice([1, 1, 2, 5]))})
-        one, other = draw.randrange(near), draw.randrange(near)
-        if shape.appends_only:
-            fresh = 10_000 + draw.randrange(1_000)
-            return draw.choice(
-                [["put", place, [fresh, fresh + 1]], ["fill", place, fresh, draw.randint(1, 60)]]
-            )
-        steps: list[Step] = [
-            ["put", place, some],
-            ["touch", place, some],
-            ["touch", place, some],
-            ["fatten", place, some],
-            ["renew", place, some],
-            ["remove", place, some],
-            ["move", place, one, other],
-            ["move", place, one, near + draw.randrange(20)],
-            ["swap", place, one, other],
-            ["bulk", place, draw.randint(2, 30), 1],
-        ]
-        if shape.key == "numeric":
-            steps.append(["respell", place, one])
-        if draw.random() < 0.03:
-            return draw.choice([["truncate", place], ["fill", place, 0, near]])
-        return draw.choice(steps)
-
-    def _definition(self) -> Transaction:
-        draw = self.random
-        place = draw.randrange(len(self.tables))
-        serial = self.added.get(place, 0)
-        self.added[place] = serial + 1
-        texts = [
-            f"ALTER TABLE {{table}} ADD COLUMN c{serial} int DEFAULT 7",
-            f"ALTER TABLE {{table}} ADD COLUMN c{serial} text DEFAULT md5(random()::text)",
-            f"ALTER TABLE {{table}} DROP COLUMN IF EXISTS c{max(0, serial - 1)}",
-            "ALTER TABLE {table} ALTER x TYPE bigint",
-            "ALTER TABLE {table} ALTER x TYPE numeric",
-        ]
-        return Transaction([["sql", place, draw.choice(texts)]], pause_s=0.05)
-
-    # Signals.
-
-    def _signal(self) -> Sent:
-        draw = self.random
-        self.signals += 1
-        label, pause_s = f"s{self.signals}", draw.choice([0.0, 0.05, 0.3, 0.8])
-        kind = draw.choices(["execute", "stop", "log", "malformed"], [12, 2, 1, 2])[0]
-        match kind:
-            case "execute":
-                return self._execute(label, pause_s)
-            case "stop":
-                named = self._some() if draw.random() < 0.5 else []
-                names = [name for shape in named for name in self._collections(shape)]
-                data = {"type": "incremental", **({"data-collections": names} if names else {})}
-                return Sent(pause_s, label, "stop-snapshot", json.dumps(data), "stop", names)
-            case "log":
-                return Sent(pause_s, label, "log", json.dumps({"message": "here {}"}), "log")
-        return Sent(pause_s, label, *draw.choice(MALFORMED), "malformed")
-
-    def _collections(self, shape: TableShape) -> list[str]:
-        return collections(shape, via_root=self.via_root)
-
-    def _some(self) -> list[TableShape]:
-        return self.random.sample(self.tables, self.random.randint(1, len(self.tables)))
-
-    def _execute(self, label: str, pause_s: float) -> Sent:
-        draw = self.random
-        named = self._some()
-        surrogate = any(shape.surrogate for shape in named) or draw.random() < 0.15
-        names = [name for shape in named for name in self._collections(shape)]
-        data: dict[str, Any] = {"type": "incremental", "data-collections": names}
-        if surrogate:
-            data["surrogate-key"] = "n"
-        whole = draw.random() < 0.85
-        if not whole:
-            data["additional-condition"] = f"n % {draw.randint(2, 4)} <> 1"
-        return Sent(pause_s, label, "execute-snapshot", json.dumps(data), "execute", names, whole)
-
-
-_STRATEGIES = ("visibility",) * 6 + ("insert_insert", "insert_delete")
-MALFORMED: list[tuple[str | None, str | None]] = [
-    ("execute-snapsht", '{"data-collections": ["public.t0"]}'),
-    ("execute-snapshot", None),
-    ("execute-snapshot", '{"data-collections": ['),
-    ("execute-snapshot", '["public.t0"]'),
-    ("execute-snapshot", '{"data-collections": ["public.nothing"]}'),
-    ("stop-snapshot", '{"data-collections": ["public.t0"]}'),
-    ("", "{}"),
-    (None, None),
-]
-
-
 def collections(shape: TableShape, *, via_root: bool = False) -> list[str]:
     """The names by which a table's rows are published and can be asked for."""
-    return [f"public.{name}" for name in ((shape.name,) if via_root else shape.leaves)]
+    schema = "shop" if shape.documents else "public"
+    return [f"{schema}.{name}" for name in ((shape.name,) if via_root else shape.leaves)]

@@ -71,6 +71,16 @@ class TableShape:
         return KEYS[self.key]
 
     @property
+    def documents(self) -> bool:
+        """Whether it is a collection of documents."""
+        return self.key not in KEYS
+
+    @property
+    def keyed(self) -> bool:
+        """Whether it has a key that tells its rows apart."""
+        return self.documents or self.kind.primary
+
+    @property
     def appends_only(self) -> bool:
         """Whether the server refuses updates and deletes, which it couldn't log."""
         return self.identity == "n" or (not self.kind.primary and self.identity == "d")
@@ -78,6 +88,8 @@ class TableShape:
     @property
     def leaves(self) -> tuple[str, ...]:
         """The tables that hold the rows."""
+        if self.documents:
+            return (self.name,)
         return tuple(f"{self.name}_{part}" for part in range(3)) if self.kind.partitions else (self.name,)
 
     @property

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from tests.torture.emitted import Events, printed, text
+from tests.torture.emitted import Events, emitted, printed, text
 from tests.torture.truth import UNCHANGED
 
 if TYPE_CHECKING:
@@ -47,12 +47,14 @@ def test_a_value_that_is_not_available_is_none_of_its_own():
 
 
 def test_turns_are_read_once_in_order_and_tombstones_passed_over(tmp_path: Path):
-    events = Events(tmp_path)
+    events = Events(tmp_path, lambda turn, _topic, _key, value: emitted(turn, value))
 
     def write(turn: int, part: int, *values: int | None) -> None:
         folder = tmp_path / f"turn-{turn:012d}"
         folder.mkdir(exist_ok=True)
-        lines = [orjson.dumps({"value": value and _value(value)}) for value in values]
+        lines = [
+            orjson.dumps({"topic": "tm.t", "key": {}, "value": value and _value(value)}) for value in values
+        ]
         (folder / f"part-{part:05d}.jsonl").write_bytes(b"\n".join(lines) + b"\n")
 
     write(2, 1, 3)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.torture.drawn import write
 from tests.torture.mutants import MUTANTS, switched_off
 from tests.torture.scenes import SCENES, WRAPS
-from tests.torture.script import STEPS, from_json, write
+from tests.torture.script import STEPS, from_json
 from tests.torture.statements import statements
 from tests.torture.tables import KEYS, TableShape
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.torture.script import Script, write
+from tests.torture.drawn import write
+from tests.torture.script import Script
 from tests.torture.shrink import shrunk
 
 

@@ -1,0 +1,141 @@
+"""Servers that histories are played on, one after the other, each in a database of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tests.servers.mongodb import MongoServer, clear
+from tests.servers.postgres import PostgresServer
+from tests.torture.drawn import write
+from tests.torture.mongo_drawn import write_documents
+from tests.torture.mongo_site import MongoSite
+from tests.torture.postgres import PASSWORD, ROLE, PostgresSite
+
+if TYPE_CHECKING:
+    from pymongo import MongoClient
+
+    from tests.servers.binaries import Version
+    from tests.torture.script import Script
+    from tests.torture.site import Site
+
+_SETTINGS = {
+    "max_prepared_transactions": "50",
+    "max_connections": "300",
+    "wal_level": "logical",
+    "deadlock_timeout": "100ms",
+    "wal_writer_delay": "50ms",
+}
+
+
+class Ground(Protocol):
+    """A server, from `start` to `close`."""
+
+    def start(self) -> None:
+        """Start it."""
+
+    def close(self) -> None:
+        """End it and throw it away."""
+
+    def site(self, number: int, script: Script) -> Site:
+        """A database for a history."""
+
+    def clear(self, number: int) -> None:
+        """Drop it."""
+
+    def write(self, seed: str, *, hard: bool, restart: bool, broken: bool, initial: bool | None) -> Script:
+        """The script of a seed, for such a server."""
+
+
+@dataclass(slots=True)
+class PostgresGround:
+    """A PostgreSQL server, of a version or made by somebody else."""
+
+    version: Version = 18
+    server: PostgresServer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.server = PostgresServer(self.version, settings=_SETTINGS)
+
+    def start(self) -> None:
+        """Start it, with the job's role."""
+        if not self.server.running:
+            self.server.start()
+        with self.server.connect() as connection:
+            connection.execute(f"CREATE ROLE {ROLE} LOGIN REPLICATION PASSWORD '{PASSWORD}'".encode())
+
+    def close(self) -> None:
+        """End it."""
+        self.server.close()
+
+    def site(self, number: int, script: Script) -> PostgresSite:
+        """A database of its own."""
+        return PostgresSite(script, self.server, self.server.create_database(_name(number)))
+
+    def clear(self, number: int) -> None:
+        """Drop the database."""
+        self.server.drop_database(_name(number))
+
+    @staticmethod
+    def write(seed: str, *, hard: bool, restart: bool, broken: bool, initial: bool | None) -> Script:
+        """Tables and SQL."""
+        return write(seed, hard=hard, restart=restart, broken=broken, initial=initial)
+
+
+@dataclass(slots=True)
+class WrapGround(PostgresGround):
+    """A PostgreSQL server a few hundred transactions before its 32-bit ids begin again."""
+
+    def __post_init__(self) -> None:
+        self.server = PostgresServer(18, settings={**_SETTINGS, "autovacuum": "off"})
+
+    def start(self) -> None:
+        """Freeze what there is, and move the server to its ids' end."""
+        server = self.server
+        server.start()
+        with server.connect() as connection:
+            connection.execute("ALTER DATABASE template0 ALLOW_CONNECTIONS true")
+        for name in ("template0", "template1", "postgres"):
+            with server.connect(name) as connection:
+                connection.execute("VACUUM FREEZE")
+        server.stop()
+        segment = server.pgdata / "pg_xact" / "0FFF"
+        segment.write_bytes(bytes(262_144))
+        server._account.give(segment)
+        server.run_tool("pg_resetwal", "-x", "4294966500", "-e", "7", "-u", "4294966400", str(server.pgdata))
+        PostgresGround.start(self)
+
+
+@dataclass(slots=True)
+class MongoGround:
+    """A replica set of MongoDB of one member."""
+
+    server: MongoServer = field(default_factory=lambda: MongoServer(oplog_mb=1024))
+    client: MongoClient[dict[str, Any]] = field(init=False)
+
+    def start(self) -> None:
+        """Start it."""
+        self.server.start()
+        self.client = self.server.connect(datetime_conversion="DATETIME_MS")
+
+    def close(self) -> None:
+        """End it."""
+        self.client.close()
+        self.server.close()
+
+    def site(self, number: int, script: Script) -> MongoSite:  # noqa: ARG002  they all have the same name
+        """A database of its own."""
+        return MongoSite(script, self.server, self.client)
+
+    def clear(self, number: int) -> None:  # noqa: ARG002  they all have the same name
+        """Drop everything."""
+        clear(self.client)
+
+    @staticmethod
+    def write(seed: str, *, hard: bool, restart: bool, broken: bool, initial: bool | None) -> Script:  # noqa: ARG004  no broker
+        """Collections and documents."""
+        return write_documents(seed, hard=hard, restart=restart, initial=initial)
+
+
+def _name(number: int) -> str:
+    return f"history_{number}"

@@ -1,0 +1,157 @@
+"""Histories drawn from a seed for MongoDB: collections, acts, signals, crashes and restarts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from tests.torture.documents import IDS
+from tests.torture.drawn import INITIAL, early, fuse
+from tests.torture.script import STEPS, Fuse, Round, Script, Sent, Transaction, collections
+from tests.torture.tables import TableShape
+
+if TYPE_CHECKING:
+    from tests.torture.statements import Step
+
+_MODES = (
+    *("change_streams_update_full",) * 3,
+    "change_streams",
+    "change_streams_with_pre_image",
+    "change_streams_update_full_with_pre_image",
+)
+_STRATEGIES = ("visibility",) * 5 + ("insert_insert",)
+_CHANGES = ("touch", "touch", "extend", "strip", "cut", "upset", "respell", "remove", "put")
+MALFORMED: tuple[tuple[str | None, str | None], ...] = (
+    ("execute-snapsht", '{"data-collections": ["shop.t0"]}'),
+    ("execute-snapshot", None),
+    ("execute-snapshot", '{"data-collections": ['),
+    ("execute-snapshot", '["shop.t0"]'),
+    ("execute-snapshot", '{"data-collections": ["shop.nothing"]}'),
+    ("execute-snapshot", '{"data-collections": ["shop.t0"], "additional-condition": "n > 1"}'),
+    ("", "{}"),
+    (None, None),
+)
+
+
+def write_documents(
+    seed: str, *, hard: bool = False, restart: bool = False, initial: bool | None = None
+) -> Script:
+    """The script of a seed; `hard` has a SIGKILL of the job in it, `restart` a blow to the server.
+
+    `initial` None: the seed decides whether it begins with an initial snapshot.
+    """
+    script = _Writer(Random(seed), seed).script(hard=hard, restart=restart)
+    draw = Random(f"{seed}/more")
+    if draw.random() < INITIAL if initial is None else initial:
+        return replace(script, initial=True, fuses=[*early(draw), *script.fuses])
+    return script
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Draws one script; every draw comes from `random`."""
+
+    random: Random
+    seed: str
+    tables: list[TableShape] = field(default_factory=list)
+    signals: int = 0
+
+    def script(self, *, hard: bool, restart: bool) -> Script:
+        draw = self.random
+        self.tables = [self._table(place) for place in range(draw.randint(2, 4))]
+        rounds = [self._round() for _ in range(draw.randint(1, 3))]
+        if hard:
+            draw.choice(rounds).kills.append(round(draw.uniform(0.3, 2.5), 2))
+        if restart:
+            how = draw.choice(["fast", "immediate", "immediate", "stepdown"])
+            draw.choice(rounds).restarts.append((round(draw.uniform(0.3, 2.0), 2), how))
+        fuses = [fuse(draw) for _ in range(draw.randint(1, 6))]
+        if hard and draw.random() < 0.5:
+            fuses.insert(0, Fuse(draw.choice(STEPS), draw.random() < 0.5, draw.randint(0, 4), hard=True))
+        lulls = {name: draw.choice([0.0, 0.0, 0.2, 0.6]) for name in ("take", "poll", "read")}
+        return Script(self.seed, self.tables, rounds, fuses, self._properties(), lulls=lulls)
+
+    def _table(self, place: int) -> TableShape:
+        draw = self.random
+        key = draw.choice([*IDS, "mixed", "mixed", "mixed too"])
+        return TableShape(f"t{place}", key, "-", draw.choice([0, 3, 40, 40, 300, 300, 900]))
+
+    def _properties(self) -> dict[str, str]:
+        draw = self.random
+        largest = max(shape.rows for shape in self.tables)
+        return {
+            "capture.mode": draw.choice(_MODES),
+            "incremental.snapshot.chunk.size": str(max(5, largest // draw.choice([1, 3, 6, 12]))),
+            "tidemark.window.max.chunks": str(draw.choice([0, 1, 2, 4])),
+            "tidemark.span.max.rows": str(draw.choice([7, 40, 1000, 200_000])),
+            "incremental.snapshot.watermarking.strategy": draw.choice(_STRATEGIES),
+        }
+
+    def _round(self) -> Round:
+        draw = self.random
+        writers = [
+            [self._transaction() for _ in range(draw.randint(3, 25))] for _ in range(draw.randint(1, 4))
+        ]
+        return Round(writers, [self._signal() for _ in range(draw.choice([1, 1, 2, 2, 4]))])
+
+    # Transactions.
+
+    def _transaction(self) -> Transaction:
+        draw = self.random
+        pause_s = draw.choice([0.0, 0.0, 0.02, 0.1, 0.2])
+        if draw.random() < 0.03:
+            return Transaction([self._definition()], asynchronous=True, pause_s=pause_s)
+        steps = [self._step() for _ in range(draw.choice([1, 1, 1, 2, 3, 6]))]
+        alone = draw.random() < 0.5
+        ending = "commit" if alone or draw.random() < 0.85 else "rollback"
+        return Transaction(steps, "commit" if ending == "commit" else "rollback", None, alone, pause_s)
+
+    def _definition(self) -> Step:
+        draw = self.random
+        place, other = draw.randrange(len(self.tables)), draw.randrange(len(self.tables))
+        steps: list[Step] = [["drop", place], ["exile", place], ["replace", place, draw.randint(1, 60)]]
+        # its documents must be of the other's kind, or their ids would not follow from their ordinals
+        if place != other and self.tables[place].key == self.tables[other].key:
+            steps.append(["succeed", place, other])
+        return draw.choice(steps)
+
+    def _step(self) -> Step:
+        draw = self.random
+        place = draw.randrange(len(self.tables))
+        shape = self.tables[place]
+        near = max(12, shape.rows + shape.rows // 8)
+        if draw.random() < 0.1:
+            return ["bulk", place, draw.randint(2, 30), 1]
+        some = sorted({draw.randrange(near) for _ in range(draw.choice([1, 1, 2, 5]))})
+        return [draw.choice(_CHANGES), place, some]
+
+    # Signals.
+
+    def _signal(self) -> Sent:
+        draw = self.random
+        self.signals += 1
+        label, pause_s = f"s{self.signals}", draw.choice([0.0, 0.05, 0.3, 0.8])
+        match draw.choices(["execute", "stop", "log", "malformed"], [12, 2, 1, 2])[0]:
+            case "execute":
+                return self._execute(label, pause_s)
+            case "stop":
+                names = self._some() if draw.random() < 0.5 else []
+                data = {"type": "incremental", **({"data-collections": names} if names else {})}
+                return Sent(pause_s, label, "stop-snapshot", json.dumps(data), "stop", names)
+            case "log":
+                return Sent(pause_s, label, "log", json.dumps({"message": "here {}"}), "log")
+        return Sent(pause_s, label, *draw.choice(MALFORMED), "malformed")
+
+    def _some(self) -> list[str]:
+        shapes = self.random.sample(self.tables, self.random.randint(1, len(self.tables)))
+        return [name for shape in shapes for name in collections(shape)]
+
+    def _execute(self, label: str, pause_s: float) -> Sent:
+        draw, names = self.random, self._some()
+        data: dict[str, Any] = {"type": "incremental", "data-collections": names}
+        whole = draw.random() < 0.85
+        if not whole:
+            data["additional-condition"] = json.dumps({"n": {"$mod": [draw.randint(2, 4), 1]}})
+        return Sent(pause_s, label, "execute-snapshot", json.dumps(data), "execute", names, whole)

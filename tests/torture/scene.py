@@ -1,0 +1,132 @@
+"""What a scene can do: steps on the database, signals, gates, and waiting for what the job tells.
+
+The log, the reading or the rows read are held back by gates, files that the job's ports look for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from tests.torture.answers import Asked
+from tests.torture.oracle import Violation
+from tests.torture.script import Sent, collections
+from tests.torture.statements import statements
+from tests.torture.writers import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.torture.journal import JournalReader
+    from tests.torture.play import Play
+    from tests.torture.postgres import PostgresSite
+    from tests.torture.statements import Step
+
+_PATIENCE_S = 180.0
+
+
+@dataclass(slots=True)
+class Scene:
+    """The means of a scene: what it does to the database, and what it waits for."""
+
+    stage: Play
+    site: PostgresSite
+    journal: JournalReader
+    signals: int = 0
+
+    def run(self, *steps: Step) -> None:
+        """Do these steps, each in a transaction of its own."""
+        with self.site.connect_again() as connection:
+            connection.execute("SET lock_timeout = 0")
+            for step in steps:
+                for statement in statements(step, self.stage.script.tables):
+                    connection.execute(statement.encode())
+
+    def meanwhile(self, *steps: Step) -> threading.Thread:
+        """Do these steps while the scene goes on; a server that ends the session ends them."""
+
+        def running() -> None:
+            with contextlib.suppress(psycopg.OperationalError):
+                self.run(*steps)
+
+        thread = threading.Thread(target=running, daemon=True)
+        thread.start()
+        return thread
+
+    def ask(self) -> None:
+        """Have all tables read."""
+        self.signals += 1
+        names = [name for shape in self.stage.script.tables for name in collections(shape)]
+        data = json.dumps({"type": "incremental", "data-collections": names})
+        session = Session(self.site.database, threading.Event())
+        session.get().execute("SET synchronous_commit = local")
+        sent = Sent(0.0, f"scene{self.signals}", "execute-snapshot", data, "execute", names)
+        self.site.send_on(session, sent)
+        self.stage.answers.asked[sent.id] = Asked(sent)
+        session.close()
+
+    def until(self, condition: Callable[[], Any], what: str, within_s: float = _PATIENCE_S) -> None:
+        """Wait; a violation if it takes too long."""
+        since = time.monotonic()
+        while not condition():
+            self.stage.watch(self.journal)
+            if time.monotonic() - since > within_s:
+                raise Violation(f"not within {within_s} s: {what}")
+            time.sleep(0.01)
+
+    def until_window(self, count: int = 1) -> None:
+        """Wait for the n-th window to open."""
+        self.until(lambda: len(self.journal.of("window")) >= count, f"window {count} opens")
+
+    def until_streamed(self) -> None:
+        """Wait until all that is committed, be it visible or not, has been streamed."""
+        with self.site.connect_again() as connection:
+            row = connection.execute(
+                "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint FROM pg_current_xact_id()"
+            ).fetchone()
+        end = int(row[0]) if row else 0
+        self.until(
+            lambda: any(turn["position"][0] >= end for turn in self.journal.of("turn")), "the log is streamed"
+        )
+
+    def until_finished(self, within_s: float = _PATIENCE_S) -> None:
+        """Wait for the answer that all tables were read."""
+        wanted = self.signals * sum(len(shape.leaves) for shape in self.stage.script.tables)
+        self.until(
+            lambda: sum(note["outcome"] == "finished" for note in self.journal.of("answer")) >= wanted,
+            "the snapshot is finished",
+            within_s,
+        )
+
+    @contextlib.contextmanager
+    def held(self, what: str) -> Iterator[None]:
+        """Hold back `take`, `read` or `poll` meanwhile, or until it is released."""
+        gate = self.stage.folder / f"hold-{what}"
+        gate.touch()
+        try:
+            yield
+        finally:
+            self.release(what)
+
+    def release(self, what: str) -> None:
+        """Hold it back no longer."""
+        (self.stage.folder / f"hold-{what}").unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def no_standby(self) -> Iterator[None]:
+        """Commits wait for a standby that does not exist: in the log, and not visible."""
+        with self.site.server.connect() as connection:
+            connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+            connection.execute("SELECT pg_reload_conf()")
+            time.sleep(0.3)
+            try:
+                yield
+            finally:
+                connection.execute("ALTER SYSTEM RESET synchronous_standby_names")
+                connection.execute("SELECT pg_reload_conf()")

@@ -1,0 +1,88 @@
+"""Where a history is played: a database and its server, whichever it is, as the play needs them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Sequence
+
+    from tests.torture.emitted import Emitted
+    from tests.torture.journal import JournalReader
+    from tests.torture.oracle import Oracle
+    from tests.torture.play import Play
+    from tests.torture.script import Round, Sent
+    from tests.torture.truth import Entry, Row
+
+
+class Actor(Protocol):
+    """Who writes during a round."""
+
+    committed: int
+
+    def run(self) -> None:
+        """Do everything, whatever comes of it."""
+
+
+class Site(Protocol):
+    """A database for one history; dropped by whoever made it."""
+
+    signals: str
+    """The collection of signals."""
+
+    @property
+    def oracle(self) -> Oracle:
+        """The judge."""
+
+    @property
+    def transactions(self) -> int:
+        """How many were committed, by the log."""
+
+    def prepare(self) -> None:
+        """Make the tables and their rows, and tell the oracle of them."""
+
+    def properties(self) -> dict[str, str]:
+        """The properties of the job's source."""
+
+    def act(self, scene: str, play: Play, journal: JournalReader) -> None:
+        """Play a scene."""
+
+    def writers(self, number: int, one: Round, stop: threading.Event) -> Sequence[Actor]:
+        """Those who write in a round."""
+
+    def send(self, sent: Sent, stop: threading.Event) -> None:
+        """Insert a signal, for sure; again, should the server go away, but not twice."""
+
+    def restart(self, how: str) -> None:
+        """What becomes of the server: `fast`, `immediate`, or what else a script may say."""
+
+    def settle(self) -> None:
+        """End what writers that were cut off have left behind."""
+
+    def mark(self) -> Any:
+        """Commit something, and tell where the log ends with it."""
+
+    def passed(self, position: Sequence[Any], end: Any) -> bool:
+        """Whether a job at this position has streamed all up to there."""
+
+    def entries(self) -> list[Entry]:
+        """What was committed since the last call, in the order of the log."""
+
+    def begin(self, journal: JournalReader) -> Any:
+        """Where the job's log begins; None: before everything."""
+
+    def is_before(self, entry: Entry, begin: Any) -> bool:
+        """Whether a log that begins there leaves the entry out."""
+
+    def signal_id(self, row: Row) -> str | None:
+        """The id of the signal in this row, as answers name it."""
+
+    def marks_window(self, entry: Entry) -> bool:
+        """Whether the job may have written this entry into the signal collection."""
+
+    def emitted(self, turn: int, topic: str, key: Any, value: Any) -> Emitted | None:
+        """Read an event; None for a tombstone."""
+
+    def rows(self, name: str) -> list[Row]:
+        """What a query of the table gives."""
