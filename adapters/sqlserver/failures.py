@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _NUMBER = re.compile(r"\((\d+)\) \(SQL")
 _PREFIXES = re.compile(r"^(\[[^\]]*\]\s*)+")
+_CALLED = re.compile(r" \(\d+\) \(SQL\w+\)")
 _RANGE_LOST = 313
 """What CDC's functions say of a range that their change table does not have."""
 _LOGIN_FAILED = frozenset({18456, 18452, 18470, 18486, 18487, 18488, 4060, 4064})
@@ -60,6 +61,12 @@ def native_number(error: SQLAlchemyError) -> int:
 def source_error(error: SQLAlchemyError, doing: str, place: str) -> SourceError | ConfigError:
     """One of the driver's exceptions as ours, in one line."""
     number, said = native_number(error), _said(error)
+    if "Can't open lib" in said or "Data source name not found" in said:
+        return ConfigError(
+            f"the ODBC driver can't be used: {said}",
+            hint="install Microsoft's ODBC Driver 18 for SQL Server,"
+            " or give a library's path in 'tidemark.sqlserver.odbc.driver'",
+        )
     if number == _RANGE_LOST:
         return PositionLost(
             f"the change tables do not reach back to where the stream stood: {said}",
@@ -92,5 +99,7 @@ def _said(error: SQLAlchemyError) -> str:
     number = native_number(error)
     if number in _WITH_VALUES:
         return f"error {number} of the server, whose message holds values"
-    lines = _text(error).strip().splitlines()
-    return _PREFIXES.sub("", lines[0])[:500] if lines else type(error).__name__
+    # pyodbc puts all of a driver's messages into one text, each with the calls it went through
+    told = [_PREFIXES.sub("", part.strip()) for part in _CALLED.split(_text(error).replace("\n", " "))]
+    said = "; ".join(dict.fromkeys(part.lstrip("; ") for part in told if part.strip("; )")))
+    return f"{said[:500]} (error {number})" if number else said[:500] or type(error).__name__

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import pytest
 
-from adapters.sqlserver.server import Server, rows
+from adapters.sqlserver.server import Server, rows, run
 from engine.errors import PositionLost, SchemaChanged, SourceError
 from tests.servers.sqlserver import Session, SqlServer, StandInDatabase
 
@@ -15,11 +16,14 @@ pytestmark = pytest.mark.integration
 
 CHANGES = (
     "SELECT CONVERT(varchar(20), [__$start_lsn], 2), CONVERT(varchar(20), [__$seqval], 2),"
-    " [__$operation], {columns} FROM [cdc].[{instance}_CT] ORDER BY [__$start_lsn], [__$seqval], [__$operation]"
+    " [__$operation], {columns} FROM [cdc].[{instance}_CT]"
+    " ORDER BY [__$start_lsn], [__$seqval], [__$operation]"
 )
 
 
-def changes(database: StandInDatabase, columns: str = "[id], [name]", instance: str = "dbo_t") -> list[tuple]:
+def changes(
+    database: StandInDatabase, columns: str = "[id], [name]", instance: str = "dbo_t"
+) -> list[tuple[Any, ...]]:
     """Everything captured: commit LSN, change LSN, operation and the columns."""
     return database.query(CHANGES.format(columns=columns, instance=instance))
 
@@ -216,8 +220,8 @@ def test_a_captured_table_can_not_be_truncated(table):
 
 def test_texts_compare_without_case_where_their_collation_does(shop):
     shop.execute(
-        "CREATE TABLE dbo.t (ci nvarchar(10) NOT NULL PRIMARY KEY, cs varchar(10) COLLATE Latin1_General_CS_AS NULL,"
-        " bin varchar(10) COLLATE Latin1_General_BIN2 NULL)"
+        "CREATE TABLE dbo.t (ci nvarchar(10) NOT NULL PRIMARY KEY,"
+        " cs varchar(10) COLLATE Latin1_General_CS_AS NULL, bin varchar(10) COLLATE Latin1_General_BIN2 NULL)"
     )
     shop.execute(
         "INSERT INTO dbo.t VALUES (N'b', 'b', 'b'), (N'A', 'A', 'A'), (N'C', 'C', 'C'), (N'a2', 'a2', 'a2')"
@@ -270,8 +274,9 @@ def test_temporal_values_have_seven_digits_and_datetime_its_own_ticks(shop):
     )
 
     found = shop.query(
-        "SELECT CONVERT(varchar(27), [a], 121), CONVERT(varchar(27), [b], 121), CONVERT(varchar(16), [c], 121),"
-        " CONVERT(varchar(34), [d], 121), CONVERT(varchar(27), [e], 121), CONVERT(varchar(10), [f], 23) FROM dbo.d"
+        "SELECT CONVERT(varchar(27), [a], 121), CONVERT(varchar(27), [b], 121),"
+        " CONVERT(varchar(16), [c], 121), CONVERT(varchar(34), [d], 121),"
+        " CONVERT(varchar(27), [e], 121), CONVERT(varchar(10), [f], 23) FROM dbo.d"
     )
 
     assert found == [
@@ -289,7 +294,7 @@ def test_temporal_values_have_seven_digits_and_datetime_its_own_ticks(shop):
 def test_errors_come_with_the_servers_numbers(table):
     server = Server(table.server.reach)
 
-    with pytest.raises(SourceError, match=r"\(208\)") as caught:
+    with pytest.raises(SourceError, match="error 208") as caught:
         server.query("shop", "SELECT [id] FROM [dbo].[nothing]")
     assert not isinstance(caught.value, SchemaChanged)
     with pytest.raises(SourceError, match="message holds values") as caught:
@@ -327,3 +332,28 @@ def test_databases_are_each_their_own(sqlserver: SqlServer):
     with pytest.raises(SourceError):
         server.query("Two", "SELECT [id] FROM dbo.t")
     assert two.max_lsn() == ""
+
+
+def test_the_log_ends_where_everything_is_captured_and_a_dummy_entry_goes_beyond(table):
+    end = "SELECT s.[log_end_lsn] FROM sys.dm_db_log_stats(DB_ID()) AS s"
+    with table.transaction() as session:
+        session.execute("INSERT INTO dbo.t (id) VALUES (1)")
+        ((open_end,),) = table.query(end)
+    table.capture()
+
+    assert table.query(end) == [(table.max_lsn(),)]
+    assert open_end < table.max_lsn()
+    captured = table.max_lsn()
+    table.dummy_entry()
+    assert table.max_lsn() > captured
+    assert len(changes(table)) == 1
+
+
+def test_a_session_knows_whether_it_has_a_transaction(table):
+    asked = "SELECT @@TRANCOUNT AS [open]"
+    with Server(table.server.reach).connect("shop") as connection:
+        assert rows(connection, asked) == [(0,)]
+        run(connection, "BEGIN TRANSACTION")
+        assert rows(connection, asked) == [(1,)]
+        run(connection, "ROLLBACK TRANSACTION")
+        assert rows(connection, asked) == [(0,)]

@@ -11,6 +11,7 @@
             session.execute("UPDATE dbo.t SET name = N'c' WHERE id = 1")
         shop.capture()                               # one pass of the capture job
         server.start_capture(delay_s=0.05)           # or a thread that does it; `delay_s` can be set any time
+        shop.dummy_entry()                           # the capture job's sign of life on an idle database
         shop.max_lsn()                               # '00000025:00000d98:00a2', '' where nothing was captured
         shop.cleanup(lsn)                            # retention: changes before that LSN go
         shop.disable_cdc("dbo_t")

@@ -58,3 +58,8 @@ CREATE FUNCTION mssql.databasepropertyex(db text, asked text) RETURNS text STABL
   WHEN 'Collation' THEN mssql.setting('collation') WHEN 'Status' THEN 'ONLINE' END;
 CREATE FUNCTION sys.fn_hadr_is_primary_replica(db text) RETURNS smallint STABLE LANGUAGE sql RETURN
   mssql.setting('primary')::smallint;
+
+-- inside BEGIN TRANSACTION the transaction is older than the statement
+CREATE FUNCTION mssql.trancount() RETURNS int VOLATILE LANGUAGE sql RETURN
+  CASE WHEN transaction_timestamp() < statement_timestamp() THEN 1 ELSE 0 END;
+CREATE SEQUENCE mssql.rowversion START 2000;

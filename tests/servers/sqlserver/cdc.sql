@@ -78,3 +78,11 @@ BEGIN
   DELETE FROM mssql.commits WHERE n <= upto;
   RETURN many;
 END $$;
+
+-- what the capture job writes now and then while nothing happens
+CREATE FUNCTION mssql.dummy_entry() RETURNS void LANGUAGE sql AS $$
+  SELECT pg_advisory_xact_lock(4711);
+  SELECT pg_advisory_xact_lock(4712);
+  INSERT INTO cdc.lsn_time_mapping SELECT mssql.lsn_of(n), mssql.to_datetime(mssql.getdate()),
+    mssql.to_datetime(mssql.getdate()), '\x00', mssql.lsn_of(n) FROM nextval('mssql.lsn') AS n
+    WHERE NOT EXISTS (SELECT FROM mssql.commits) $$;

@@ -199,6 +199,6 @@ def _guarding(column: Column) -> str:
         case "binary":
             return f"{target} := mssql.padded({target}, {column.kind.arguments[0]});"
         case "timestamp":
-            return f"{target} := decode(lpad(to_hex(nextval('mssql.lsn')), 16, '0'), 'hex');"
+            return f"{target} := decode(lpad(to_hex(nextval('mssql.rowversion')), 16, '0'), 'hex');"
         case _:
             return ""

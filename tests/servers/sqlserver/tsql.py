@@ -138,17 +138,22 @@ def _changed(node: exp.Expr) -> exp.Expr:
             changed = _converted(kind_of(node.to), node.this, None)
         case exp.Collate():
             changed = _collated(node.this, node.expression.name)
-        case exp.CurrentTimestamp() | exp.CurrentTimestampLTZ():
-            changed = _call("getdate")
-        case exp.Extract() if node.name.upper() == "TIMEZONE_MINUTE":
-            changed = _call("tzoffset")
-        case exp.Parameter() if isinstance(node.this, exp.Var) and node.name.upper() == "TRANCOUNT":
-            changed = _call("trancount")
-        case exp.Parameter() if isinstance(node.this, exp.Anonymous):
-            changed = node.this  # of the two signs before a name the inner one is done
+        case exp.CurrentTimestamp() | exp.CurrentTimestampLTZ() | exp.Extract() | exp.Parameter():
+            changed = _of_the_session(node)
         case exp.Anonymous():
             node.set("this", _function(str(node.this)))
     return changed
+
+
+def _of_the_session(node: exp.Expr) -> exp.Expr:
+    if isinstance(node, exp.Extract) and node.name.upper() == "TIMEZONE_MINUTE":
+        return _call("tzoffset")
+    if isinstance(node, (exp.CurrentTimestamp, exp.CurrentTimestampLTZ)):
+        return _call("getdate")
+    if isinstance(node.this, exp.Var) and node.name.upper() == "TRANCOUNT":
+        return _call("trancount")
+    # of the two signs before a name the inner one is done
+    return node.this if isinstance(node.this, exp.Anonymous) else node
 
 
 def _function(name: str) -> str:

@@ -1,0 +1,170 @@
+"""Every statement that the adapter builds is T-SQL, as sqlglot's dialect reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+import sqlglot
+from sqlglot import exp
+
+from adapters.sqlserver import metadata, sizes, statements, tsql
+from adapters.sqlserver.keyset import Keyset
+from adapters.sqlserver.place import Place
+from adapters.sqlserver.readable import ReadTable
+from adapters.sqlserver.spans import Share
+from adapters.sqlserver.table import Capture, Column, Table
+from engine.config.sqlserver import AGENT_STATUS
+from engine.events.rows import RowMode
+from engine.model import CollectionId
+
+ID = CollectionId(("shop", "dbo", "odd ]'table"))
+KINDS = (
+    *("bit", "tinyint", "smallint", "int", "bigint", "real", "float", "money", "smallmoney", "date"),
+    *("datetime", "smalldatetime", "uniqueidentifier", "timestamp", "text", "ntext", "image", "xml"),
+)
+COLUMNS = (
+    *(Column(f"c {kind}", place, kind) for place, kind in enumerate(KINDS)),
+    Column("d", 30, "decimal", precision=18, scale=4),
+    Column("n", 31, "numeric", precision=38),
+    Column("t", 32, "time", scale=3),
+    Column("t2", 33, "datetime2", scale=7),
+    Column("to", 34, "datetimeoffset", scale=0),
+    *(
+        Column(f"{kind}{length}", 40, kind, length, collation="Latin1_General_CI_AS")
+        for kind in ("char", "varchar", "nchar", "nvarchar")
+        for length in (10, -1)
+        if length > 0 or "var" in kind
+    ),
+    Column("b", 50, "binary", 8),
+    Column("vb", 51, "varbinary", -1),
+)
+WIDE = Table(ID, COLUMNS, primary_key=("c int",))
+KEY = tuple(
+    column
+    for column in COLUMNS
+    if column.type not in {"text", "ntext", "image", "xml"} and column.length != -1
+)
+TEXTS = {
+    "date": "2024-02-29",
+    "time": "12:34:56.789",
+    "uniqueidentifier": "00112233-4455-6677-8899-AABBCCDDEEFF",
+    **dict.fromkeys(("datetime", "smalldatetime", "datetime2"), "2024-02-29 12:34:56.789"),
+    "datetimeoffset": "2024-02-29 12:34:56 +02:00",
+    "real": "1.5000000000000000e+000",
+    "money": "1.2500",
+    **dict.fromkeys(("char", "varchar", "nchar", "nvarchar"), "O'Neill [é] % ? \\"),
+    **dict.fromkeys(("binary", "varbinary", "timestamp"), "00FF"),
+}
+LSN, LATER = "00000025:00000d98:00a2", "00000025:00000d98:00b0"
+
+
+def shares() -> Iterator[Share]:
+    capture = Capture("dbo_odd ]'", ID, LSN, tuple(column.name for column in COLUMNS), 7, 8)
+    yield Share(0, capture, Place(LSN), Place(LATER))
+    yield Share(1, capture, Place(LSN, LSN, 4), Place(LATER, LATER, 4))
+
+
+NARROW = Table(ID, COLUMNS[3:5], primary_key=("c int",))
+
+
+def read_tables() -> Iterator[ReadTable]:
+    for at in range(0, len(KEY), 3):
+        keyset = Keyset(KEY[at : at + 3])
+        yield ReadTable(NARROW, keyset, keyset, object_id=8)
+    yield ReadTable(WIDE, keyset, keyset, object_id=8)
+    yield ReadTable(NARROW, keyset, keyset, missing=COLUMNS, object_id=8)
+    yield ReadTable(NARROW, keyset, keyset, hint="", statement="SELECT * FROM dbo.t WHERE a > 1", object_id=8)
+
+
+def built() -> Iterator[str]:
+    yield from (metadata.SERVER, metadata.DATABASE, metadata.PRIMARY, metadata.CAPTURES, metadata.TABLES)
+    yield from (metadata.CAPTURED_COLUMNS, metadata.VIEWS, statements.MAX_LSN, statements.CLOCK)
+    yield from (sizes.LOG_END, sizes.OPEN_TRANSACTIONS, statements.min_lsn("dbo_odd ]'"))
+    yield from (
+        metadata.columns([8, 9]),
+        metadata.columns([]),
+        metadata.keys([8]),
+        metadata.object_id("a", "b'"),
+    )
+    yield metadata.agent_status(AGENT_STATUS, "odd ]'db")
+    asked = list(shares())
+    yield statements.counts(asked, 100)
+    yield statements.commits(asked, [5, 6])
+    yield statements.changes(asked, 10)
+    for mode in (RowMode.FAST, RowMode.ESCAPED):
+        told = [statements.Told(share, tsql.row_expression(WIDE, mode, "c")) for share in asked]
+        yield statements.change_rows(told)
+    for read in read_tables():
+        yield from _of_a_table(read)
+    name = tsql.quote_name(*ID.parts[1:])
+    yield from (sizes.lock(name), sizes.signal_row(name, "a'b", "snapshot-window-open"))
+    yield sizes.signal_gone(name, "a'b")
+
+
+def _of_a_table(read: ReadTable) -> Iterator[str]:
+    keyset = read.keyset
+    low = tuple(TEXTS.get(column.type, "7") for column in keyset.columns)
+    nothing = (None, *low[1:])
+    conditions = [
+        *(keyset.beyond(low), keyset.up_to(low), keyset.between(nothing, low), keyset.between(None, None)),
+        keyset.among([low, nothing]),
+    ]
+    yield sizes.size(read)
+    for condition in conditions:
+        yield sizes.probe(read, condition)
+        yield sizes.edge(read, keyset.order, condition, 1024)
+        yield sizes.edge(read, keyset.reverse_order, condition)
+    yield sizes.run_rows(read, conditions[0], RowMode.FAST, (1, 2))
+    yield sizes.run_rows(read, conditions[1], RowMode.ESCAPED, (1, 2))
+
+
+@cache
+def parsed(text: str) -> tuple[exp.Expr | None, ...]:
+    return tuple(sqlglot.parse(text, read="tsql", error_level=sqlglot.ErrorLevel.RAISE))
+
+
+def faults(text: str) -> list[str]:
+    """What keeps a text from being one statement of T-SQL that is understood to its end."""
+    trees = parsed(text)
+    if len(trees) != 1 or trees[0] is None:
+        return [f"{len(trees)} statements"]
+    return [f"not understood: {one.sql()}" for one in trees[0].find_all(exp.Command)]
+
+
+ALL = list(built())
+
+
+def test_every_statement_is_one_of_t_sql():
+    assert {text: found for text in ALL if (found := faults(text))} == {}
+
+
+def test_what_is_no_t_sql_is_found():
+    assert faults("SELECT 1; SELECT 2") == ["2 statements"]
+    with pytest.raises(sqlglot.ParseError):
+        faults("SELECT TOP (1) [a] FROM t WHERE (")
+
+
+def test_offset_has_an_order_and_no_top_beside_it():
+    offsets = 0
+    for text in ALL:
+        for query in parsed(text)[0].find_all(exp.Select):
+            if query.args.get("offset"):
+                offsets += 1
+                assert query.args.get("order"), text
+                assert not isinstance(query.args.get("limit"), exp.Limit), text
+    assert offsets > 10
+
+
+def test_values_are_compared_as_their_own_type():
+    keyset = Keyset(
+        (Column("a", 1, "varchar", 10, collation="Cyrillic_General_CI_AS"), Column("b", 2, "datetime"))
+    )
+
+    found = keyset.beyond(("\u044f'", "2024-02-29 12:34:56.790"))
+
+    text = "CONVERT(varchar(10), N'\u044f''' COLLATE Cyrillic_General_CI_AS)"
+    stamp = "CONVERT(datetime, '2024-02-29 12:34:56.790', 121)"
+    for part in (f"[a] > {text}", f"[a] = {text}", f"[b] > {stamp}"):
+        assert part in found
