@@ -22,6 +22,8 @@ _RANGE_LOST = 313
 """What CDC's functions say of a range that their change table does not have."""
 _LOGIN_FAILED = frozenset({18456, 18452, 18470, 18486, 18487, 18488, 4060, 4064})
 _NO_SNAPSHOTS = 3952
+_UNREACHED = ("Login timeout expired", "[08001]")
+"""In what drivers say where there is no connection, or none in time."""
 _TABLE_MOVED = frozenset({207, 208, 3961, 4902, 8180})
 """No such column or object; changed since the snapshot; no such table; could not be prepared."""
 _BUSY = frozenset({1222})
@@ -79,6 +81,9 @@ def source_error(error: SQLAlchemyError, doing: str, place: str) -> SourceError 
             f"the database {place!r} does not allow snapshot isolation",
             hint="ALTER DATABASE … SET ALLOW_SNAPSHOT_ISOLATION ON, or another 'snapshot.isolation.mode'",
         )
+    if any(word in _text(error) for word in _UNREACHED):
+        hint = "check database.hostname and database.port, and that the server takes TCP connections"
+        return SourceError(f"{doing} failed: {said}", place=place, hint=hint)
     if number in _LOGIN_FAILED:
         return SourceError(
             f"{doing} failed: {said}",
@@ -91,7 +96,7 @@ def source_error(error: SQLAlchemyError, doing: str, place: str) -> SourceError 
 def _text(error: SQLAlchemyError) -> str:
     """The driver's words; SQLAlchemy's own add the statement, which holds literals."""
     orig = error.orig if isinstance(error, DBAPIError) else None
-    arguments = getattr(orig, "args", ())
+    arguments: tuple[object, ...] = getattr(orig, "args", ())
     return str(arguments[-1] if arguments else orig or type(error).__name__)
 
 
@@ -100,6 +105,6 @@ def _said(error: SQLAlchemyError) -> str:
     if number in _WITH_VALUES:
         return f"error {number} of the server, whose message holds values"
     # pyodbc puts all of a driver's messages into one text, each with the calls it went through
-    told = [_PREFIXES.sub("", part.strip()) for part in _CALLED.split(_text(error).replace("\n", " "))]
-    said = "; ".join(dict.fromkeys(part.lstrip("; ") for part in told if part.strip("; )")))
+    parts = (part.strip("; ") for part in _CALLED.split(_text(error).replace("\n", " ")))
+    said = "; ".join(dict.fromkeys(_PREFIXES.sub("", part) for part in parts if part))
     return f"{said[:500]} (error {number})" if number else said[:500] or type(error).__name__

@@ -63,7 +63,7 @@ class StandInReach:
 
     def jdbc(self, database: str, query: str) -> Jdbc:
         """The query translated, for PostgreSQL's JDBC driver."""
-        self.server.statements.add(query)
+        self.server.record(query)
         postgres = self.server.postgres
         return Jdbc(
             f"jdbc:postgresql://{postgres.host}:{postgres.port}/{database}",
@@ -79,7 +79,7 @@ class StandInReach:
         def translate(
             _connection: Any, cursor: Any, statement: str, parameters: Any, _context: Any, _many: Any
         ) -> tuple[str, Any]:
-            self.server.statements.add(statement)
+            self.server.record(statement)
             translated = self._database(database).translator(statement)
             for before in translated.before:
                 cursor.execute(before)

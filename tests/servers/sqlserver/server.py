@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 
 _TEMPLATE = "tidemark_sqlserver"
+_MOST_STATEMENTS = 10_000
 _NO_TEMPLATE = "SELECT count(*) FROM pg_database WHERE datname = %s"
 
 
@@ -89,6 +90,11 @@ class SqlServer:
         database.set("created", f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f}")
         self.databases[name] = database
         return database
+
+    def record(self, text: str) -> None:
+        """Remember a statement of the adapter's, though not without end."""
+        if len(self.statements) < _MOST_STATEMENTS:
+            self.statements.add(text)
 
     def settings(self, *databases: str, **changes: Any) -> SqlServerSettings:
         """Settings that name these databases, or all."""

@@ -54,10 +54,10 @@ class Translator:
     nullable: Callable[[str], bool]
 
     def __call__(self, text: str) -> Translated:
-        """One statement. Raises what sqlglot raises where it can't be parsed."""
+        """One statement. Raises where it is not one of T-SQL, whole and alone."""
         if steered := steering(text):
             return Translated(steered)
-        return self.tree(sqlglot.parse_one(text, read="tsql"))
+        return self.tree(one_statement(text))
 
     def tree(self, tree: exp.Expr) -> Translated:
         """A parsed statement."""
@@ -92,6 +92,14 @@ class Translator:
                 changed = _changed(node)
                 if changed is not node:
                     node.replace(changed)
+
+
+def one_statement(text: str) -> exp.Expr:
+    """The tree of a text. Raises where it is not one statement that sqlglot understands to its end."""
+    found = sqlglot.parse(text, read="tsql", error_level=sqlglot.ErrorLevel.RAISE)
+    if len(found) != 1 or found[0] is None or any(found[0].find_all(exp.Command)):
+        raise ValueError(f"not one statement of T-SQL: {text[:500]}")
+    return found[0]
 
 
 def statements(text: str) -> list[exp.Expr]:
