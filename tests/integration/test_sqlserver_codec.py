@@ -31,9 +31,10 @@ OTHERS = replace(PLAIN, times=TimeMode.CONNECT, decimals=DecimalMode.STRING, bin
 DDL = """CREATE TABLE dbo.t (
     id int NOT NULL PRIMARY KEY, b bit, ti tinyint, si smallint, bi bigint, de decimal(12, 3),
     nu numeric(38, 0), mo money, sm smallmoney, re real, fl float, ch char(5), va varchar(20),
-    nc nchar(4), nv nvarchar(20), vm varchar(max), nm nvarchar(max) NOT NULL, bn binary(4), vb varbinary(20), vx varbinary(max),
-    gu uniqueidentifier, da date, t0 time(0), t7 time(7), dt datetime, sd smalldatetime, d0 datetime2(0),
-    d3 datetime2(3), d7 datetime2(7), dz datetimeoffset(7), xm xml)"""
+    nc nchar(4), nv nvarchar(20), vm varchar(max), nm nvarchar(max) NOT NULL, bn binary(4),
+    vb varbinary(20), vx varbinary(max), gu uniqueidentifier, da date, t0 time(0), t7 time(7),
+    dt datetime, sd smalldatetime, d0 datetime2(0), d3 datetime2(3), d7 datetime2(7),
+    dz datetimeoffset(7), xm xml)"""
 FULL = """INSERT INTO dbo.t VALUES (1, 1, 255, -32768, 9223372036854775807, -123456789.125,
     12345678901234567890123456789012345678, 922337203685477.5807, -214748.3648, 1.5, 0.1, 'ab', 'it''s "x"\\',
     N'č', N'ž😀', 'long', N'', 0x01020304, 0xDEADBEEF, 0x00FF, '6F9619FF-8B86-D011-B42D-00C04FC964FF',

@@ -339,20 +339,6 @@ def test_a_database_without_cdc_is_refused(sqlserver: SqlServer, tmp_path: Path,
         pass
 
 
-def test_transactions_are_told_where_they_begin_and_end(
-    sqlserver: SqlServer, shop: StandInDatabase, tmp_path: Path, spark: SparkSession
-):
-    made(shop)
-    with driven_sqlserver(sqlserver, tmp_path, spark, provide__transaction__metadata="true") as driven:
-        shop.execute("INSERT INTO dbo.t VALUES (1, N'a'), (2, N'b')")
-        shop.execute("INSERT INTO dbo.t VALUES (3, N'c')")
-        shop.capture()
-        driven.until_streamed(shop)
-
-        told = [one["value"]["status"] for one in driven.events("transaction")]
-        assert told == ["BEGIN", "END", "BEGIN"]
-
-
 def test_what_is_streamed_is_what_the_table_holds(
     sqlserver: SqlServer, shop: StandInDatabase, tmp_path: Path, spark: SparkSession
 ):
