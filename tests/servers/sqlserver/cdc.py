@@ -240,7 +240,7 @@ def _body(instances: list[tuple[str, list[Captured]]]) -> str:
     keys = {one.name: one for _name, columns in instances for one in columns if one.key}
     moved = " OR ".join(_differs(one) for one in keys.values()) or "false"
     parts = [
-        "DECLARE x xid8 := pg_current_xact_id(); s bigint := nextval('mssql.lsn'); c boolean[]; BEGIN",
+        "DECLARE x xid8 := pg_current_xact_id(); s bigint := nextval('mssql.lsn'); m text; BEGIN",
         "IF TG_OP = 'INSERT' THEN",
         *(_insert(name, columns, "NEW", 2) for name, columns in instances),
         "ELSIF TG_OP = 'DELETE' THEN",
@@ -250,9 +250,21 @@ def _body(instances: list[tuple[str, list[Captured]]]) -> str:
         "ELSE",
     ]
     for name, columns in instances:
-        parts.append(f"c := ARRAY[{', '.join(map(_differs, columns))}]; IF true = ANY(c) THEN")
+        digits = _mask(columns)
+        parts.append(f"m := {' || '.join(digits)}; IF m <> '{'0' * len(digits)}' THEN")
         parts.append(_insert(name, columns, "OLD", 3) + _insert(name, columns, "NEW", 4) + "END IF;")
     return "\n".join((*parts, "END IF; RETURN NULL; END"))
+
+
+def _mask(columns: list[Captured]) -> list[str]:
+    """Expressions of the update mask's hexadecimal digits: the first column is the last digit's last bit."""
+    bits = [f"({_differs(one)})::int" for one in columns]
+    bits += ["0"] * (-len(bits) % 8)
+    digits = [
+        f"substr('0123456789abcdef', 1 + {a} + 2 * {b} + 4 * {c} + 8 * {d}, 1)"
+        for a, b, c, d in zip(bits[::4], bits[1::4], bits[2::4], bits[3::4], strict=True)
+    ]
+    return digits[::-1]
 
 
 def _differs(column: Captured) -> str:
@@ -264,7 +276,8 @@ def _differs(column: Captured) -> str:
 
 
 def _insert(instance: str, columns: list[Captured], row: str, operation: int) -> str:
-    mask = "mssql.mask(c)" if operation > 2 else f"mssql.mask(array_fill(true, ARRAY[{len(columns)}]))"
+    full = f"{(1 << len(columns)) - 1:0{2 * -(-len(columns) // 8)}x}"
+    mask = "decode(m, 'hex')" if operation > 2 else f"'\\x{full}'"
     values = ", ".join(_value(one, row, operation) for one in columns)
     target = sql.Identifier("pending", instance).as_string()
     return f"INSERT INTO {target} VALUES (x, s, {operation}, {mask}, {values});\n"

@@ -22,12 +22,6 @@ CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT ON mssql.touched DEFERRABLE INI
 CREATE FUNCTION mssql.no_truncate() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
   RAISE 'Cannot truncate table because it is published for replication or enabled for Change Data Capture.'
   USING ERRCODE = 'MS471'; END $$;
-CREATE FUNCTION mssql.mask(changed boolean[]) RETURNS bytea IMMUTABLE LANGUAGE sql RETURN
-  (SELECT decode(string_agg(lpad(to_hex(b::bit(8)::int), 2, '0'), '' ORDER BY byte DESC), 'hex') FROM
-   (SELECT (at - 1) / 8 AS byte, string_agg(one::int::text, '' ORDER BY at DESC)::text AS bits
-    FROM unnest(changed || array_fill(false, ARRAY[(8 - cardinality(changed) % 8) % 8]))
-    WITH ORDINALITY AS u(one, at) GROUP BY 1) AS q, LATERAL (SELECT bits::bit(8) AS b) AS r);
-
 CREATE TABLE cdc.change_tables (object_id int PRIMARY KEY, version int, source_object_id int,
   capture_instance text UNIQUE, start_lsn bytea, end_lsn bytea, supports_net_changes smallint, has_drop_pending smallint,
   role_name text, index_name text, filegroup_name text, create_date mssql.datetime2_7, partition_switch smallint);

@@ -11,23 +11,26 @@ _ASSIGNED = ("smallint", "integer", "bigint", "numeric", "real", "double precisi
 """What text is converted to where it is stored."""
 
 _TEMPORAL = """
-CREATE TYPE mssql.{name} AS (v bigint);
+CREATE TYPE mssql.{name} AS (v bigint, t text);
+CREATE FUNCTION mssql.of_{name}(v bigint) RETURNS mssql.{name} IMMUTABLE LANGUAGE sql
+  RETURN ROW(v, {write})::mssql.{name};
 CREATE FUNCTION mssql.to_{name}(x text) RETURNS mssql.{name} IMMUTABLE LANGUAGE sql
-  RETURN CASE WHEN x IS NOT NULL THEN ROW({read})::mssql.{name} END;
-CREATE FUNCTION mssql.text_of(x mssql.{name}, style int DEFAULT 121) RETURNS text IMMUTABLE LANGUAGE sql
-  RETURN {write};
-CREATE CAST (text AS mssql.{name}) WITH FUNCTION mssql.to_{name}(text) AS ASSIGNMENT;
+  RETURN CASE WHEN x IS NOT NULL THEN mssql.of_{name}({read}) END;
 """
 _OFFSET = """
-CREATE TYPE mssql.{name} AS (v bigint, z int);
+CREATE TYPE mssql.{name} AS (v bigint, t text);
+CREATE FUNCTION mssql.of_{name}(v bigint, z int) RETURNS mssql.{name} IMMUTABLE LANGUAGE sql RETURN
+  ROW(v - z * 600000000::bigint, mssql.stamp_text(v, {digits}) || ' ' || mssql.offset_text(z))::mssql.{name};
 CREATE FUNCTION mssql.to_{name}(x text) RETURNS mssql.{name} IMMUTABLE LANGUAGE sql
-  RETURN CASE WHEN x IS NOT NULL THEN ROW(
-    mssql.rounded(mssql.stamp_ticks(mssql.without_offset(x)), {digits})
-    - mssql.offset_of(x) * 600000000::bigint, mssql.offset_of(x))::mssql.{name} END;
+  RETURN CASE WHEN x IS NOT NULL THEN mssql.of_{name}(
+    mssql.rounded(mssql.stamp_ticks(mssql.without_offset(x)), {digits}), mssql.offset_of(x)) END;
+"""
+_BOTH = """
 CREATE FUNCTION mssql.text_of(x mssql.{name}, style int DEFAULT 121) RETURNS text IMMUTABLE LANGUAGE sql
-  RETURN mssql.stamp_text((x).v + (x).z * 600000000::bigint, {digits}) || ' ' || mssql.offset_text((x).z);
+  RETURN (x).t;
 CREATE CAST (text AS mssql.{name}) WITH FUNCTION mssql.to_{name}(text) AS ASSIGNMENT;
 """
+"""A value sorts by `v`, its ticks; `t` is its text."""
 
 
 def script() -> str:
@@ -56,23 +59,18 @@ def _types() -> str:
 
 
 def _temporal() -> list[str]:
-    stamp, write = "mssql.stamp_ticks(x)", "mssql.stamp_text((x).v, {})"
-    minutes = f"({stamp} + 300000000) / 600000000 * 600000000"
-    found = [
-        _TEMPORAL.format(name="datetime", read=f"mssql.thirds({stamp})", write=write.format(3)),
-        _TEMPORAL.format(name="smalldatetime", read=minutes, write=write.format(3)),
-    ]
+    stamp, write = "mssql.stamp_ticks(x)", "mssql.stamp_text(v, {})"
+    found = {
+        "datetime": (f"mssql.thirds({stamp})", write.format(3)),
+        "smalldatetime": (f"({stamp} + 300000000) / 600000000 * 600000000", write.format(3)),
+    }
     for digits in range(8):
         rounded = f"mssql.rounded({{}}, {digits})"
-        found += [
-            _TEMPORAL.format(
-                name=f"time_{digits}",
-                read=rounded.format("mssql.time_ticks(x)"),
-                write=f"mssql.time_text((x).v, {digits})",
-            ),
-            _TEMPORAL.format(
-                name=f"datetime2_{digits}", read=rounded.format(stamp), write=write.format(digits)
-            ),
-            _OFFSET.format(name=f"datetimeoffset_{digits}", digits=digits),
-        ]
-    return found
+        found[f"time_{digits}"] = (rounded.format("mssql.time_ticks(x)"), f"mssql.time_text(v, {digits})")
+        found[f"datetime2_{digits}"] = (rounded.format(stamp), write.format(digits))
+    zoned = {f"datetimeoffset_{digits}": digits for digits in range(8)}
+    return [
+        *(_TEMPORAL.format(name=name, read=read, write=to) for name, (read, to) in found.items()),
+        *(_OFFSET.format(name=name, digits=digits) for name, digits in zoned.items()),
+        *(_BOTH.format(name=name) for name in (*found, *zoned)),
+    ]

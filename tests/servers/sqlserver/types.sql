@@ -9,9 +9,7 @@ CREATE FUNCTION mssql.text_of(x smallint, style int DEFAULT 0) RETURNS text IMMU
 CREATE FUNCTION mssql.text_of(x integer, style int DEFAULT 0) RETURNS text IMMUTABLE LANGUAGE sql RETURN x::text;
 CREATE FUNCTION mssql.text_of(x bigint, style int DEFAULT 0) RETURNS text IMMUTABLE LANGUAGE sql RETURN x::text;
 CREATE FUNCTION mssql.text_of(x numeric, style int DEFAULT 0) RETURNS text IMMUTABLE LANGUAGE sql RETURN x::text;
-CREATE FUNCTION mssql.text_of(x date, style int DEFAULT 0) RETURNS text IMMUTABLE LANGUAGE sql
-  RETURN lpad(extract(year from x)::text, 4, '0') || '-' || lpad(extract(month from x)::text, 2, '0')
-  || '-' || lpad(extract(day from x)::text, 2, '0');
+CREATE FUNCTION mssql.text_of(x date, style int DEFAULT 0) RETURNS text STABLE LANGUAGE sql RETURN x::text;
 CREATE FUNCTION mssql.text_of(x double precision, style int DEFAULT 0) RETURNS text IMMUTABLE LANGUAGE sql
   RETURN CASE WHEN style <> 3 THEN x::text
   ELSE regexp_replace(trim(to_char(x, '9.9999999999999999EEEE')), 'e([+-])(\d\d)$', 'e\10\2') END;
@@ -25,16 +23,22 @@ CREATE FUNCTION mssql.datalength(x bytea) RETURNS bigint IMMUTABLE LANGUAGE sql 
 CREATE FUNCTION mssql.padded(x bytea, size int) RETURNS bytea IMMUTABLE LANGUAGE sql
   RETURN substring(x || decode(repeat('00', size), 'hex') FROM 1 FOR size);
 
-CREATE TYPE mssql.uniqueidentifier AS (k bytea);
-CREATE FUNCTION mssql.to_uniqueidentifier(x text) RETURNS mssql.uniqueidentifier IMMUTABLE LANGUAGE sql RETURN
-  ROW((SELECT decode(substr(h, 21, 12) || substr(h, 17, 4) || substr(h, 15, 2) || substr(h, 13, 2)
-    || substr(h, 11, 2) || substr(h, 9, 2) || substr(h, 7, 2) || substr(h, 5, 2) || substr(h, 3, 2)
-    || substr(h, 1, 2), 'hex') FROM (SELECT replace(x, '-', '') AS h) AS q))::mssql.uniqueidentifier;
-CREATE FUNCTION mssql.text_of(x mssql.uniqueidentifier, style int DEFAULT 0) RETURNS text IMMUTABLE LANGUAGE sql
-  RETURN (SELECT CASE WHEN h IS NOT NULL THEN upper(substr(h, 31, 2) || substr(h, 29, 2) || substr(h, 27, 2)
-    || substr(h, 25, 2) || '-' || substr(h, 23, 2) || substr(h, 21, 2) || '-' || substr(h, 19, 2)
-    || substr(h, 17, 2) || '-' || substr(h, 13, 4) || '-' || substr(h, 1, 12)) END
-    FROM (SELECT encode((x).k, 'hex') AS h) AS q);
+-- by `k` it sorts, `t` is its text
+CREATE TYPE mssql.uniqueidentifier AS (k bytea, t text);
+CREATE FUNCTION mssql.to_uniqueidentifier(x text) RETURNS mssql.uniqueidentifier IMMUTABLE LANGUAGE sql
+  RETURN CASE WHEN x IS NOT NULL THEN ROW(decode(
+  substr(replace(x, '-', ''), 21, 12) ||
+  substr(replace(x, '-', ''), 17, 4) ||
+  substr(replace(x, '-', ''), 15, 2) ||
+  substr(replace(x, '-', ''), 13, 2) ||
+  substr(replace(x, '-', ''), 11, 2) ||
+  substr(replace(x, '-', ''), 9, 2) ||
+  substr(replace(x, '-', ''), 7, 2) ||
+  substr(replace(x, '-', ''), 5, 2) ||
+  substr(replace(x, '-', ''), 3, 2) ||
+  substr(replace(x, '-', ''), 1, 2), 'hex'), upper(x))::mssql.uniqueidentifier END;
+CREATE FUNCTION mssql.text_of(x mssql.uniqueidentifier, style int DEFAULT 0) RETURNS text IMMUTABLE
+  LANGUAGE sql RETURN (x).t;
 CREATE CAST (text AS mssql.uniqueidentifier) WITH FUNCTION mssql.to_uniqueidentifier(text) AS ASSIGNMENT;
 
 CREATE FUNCTION mssql.time_ticks(x text) RETURNS bigint IMMUTABLE LANGUAGE plpgsql AS $$
@@ -57,7 +61,7 @@ CREATE FUNCTION mssql.time_text(ticks bigint, digits int) RETURNS text IMMUTABLE
   || lpad((ticks / 10000000 % 60)::text, 2, '0')
   || CASE WHEN digits > 0 THEN '.' || left(lpad((ticks % 10000000)::text, 7, '0'), digits) ELSE '' END;
 CREATE FUNCTION mssql.stamp_text(ticks bigint, digits int) RETURNS text IMMUTABLE LANGUAGE sql RETURN
-  mssql.text_of(date '0001-01-01' + (ticks / 864000000000)::int) || ' '
+  (date '0001-01-01' + (ticks / 864000000000)::int)::text || ' '
   || mssql.time_text(ticks % 864000000000, digits);
 
 CREATE FUNCTION mssql.without_offset(x text) RETURNS text IMMUTABLE LANGUAGE sql RETURN
