@@ -6,6 +6,7 @@ adapter's own `job.py` gives the source.
 
 from __future__ import annotations
 
+import logging
 import tempfile
 import time
 from contextlib import ExitStack, contextmanager
@@ -20,9 +21,12 @@ from adapters.sinks.console import ConsoleSink
 from adapters.sinks.files import FilesSink
 from adapters.sinks.kafka import KafkaSink
 from adapters.sinks.null import NullSink
+from adapters.spark.ending import end, outlived
 from adapters.spark.executors import SparkExecutors, ThreadExecutors
+from adapters.spark.session import spark_session
 from adapters.spark.state import HadoopStateStore
 from engine.config.settings import SinkKind
+from engine.errors import SourceError
 from engine.events.heartbeat import heartbeat
 from engine.job import Job
 from engine.marks import Mark
@@ -32,6 +36,7 @@ from engine.seams import Pace, Seams
 from engine.staging import clear
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
@@ -43,6 +48,7 @@ if TYPE_CHECKING:
     from engine.state import State
     from signals.answers import Answer
 
+_log = logging.getLogger("adapters")
 LOCAL_ROWS = 20_000
 """Rows and entries that are encoded in the driver, where a Spark job would take longer."""
 
@@ -83,6 +89,32 @@ class Wired:
     first_backoff_s: float = 10.0
     done: Callable[[State], bool] = lambda _state: False
     marks: frozenset[Mark] = frozenset(Mark)
+
+
+@contextmanager
+def on_spark(
+    settings: Settings, packages: tuple[str, ...], spark: SparkSession | None, stop: threading.Event
+) -> Iterator[SparkSession]:
+    """`spark`, or a session made with these packages and stopped at the end; `stop` is set if it dies."""
+    session = spark or spark_session(settings.job.spark_master, settings.job.spark_conf, packages)
+    try:
+        with outlived(session, stop):
+            yield session
+    finally:
+        if spark is None:
+            end(session)
+
+
+@contextmanager
+def trying() -> Iterator[None]:
+    """Try to reach a server, to tell of a wrong password or host before Spark takes its time to start.
+
+    A server that is not up yet is waited for by the job.
+    """
+    try:
+        yield
+    except SourceError as error:
+        _log.warning("%s", error)
 
 
 @contextmanager

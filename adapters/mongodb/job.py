@@ -6,9 +6,8 @@ it from Python on a session of their own.
 
 from __future__ import annotations
 
-import logging
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,11 +18,8 @@ from adapters.mongodb.encode import SpanEncoder
 from adapters.mongodb.first import FirstSnapshot
 from adapters.mongodb.position import shown
 from adapters.mongodb.server import Server, connection_of
-from adapters.spark.ending import end, outlived
 from adapters.spark.executors import SparkExecutors
-from adapters.spark.session import spark_session
-from adapters.wiring import NOBODY, Onlookers, Places, Wired, tasks_of
-from engine.errors import SourceError
+from adapters.wiring import NOBODY, Onlookers, Places, Wired, on_spark, tasks_of, trying
 from engine.marks import Mark
 from engine.snapshotters import snapshotter
 
@@ -37,7 +33,6 @@ if TYPE_CHECKING:
     from engine.job import Job
     from engine.seams import Seams
 
-_log = logging.getLogger("adapters")
 _LOCAL_CHANGES = 5_000
 """Change events that the driver encodes itself, at 20 to 40 µs each; a Spark job costs 0.2 s."""
 
@@ -53,31 +48,13 @@ def run(
 
     Raises a TidemarkError when it can't go on. A session made here is stopped at the end.
     """
-    _reach(settings)
-    session = spark or spark_session(settings.job.spark_master, settings.job.spark_conf)
-    try:
-        with (
-            outlived(session, stop),
-            building(settings, session, onlookers, sleep=stop.wait) as job,
-        ):
-            job.run(stop.is_set)
-    finally:
-        if spark is None:
-            end(session)
-
-
-def _reach(settings: Settings) -> None:
-    """Tell of a wrong password or host before Spark takes its time to start.
-
-    A deployment that is not up yet is waited for by the job.
-    """
-    server = Server(connection_of(settings.mongodb))
-    try:
+    with trying(), closing(Server(connection_of(settings.mongodb))) as server:
         server.identity()
-    except SourceError as error:
-        _log.warning("%s", error)
-    finally:
-        server.close()
+    with (
+        on_spark(settings, (), spark, stop) as session,
+        building(settings, session, onlookers, sleep=stop.wait) as job,
+    ):
+        job.run(stop.is_set)
 
 
 @contextmanager

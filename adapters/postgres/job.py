@@ -6,7 +6,6 @@ it from Python on a session of their own.
 
 from __future__ import annotations
 
-import logging
 import time
 from contextlib import contextmanager
 from functools import partial
@@ -23,12 +22,11 @@ from adapters.postgres.server import Server, drop_slot
 from adapters.postgres.tls import checked_key, readers_key, tls_parameters
 from adapters.postgres.visibility import format_lsn
 from adapters.postgres.xmin import SlotXmin
-from adapters.spark.ending import end, outlived
 from adapters.spark.executors import SparkExecutors
-from adapters.spark.session import POSTGRES_JDBC, spark_session
-from adapters.wiring import LOCAL_ROWS, NOBODY, Onlookers, Places, Wired, tasks_of
+from adapters.spark.session import POSTGRES_JDBC
+from adapters.wiring import LOCAL_ROWS, NOBODY, Onlookers, Places, Wired, on_spark, tasks_of, trying
 from engine.config.driver import LIBPQ
-from engine.errors import ConfigError, SourceError
+from engine.errors import ConfigError
 from engine.snapshotters import snapshotter
 
 if TYPE_CHECKING:
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
     from engine.model import Position
     from engine.seams import Seams
 
-_log = logging.getLogger("adapters")
 _CONNECT_TIMEOUT_S = 10
 
 
@@ -61,30 +58,13 @@ def run(
     snapshotter(settings.snapshot)  # one that is none is told of before Spark takes its time to start
     checked_key(settings.postgres.ssl_key)
     server = make_server(settings.postgres)
-    _reach(server)
-    session = spark or spark_session(settings.job.spark_master, settings.job.spark_conf, (POSTGRES_JDBC,))
-    try:
-        with (
-            outlived(session, stop),
-            building(settings, session, onlookers, sleep=stop.wait) as job,
-        ):
+    with trying():
+        server.identity()
+    with on_spark(settings, (POSTGRES_JDBC,), spark, stop) as session:
+        with building(settings, session, onlookers, sleep=stop.wait) as job:
             job.run(stop.is_set)
         if settings.postgres.drop_slot_on_stop:
             drop_slot(server, settings.postgres.slot)
-    finally:
-        if spark is None:
-            end(session)
-
-
-def _reach(server: Server) -> None:
-    """Tell of a wrong password or host before Spark takes its time to start.
-
-    A server that is not up yet is waited for by the job.
-    """
-    try:
-        server.identity()
-    except SourceError as error:
-        _log.warning("%s", error)
 
 
 @contextmanager

@@ -6,16 +6,14 @@ it from Python on a session of their own. `reach` is the way to the server for b
 
 from __future__ import annotations
 
-import logging
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
 from adapters import wiring
-from adapters.spark.ending import end, outlived
 from adapters.spark.executors import SparkExecutors
-from adapters.spark.session import SQLSERVER_JDBC, spark_session
+from adapters.spark.session import SQLSERVER_JDBC
 from adapters.sqlserver import metadata, server
 from adapters.sqlserver.chunks import ChunkReader
 from adapters.sqlserver.database import Means, SqlServerSource, shown
@@ -26,8 +24,7 @@ from adapters.sqlserver.history import history
 from adapters.sqlserver.reading import ChangeReader
 from adapters.sqlserver.server import Server
 from adapters.sqlserver.tail import LogBounds
-from adapters.wiring import NOBODY, Onlookers, Places, Wired, tasks_of
-from engine.errors import SourceError
+from adapters.wiring import NOBODY, Onlookers, Places, Wired, on_spark, tasks_of, trying
 from engine.snapshotters import snapshotter
 
 if TYPE_CHECKING:
@@ -44,7 +41,6 @@ if TYPE_CHECKING:
 
     ReachOf = Callable[[SqlServerSettings], Reach]
 
-_log = logging.getLogger("adapters")
 _LOCAL_ROWS = 2_000
 """Change rows that are read by the metadata connection; a Spark job costs 0.2 s."""
 
@@ -62,32 +58,14 @@ def run(
     Raises a TidemarkError when it can't go on. A session made here is stopped at the end.
     """
     snapshotter(settings.snapshot)  # one that is none is told of before Spark takes its time to start
-    _try(settings, reach)
-    session = spark or spark_session(settings.job.spark_master, settings.job.spark_conf, (SQLSERVER_JDBC,))
-    try:
-        with (
-            outlived(session, stop),
-            building(settings, session, onlookers, sleep=stop.wait, reach=reach) as job,
-        ):
-            job.run(stop.is_set)
-    finally:
-        if spark is None:
-            end(session)
-
-
-def _try(settings: Settings, reach: ReachOf) -> None:
-    """Tell of a wrong password or host before Spark takes its time to start.
-
-    A server that is not up yet is waited for by the job.
-    """
-    found = Server(reach(settings.sqlserver))
-    try:
+    with trying(), closing(Server(reach(settings.sqlserver))) as found:
         for database in settings.sqlserver.databases:
             found.query(database, metadata.SERVER, "connecting")
-    except SourceError as error:
-        _log.warning("%s", error)
-    finally:
-        found.close()
+    with (
+        on_spark(settings, (SQLSERVER_JDBC,), spark, stop) as session,
+        building(settings, session, onlookers, sleep=stop.wait, reach=reach) as job,
+    ):
+        job.run(stop.is_set)
 
 
 @contextmanager
