@@ -1,0 +1,198 @@
+"""SQL Server itself, from Microsoft's images with the Agent on; only where there is Docker.
+
+What the stand-in is tested with is tested here again, on the real server and through the real drivers, with
+what only they can show: the drivers' type mapping, encryption, plans and locks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import mssql_python_odbc
+import orjson
+import pytest
+from pyspark.sql import SparkSession
+from sqlalchemy.exc import SQLAlchemyError
+
+from adapters.sqlserver import metadata
+from adapters.sqlserver.server import Server, reach
+from engine.config.sources import Encryption
+from engine.errors import SourceError
+from tests.driven_sqlserver import SIGNALS, driven_sqlserver
+from tests.integration import test_sqlserver_codec as codec
+from tests.integration import test_sqlserver_job as job
+from tests.integration import test_sqlserver_snapshots as snapshots
+from tests.integration import test_sqlserver_transactions as transactions
+from tests.servers.images import docker_answers
+from tests.servers.sqlserver.contained import ContainedDatabase, ContainedSqlServer
+
+if TYPE_CHECKING:
+    from tests.servers.sqlserver import SqlServer, StandInDatabase
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow,
+    pytest.mark.skipif(not docker_answers(), reason="there is no Docker here; the stand-in runs instead"),
+]
+
+VERSIONS = ("2019", "2022")
+NEWEST = "mcr.microsoft.com/mssql/server:2022-latest"
+
+
+def odbc_driver() -> str:
+    """An installed driver that the environment names, or the library that comes with a package."""
+    folder = Path(mssql_python_odbc.get_libs_dir()) / "linux" / "debian_ubuntu"
+    return os.environ.get("ODBC_DRIVER") or str(next(folder.glob("*/lib/libmsodbcsql*")))
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def contained(request: pytest.FixtureRequest) -> Iterator[ContainedSqlServer]:
+    image = f"mcr.microsoft.com/mssql/server:{request.param}-latest"
+    with ContainedSqlServer(image, odbc_driver()) as server:
+        yield server
+
+
+@pytest.fixture
+def sqlserver(contained: ContainedSqlServer) -> Iterator[ContainedSqlServer]:
+    contained.reset()
+    yield contained
+    contained.reset()
+
+
+@pytest.fixture
+def shop(sqlserver: ContainedSqlServer) -> ContainedDatabase:
+    return sqlserver.create_database("shop")
+
+
+def _again(module: Any) -> dict[str, Any]:
+    """A module's tests and fixtures under names of their own; they find this module's servers."""
+    prefix = module.__name__.rpartition("_")[2]
+    return {
+        name.replace("test_", f"test_{prefix}_", 1) if name.startswith("test_") else name: value
+        for name, value in vars(module).items()
+        if name.startswith("test_") or type(value).__name__ == "FixtureFunctionDefinition"
+    }
+
+
+for _module in (job, snapshots, codec, transactions):
+    _found = _again(_module)
+    if _found.keys() & globals().keys():
+        raise RuntimeError(f"two tests or fixtures of one name: {_found.keys() & globals().keys()}")
+    globals().update(_found)
+
+
+def test_every_type_is_the_same_from_a_snapshot_through_spark_and_from_the_log(
+    sqlserver: ContainedSqlServer, shop: ContainedDatabase, tmp_path: Path, spark: SparkSession
+):
+    shop.execute(codec.DDL)
+    shop.enable_cdc("dbo.t")
+    shop.execute(SIGNALS)
+    shop.enable_cdc("dbo.signals")
+    local = {"tidemark__window__local__rows": "0", "signal__data__collection": "shop.dbo.signals"}
+    server, database = cast("SqlServer", sqlserver), cast("StandInDatabase", shop)  # by what they offer
+    with driven_sqlserver(server, tmp_path, spark, **local) as driven:
+        shop.execute(codec.FULL)
+        shop.capture()
+        driven.until_streamed(database)
+        told = orjson.dumps({"data-collections": ["shop.dbo.t"]}).decode()
+        shop.execute(f"INSERT INTO dbo.signals VALUES ('s1', 'execute-snapshot', '{told}')")
+        driven.until(lambda: any(op == "r" for op, _row in driven.ops("t")))
+
+        (created, read) = (row for op, row in driven.ops("t") if op in {"c", "r"})
+        assert created == read
+        assert {name: created[name] for name in codec.EXPECTED} == codec.EXPECTED
+
+
+@pytest.mark.usefixtures("shop")
+@pytest.mark.parametrize("encrypt", list(Encryption)[:2])
+def test_both_drivers_encrypt_alike_and_distrust_a_certificate_they_were_not_told_of(
+    sqlserver: ContainedSqlServer, spark: SparkSession, encrypt: Encryption
+):
+    trusting = sqlserver.settings(encrypt=encrypt)
+    asked = "SELECT [encrypt_option] FROM sys.dm_exec_connections WHERE [session_id] = @@SPID"
+    jdbc = reach(trusting).jdbc("shop", asked)
+    options = {**jdbc.properties, "driver": jdbc.driver}
+    found = spark.read.jdbc(jdbc.url, f"({jdbc.query}) AS q", properties=options).collect()
+
+    ((metadata_side,),) = Server(reach(trusting)).query("shop", asked)
+    assert found[0][0] == metadata_side
+    if encrypt is Encryption.MANDATORY:
+        assert metadata_side == "TRUE"
+        wary = sqlserver.settings(encrypt=encrypt, trust_server_certificate=False)
+        with pytest.raises(SourceError, match="certificate"):
+            Server(reach(wary)).query("shop", asked)
+        jdbc = reach(wary).jdbc("shop", asked)
+        with pytest.raises(Exception, match="certificate"):
+            spark.read.jdbc(
+                jdbc.url, "(SELECT 1 AS a) AS q", properties={**jdbc.properties, "driver": jdbc.driver}
+            ).collect()
+
+
+def test_a_wrong_password_is_told_without_it(sqlserver: ContainedSqlServer):
+    wrong = sqlserver.settings(password="Not-the-1")
+
+    with pytest.raises(SourceError, match="Login failed") as caught:
+        Server(reach(wrong)).query("master", "SELECT 1 AS [one]")
+    assert "Not-the-1" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "last"),
+    [
+        ("varchar(40)", "a", "zz"),
+        ("nvarchar(40)", "a", "ж"),
+        ("varchar(40) COLLATE Cyrillic_General_CI_AS", "a", "ж"),
+    ],
+)
+def test_an_index_serves_the_comparison_of_texts(shop: ContainedDatabase, kind: str, first: str, last: str):
+    shop.execute(f"CREATE TABLE dbo.t (k {kind} NOT NULL PRIMARY KEY, pad char(200) NOT NULL)")
+    shop.execute(
+        "INSERT INTO dbo.t SELECT CONCAT(N'k', ROW_NUMBER() OVER (ORDER BY a.[object_id])), ''"
+        " FROM sys.all_objects AS a CROSS JOIN (VALUES (1), (2), (3)) AS b (n)"
+    )
+    from adapters.sqlserver.catalog import Catalog  # noqa: PLC0415
+    from adapters.sqlserver.keyset import Keyset  # noqa: PLC0415
+
+    catalog = Catalog("shop", lambda _table: True)
+    with shop.server.connect("shop") as connection:
+        listed = [one for one in catalog.listed(connection) if one.id.parts[1:] == ("dbo", "t")]
+        (table,) = catalog.describe(connection, listed)
+        condition = Keyset(table.columns[:1]).between((first,), (last,))
+        connection.exec_driver_sql("SET SHOWPLAN_TEXT ON")
+        result = connection.exec_driver_sql(f"SELECT [pad] FROM [dbo].[t] WHERE {condition}")
+        plan, cursor = [], result.cursor
+        while True:
+            plan += [str(row[0]) for row in cursor.fetchall()]
+            if not cursor.nextset():
+                break
+    assert any("Clustered Index Seek" in line and "SEEK:" in line for line in plan)
+    assert not any("CONVERT_IMPLICIT" in line.partition("SEEK:")[2].partition("ORDERED")[0] for line in plan)
+
+
+def test_every_statement_of_the_catalog_is_understood_by_a_server(shop: ContainedDatabase):
+    for statement in (
+        *(metadata.SERVER, metadata.DATABASE, metadata.PRIMARY, metadata.CAPTURES, metadata.TABLES),
+        *(metadata.CAPTURED_COLUMNS, metadata.VIEWS, metadata.columns([1]), metadata.keys([1])),
+    ):
+        shop.query(statement)
+
+
+def test_without_the_agent_the_status_query_says_so():
+    from engine.config.sqlserver import AGENT_STATUS  # noqa: PLC0415
+
+    with ContainedSqlServer(NEWEST, odbc_driver(), agent=False) as server:
+        database = server.create_database("plain", cdc=False)
+        found = database.query(metadata.agent_status(AGENT_STATUS, "plain"))
+
+        assert found in ([(0,)], [])
+
+
+def test_cdc_of_a_table_needs_cdc_of_its_database(sqlserver: ContainedSqlServer):
+    plain = sqlserver.create_database("plain", cdc=False)
+    plain.execute("CREATE TABLE dbo.t (id int PRIMARY KEY)")
+
+    with pytest.raises(SQLAlchemyError):
+        plain.enable_cdc("dbo.t")
