@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlglot
 import yaml
 
 from engine.config import read
@@ -76,6 +77,32 @@ def test_the_database_has_what_the_job_is_told_of(compose, tmp_path, monkeypatch
     assert f"CREATE PUBLICATION {settings.postgres.publication} " in script
     assert f"CREATE ROLE {settings.postgres.user} " in script
     assert compose["services"]["postgres"]["environment"]["POSTGRES_DB"] == settings.postgres.database
+
+
+def test_sql_servers_database_has_what_its_job_is_told_of(compose, tmp_path, monkeypatch):
+    monkeypatch.setenv("DATABASE_PASSWORD", "tidemark")
+    path = tmp_path / "tidemark.properties"
+    path.write_text(content(compose, "tidemark-sqlserver.properties"))
+    settings, script = read(path), content(compose, "shop.sql")
+
+    assert settings.warnings == ()
+    assert settings.sqlserver.host in compose["services"]
+    assert compose["services"]["sqlserver"]["environment"]["MSSQL_AGENT_ENABLED"] == "true"
+    assert f"CREATE LOGIN {settings.sqlserver.user} " in script
+    for database in settings.sqlserver.databases:
+        assert f"CREATE DATABASE {database};" in script
+        table = settings.sqlserver.signal_table(database)
+        assert table is not None
+        assert f"CREATE TABLE {'.'.join(table.parts[1:])} " in script
+        assert f"@source_name = N'{table.parts[2]}'" in script
+
+
+def test_sql_servers_script_is_t_sql(compose):
+    batches = re.split(r"^GO$", content(compose, "shop.sql"), flags=re.MULTILINE)
+
+    assert len(batches) > 3
+    for batch in batches:
+        sqlglot.parse(batch, read="tsql", error_level=sqlglot.ErrorLevel.RAISE)
 
 
 def test_the_image_copies_what_its_context_lets_through():
