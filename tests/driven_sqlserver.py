@@ -28,7 +28,7 @@ SIGNALS = (
     "CREATE TABLE dbo.signals"
     " (id varchar(42) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048) NULL)"
 )
-TIMEOUT_S = 90.0
+TIMEOUT_S = 40.0
 
 
 def properties(server: SqlServer, directory: Path, **more: str) -> dict[str, str]:
