@@ -20,6 +20,7 @@ _LITERALS = r"""('(?:[^']|'')*'|\[[^\]]*\]|"[^"]*")"""
 _WORDS = (
     (r"\b(?:NON)?CLUSTERED\b", ""),
     (r"(?<=\s)real(?=[\s,)])", "float(24)"),
+    (r"(?<=\s)numeric(?=[\s,()])", "bignumeric"),
     (r"(?<=\s)(n?text)(?=[\s,)])", r"\1_"),
 )
 

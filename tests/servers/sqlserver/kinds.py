@@ -88,8 +88,11 @@ _SIZES = {
     "geometry": (-1, 0, 0),
     "geography": (-1, 0, 0),
 }
-_SCALED_SIZES = {"time": (3, 9), "datetime2": (6, 20), "datetimeoffset": (8, 27)}
+_SCALED_SIZES = {"time": (3, 8), "datetime2": (6, 19), "datetimeoffset": (8, 26)}
 _SYNONYMS = {
+    # sqlglot writes decimal as NUMERIC; what was written so comes as BIGDECIMAL
+    "numeric": "decimal",
+    "bigdecimal": "numeric",
     "integer": "int",
     "rowversion": "timestamp",
     "double precision": "float",
@@ -146,7 +149,7 @@ class Kind:
         if self.name in SCALED:
             (scale,) = self.arguments
             size, precision = _SCALED_SIZES[self.name]
-            return size + (scale > 2) + (scale > 4), precision - 1 + scale if scale else precision - 1, scale
+            return size + (scale > 2) + (scale > 4), precision + (scale + 1 if scale else 0), scale
         if self.name in _SIZES:
             return _SIZES[self.name]
         length = self.arguments[0]

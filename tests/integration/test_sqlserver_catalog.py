@@ -1,0 +1,224 @@
+"""What the catalog of a SQL Server database says of tables and capture instances."""
+
+from __future__ import annotations
+
+import pytest
+
+from adapters.sqlserver import metadata
+from adapters.sqlserver.catalog import Catalog, Listed, uncaptured
+from adapters.sqlserver.server import Server
+from adapters.sqlserver.table import Capture, Column, Table
+from engine.config.sqlserver import AGENT_STATUS
+from engine.model import CollectionId
+from tests.servers.sqlserver import StandInDatabase
+
+pytestmark = pytest.mark.integration
+
+CATALOG = Catalog("shop", lambda _table: True)
+
+
+def captured(shop: StandInDatabase, catalog: Catalog = CATALOG) -> list[tuple[Capture, Table]]:
+    with Server(shop.server.reach).connect("shop") as connection:
+        captures = catalog.captures(connection)
+        return list(zip(captures, catalog.tables(connection, captures), strict=True))
+
+
+def described(shop: StandInDatabase) -> dict[str, Table]:
+    with Server(shop.server.reach).connect("shop") as connection:
+        tables = [one for one in CATALOG.listed(connection) if not one.view]
+        return {one.id.parts[-1]: one for one in CATALOG.describe(connection, tables)}
+
+
+def listed(shop: StandInDatabase) -> list[Listed]:
+    with Server(shop.server.reach).connect("shop") as connection:
+        return list(CATALOG.listed(connection))
+
+
+@pytest.mark.parametrize(
+    ("declared", "expected"),
+    [
+        ("nvarchar(50) NOT NULL", ("nvarchar", 50, 0, 0)),
+        ("nvarchar(max) NOT NULL", ("nvarchar", -1, 0, 0)),
+        ("varchar(20) NOT NULL", ("varchar", 20, 0, 0)),
+        ("nchar(3) NOT NULL", ("nchar", 3, 0, 0)),
+        ("varbinary(max) NOT NULL", ("varbinary", -1, 0, 0)),
+        ("decimal(18, 4) NOT NULL", ("decimal", 9, 18, 4)),
+        ("numeric(5) NOT NULL", ("numeric", 5, 5, 0)),
+        ("datetime2 NOT NULL", ("datetime2", 8, 27, 7)),
+        ("time(0) NOT NULL", ("time", 3, 8, 0)),
+        ("datetimeoffset(3) NOT NULL", ("datetimeoffset", 9, 30, 3)),
+        ("rowversion", ("timestamp", 8, 0, 0)),
+        ("float(24) NOT NULL", ("real", 4, 24, 0)),
+        ("sysname NOT NULL", ("nvarchar", 128, 0, 0)),
+    ],
+)
+def test_a_column_has_its_base_type_with_lengths_in_its_own_unit(shop, declared, expected):
+    shop.execute(f"CREATE TABLE dbo.t (id int PRIMARY KEY, c {declared})")
+
+    column = described(shop)["t"].columns[1]
+
+    assert (column.type, column.length, column.precision, column.scale) == expected
+    assert not column.nullable
+
+
+def test_identity_computed_columns_defaults_and_collations_are_told(shop):
+    shop.execute(
+        "CREATE TABLE dbo.t (id int IDENTITY(1, 1) PRIMARY KEY, n int NULL DEFAULT 5, c AS (id + 1),"
+        " s varchar(9) COLLATE Latin1_General_CS_AS NULL DEFAULT ('x''y'),"
+        " at datetime NULL DEFAULT getdate())"
+    )
+
+    columns = described(shop)["t"].columns
+
+    assert [column.identity for column in columns] == [True, False, False, False, False]
+    assert [column.computed for column in columns] == [False, False, True, False, False]
+    assert [column.default for column in columns] == [None, "((5))", None, "('x''y')", "(getdate())"]
+    assert columns[3].collation == "Latin1_General_CS_AS"
+    assert columns[1] == Column("n", 2, "int", 4, 10, 0, default="((5))")
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        (("PRIMARY KEY (b, a)",), ("b", "a")),
+        (("UNIQUE (a)",), ("a",)),
+        (("UNIQUE (n)",), ()),
+        (("UNIQUE (n)", "UNIQUE (b)"), ("b",)),
+        (("UNIQUE (a)", "PRIMARY KEY (b)"), ("b",)),
+        ((), ()),
+    ],
+)
+def test_the_key_is_the_primary_one_else_a_unique_one_without_nulls(shop, keys, expected):
+    shop.execute(f"CREATE TABLE dbo.t ({', '.join(('a int NOT NULL, b int NOT NULL, n int NULL', *keys))})")
+
+    assert described(shop)["t"].key == expected
+
+
+def test_a_filtered_index_is_no_key(shop):
+    shop.execute("CREATE TABLE dbo.t (a int NOT NULL); CREATE UNIQUE INDEX i ON dbo.t (a) WHERE a > 1")
+
+    assert described(shop)["t"].key == ()
+
+
+def test_capture_instances_come_by_table_the_older_first(shop):
+    shop.execute(
+        "CREATE TABLE dbo.b (id int PRIMARY KEY, x int NULL); CREATE TABLE dbo.a (id int PRIMARY KEY)"
+    )
+    shop.enable_cdc("dbo.b", "later_name_first", columns=["id"])
+    shop.enable_cdc("dbo.b", "dbo_b")
+    shop.enable_cdc("dbo.a")
+
+    found = captured(shop)
+
+    assert [one.name for one, _table in found] == ["dbo_a", "later_name_first", "dbo_b"]
+    assert [one.captured for one, _table in found] == [("id",), ("id",), ("id", "x")]
+    assert found[1][0].start < found[2][0].start
+    assert {one.table for one, _table in found[1:]} == {CollectionId(("shop", "dbo", "b"))}
+    assert [[column.name for column in table.columns] for _one, table in found] == [
+        ["id"],
+        ["id"],
+        ["id", "x"],
+    ]
+
+
+def test_only_selected_tables_have_instances(shop):
+    shop.execute("CREATE TABLE dbo.a (id int PRIMARY KEY); CREATE TABLE dbo.b (id int PRIMARY KEY)")
+    shop.enable_cdc("dbo.a")
+    shop.enable_cdc("dbo.b")
+
+    found = captured(shop, Catalog("shop", lambda table: table.parts[2] == "b"))
+
+    assert [one.name for one, _table in found] == ["dbo_b"]
+
+
+def test_an_instance_keeps_the_columns_that_its_table_lost(shop):
+    shop.execute(
+        "CREATE TABLE dbo.t (id int PRIMARY KEY, gone nvarchar(7) NOT NULL, n int NOT NULL DEFAULT 1)"
+    )
+    shop.enable_cdc("dbo.t")
+    shop.execute("ALTER TABLE dbo.t DROP COLUMN gone; ALTER TABLE dbo.t ADD more int NULL")
+
+    ((_capture, table),) = captured(shop)
+
+    assert [column.name for column in table.columns] == ["id", "gone", "n"]
+    assert (table.columns[1].type, table.columns[1].length, table.columns[1].nullable) == (
+        "nvarchar",
+        7,
+        True,
+    )
+    assert table.columns[2].default == "((1))"
+    assert not table.columns[2].nullable
+
+
+def test_a_key_that_is_not_captured_whole_is_none(shop):
+    shop.execute("CREATE TABLE dbo.t (a int NOT NULL, b int NOT NULL UNIQUE, PRIMARY KEY (a, b))")
+    shop.enable_cdc("dbo.t", columns=["b"])
+
+    ((_capture, table),) = captured(shop)
+
+    assert table.primary_key == ()
+    assert table.key == ("b",)
+
+
+def test_tables_without_cdc_and_views_are_listed(shop):
+    shop.execute("CREATE TABLE dbo.a (id int PRIMARY KEY); CREATE TABLE dbo.b (id int PRIMARY KEY)")
+    shop.execute("CREATE VIEW dbo.v AS SELECT id FROM dbo.a")
+    shop.execute("CREATE VIEW dbo.iv WITH SCHEMABINDING AS SELECT id FROM dbo.a")
+    shop.execute("CREATE UNIQUE INDEX i ON dbo.iv (id)")
+    shop.enable_cdc("dbo.a")
+
+    found = {one.id.parts[2]: one for one in listed(shop)}
+
+    assert {name: (one.tracked, one.view, one.indexed) for name, one in found.items()} == {
+        "a": (True, False, False),
+        "b": (False, False, False),
+        "v": (False, True, False),
+        "iv": (False, True, True),
+    }
+    captures = [one for one, _table in captured(shop)]
+    assert uncaptured(found.values(), captures) == (CollectionId(("shop", "dbo", "b")),)
+
+
+def test_a_dropped_instance_is_gone(shop):
+    shop.execute("CREATE TABLE dbo.t (id int PRIMARY KEY)")
+    shop.enable_cdc("dbo.t")
+    shop.disable_cdc("dbo_t")
+
+    assert captured(shop) == []
+    assert [one.tracked for one in listed(shop)] == [False]
+
+
+def test_a_database_says_what_it_is(shop):
+    server = Server(shop.server.reach)
+
+    ((name, cdc, updateability, snapshots, _rcsi, identity, collation),) = server.query(
+        "shop", metadata.DATABASE
+    )
+
+    assert (name, cdc, updateability, snapshots) == ("shop", 1, "READ_WRITE", 1)
+    assert identity
+    assert "_CI_" in collation
+    assert server.query("shop", metadata.PRIMARY) == [(None,)]
+    shop.set("updateability", "READ_ONLY")
+    assert server.query("shop", metadata.DATABASE)[0][2] == "READ_ONLY"
+
+
+def test_the_agents_status_is_asked_for_in_the_configured_words(shop):
+    server = Server(shop.server.reach)
+    asked = metadata.agent_status(AGENT_STATUS, "shop")
+
+    assert "[shop].sys.dm_server_services" in asked
+    assert server.query("shop", asked) == [(1,)]
+    shop.server.agent_running = False
+    assert server.query("shop", asked) == [(0,)]
+    assert metadata.agent_status("SELECT #db.f();", "a]b") == "SELECT [a]]b].f()"
+
+
+def test_an_object_is_found_by_its_quoted_name(shop):
+    shop.execute("CREATE TABLE dbo.t (id int PRIMARY KEY)")
+    server = Server(shop.server.reach)
+
+    ((found,),) = server.query("shop", metadata.object_id("dbo", "t"))
+
+    assert found == next(one.object_id for one in listed(shop))
+    assert server.query("shop", metadata.object_id("dbo", "nothing")) == [(None,)]
