@@ -11,13 +11,14 @@ failed one lacks is remembered, and read when the same is asked for again.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from engine.errors import InvariantError
 from engine.model import Range, Target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from engine.model import CollectionId, ExecuteSnapshot, Key, Run, StopSnapshot
 
@@ -225,11 +226,20 @@ class Snapshot:
         )
         return Snapshot(self.tables + added, self.next_ticket + len(added), tuple(known.values()))
 
-    def begin(self, collections: Sequence[CollectionId], signal: str) -> Snapshot:
-        """Queue collections for the snapshot before the log, ahead of others; what was left of one goes."""
+    def begin(
+        self,
+        collections: Sequence[CollectionId],
+        signal: str,
+        conditions: Mapping[CollectionId, str] = MappingProxyType({}),
+    ) -> Snapshot:
+        """Queue collections for the snapshot before the log, ahead of others; what was left of one goes.
+
+        `conditions` are the filters of some of them.
+        """
+        targets = [Target(one, conditions.get(one), initial=True) for one in collections]
         added = tuple(
-            Table(self.next_ticket + at, signal, Target(one, initial=True), place=(at + 1, len(collections)))
-            for at, one in enumerate(collections)
+            Table(self.next_ticket + at, signal, target, place=(at + 1, len(targets)))
+            for at, target in enumerate(targets)
         )
         others = tuple(table for table in self.tables if not table.initial)
         return replace(self, tables=added + others, next_ticket=self.next_ticket + len(added))

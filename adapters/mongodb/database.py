@@ -100,7 +100,13 @@ class MongoSource:
     def _open_stream(self, start: Position | None) -> ChangeStream:
         """Open the stream. Raises PositionLost if the oplog does not reach back to the start."""
         mongodb = self._settings.mongodb
-        options = StreamOptions(mongodb.capture_mode, mongodb.scope, mongodb.target)
+        options = StreamOptions(
+            mongodb.capture_mode,
+            mongodb.scope,
+            mongodb.target,
+            mongodb.matches,
+            self._settings.signals.collection,
+        )
         stream = ChangeStream(self._server.client, options, start)
         if start is not None:
             try:

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from adapters.mongodb.raw import Value
 
 _OPERATIONS = {"insert": "c", "update": "u", "replace": "u", "delete": "d"}
-_EMPTYING = frozenset({"drop", "rename", "dropDatabase", "invalidate"})
+EMPTYING = ("drop", "rename", "dropDatabase", "invalidate")
+"""Operations that leave nothing of a collection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +190,7 @@ class _Part:
     ) -> None:
         if at <= self._watch.after or not self._watch.collections:
             return
-        if operation in _EMPTYING:
+        if operation in EMPTYING:
             self._noted.emptied |= _emptied(raw, found, self._watch.collections)
         elif collection in self._watch.collections and "documentKey" in found:
             key = id_text(raw, found["documentKey"].start) or "null"

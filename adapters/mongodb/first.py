@@ -97,7 +97,8 @@ class FirstSnapshot:
         if not self.streams:
             raise SourceError(
                 "the server no longer has the state that is read, and no log makes up for it",
-                hint="raise minSnapshotHistoryWindowInSeconds, or take snapshot.mode=initial",
+                hint="raise minSnapshotHistoryWindowInSeconds, drop and rename no collection meanwhile,"
+                " or take snapshot.mode=initial",
             )
         if self._held is not None:
             _log.warning("the server has dropped the state that was read; the rest is read in windows")
@@ -170,7 +171,7 @@ class FirstSnapshot:
             len(collections),
             shown(position),
         )
-        snapshot = state.snapshot.begin(collections, _LABEL)
+        snapshot = state.snapshot.begin(collections, _LABEL, self._filters(collections))
         return self._noted(replace(state, position=position, snapshot=snapshot)), stream
 
     def _at_log(
@@ -204,8 +205,12 @@ class FirstSnapshot:
         _log.info(
             "an initial snapshot of %d collections is taken at %s", len(collections), shown(held.position)
         )
-        snapshot = state.snapshot.begin(collections, _LABEL)
+        snapshot = state.snapshot.begin(collections, _LABEL, self._filters(collections))
         return self._noted(replace(state, position=held.position, snapshot=snapshot, memory={}))
+
+    def _filters(self, collections: Sequence[CollectionId]) -> dict[CollectionId, str]:
+        given = self._settings.snapshot.filters
+        return {one: given[str(one)] for one in collections if str(one) in given}
 
     def _noted(self, state: State) -> State:
         return replace(state, memory={**state.memory, "first": self.memory()})

@@ -11,8 +11,10 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from bson import json_util
 from pymongo.errors import OperationFailure, PyMongoError
 
+from adapters.mongodb.decode import EMPTYING
 from adapters.mongodb.position import position_of, shown, token_of
 from adapters.mongodb.raw import Kind, documents, fields, int64
 from adapters.mongodb.server import RAW, source_error
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from pymongo import MongoClient
 
     from adapters.mongodb.raw import Value
-    from engine.model import Position
+    from engine.model import CollectionId, Position
 
 _log = logging.getLogger("adapters")
 _TOO_LARGE = 10334
@@ -37,6 +39,20 @@ class StreamOptions:
     mode: CaptureMode = CaptureMode.FULL
     scope: CaptureScope = CaptureScope.DEPLOYMENT
     target: str = ""
+    matches: tuple[str, ...] = ()
+    signal: CollectionId | None = None
+
+    def pipeline(self, start: Position | None) -> list[dict[str, Any]]:
+        """The `$changeStream` stage, and behind it what the filters leave.
+
+        Signals pass them all, and so do events that empty collections, which windows must know of.
+        """
+        passing: list[dict[str, Any]] = [{"operationType": {"$in": list(EMPTYING)}}]
+        if self.signal is not None:
+            database, name = self.signal.parts
+            passing.append({"ns": {"db": database, "coll": name}})
+        matches = [{"$match": {"$or": [*passing, json_util.loads(text)]}} for text in self.matches]
+        return [{"$changeStream": self.stage(start)}, *matches]
 
     def stage(self, start: Position | None) -> dict[str, Any]:
         """The `$changeStream` stage."""
@@ -157,7 +173,7 @@ class ChangeStream:
 
     def _open(self, start: Position | None) -> Position:
         database, name = self._options.place
-        pipeline = [{"$changeStream": self._options.stage(start)}]
+        pipeline = self._options.pipeline(start)
         raw = self._command(database, {"aggregate": name, "pipeline": pipeline, "cursor": {"batchSize": 0}})
         cursor = fields(raw, fields(raw)["cursor"].start)
         self._cursor = int64(raw, cursor["id"].start)[0]

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from engine.config.connect import CONNECT
 from engine.config.connector import CONNECTOR
+from engine.config.filters import FILTER, MATCHES
 from engine.config.own import OWN
-from engine.config.row import APPLIED, IGNORED, LATER_REFUSED, REFUSED, RENAMED, Property
+from engine.config.row import APPLIED, IGNORED, REFUSED, RENAMED, Property
 from engine.config.settings import (
     CaptureSettings,
     SnapshotMode,
@@ -20,7 +21,7 @@ from engine.config.settings import (
     SnapshotSettings,
     Watermarking,
 )
-from engine.config.shapes import EXPRESSIONS, FLAG, NAMES, TEXT, VERBATIM, Shape, choice, harmless, whole
+from engine.config.shapes import EXPRESSIONS, FLAG, NAMES, TEXT, Shape, choice, harmless, whole
 from engine.config.sources import CaptureMode, CaptureScope, FieldPath, MongoSettings
 from engine.events.settings import EventSettings, NameAdjustment
 from engine.model import CollectionId
@@ -110,12 +111,17 @@ _SHARED = frozenset(
 _OTHERS = (
     P(
         "snapshot.collection.filter.overrides",
-        LATER_REFUSED,
+        APPLIED,
         "collections of the initial snapshot with a filter of their own",
         NAMES,
     ),
-    P("snapshot.collection.filter.overrides.<collection>", LATER_REFUSED, "the filter", VERBATIM),
-    P("cursor.pipeline", LATER_REFUSED, "further stages of the change stream", TEXT),
+    P(
+        "snapshot.collection.filter.overrides.<collection>",
+        APPLIED,
+        "the filter of such a collection",
+        FILTER,
+    ),
+    P("cursor.pipeline", APPLIED, "filters of the change stream, as $match stages", MATCHES),
     P("capture.mode.full.update.type", REFUSED, "an update's document is looked up", harmless("lookup")),
     P(
         "cursor.oversize.handling.mode",
@@ -155,8 +161,9 @@ _WHY = {
     "it belongs to a property that is refused": (
         *("mongodb.ssl.keystore.password", "mongodb.ssl.keystore.type"),
         *("mongodb.ssl.truststore.password", "mongodb.ssl.truststore.type"),
-        *("cursor.pipeline.order", "cursor.oversize.skip.threshold"),
+        *("cursor.oversize.skip.threshold",),
     ),
+    "filters may stand in any order": ("cursor.pipeline.order",),
     "documents have no columns": ("field.name.adjustment.mode",),
     "MongoDB has no statements": ("heartbeat.action.query",),
 }
@@ -208,6 +215,7 @@ def mongo_settings(v: Values) -> MongoSettings:
         scope=v.get("capture.scope", CaptureScope),
         target=v.get("capture.target", str),
         await_ms=v.get("cursor.max.await.time.ms", int) or 100,
+        matches=v.get("cursor.pipeline", tuple),
         fields=(*v.get("field.exclude.list", tuple), *v.get("field.renames", tuple)),
     )
 
@@ -254,7 +262,16 @@ def snapshot_settings(v: Values) -> SnapshotSettings:
         delay_ms=v.get("snapshot.delay.ms", int),
         custom_name=v.get("snapshot.mode.custom.name", str) or v.get("snapshot.custom.class", str),
         restart=v.get("tidemark.snapshot.restart", SnapshotRestart),
+        filters=_filters(v),
     )
+
+
+def _filters(v: Values) -> dict[str, str]:
+    listed = v.get("snapshot.collection.filter.overrides", tuple)
+    given = {
+        parts[0]: str(text) for parts, text in v.group("snapshot.collection.filter.overrides.<collection>")
+    }
+    return {name: given[name] for name in listed if given.get(name)}
 
 
 def problems(values: Values) -> Iterator[str]:
@@ -269,6 +286,12 @@ def problems(values: Values) -> Iterator[str]:
         yield f"missing 'capture.target': the {scope.value} that 'capture.scope' speaks of"
     if scope is CaptureScope.COLLECTION and target and "." not in target:
         yield f"'capture.target' is {target!r}; it must be database.collection"
+    for collection in values.get("snapshot.collection.filter.overrides", tuple):
+        if f"snapshot.collection.filter.overrides.{collection}" not in values.given:
+            yield (
+                f"missing 'snapshot.collection.filter.overrides.{collection}':"
+                " 'snapshot.collection.filter.overrides' names the collection"
+            )
     if values.get("incremental.snapshot.watermarking.strategy", Watermarking) is Watermarking.INSERT_DELETE:
         yield (
             "'incremental.snapshot.watermarking.strategy' is 'insert_delete', which MongoDB's"

@@ -87,7 +87,8 @@ class SnapshotSettings:
     """Snapshots, initial and incremental. `select_overrides`: `schema.table` to a SELECT.
 
     `accept_risk` are tables that are snapshotted though their log may lack changes. `max_threads` 0: as many
-    tasks as there are. `custom_name` names the snapshotter of `mode` custom.
+    tasks as there are. `custom_name` names the snapshotter of `mode` custom. `filters`:
+    `database.collection` to the filter of its initial snapshot.
     """
 
     mode: SnapshotMode = SnapshotMode.INITIAL
@@ -103,6 +104,7 @@ class SnapshotSettings:
     lock_timeout_ms: int = 10_000
     custom_name: str = ""
     accept_risk: tuple[str, ...] = ()
+    filters: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

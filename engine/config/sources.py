@@ -117,8 +117,8 @@ class FieldPath:
 class MongoSettings:
     """The deployment and its change stream. Either `connection_string` or the older `hosts` is given.
 
-    `target` is the database or `database.collection` of a narrower scope. Times in ms, 0 for a socket
-    is no limit.
+    `target` is the database or `database.collection` of a narrower scope, `matches` are filters of change
+    events, as JSON. Times in ms, 0 for a socket is no limit.
     """
 
     connection_string: str = field(default="", repr=False)
@@ -137,6 +137,7 @@ class MongoSettings:
     target: str = ""
     await_ms: int = 100
     fields: tuple[FieldPath, ...] = ()
+    matches: tuple[str, ...] = ()
 
 
 class Isolation(StrEnum):
