@@ -17,7 +17,7 @@ from pymongo import ASCENDING
 
 from adapters.mongodb.extents import condition_filter, range_filter
 from adapters.mongodb.keys import key_value
-from adapters.mongodb.raw import documents, fields, int64
+from adapters.mongodb.raw import document_starts, fields, int64
 from adapters.mongodb.server import RAW, collection_errors, shared_client, source_errors
 from adapters.spark.executors import SparkExecutors
 from engine.model import Staged
@@ -102,7 +102,7 @@ class ReadRuns:
             while True:
                 raw: bytes = client[database].command(command, codec_options=RAW, session=session).raw
                 cursor = fields(raw, fields(raw)["cursor"].start)
-                starts = [start for start, _end in documents(raw, cursor[which].start)]
+                starts = document_starts(raw, cursor[which].start)
                 if starts:
                     yield raw, np.array(starts, np.int64)
                 identifier = int64(raw, cursor["id"].start)[0]

@@ -120,6 +120,19 @@ def documents(raw: bytes, start: int = 0) -> Iterator[tuple[int, int]]:
         yield begin, end
 
 
+def document_starts(raw: bytes, start: int) -> list[int]:
+    """Where the documents of the array at `start` begin; their names are their numbers."""
+    at, end = start + 4, start + int32(raw, start)[0] - 1
+    digits, longer, found = 1, 10, list[int]()
+    while at < end:
+        at += digits + 2  # the type, the number, and its end
+        found.append(at)
+        at += int32(raw, at)[0]
+        if len(found) == longer:
+            digits, longer = digits + 1, longer * 10
+    return found
+
+
 def concatenated(raw: bytes) -> list[int]:
     """The offsets of documents that follow one another, the end of the last included."""
     offsets, at, end = [0], 0, len(raw)

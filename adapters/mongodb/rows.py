@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from adapters.mongodb.codec import CollectionCodec
     from adapters.mongodb.columns import Written
-    from engine.events.text import Ints, Text
+    from engine.events.text import Ints, Piece, Text
 
 _SAME_KEY = frozenset({Kind.INT32, Kind.INT64, Kind.STRING, Kind.OBJECT_ID})
 """Types whose merge key is the text of the event's key."""
@@ -48,20 +48,20 @@ class ReadEvents:
         """Documents of one shape."""
         ids = id_columns(raw, one.ids) if one.ids else None
         if ids is not None:
-            return self._staged(ids, ids, one.texts)
+            return self._staged(ids, ids, one.embedded())
         places = one.ids.starts.tolist() if one.ids else [None] * len(one.rows)
         ends = one.ids.ends.tolist() if one.ids else places
         kind = one.ids.kind if one.ids else 0
         pairs = [_id_texts(raw, kind, start, end) for start, end in zip(places, ends, strict=True)]
-        return self._staged(*_columns(pairs), one.texts)
+        return self._staged(*_columns(pairs), one.embedded())
 
     def _one_by_one(self, raw: bytes, starts: Sequence[int]) -> pa.RecordBatch:
         """Documents of shapes of their own, or that lose fields."""
         texts = pa.array([self.codec.document_json(raw, start) for start in starts], _TEXT)
-        return self._staged(*_columns([_ids(raw, start) for start in starts]), texts)
+        return self._staged(*_columns([_ids(raw, start) for start in starts]), [escape(texts)])
 
-    def _staged(self, ids: Text, merge: Text, texts: Text) -> pa.RecordBatch:
-        codec, rows = self.codec, len(texts)
+    def _staged(self, ids: Text, merge: Text, embedded: list[Piece]) -> pa.RecordBatch:
+        codec, rows = self.codec, len(ids)
         before, after = codec.key_wrap
         keys = join([f'{before}{{"id":"', escape(ids), f'"}}{after}'], rows)
         before, after = codec.value_wrap
@@ -69,7 +69,7 @@ class ReadEvents:
             f'","patch":null,"filter":null,"updateDescription":null,"source":{self.source_json},"op":"r"'
             f',"ts_ms":{self.ts_ms},"transaction":null}}{after}'
         )
-        values = join([f'{before}{{"before":null,"after":"', escape(texts), tail], rows)
+        values = join([f'{before}{{"before":null,"after":"', *embedded, tail], rows)
         topics = pa.DictionaryArray.from_arrays(
             pa.array(np.zeros(rows, np.int32)), pa.array([codec.topic], pa.string())
         )

@@ -22,11 +22,12 @@ from hypothesis import strategies as st
 from adapters.mongodb.codec import Rules, codec_of
 from adapters.mongodb.columns import written
 from adapters.mongodb.extended import STRICT, document_text
-from adapters.mongodb.raw import concatenated
+from adapters.mongodb.raw import concatenated, document_starts, documents, fields
 from adapters.mongodb.rows import ReadEvents
 from adapters.mongodb.selection import FieldRule, FieldRules
 from engine.config.settings import CaptureSettings
 from engine.events.settings import EventSettings
+from engine.events.text import escape, join
 from engine.model import CollectionId
 
 COLLECTION = CollectionId(("inventory", "t"))
@@ -120,3 +121,18 @@ def test_fields_are_left_out_of_what_is_read_too():
     (batch,) = ReadEvents(codec_of(COLLECTION, rules), "{}", 7).batches(raw, starts)
 
     assert all('"after":"{\\"_id\\": 1}"' in value for value in batch.column("value").to_pylist())
+
+
+def test_the_documents_of_an_array_are_found_by_their_numbers():
+    some = [{"_id": n, "t": "x" * (n % 7)} for n in range(1203)]
+    raw = bson.encode({"cursor": {"firstBatch": some}})
+    start = fields(raw, fields(raw)["cursor"].start)["firstBatch"].start
+
+    assert document_starts(raw, start) == [begin for begin, _end in documents(raw, start)]
+
+
+def test_texts_with_quotes_are_embedded_as_they_would_be_escaped():
+    raw, starts = places([bson.encode({"_id": n, "s": 'q"\\\n', "d": Decimal128("1.5")}) for n in range(50)])
+    (found,), _others = written(raw, starts)
+
+    assert join(found.embedded(), 50).equals(escape(found.texts))

@@ -11,6 +11,8 @@ import bson
 import pytest
 from bson.decimal128 import Decimal128
 from bson.int64 import Int64
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from adapters.mongodb.doubles import java_double
 from adapters.mongodb.extended import KEY, RELAXED, STRICT, UPDATED, document_text, escaped, value_text
@@ -98,3 +100,14 @@ def test_ids_that_the_server_takes_for_equal_have_one_key(equal: tuple[object, .
 )
 def test_other_ids_have_keys_of_their_own(different: tuple[object, ...]):
     assert len({value_of(value, KEY) for value in different}) == len(different)
+
+
+@given(high=st.integers(0, 2**64 - 1), low=st.integers(0, 2**64 - 1))
+@example(high=0x3040 << 48, low=0)
+@example(high=0x7800 << 48, low=0)
+@example(high=0xFC00 << 48, low=0)
+@example(high=0xB03C << 48, low=1)
+def test_decimals_are_written_as_the_driver_writes_them(high: int, low: int):
+    decimal = Decimal128.from_bid(struct.pack("<QQ", low, high))
+
+    assert value_of(decimal, STRICT) == f'{{"$numberDecimal": "{decimal}"}}'

@@ -1,0 +1,114 @@
+"""Values of one BSON type, of many documents, to strict extended JSON at once.
+
+`begin` and `end` are the places of the values in `data`, one of each for every document.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from adapters.mongodb.doubles import java_double
+from adapters.mongodb.extended import escaped
+from adapters.mongodb.raw import Kind
+from engine.events.text import Ints, Piece, Text, digits, join, replace_rows, slices, text_from
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Data = npt.NDArray[np.uint8]
+_HEX = np.array([list(f"{byte:02x}".encode()) for byte in range(256)], np.uint8)
+_LEAST, _MOST = 1e-3, 1e7
+"""Doubles between which Java writes the fewest digits, without an exponent."""
+
+
+def gathered(data: Data, at: Ints, form: str) -> npt.NDArray[np.generic]:
+    """The numbers (or bytes) of this form that stand at these places, wherever these are."""
+    dtype = np.dtype(form)
+    everywhere = np.ndarray((max(0, len(data) - dtype.itemsize + 1),), dtype, data, 0, (1,))
+    found: npt.NDArray[np.generic] = everywhere[at]
+    return found
+
+
+def int32s(data: Data, at: Ints) -> Ints:
+    """32-bit integers."""
+    return gathered(data, at, "<i4").astype(np.int64)
+
+
+def int64s(data: Data, at: Ints) -> Ints:
+    """64-bit integers."""
+    return gathered(data, at, "<i8").astype(np.int64, copy=False)
+
+
+def strings(data: Data, begin: Ints, end: Ints) -> list[Piece]:
+    """Strings with their quotes."""
+    return ['"', string_column(data, begin, end), '"']
+
+
+def string_column(data: Data, begin: Ints, end: Ints) -> Text:
+    """The inside of JSON strings, of BSON strings between these places."""
+    texts = slices(data, begin + 4, end - 1, np.ones(len(begin), bool))
+    used = np.frombuffer(texts.buffers()[2] or b"", np.uint8)
+    if len(used) == 0:
+        return texts
+    if used.min() < 0x20 or used.max() >= 0x7F:
+        odd = pc.match_substring_regex(texts, r"[^\x20-\x7e]").to_numpy(zero_copy_only=False)
+        rows = np.flatnonzero(odd)
+        strange = texts.take(pa.array(rows)).to_pylist()
+        plain = pc.if_else(pa.array(odd), pa.scalar("", pa.large_string()), texts)
+        return replace_rows(_marked(plain), rows, [escaped(text) for text in strange])
+    return _marked(texts)
+
+
+def _marked(texts: Text) -> Text:
+    """Quotes and backslashes escaped."""
+    used = np.frombuffer(texts.buffers()[2] or b"", np.uint8)
+    if (used == 0x5C).any():
+        texts = pc.replace_substring(texts, "\\", "\\\\")
+    return pc.replace_substring(texts, '"', '\\"') if (used == 0x22).any() else texts
+
+
+def hex_column(data: Data, begin: Ints) -> Text:
+    """The hexadecimal text of object ids."""
+    shown = _HEX[gathered(data, begin, "V12").view(np.uint8)].reshape(len(begin), 24)
+    return text_from(np.arange(0, 24 * len(begin) + 1, 24, dtype=np.int64), np.ascontiguousarray(shown))
+
+
+def _doubles(data: Data, begin: Ints, _end: Ints) -> list[Piece]:
+    values = int64s(data, begin).view(np.float64)
+    sizes = np.abs(values)
+    plain = (sizes >= _LEAST) & (sizes < _MOST)
+    texts = pc.cast(pa.array(np.where(plain, values, 1.5)), pa.large_string())
+    pointed = pc.match_substring(texts, ".")
+    if not pc.all(pointed, min_count=0).as_py():
+        texts = pc.if_else(pointed, texts, join([texts, ".0"], len(texts)))
+    rows = np.flatnonzero(~plain)
+    return [replace_rows(texts, rows, [_double(value) for value in values[rows].tolist()])]
+
+
+def _double(value: float) -> str:
+    if value - value == 0:
+        return java_double(value)
+    return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"  # noqa: PLR0124
+
+
+def _booleans(data: Data, begin: Ints, _end: Ints) -> list[Piece]:
+    words = (pa.scalar(word, pa.large_string()) for word in ("true", "false"))
+    return [pc.if_else(pa.array(data[begin] != 0), *words)]
+
+
+COLUMNS: dict[int, Callable[[Data, Ints, Ints], list[Piece]]] = {
+    Kind.INT32: lambda data, begin, _end: [digits(pa.array(int32s(data, begin)))],
+    Kind.INT64: lambda data, begin, _end: ['{"$numberLong": "', digits(pa.array(int64s(data, begin))), '"}'],
+    Kind.DATE: lambda data, begin, _end: ['{"$date": ', digits(pa.array(int64s(data, begin))), "}"],
+    Kind.STRING: strings,
+    Kind.OBJECT_ID: lambda data, begin, _end: ['{"$oid": "', hex_column(data, begin), '"}'],
+    Kind.DOUBLE: _doubles,
+    Kind.BOOLEAN: _booleans,
+    Kind.NULL: lambda _data, _begin, _end: ["null"],
+}
+"""The pieces of values, by their type; other types are written one by one."""
