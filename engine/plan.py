@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _REREAD_AT_ONCE = 5_000
 """Keys named in one query."""
+_SLACK = 1.1
+"""How many more rows may be left than estimated without another window for a few of them."""
 _PIECES = 6
 _PIECE_ROWS = 50_000
 """A task reads several runs one after the other, of no fewer rows each: a window goes out run by run."""
@@ -96,7 +98,7 @@ def _plan_table(
     if extent.whole:
         chunks = max(1, ceil(extent.rows / budget.chunk_rows))
         return [Run(table.ticket, table.target, None, None, chunks, key=extent.key)], True
-    rows = budget.rows_for(extent.bytes / max(extent.rows, 1))
+    rows = _rows_now(progress, budget)
     tasks = 1 if budget.alone else max(1, min(budget.tasks, rows // budget.chunk_rows))
     count = tasks * max(1, min(_PIECES, rows // (tasks * _PIECE_ROWS)))
     step = ceil(rows / count)
@@ -107,6 +109,25 @@ def _plan_table(
         if not finished or len(runs) >= count:
             return runs, finished and place == len(progress.left) - 1
     return runs, True
+
+
+def _rows_now(progress: Progress, budget: Budget) -> int:
+    """The rows of this window; when few are left, these, so that all tasks get their share of them."""
+    extent = progress.extent
+    rows, left = budget.rows_for(extent.bytes / max(extent.rows, 1)), _rows_left(progress)
+    if left is None or budget.alone or budget.tasks == 1:
+        return rows
+    return min(rows, max(budget.chunk_rows, ceil(left * _SLACK)))
+
+
+def _rows_left(progress: Progress) -> float | None:
+    """An estimate; None where more have been read than were thought to be there."""
+    span = progress.extent.span
+    if span is None:
+        left = progress.extent.rows - progress.rows
+        return left if left > 0 else None
+    ends = [_ends(left, span) for left in progress.left]
+    return sum((end - start) * _density(progress, start, span) for start, end in ends)
 
 
 def _plan_again(table: Table, progress: Progress, budget: Budget) -> list[Run]:

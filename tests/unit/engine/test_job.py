@@ -644,7 +644,7 @@ class TestWindows:
 
         read = [found for one in bench.sink.events() if (found := self.read_key(one)) is not None]
         assert left_out == ["accepted", "failed public.t"]
-        assert "bad block; missing: keys after (11) up to (13);" in bench.answers[1].text
+        assert "bad block; missing: keys after (12) up to (14);" in bench.answers[1].text
         assert bench.told()[2:] == ["accepted", "finished public.t"]
         assert sorted(read) == list(range(1, 41))
 

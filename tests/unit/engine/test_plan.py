@@ -64,6 +64,29 @@ def runs(plan: Sequence[Run]) -> list[tuple[int, Key | None, Key | None, int]]:
     return [(run.ticket, run.after, run.upto, run.chunks) for run in plan]
 
 
+class TestWhatIsLeft:
+    """The last window of a collection is cut for all tasks, too."""
+
+    def test_few_integer_keys_are_shared_among_the_tasks(self):
+        planned = plan_window(snapshot((A, SPANNED), last=("940",), rows=940), BUDGET, Keys())
+
+        assert runs(planned) == [(1, ("940",), ("973",), 3), (1, ("973",), ("1000",), 3)]
+
+    def test_few_probed_keys_are_shared_among_the_tasks(self):
+        planned = plan_window(
+            snapshot((A, PROBED), last=("p",), rows=10), replace(BUDGET, chunk_rows=4), LETTERS
+        )
+
+        assert runs(planned) == [(1, ("p",), ("l",), 2), (1, ("l",), ("m",), 2)]
+
+    def test_an_estimate_that_was_exceeded_makes_no_window_small(self):
+        keys = Keys(*map(str, range(1000)))
+        extent = replace(PROBED, greatest=("999",))
+        planned = plan_window(snapshot((A, extent), last=("99",), rows=100), BUDGET, keys)
+
+        assert [run.upto for run in planned] == [("149",), ("199",)]
+
+
 class TestTables:
     """Which collections a window takes."""
 
@@ -137,7 +160,7 @@ class TestRanges:
     def test_small_ones_share_a_window(self):
         plan = plan_window(self.left(SPANNED, ("10", "20"), ("500", "510")), BUDGET, Keys())
 
-        assert runs(plan) == [(1, ("10",), ("20",), 5), (1, ("500",), ("510",), 5)]
+        assert runs(plan) == [(1, ("10",), ("20",), 1), (1, ("500",), ("510",), 1)]
 
     def test_a_large_one_is_cut_and_keeps_the_next_waiting(self):
         plan = plan_window(self.left(SPANNED, ("10", "400"), ("500", "510")), BUDGET, Keys())
@@ -217,7 +240,7 @@ class TestRuns:
     def test_the_last_run_ends_at_the_greatest_key(self):
         plan = plan_window(snapshot((A, SPANNED), last=("930",), rows=930), BUDGET, Keys())
 
-        assert runs(plan) == [(1, ("930",), ("980",), 5), (1, ("980",), ("1000",), 5)]
+        assert runs(plan) == [(1, ("930",), ("969",), 4), (1, ("969",), ("1000",), 4)]
 
     def test_gaps_between_integers_widen_the_runs(self):
         sparse = Extent(rows=500, bytes=5000, greatest=("1000",), span=(1, 1000))
