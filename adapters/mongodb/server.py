@@ -29,9 +29,10 @@ RAW: CodecOptions[Any] = CodecOptions(document_class=RawBSONDocument)
 
 _LEAST_WIRE_VERSION = 13  # 5.0, which reads snapshots outside transactions
 _HISTORY_LOST = frozenset({222, 280, 286})
-_COLLECTION_MOVED = frozenset({26, 73, 175, 246})
-"""Namespace gone, invalid, its plan killed by DDL; snapshot older than the DDL."""
-_SNAPSHOT_TOO_OLD = 239
+_COLLECTION_MOVED = frozenset({26, 73, 175})
+"""Namespace gone, invalid, its plan killed by DDL."""
+_SNAPSHOT_GONE = frozenset({239, 246})
+"""The snapshot is older than what the server keeps, or than the collection as it is defined now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +168,7 @@ def collection_errors(doing: str, collection: CollectionId) -> Iterator[None]:
     try:
         yield
     except OperationFailure as error:
-        if error.code == _SNAPSHOT_TOO_OLD:
+        if error.code in _SNAPSHOT_GONE:
             raise SnapshotGone(f"{doing} failed: {_said(error)}", place=str(collection)) from error
         if error.code in _COLLECTION_MOVED:
             raise SchemaChanged(f"{doing} failed: {_said(error)}", place=str(collection)) from error
