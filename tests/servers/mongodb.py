@@ -14,6 +14,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -24,6 +25,8 @@ from tests.servers.port import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from tests.servers.certificates import Authority
 
 REPLICA_SET = "rs0"
 _START_TIMEOUT_S = 60.0
@@ -54,16 +57,63 @@ def missing_libraries(linked: str) -> list[str]:
     return [line.split()[0] for line in linked.splitlines() if line.endswith("not found")]
 
 
+@dataclass(frozen=True, slots=True)
+class Security:
+    """TLS by certificates of an authority, and users: an administrator, by name and password."""
+
+    authority: Authority
+    user: str = "root"
+    password: str = "administer"
+
+    @property
+    def transport(self) -> dict[str, Any]:
+        """A client's options, less the user."""
+        return {"tls": True, "tlsCAFile": str(self.authority.root)}
+
+    @property
+    def client(self) -> dict[str, Any]:
+        """A client's options."""
+        return {**self.transport, "username": self.user, "password": self.password}
+
+    def arguments(self, folder: Path) -> list[str]:
+        """The server's options; makes the files that they name."""
+        key_file, pem = folder / "members.key", folder / "server.pem"
+        if not pem.exists():
+            key_file.write_text("members+share+this")
+            mine = self.authority.certificate("mongod", "IP:127.0.0.1", "DNS:localhost")
+            pem.write_bytes(mine.certificate.read_bytes() + mine.key.read_bytes())
+            for path in (key_file, pem):
+                path.chmod(0o600)
+        return [
+            *("--keyFile", str(key_file), "--tlsMode", "requireTLS"),
+            *("--tlsCertificateKeyFile", str(pem), "--tlsCAFile", str(self.authority.root)),
+            "--tlsAllowConnectionsWithoutCertificates",
+        ]
+
+    def introduce(self, client: MongoClient[dict[str, Any]]) -> None:
+        """Make the administrator, which anybody on this machine may do while there is no user."""
+        with contextlib.suppress(OperationFailure):
+            client.admin.command("createUser", self.user, pwd=self.password, roles=["root"])
+
+
 class MongoServer:
     """One member and its data folder, from `start` to `close`; as a context manager, both."""
 
     host = "127.0.0.1"
 
-    def __init__(self, *, settings: Sequence[str] = (), cache_gb: float = 0.5, oplog_mb: int = 512) -> None:
+    def __init__(
+        self,
+        *,
+        settings: Sequence[str] = (),
+        cache_gb: float = 0.5,
+        oplog_mb: int = 512,
+        security: Security | None = None,
+    ) -> None:
         self.port = free_port()
         self._settings, self._cache_gb, self._oplog_mb = tuple(settings), cache_gb, oplog_mb
         self._program = program()
         self._folder = Path(tempfile.mkdtemp(prefix="tidemark-mongodb-"))
+        self._security = security
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -88,8 +138,9 @@ class MongoServer:
         return self._process is not None and self._process.poll() is None
 
     def connect(self, **options: Any) -> MongoClient[dict[str, Any]]:
-        """A new client; close it."""
-        return MongoClient(self.uri, **options)
+        """A new client, as the administrator where one is needed; close it."""
+        known = self._security.client if self._security else {}
+        return MongoClient(self.uri, **{**known, **options})
 
     def start(self) -> None:
         """Start it, make the replica set unless it is there, and return once it can be written to."""
@@ -113,22 +164,30 @@ class MongoServer:
             *("--replSet", REPLICA_SET, "--oplogSize", str(self._oplog_mb), "--nounixsocket"),
             *("--wiredTigerCacheSizeGB", str(self._cache_gb)),
             *parameters,
+            *(self._security.arguments(self._folder) if self._security else ()),
         ]
 
     def _wait_until_writable(self) -> None:
         deadline = time.monotonic() + _START_TIMEOUT_S
         # directly: the set has no primary until it is made
         with MongoClient[dict[str, Any]](
-            self.host, self.port, directConnection=True, serverSelectionTimeoutMS=200
+            self.host, self.port, directConnection=True, serverSelectionTimeoutMS=200, **self._transport
         ) as client:
             while True:
                 with contextlib.suppress(PyMongoError):
                     initiate(client, f"{self.host}:{self.port}")
                     if client.admin.command("hello")["isWritablePrimary"]:
+                        if self._security:
+                            self._security.introduce(client)
                         return
                 if not self.running or time.monotonic() > deadline:
                     raise RuntimeError(f"mongod does not start; its log ends:\n{self.log_tail()}")
                 time.sleep(0.02)
+
+    @property
+    def _transport(self) -> dict[str, Any]:
+        """How to reach it without a user, whom nobody has made yet."""
+        return self._security.transport if self._security else {}
 
     def stop(self) -> None:
         """End it cleanly."""
@@ -170,9 +229,7 @@ def clear(client: MongoClient[dict[str, Any]]) -> None:
 
 def initiate(client: MongoClient[dict[str, Any]], member: str) -> None:
     """Make a replica set of this one member, unless it is one."""
-    try:
-        client.admin.command("replSetGetStatus")
-    except OperationFailure:
+    if "setName" not in client.admin.command("hello"):
         members = [{"_id": 0, "host": member}]
         config = {
             "_id": REPLICA_SET,
