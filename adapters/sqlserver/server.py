@@ -65,11 +65,12 @@ class _Drivers:
     settings: SqlServerSettings
 
     def engine(self, database: str) -> Engine:
+        driver = _pyodbc()  # before SQLAlchemy looks for it, which says less of why it is not there
         text, timeout = odbc_string(self.settings, database), self.settings.login_timeout_s
         query_timeout_s = -(-self.settings.query_timeout_ms // 1000)
 
         def connect() -> Any:
-            connection = _pyodbc().connect(text, autocommit=True, timeout=timeout)
+            connection = driver.connect(text, autocommit=True, timeout=timeout)
             connection.timeout = query_timeout_s
             return connection
 

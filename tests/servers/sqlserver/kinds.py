@@ -57,7 +57,8 @@ _PLAIN = {
     "uniqueidentifier": "mssql.uniqueidentifier",
     **dict.fromkeys(("datetime", "smalldatetime"), "mssql.{0}"),
     **dict.fromkeys(("binary", "varbinary", "image", "timestamp"), "bytea"),
-    **dict.fromkeys(("xml", "sql_variant", "hierarchyid", "geometry", "geography"), "text"),
+    **dict.fromkeys(("hierarchyid", "geometry", "geography"), "bytea"),
+    **dict.fromkeys(("xml", "sql_variant"), "text"),
 }
 TEXTS = frozenset({"char", "varchar", "nchar", "nvarchar", "text", "ntext", "sysname"})
 SCALED = frozenset({"time", "datetime2", "datetimeoffset"})

@@ -36,6 +36,7 @@ _CASTS = {
 }
 
 
+_BYTES = frozenset({"binary", "varbinary", "image", "timestamp", "hierarchyid", "geometry", "geography"})
 _OTHER_NAMES = {"nchar": "chr"}
 
 
@@ -199,7 +200,7 @@ def _converted(kind: Kind, value: exp.Expr, style: exp.Expr | None) -> exp.Expr:
         return _cast(value, _CASTS[kind.name])
     if kind.name in {"decimal", "numeric"}:
         return _cast(value, f"decimal({kind.arguments[0]},{kind.arguments[1]})")
-    if kind.name in {"binary", "varbinary", "image", "timestamp"}:
+    if kind.name in _BYTES:
         if isinstance(value, exp.Literal):
             value = _call("decode", value, exp.Literal.string("hex"))
         size = 8 if kind.name == "timestamp" else kind.arguments[0] if kind.name == "binary" else 0
