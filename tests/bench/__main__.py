@@ -1,6 +1,7 @@
-"""`python -m tests.bench snapshot|initial|stream|latency|kafka|mongodb-…`: one JSON object a line.
+"""`python -m tests.bench snapshot|initial|stream|latency|…`: one JSON object a line, and a line a run.
 
-`kafka` is a snapshot into a broker, and the latency through its consumer.
+`latency` ends with what an idle job costs; `memory` takes several `--rows`; `kafka` is a snapshot into a
+broker, and the latency through its consumer. `tests.bench.suite` runs them all.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ import orjson
 
 from adapters.spark.session import POSTGRES_JDBC, spark_session
 from tests.bench.bench import SERVER_SETTINGS, benches
-from tests.bench.latency import Load, measure_latency
+from tests.bench.latency import Load, measure_idle, measure_latency
+from tests.bench.many import measure_tables
+from tests.bench.memory import measure_memory
 from tests.bench.mongodb import MongoBench
-from tests.bench.tables import TABLES
-from tests.bench.throughput import measure_initial, measure_snapshot, measure_stream
+from tests.bench.tables import CHANGES_A_TRANSACTION, TABLES
+from tests.bench.throughput import Variant, measure_initial, measure_snapshot, measure_stream
 from tests.servers.kafka import KafkaBroker
 from tests.servers.mongodb import MongoServer
 from tests.servers.postgres import PostgresServer
@@ -32,14 +35,16 @@ if TYPE_CHECKING:
     from tests.bench.bench import Bench
     from tests.bench.tables import BenchTable
 
-_ROWS = {
-    "snapshot": 1_000_000,
-    "initial": 1_000_000,
-    "stream": 500_000,
-    "latency": 1_000_000,
-    "kafka": 2_000_000,
-    "mongodb-snapshot": 500_000,
-    "mongodb-stream": 200_000,
+_ROWS: dict[str, list[int]] = {
+    "snapshot": [2_000_000],
+    "initial": [1_000_000],
+    "stream": [500_000],
+    "latency": [1_000_000],
+    "memory": [1_000_000, 10_000_000, 30_000_000],
+    "tables": [0],
+    "kafka": [2_000_000],
+    "mongodb-snapshot": [500_000],
+    "mongodb-stream": [200_000],
 }
 _WRITES_PER_S = (100, 1000)
 
@@ -53,15 +58,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             tempfile.TemporaryDirectory(prefix="tidemark-bench-") as place,
             MongoServer(cache_gb=1) as mongod,
         ):
-            mongo, rows = MongoBench(mongod, spark, Path(place)), options.rows or _ROWS[options.bench]
-            line = mongo.snapshot(rows) if options.bench == "mongodb-snapshot" else mongo.stream(rows)
-            print(orjson.dumps(line).decode(), flush=True)
+            mongo = MongoBench(mongod, spark, Path(place))
+            for line in mongo_lines(mongo, options):
+                print(orjson.dumps(line).decode(), flush=True)
         spark.stop()
         return 0
     with (
         tempfile.TemporaryDirectory(prefix="tidemark-bench-") as directory,
         PostgresServer(settings=SERVER_SETTINGS) as server,
-        KafkaBroker() if "kafka" in {options.bench, options.sink} else nullcontext() as broker,
+        KafkaBroker() if "kafka" in {options.bench, *options.sink} else nullcontext() as broker,
         benches(server, spark, Path(directory), broker=broker) as bench,
     ):
         for line in lines(bench, options):
@@ -72,34 +77,63 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def lines(bench: Bench, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """What the chosen benchmark measures, one at a time."""
-    table, rows = TABLES[options.table], options.rows or _ROWS[options.bench]
+    table, sizes, runs = TABLES[options.table], options.rows or _ROWS[options.bench], options.runs
+    sink, rows = options.sink[0], sizes[0]
     match options.bench:
         case "snapshot":
-            yield measure_snapshot(bench, table, rows, options.sink)
+            yield from measure_snapshot(bench, table, rows, _variants(options), runs)
         case "initial":
-            yield measure_initial(bench, table, rows, options.sink)
+            yield from measure_initial(bench, table, rows, sink, runs)
         case "stream":
-            yield measure_stream(bench, table, rows, options.sink)
+            at_once = options.transaction_rows
+            yield from measure_stream(bench, table, rows, sink, at_once=at_once, runs=runs)
         case "latency":
-            yield from _latencies(bench, table, Load(rows, options.seconds, 0, "files"))
+            yield from measure_idle(bench, options.seconds, "files", runs)
+            yield from _latencies(bench, table, Load(rows, options.seconds, 0, "files"), runs)
+        case "memory":
+            yield from measure_memory(bench, table, sizes, sink)
+        case "tables":
+            yield from measure_tables(bench, options.tables, sink, runs)
         case _:
-            yield measure_snapshot(bench, table, rows, "kafka")
-            yield from _latencies(bench, table, Load(rows, options.seconds, 0, "kafka"))
+            yield from measure_snapshot(bench, table, rows, [Variant("kafka")], runs)
+            yield from _latencies(bench, table, Load(rows, options.seconds, 0, "kafka"), runs)
 
 
-def _latencies(bench: Bench, table: BenchTable, load: Load) -> Iterator[dict[str, Any]]:
+def mongo_lines(mongo: MongoBench, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """What the chosen benchmark of MongoDB measures, one at a time."""
+    rows = (options.rows or _ROWS[options.bench])[0]
+    for _ in range(options.runs):
+        yield mongo.snapshot(rows) if options.bench == "mongodb-snapshot" else mongo.stream(rows)
+
+
+def _variants(options: argparse.Namespace) -> list[Variant]:
+    """Each sink without schemas; the first one also with them, if asked."""
+    plain = [Variant(sink) for sink in options.sink]
+    return [*plain, *([Variant(options.sink[0], schemas=True)] if options.schemas else [])]
+
+
+def _latencies(bench: Bench, table: BenchTable, load: Load, runs: int) -> Iterator[dict[str, Any]]:
     for rate in _WRITES_PER_S:
-        yield from measure_latency(bench, table, replace(load, writes_per_s=rate))
+        yield from measure_latency(bench, table, replace(load, writes_per_s=rate), runs)
 
 
 def parser() -> argparse.ArgumentParser:
     """The command's arguments."""
     parsed = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parsed.add_argument("bench", choices=sorted(_ROWS))
-    parsed.add_argument("--rows", type=int, help="rows of the table, or changes in the log")
+    parsed.add_argument("--rows", type=int, nargs="+", help="rows of the table, or of inserts and of updates")
     parsed.add_argument("--table", choices=sorted(TABLES), default="wide")
-    parsed.add_argument("--sink", choices=("null", "files", "kafka"), default="null")
+    parsed.add_argument("--sink", choices=("null", "files", "kafka"), nargs="+", default=["null"])
+    parsed.add_argument("--schemas", action="store_true", help="snapshot: with schemas as well as without")
     parsed.add_argument("--seconds", type=float, default=15.0, help="how long each latency run writes (15)")
+    parsed.add_argument("--runs", type=int, default=1, help="how often to measure; a line each (1)")
+    parsed.add_argument("--tables", type=int, default=1000, help="tables: how many (1000)")
+    parsed.add_argument(
+        "--transaction-rows",
+        type=int,
+        default=CHANGES_A_TRANSACTION,
+        help="stream: rows that each transaction changes; 0: all of them in one (100)",
+    )
     return parsed
 
 

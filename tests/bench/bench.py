@@ -6,18 +6,21 @@ sink. Leaves what is measured to the modules beside it.
 
 from __future__ import annotations
 
+import shutil
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import orjson
+from psycopg.errors import ObjectInUse
 
 from adapters.postgres.job import building
 from adapters.postgres.visibility import normalised, parse_lsn
 from adapters.wiring import Onlookers
 from engine.config import parse
 from engine.model import Position
+from signals.answers import Outcome
 from tests.bench.limits import PUBLICATION
 from tests.bench.tables import CUSTOMERS, SIGNALS
 
@@ -39,7 +42,7 @@ SERVER_SETTINGS = {
     "wal_buffers": "16MB",
 }
 _SEGMENT_BYTES, _PAGE_BYTES = 16 << 20, 8192
-_TIMEOUT_S = 600.0
+_TIMEOUT_S = 1800.0
 
 
 @dataclass(slots=True)
@@ -54,7 +57,15 @@ class Bench:
     seen: list[tuple[float, Observation]] = field(default_factory=list)
 
     @contextmanager
-    def job(self, tables: Sequence[str], *, sink: str, slot: str, mode: str = "never") -> Iterator[Job]:
+    def job(
+        self,
+        tables: Sequence[str],
+        *,
+        sink: str,
+        slot: str,
+        mode: str = "never",
+        schemas: bool = False,
+    ) -> Iterator[Job]:
         """A job over these tables, its log open; what it has seen begins anew."""
         server = self.database.server
         settings = parse(
@@ -73,8 +84,8 @@ class Bench:
                 "publication.autocreate.mode": "disabled",
                 "table.include.list": ",".join(f"public.{table}" for table in tables),
                 "signal.data.collection": f"public.{SIGNALS}",
-                "key.converter.schemas.enable": "false",
-                "value.converter.schemas.enable": "false",
+                "key.converter.schemas.enable": str(schemas).lower(),
+                "value.converter.schemas.enable": str(schemas).lower(),
                 "tidemark.sink": sink,
                 "tidemark.sink.files.dir": str(self.directory / f"events-{slot}"),
                 "producer.bootstrap.servers": self.broker.bootstrap if self.broker else "",
@@ -94,8 +105,14 @@ class Bench:
     def _observe(self, seen: Observation) -> None:
         self.seen.append((time.perf_counter(), seen))
 
+    @property
+    def servers(self) -> tuple[int, ...]:
+        """The processes below ours that are not the job's: the database's first of all."""
+        broker = self.broker._process if self.broker else None
+        return (postmaster(self.database.server), *([broker.pid] if broker else []))
+
     def signal(self, label: str, table: str) -> None:
-        """Ask for a snapshot of one table."""
+        """Ask for a snapshot of one table, or of all that a pattern matches."""
         data = orjson.dumps({"type": "incremental", "data-collections": [f"public.{table}"]}).decode()
         with self.database.connect() as connection:
             connection.execute(
@@ -110,6 +127,8 @@ class Bench:
         while len(self.answers) < answers + 2:
             job.turn()
             _check(started)
+        if self.answers[-1].outcome is not Outcome.FINISHED:
+            raise AssertionError(f"the snapshot is not finished: {self.answers[-1].text}")
         return self.seen[-1][0] - started
 
     def initial(self, job: Job) -> float:
@@ -134,6 +153,34 @@ class Bench:
         with self.database.connect() as connection:
             connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [name])
 
+    def drop_slot(self, name: str) -> None:
+        """Drop a slot, once whoever read it has let it go, with the events and the state of its job."""
+        started = time.perf_counter()
+        with self.database.connect() as connection:
+            while True:
+                try:
+                    connection.execute("SELECT pg_drop_replication_slot(%s)", [name])
+                except ObjectInUse:
+                    _check(started)
+                    time.sleep(0.02)
+                else:
+                    break
+        for folder in ("events", "state"):
+            shutil.rmtree(self.directory / f"{folder}-{name}", ignore_errors=True)
+
+    @contextmanager
+    def slot(self, name: str, *, like: str | None = None) -> Iterator[str]:
+        """A slot from here on, or from where another stands; it is dropped at the end."""
+        if like is None:
+            self.create_slot(name)
+        else:
+            with self.database.connect() as connection:
+                connection.execute("SELECT pg_copy_logical_replication_slot(%s, %s)", [like, name])
+        try:
+            yield name
+        finally:
+            self.drop_slot(name)
+
     def end_of_log(self) -> str:
         """The present end of the log, with something behind it, so that readers pass it at once."""
         with self.database.connect() as connection:
@@ -144,14 +191,17 @@ class Bench:
 
     def warm(self) -> None:
         """Start workers, and compile what Spark compiles: a small snapshot and a small backlog."""
-        self.create_slot("warm")
-        with self.database.connect() as connection:
-            connection.execute("INSERT INTO warm SELECT * FROM warm_more")
-        with self.job(["warm"], sink="null", slot="warm") as job:
-            self.drain(job, self.end_of_log())
-            self.snapshot(job, "warm")
-        with self.database.connect() as connection:
-            connection.execute("SELECT pg_drop_replication_slot('warm')")
+        with self.slot("warm") as slot:
+            with self.database.connect() as connection:
+                connection.execute("INSERT INTO warm SELECT * FROM warm_more")
+            with self.job(["warm"], sink="null", slot=slot) as job:
+                self.drain(job, self.end_of_log())
+                self.snapshot(job, "warm")
+
+
+def postmaster(server: PostgresServer) -> int:
+    """The server's first process, which all its others are below."""
+    return int((server.pgdata / "postmaster.pid").read_text().split()[0])
 
 
 def _check(started: float) -> None:

@@ -6,11 +6,13 @@ turn has been committed, and in Kafka when a consumer has it. The same machine, 
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,16 +20,19 @@ import numpy as np
 
 from tests.bench.consumer import STAMP, consuming
 from tests.bench.limits import PUBLICATION
+from tests.bench.processes import cpu_seconds
 from tests.servers.binaries import client_tool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from engine.job import Job
     from tests.bench.bench import Bench
     from tests.bench.tables import BenchTable
     from tests.servers.postgres import Database
 
 _TOPIC = "bench.public.latency"
+_SETTLE_S = 3.0
 _SCRIPT = """
 \\set id random(1, 1000000)
 INSERT INTO latency VALUES (:id, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 'a note')
@@ -45,8 +50,8 @@ class Load:
     sink: str
 
 
-def measure_latency(bench: Bench, table: BenchTable, load: Load) -> Iterator[dict[str, Any]]:
-    """Idle, then with `table` snapshotted over and over meanwhile."""
+def measure_latency(bench: Bench, table: BenchTable, load: Load, runs: int = 1) -> Iterator[dict[str, Any]]:
+    """Without and with `table` snapshotted over and over meanwhile, in turn."""
     with bench.database.connect() as connection:
         if not connection.execute("SELECT to_regclass('latency')").fetchone()[0]:  # type: ignore[index] # one row
             connection.execute("CREATE TABLE latency (id bigint PRIMARY KEY, stamp bigint, note text)")
@@ -54,10 +59,9 @@ def measure_latency(bench: Bench, table: BenchTable, load: Load) -> Iterator[dic
         if not connection.execute(f"SELECT to_regclass('{table.name}')").fetchone()[0]:  # type: ignore[index] # one row
             table.create(connection, load.rows)
             connection.execute(f"ALTER PUBLICATION {PUBLICATION} ADD TABLE {table.name}")
-    for snapshot in (False, True):
-        slot = f"latency_{load.writes_per_s}_{snapshot:d}"
-        bench.create_slot(slot)
-        delays = _delays(bench, table.name if snapshot else None, slot, load)
+    for run, snapshot in product(range(runs), (False, True)):
+        with bench.slot(f"latency_{load.writes_per_s}_{run}_{snapshot:d}") as slot:
+            delays = _delays(bench, table.name if snapshot else None, slot, load)
         yield {
             "bench": "latency",
             "table": table.name if snapshot else "latency",
@@ -68,6 +72,33 @@ def measure_latency(bench: Bench, table: BenchTable, load: Load) -> Iterator[dic
             "p50_ms": round(float(np.percentile(delays, 50)), 1),
             "p99_ms": round(float(np.percentile(delays, 99)), 1),
         }
+
+
+def measure_idle(bench: Bench, seconds: float, sink: str, runs: int = 1) -> Iterator[dict[str, Any]]:
+    """What the job costs while nothing is written, in percent of one core; the database's part beside it."""
+    with bench.slot("idle") as slot, bench.job(["warm"], sink=sink, slot=slot) as job:
+        _turn_for(job, _SETTLE_S)
+        for _ in range(runs):
+            ours, theirs = cpu_seconds(os.getpid(), bench.servers), cpu_seconds(bench.servers[0])
+            spent_s = _turn_for(job, seconds)
+            ours, theirs = (
+                cpu_seconds(os.getpid(), bench.servers) - ours,
+                cpu_seconds(bench.servers[0]) - theirs,
+            )
+            yield {
+                "bench": "idle",
+                "sink": sink,
+                "seconds": round(spent_s, 1),
+                "cpu_percent": round(ours / spent_s * 100, 2),
+                "database_cpu_percent": round(theirs / spent_s * 100, 2),
+            }
+
+
+def _turn_for(job: Job, seconds: float) -> float:
+    started = time.perf_counter()
+    while time.perf_counter() - started < seconds:
+        job.turn()
+    return time.perf_counter() - started
 
 
 def _delays(bench: Bench, table: str | None, slot: str, load: Load) -> np.ndarray:

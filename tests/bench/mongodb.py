@@ -136,8 +136,10 @@ def _document(number: int) -> dict[str, Any]:
 def _line(bench: str, rows: int, ours: float, plain: float) -> dict[str, Any]:
     return {
         "bench": bench,
+        "table": "documents",
         "rows": rows,
-        "rows_per_s": round(ours),
-        "plain_rows_per_s": round(plain),
-        "ratio": round(ours / plain, 2),
+        "sink": "null",
+        "per_s": round(ours),
+        "limit_per_s": round(plain),
+        "ratio": round(ours / plain, 3),
     }

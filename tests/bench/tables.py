@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import psycopg
 
 SIGNALS = "debezium_signal"
-_CHANGES_A_TRANSACTION = 100
+CHANGES_A_TRANSACTION = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,21 +38,38 @@ class BenchTable:
     ) -> None:
         """Add rows with these numbers, in one transaction, as a table that lives has them: analysed."""
         name = name or self.name
-        connection.execute(f"INSERT INTO {name} SELECT {self.row} FROM generate_series({first}, {last}) g")
+        connection.execute(self.insertion(first, last, name=name).encode())
         connection.execute(f"VACUUM (ANALYZE, FREEZE) {name}")
 
-    def change(self, connection: psycopg.Connection[Any], changes: int) -> None:
-        """Half inserts, half updates of what was inserted, in transactions of 100, from the server itself."""
-        for sql in (
-            f"INSERT INTO {self.name} SELECT {self.row} FROM generate_series(start, stop) g",
-            f"UPDATE {self.name} SET {self.update} WHERE id BETWEEN start AND stop",
-        ):
+    def insertion(self, first: int | str, last: int | str, *, name: str | None = None) -> str:
+        """The statement that adds rows with these numbers."""
+        return f"INSERT INTO {name or self.name} SELECT {self.row} FROM generate_series({first}, {last}) g"
+
+    def change(
+        self, connection: psycopg.Connection[Any], rows: int, at_once: int = CHANGES_A_TRANSACTION
+    ) -> None:
+        """Insert `rows` rows, then update each, from the server itself.
+
+        `at_once` rows make a transaction; 0: all of it is one.
+        """
+        if at_once == 0:
+            with connection.transaction():
+                for sql in self._changes(1, rows):
+                    connection.execute(sql.encode())
+            return
+        for sql in self._changes("start", "stop"):
             connection.execute(
                 "DO $$ DECLARE start int; stop int; BEGIN"
-                f" FOR start IN SELECT generate_series(1, {changes // 2}, {_CHANGES_A_TRANSACTION}) LOOP"
-                f" stop := least(start + {_CHANGES_A_TRANSACTION - 1}, {changes // 2}); {sql}; COMMIT;"
-                " END LOOP; END $$"
+                f" FOR start IN SELECT generate_series(1, {rows}, {at_once}) LOOP"
+                f" stop := least(start + {at_once - 1}, {rows}); {sql}; COMMIT;"
+                " END LOOP; END $$".encode()
             )
+
+    def _changes(self, first: int | str, last: int | str) -> tuple[str, str]:
+        return (
+            self.insertion(first, last),
+            f"UPDATE {self.name} SET {self.update} WHERE id BETWEEN {first} AND {last}",
+        )
 
 
 WIDE = BenchTable(

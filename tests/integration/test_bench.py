@@ -10,35 +10,93 @@ from tests.bench.__main__ import lines, parser
 from tests.bench.bench import benches
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
 
+    from tests.bench.bench import Bench
     from tests.servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.integration
 
-_RATES = {"bench", "table", "rows", "sink", "per_s", "limit_per_s", "ratio", "row_bytes", "mb_per_s"}
+_RATES = {"bench", "table", "rows", "sink", "per_s", "limit_per_s", "ratio"}
 
 
-def test_the_initial_snapshot_s_benchmark_compares_it_with_a_signal_s(
-    postgres18: PostgresServer, spark: SparkSession, tmp_path: Path
-) -> None:
-    with benches(postgres18, spark, tmp_path, warm_rows=1000) as bench:
-        (line,) = lines(bench, parser().parse_args(["initial", "--rows", "2000"]))
+@pytest.fixture(scope="module")
+def bench(
+    postgres18: PostgresServer, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Bench]:
+    with benches(postgres18, spark, tmp_path_factory.mktemp("bench"), warm_rows=1000) as made:
+        yield made
 
-    assert line.keys() == _RATES | {"incremental_per_s"}
+
+def measured(bench: Bench, words: str) -> list[dict[str, Any]]:
+    return list(lines(bench, parser().parse_args(words.split())))
+
+
+def test_the_initial_snapshot_s_benchmark_compares_it_with_a_signal_s(bench: Bench) -> None:
+    (line,) = measured(bench, "initial --rows 2000")
+
+    assert line.keys() > _RATES
     assert line["per_s"] > 0 < line["incremental_per_s"]
 
 
-def test_each_throughput_benchmark_counts_every_event(
-    postgres18: PostgresServer, spark: SparkSession, tmp_path: Path
-) -> None:
-    wanted = (["snapshot", "--table", "wide"], ["stream", "--table", "customers", "--sink", "files"])
-    measured: list[dict[str, Any]] = []
-    with benches(postgres18, spark, tmp_path, warm_rows=1000) as bench:
-        for words in wanted:
-            measured += lines(bench, parser().parse_args([*words, "--rows", "2000"]))
+def test_each_run_of_a_snapshot_takes_every_sink_and_counts_every_event(bench: Bench) -> None:
+    found = measured(bench, "snapshot --rows 2000 --table wide --sink null files --schemas --runs 2")
 
-    assert [(one["bench"], one["sink"]) for one in measured] == [("snapshot", "null"), ("stream", "files")]
-    assert all(one.keys() == _RATES and one["per_s"] > 0 and one["limit_per_s"] > 0 for one in measured)
+    assert [(one["sink"], one["schemas"]) for one in found] == [
+        ("null", False),
+        ("files", False),
+        ("null", True),
+    ] * 2
+    assert all(one.keys() > _RATES and one["per_s"] > 0 < one["limit_per_s"] for one in found)
+    assert all("cpu_ratio" in one for one in found)
+
+
+@pytest.mark.parametrize("transaction", ["100", "1", "0"])
+def test_a_backlog_counts_every_change_however_it_was_committed(bench: Bench, transaction: str) -> None:
+    words = f"stream --rows 1050 --table customers --sink files --runs 2 --transaction-rows {transaction}"
+    found = measured(bench, words)
+
+    assert [(one["rows"], one["sink"], one["at_once"]) for one in found] == [
+        (1050, "files", int(transaction))
+    ] * 2
+    assert all(one.keys() > _RATES and one["per_s"] > 0 < one["limit_per_s"] for one in found)
+
+
+def test_memory_is_that_of_driver_jvm_and_workers_at_each_size(bench: Bench) -> None:
+    found = measured(bench, "memory --rows 500 2000 --table customers")
+
+    assert [one["rows"] for one in found] == [500, 2000]
+    for one in found:
+        parts = [one["driver_mib"], one["jvm_mib"], one["workers_mib"]]
+        assert min(parts) > 0
+        assert abs(sum(parts) - one["peak_mib"]) <= 2
+
+
+def test_many_tables_are_streamed_and_snapshotted_with_few_jobs(bench: Bench) -> None:
+    found = measured(bench, "tables --tables 60 --runs 1")
+
+    assert [(one["table"], one["rows"]) for one in found] == [
+        ("first span", 600),
+        ("span", 600),
+        ("snapshot", 7200),
+    ]
+    *spans, snapshot = found
+    assert all(0 < one["jobs"] + one["transactions"] < 60 for one in spans)
+    assert 0 < snapshot["jobs"] < 60
+
+
+def test_latency_is_told_without_and_with_a_snapshot_and_idle_cost_before(bench: Bench) -> None:
+    found = measured(bench, "latency --rows 5000 --seconds 1 --table customers")
+
+    idle, *loads = found
+    assert idle["bench"] == "idle"
+    assert idle["cpu_percent"] > 0
+    assert [(one["writes_per_s"], one["snapshot"]) for one in loads] == [
+        (100, False),
+        (100, True),
+        (1000, False),
+        (1000, True),
+    ]
+    assert all(0 < one["p50_ms"] <= one["p99_ms"] for one in loads)
