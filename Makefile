@@ -9,7 +9,7 @@ LOCK := $(BIN)/python -m uv pip compile pyproject.toml --universal --python-vers
 	--generate-hashes --no-header --no-annotate --no-emit-index-url --output-file requirements.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format unit test integration bench torture demo demo-kafka demo-mongodb golden lock clean
+.PHONY: help setup check format unit test integration bench bench-peers torture demo demo-kafka demo-mongodb golden lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
@@ -47,8 +47,11 @@ golden: setup ## compare our events with the recorded ones, case by case
 	@set -e; for cases in $(if $(ARGS),"$(ARGS)",tests/golden/postgres tests/golden/mongodb); do \
 		$(BIN)/python -m tests.golden $$cases; done
 
-bench: setup ## measure throughput and latency; one JSON object a line
-	@for bench in $(or $(ARGS),snapshot stream latency); do $(BIN)/python -m tests.bench $$bench || exit 1; done
+bench: setup ## measure everything into tests/bench/RESULTS.md; ARGS="--runs 1" or "--only stream-wide"
+	$(BIN)/python -m tests.bench.suite $(ARGS)
+
+bench-peers: setup ## the same beside the real Debezium, 2.1.4 and 3.6.1; ARGS="--runs 3"
+	$(BIN)/python -m tests.bench.suite --peers $(ARGS)
 
 torture: setup ## random histories with crashes, judged by an oracle; ARGS="--seed 1 --minutes 60" or "--mutate"
 	$(BIN)/python -m tests.torture $(ARGS)
