@@ -22,7 +22,7 @@ from adapters.mongodb.log import LogBounds, MongoLog, Span
 from adapters.mongodb.position import shown, time_of
 from adapters.mongodb.rows import ReadEvents
 from adapters.mongodb.selection import FieldRule, FieldRules
-from adapters.mongodb.server import Server, check_identity
+from adapters.mongodb.server import Server, check_capture, check_identity
 from adapters.mongodb.source import read_source
 from adapters.mongodb.stream import ChangeStream, StreamOptions
 from adapters.mongodb.watermark import AtBeginning, ClusterTime, SignalDocuments, Watermark
@@ -84,6 +84,7 @@ class MongoSource:
         """Check the deployment against the state, and open the change stream there, or at its end."""
         identity = self._server.identity()
         check_identity(state.identity, identity)
+        check_capture(self._server.hello(), self._settings.mongodb.capture_mode)
         self._reader.reach()
         self._session = self._made_session(identity["replica_set"])
         state = replace(state, identity=identity)

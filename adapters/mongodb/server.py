@@ -16,6 +16,7 @@ from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 from pymongo.errors import ConfigurationError, InvalidURI, OperationFailure, PyMongoError
 
+from engine.config.sources import CaptureMode
 from engine.errors import ConfigError, PositionLost, SchemaChanged, SourceError, StateError
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ RAW: CodecOptions[Any] = CodecOptions(document_class=RawBSONDocument)
 """Leaves documents as the bytes that came."""
 
 _LEAST_WIRE_VERSION = 13  # 5.0, which reads snapshots outside transactions
+_IMAGES_WIRE_VERSION = 17  # 6.0
 _HISTORY_LOST = frozenset({222, 280, 286})
 _COLLECTION_MOVED = frozenset({26, 73, 175})
 """Namespace gone, invalid, its plan killed by DDL."""
@@ -107,29 +109,17 @@ class Server:
             self._client.close()
             self._client = None
 
-    def replica_set(self) -> str:
-        """The replica set's name. Raises ConfigError where there is none, SourceError for old servers."""
+    def hello(self) -> dict[str, Any]:
+        """What the server says of itself."""
         with source_errors("connecting"):
-            hello = self.client.admin.command("hello")
-        if hello.get("msg") == "isdbgrid":
-            raise ConfigError(
-                "'mongodb.connection.string' leads to a mongos, and sharded clusters are not supported yet",
-                hint="run a job for each shard, connected to its replica set",
-            )
-        if "setName" not in hello:
-            raise ConfigError(
-                "'mongodb.connection.string' leads to a server that is in no replica set and has no log",
-                hint="start mongod with --replSet and run rs.initiate()",
-            )
-        if hello.get("maxWireVersion", 0) < _LEAST_WIRE_VERSION:
-            raise SourceError(
-                "the server is older than MongoDB 5.0, which can't read snapshots", place="server"
-            )
-        return str(hello["setName"])
+            return self.client.admin.command("hello")
 
     def identity(self) -> dict[str, str]:
-        """What tells this replica set from others: its name, and its id where we may read it."""
-        identity = {"replica_set": self.replica_set()}
+        """What tells this replica set from others: its name, and its id where we may read it.
+
+        Raises ConfigError where it is no replica set that can be read.
+        """
+        identity = {"replica_set": replica_set(self.hello())}
         try:
             config = self.client.admin.command("replSetGetConfig")["config"]
         except PyMongoError:  # that takes the role clusterMonitor
@@ -141,6 +131,32 @@ class Server:
         with source_errors("asking for the cluster time"):
             stamp = self.client.admin.command("ping")["operationTime"]
         return stamp.time, stamp.inc
+
+
+def replica_set(hello: Mapping[str, Any]) -> str:
+    """The replica set's name. Raises ConfigError where there is none, and for servers that are too old."""
+    if hello.get("msg") == "isdbgrid":
+        raise ConfigError(
+            "'mongodb.connection.string' leads to a mongos, and sharded clusters are not supported yet",
+            hint="a shard read by itself shows documents that have moved away from it: that is no way around",
+        )
+    if "setName" not in hello:
+        raise ConfigError(
+            "'mongodb.connection.string' leads to a server that is in no replica set and has no log",
+            hint="start mongod with --replSet and run rs.initiate()",
+        )
+    if hello.get("maxWireVersion", 0) < _LEAST_WIRE_VERSION:
+        raise ConfigError("the server is older than MongoDB 5.0, which can't read snapshots")
+    return str(hello["setName"])
+
+
+def check_capture(hello: Mapping[str, Any], mode: CaptureMode) -> None:
+    """Raise ConfigError where the server keeps no images of documents, and these are asked for."""
+    if mode.pre_images and hello.get("maxWireVersion", 0) < _IMAGES_WIRE_VERSION:
+        raise ConfigError(
+            f"'capture.mode' is {mode.value!r}: the server is older than MongoDB 6.0, which has pre-images",
+            hint=f"use {CaptureMode.FULL.value} or {CaptureMode.PLAIN.value}",
+        )
 
 
 def check_identity(saved: Mapping[str, str], found: Mapping[str, str]) -> None:

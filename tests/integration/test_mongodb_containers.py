@@ -6,17 +6,22 @@ import contextlib
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 from testcontainers.core.container import DockerContainer
 
+from engine.errors import ConfigError
 from tests.golden.case import OWN_CASES
 from tests.servers.images import docker_answers
 from tests.servers.mongodb import REPLICA_SET, clear, initiate
 from tests.servers.port import free_port
+
+if TYPE_CHECKING:
+    from tests.servers.mongodb import MongoServer
 
 pytestmark = [
     pytest.mark.integration,
@@ -38,7 +43,11 @@ class Contained:
     host = "127.0.0.1"
 
     def connect(self, **options: Any) -> MongoClient[dict[str, Any]]:
-        return MongoClient(f"mongodb://{self.host}:{self.port}/?replicaSet={REPLICA_SET}", **options)
+        return MongoClient(self.uri, **options)
+
+    @property
+    def uri(self) -> str:
+        return f"mongodb://{self.host}:{self.port}/?replicaSet={REPLICA_SET}"
 
     def clear(self) -> None:
         with self.connect() as client:
@@ -77,3 +86,45 @@ def test_a_recorded_case_gives_its_events_on_every_version(contained: Contained,
     from tests.golden.verdict import verdict  # noqa: PLC0415
 
     assert verdict(OWN_CASES / "mongodb" / name, MongoRunner(contained, start_mongodb).run).fault is None
+
+
+def test_a_snapshot_under_writes_gives_the_collection_on_every_version(
+    contained: Contained, tmp_path: Path, request: pytest.FixtureRequest
+):
+    # imported here, since they start Spark: only where there is Docker
+    from tests.integration import test_mongodb_job as jobs  # noqa: PLC0415
+
+    server, spark = cast("MongoServer", contained), request.getfixturevalue("spark")
+    with contained.connect() as client:
+        contained.clear()
+        jobs.fill(client)
+        with jobs.driven(server, tmp_path, spark) as job:
+            with jobs.writing(server, 1):
+                jobs.signal(client, "inventory.t")
+                job.until_answered("finished")
+            with contextlib.suppress(PyMongoError):
+                client.admin.command({"replSetStepDown": 1, "force": True})
+            client["inventory"]["marks"].insert_one({"_id": "end"})
+            job.until_seen("end")
+
+        assert jobs.replayed(job.events("t")) == jobs.stands(client, "t")
+
+
+def test_pre_images_are_had_from_6_0_on(contained: Contained, tmp_path: Path, request: pytest.FixtureRequest):
+    # imported here, since they start Spark: only where there is Docker
+    from tests.integration import test_mongodb_job as jobs  # noqa: PLC0415
+
+    server, spark = cast("MongoServer", contained), request.getfixturevalue("spark")
+    mode = {"capture.mode": "change_streams_with_pre_image"}
+    with contained.connect() as client:
+        contained.clear()
+        old = client.server_info()["versionArray"][0] < 6
+        refused = pytest.raises(ConfigError, match="pre-images") if old else contextlib.nullcontext()
+        images: dict[str, Any] = {} if old else {"changeStreamPreAndPostImages": {"enabled": True}}
+        client["inventory"].create_collection("t", **images)
+        with refused, jobs.driven(server, tmp_path, spark, **mode) as job:
+            client["inventory"]["t"].insert_one({"_id": 1, "v": "first"})
+            client["inventory"]["t"].update_one({"_id": 1}, {"$set": {"v": "second"}})
+            job.until(lambda: len(job.events("t")) == 2)
+
+            assert job.events("t")[1]["value"]["before"] == '{"_id": 1,"v": "first"}'

@@ -79,6 +79,20 @@ def test_the_database_has_what_the_job_is_told_of(compose, tmp_path, monkeypatch
     assert compose["services"]["postgres"]["environment"]["POSTGRES_DB"] == settings.postgres.database
 
 
+def test_the_replica_set_is_the_one_that_its_job_is_told_of(compose, tmp_path):
+    path = tmp_path / "tidemark.properties"
+    path.write_text(content(compose, "tidemark-mongodb.properties"))
+    settings, service = read(path), compose["services"]["mongodb"]
+
+    assert settings.warnings == ()
+    assert settings.mongodb.connection_string == "mongodb://mongodb:27017/?replicaSet=rs0"
+    assert service["command"][1:3] == ["--replSet", "rs0"]
+    assert "_id: 'rs0'" in service["healthcheck"]["test"]
+    assert "host: 'mongodb:27017'" in service["healthcheck"]["test"]
+    assert compose["services"]["job-mongodb"]["depends_on"].keys() == {"mongodb", "kafka"}
+    assert settings.signals.channels == {Channel.SOURCE}
+
+
 def test_sql_servers_database_has_what_its_job_is_told_of(compose, tmp_path, monkeypatch):
     monkeypatch.setenv("DATABASE_PASSWORD", "tidemark")
     path = tmp_path / "tidemark.properties"
