@@ -25,6 +25,15 @@ def test_no_history_violates_what_must_always_hold(tmp_path: Path, capsys: pytes
     assert run.figures.reads > 0, said
 
 
+def test_no_history_on_mongodb_violates_it_either(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    with Run(tmp_path, 18, source="mongodb") as run:
+        found = run.histories("make test", MINUTES)
+
+    said = capsys.readouterr().out
+    assert found == 0, said
+    assert run.figures.reads > 0, said
+
+
 def test_topics_lack_nothing_though_job_and_broker_are_killed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

@@ -2,7 +2,7 @@
 
 Histories of random tables, transactions, signals, crashes and restarts, one after the other, some of
 which begin with an initial snapshot, each judged by an oracle that knows nothing of the engine. The seed
-decides all of it but how sessions interleave.
+decides all of it but how sessions interleave. `--source mongodb`: collections and documents instead.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.servers.mongodb import MissingProgram
 from tests.torture.run import Run, mutate, replay
 
 
@@ -44,6 +45,14 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     folder = asked.keep or Path(tempfile.mkdtemp(prefix="tidemark-torture-"))
     folder.mkdir(parents=True, exist_ok=True)
+    try:
+        return _run(asked, folder)
+    except MissingProgram as missing:
+        print(missing, file=sys.stderr)
+        return 2
+
+
+def _run(asked: argparse.Namespace, folder: Path) -> int:
     with Run(folder, asked.version, asked.sink == "kafka", asked.initial, asked.source) as run:
         if asked.mutate:
             return mutate(run, asked.only)

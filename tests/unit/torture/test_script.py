@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.torture.documents import IDS
 from tests.torture.drawn import write
+from tests.torture.mongo_drawn import write_documents
+from tests.torture.mongo_writers import DEFINITIONS
 from tests.torture.mutants import MUTANTS, switched_off
 from tests.torture.scenes import SCENES, WRAPS
 from tests.torture.script import STEPS, from_json
@@ -49,3 +52,29 @@ def test_what_is_switched_off_is_there(name: str):
 def test_every_guard_has_its_scene():
     assert {mutant.scene for mutant in MUTANTS.values()} == set(SCENES)
     assert set(SCENES) >= WRAPS
+
+
+def test_a_seed_gives_the_same_documents_history_and_json_keeps_it():
+    script = write_documents("d/1", hard=True, restart=True, initial=True)
+
+    assert script == write_documents("d/1", hard=True, restart=True, initial=True)
+    assert from_json(script.to_json()) == script
+    assert all(shape.key in IDS for shape in script.tables)
+    assert script.initial
+
+
+def test_every_verb_of_documents_is_drawn():
+    scripts = [write_documents(f"verbs/{n}") for n in range(60)]
+    drawn = {
+        step[0]
+        for script in scripts
+        for one in script.rounds
+        for writer in one.writers
+        for transaction in writer
+        for step in transaction.steps
+    }
+
+    assert (
+        drawn
+        >= {"put", "touch", "extend", "strip", "cut", "upset", "respell", "remove", "bulk"} | DEFINITIONS
+    )

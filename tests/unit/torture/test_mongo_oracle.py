@@ -1,0 +1,143 @@
+"""The judge of documents sees what a wrong job would do; so these tests are wrong jobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from bson.decimal128 import Decimal128
+from bson.int64 import Int64
+
+from tests.torture.documents import key_of, row
+from tests.torture.emitted import Emitted
+from tests.torture.mongo_oracle import DROPPED, HIDDEN, RENAMED, DocumentOracle
+from tests.torture.oracle import Table, Violation
+from tests.torture.truth import UNCHANGED, Entry
+
+if TYPE_CHECKING:
+    from tests.torture.truth import Row
+
+T, U = "shop.t0", "shop.t1"
+DESCRIBED = {"removedFields": None, "updatedFields": '{"v": "b", "list.1": "y"}', "truncatedArrays": None}
+
+
+def doc(value: str, **more: Any) -> Row:
+    return row({"_id": 1, "v": value, **more})
+
+
+def oracle(*rows: Row, looks_up: bool = True) -> DocumentOracle:
+    found = DocumentOracle(looks_up=looks_up)
+    for name in (T, U):
+        found.tables[name] = Table(name, ("_id",), {})
+    found.tables[T].start(rows)
+    return found
+
+
+def changed(op: str, new: Row | None = None, at: int = 1, name: str = T) -> Entry:
+    old: Row = {} if op == "c" else {"_id": key_of(1)}
+    return Entry(at, op, (name,), old=old, new=new or {})
+
+
+def event(op: str, after: Row | None = None, at: int = 1, described: Any = None, name: str = T) -> Emitted:
+    image = None if op == "d" else after or {"_id": key_of(1)}
+    return Emitted(1, name, op, {"_id": key_of(1)}, image, at, described=described)
+
+
+def read(image: Row, name: str = T) -> Emitted:
+    return Emitted(1, name, "r", {"_id": key_of(1)}, image, None)
+
+
+def test_ids_that_the_server_takes_for_equal_are_one_key():
+    assert key_of(1) == key_of(1.0) == key_of(Int64(1)) == key_of(Decimal128("1.0"))
+    assert len({key_of(one) for one in (1, "1", True, None, {"a": 1}, Decimal128("NaN"))}) == 6
+    assert key_of({"a": 1}) == key_of({"a": 1.0})
+
+
+def test_a_document_looked_up_may_be_of_a_later_change():
+    judge = oracle(doc("a"))
+    judge.follow(
+        [changed("u", doc("b")), changed("u", doc("c"), 2)],
+        [event("u", doc("c"), described=DESCRIBED), event("u", doc("c"), 2, DESCRIBED)],
+    )
+
+    judge.settle(T, [doc("c")])
+
+
+def test_a_document_looked_up_is_never_of_an_earlier_one():
+    judge = oracle(doc("a"))
+    with pytest.raises(Violation, match="emitted was"):
+        judge.follow([changed("u", doc("b"))], [event("u", doc("a"), described=DESCRIBED)])
+
+
+def test_a_replacement_brings_its_own_document():
+    judge = oracle(doc("a"))
+    with pytest.raises(Violation, match="emitted was"):
+        judge.follow([changed("u", doc("b")), changed("u", doc("c"), 2)], [event("u", doc("c"))])
+
+
+def test_a_document_is_missing_only_where_it_goes_later():
+    entries = [changed("u", doc("b")), changed("d", at=2)]
+    oracle(doc("a")).follow(entries, [event("u", described=DESCRIBED), event("d", at=2)])
+
+    with pytest.raises(Violation, match="emitted was None"):
+        oracle(doc("a")).follow(entries[:1], [event("u", described=DESCRIBED)])
+
+
+def test_a_wrong_image_from_before_is_seen():
+    wrong = Emitted(1, T, "u", doc("z"), doc("b"), 1)
+    with pytest.raises(Violation, match="before is"):
+        oracle(doc("a")).follow([changed("u", doc("b"))], [wrong])
+
+
+def test_without_looking_up_a_consumer_goes_by_the_description():
+    judge = oracle(looks_up=False)
+    made = [changed("c", doc("a", list=["x"])), changed("u", doc("b", list=["x", "y"]), 2)]
+    judge.follow(made, [event("c", doc("a", list=["x"])), event("u", None, 2, DESCRIBED)])
+
+    judge.settle(T, [doc("b", list=["x", "y"])])
+
+
+def test_an_update_of_a_document_that_nobody_sent_leaves_it_unknown():
+    judge = oracle(doc("a"), looks_up=False)
+    judge.follow([changed("u", doc("b"))], [event("u", None, 1, DESCRIBED)])
+
+    assert judge.tables[T].copy[(key_of(1),)]["doc"] == UNCHANGED
+    judge.tables[T].whole = True
+    with pytest.raises(Violation, match="nobody has sent"):
+        judge.settle(T, [doc("b")])
+
+
+def test_a_read_after_a_drop_is_one_too_many():
+    judge = oracle(doc("a"))
+    judge.follow(
+        [Entry(1, DROPPED, (T,)), changed("c", doc("n"), 2)], [read(doc("a")), event("c", doc("n"), 2)]
+    )
+    with pytest.raises(Violation):
+        judge.take_in(read(doc("a")))
+
+
+def test_documents_come_along_with_a_rename():
+    judge = oracle(doc("a"))
+    judge.follow(
+        [Entry(1, HIDDEN, ("shop.new",), new=doc("h")), Entry(2, RENAMED, ("shop.new", T))], [read(doc("h"))]
+    )
+
+    judge.settle(T, [doc("h")])
+    assert judge.left() == []
+
+
+def test_a_document_is_looked_up_where_its_collection_has_gone():
+    judge = oracle(doc("a"))
+    judge.follow(
+        [changed("u", doc("b")), Entry(2, RENAMED, (T, U)), changed("u", doc("c"), 3, U)],
+        [event("u", doc("c"), described=DESCRIBED), event("u", doc("c"), 3, DESCRIBED, U)],
+    )
+
+    judge.settle(U, [doc("c")])
+
+
+def test_changes_that_no_event_tells_of_are_left():
+    judge = oracle(doc("a"))
+    judge.follow([changed("u", doc("b")), Entry(2, DROPPED, (T,))], [])
+
+    assert [entry.op for entry in judge.left()] == ["u", DROPPED]
