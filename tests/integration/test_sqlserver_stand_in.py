@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import pytest
+import sqlglot
 
 from adapters.sqlserver.server import Server, rows, run
 from engine.errors import PositionLost, SchemaChanged, SourceError
@@ -357,3 +358,34 @@ def test_a_session_knows_whether_it_has_a_transaction(table):
         assert rows(connection, asked) == [(1,)]
         run(connection, "ROLLBACK TRANSACTION")
         assert rows(connection, asked) == [(0,)]
+
+
+def test_only_single_statements_of_t_sql_get_through(table):
+    server = Server(table.server.reach)
+
+    with pytest.raises(ValueError, match="not one statement"):
+        server.query("shop", "SELECT 1 AS [a]; SELECT 2 AS [b]")
+    with pytest.raises(sqlglot.ParseError):
+        server.query("shop", "SELECT TOP (1) [id] FROM dbo.t WHERE (")
+    assert server.query("shop", "SELECT 1 AS [a]") == [(1,)]
+    assert "SELECT 1 AS [a]" in table.server.statements
+
+
+def test_a_column_that_may_be_null_from_now_on_sorts_its_nulls_first(table):
+    server = Server(table.server.reach)
+    table.execute("CREATE TABLE dbo.n (a int NOT NULL, b int NOT NULL)")
+    asked = "SELECT [a], [b] FROM dbo.n ORDER BY [b]"
+    assert server.query("shop", asked) == []
+    table.execute("ALTER TABLE dbo.n ALTER COLUMN b int NULL; INSERT INTO dbo.n VALUES (1, 1), (2, NULL)")
+
+    assert server.query("shop", asked) == [(2, None), (1, 1)]
+
+
+def test_keys_are_found_by_their_index_though_change_tables_have_them_nullable(table):
+    shown = table.translator("SELECT TOP (1) [id] FROM dbo.t WHERE [id] > 5 ORDER BY [id]").sql
+    with table.postgres.connect(table.name) as connection:
+        connection.execute("SET enable_seqscan = off")
+        plan = "\n".join(line for (line,) in connection.execute("EXPLAIN " + shown).fetchall())
+
+    assert "Index" in plan
+    assert "Sort" not in plan

@@ -63,12 +63,11 @@ class StandInReach:
 
     def jdbc(self, database: str, query: str) -> Jdbc:
         """The query translated, for PostgreSQL's JDBC driver."""
-        self.server.record(query)
         postgres = self.server.postgres
         return Jdbc(
             f"jdbc:postgresql://{postgres.host}:{postgres.port}/{database}",
             "org.postgresql.Driver",
-            self._database(database).translator(query).sql,
+            self._database(database).translate(query).sql,
             {"user": postgres.user, "password": postgres.password},
         )
 
@@ -79,8 +78,7 @@ class StandInReach:
         def translate(
             _connection: Any, cursor: Any, statement: str, parameters: Any, _context: Any, _many: Any
         ) -> tuple[str, Any]:
-            self.server.record(statement)
-            translated = self._database(database).translator(statement)
+            translated = self._database(database).translate(statement)
             for before in translated.before:
                 cursor.execute(before)
             return translated.sql.replace("%", "%%"), parameters

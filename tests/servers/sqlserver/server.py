@@ -18,7 +18,7 @@ from tests.servers.sqlserver.ddl import Definitions, names, readable
 from tests.servers.sqlserver.reach import StandInReach
 from tests.servers.sqlserver.setup import script
 from tests.servers.sqlserver.told import Told
-from tests.servers.sqlserver.tsql import Translator, statements, steering
+from tests.servers.sqlserver.tsql import Translated, Translator, statements, steering
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 
 
 _TEMPLATE = "tidemark_sqlserver"
-_MOST_STATEMENTS = 10_000
+_NULLABLE = """
+SELECT c.name FROM sys.columns AS c JOIN sys.tables USING (object_id) JOIN sys.schemas AS s USING (schema_id)
+WHERE c.is_nullable = 1 AND s.name <> 'cdc'
+"""
+_MOST_STATEMENTS, _MOST_TRANSLATED = 10_000, 200
 _NO_TEMPLATE = "SELECT count(*) FROM pg_database WHERE datname = %s"
 
 
@@ -173,6 +177,7 @@ class StandInDatabase:
     postgres: PostgresServer
     name: str
     _nullable: frozenset[str] | None = None
+    _translated: dict[str, Translated] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -185,28 +190,38 @@ class StandInDatabase:
         known = self._nullable
         if known is None:
             with self.postgres.connect(self.name) as connection:
-                found = connection.execute(
-                    "SELECT name FROM sys.columns WHERE is_nullable = 1 AND name !~ '^__'"
-                )
+                found = connection.execute(_NULLABLE)
                 known = self._nullable = frozenset(name for (name,) in found)
         return column in known
+
+    def translate(self, text: str) -> Translated:
+        """A statement of the adapter's, most of which come again and again."""
+        self.server.record(text)
+        known = self._translated
+        if text not in known:
+            if len(known) >= _MOST_TRANSLATED:
+                known.clear()
+            known[text] = self.translator(text)
+        return known[text]
 
     def changed(self) -> None:
         """Tables are not what they were."""
         self._nullable = None
+        self._translated = {}
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:
         """A connection of its own, committed at the end, rolled back where the block fails."""
         with self.postgres.connect(self.name, autocommit=False) as connection:
-            yield Session(self, connection)
-        self.changed()
+            session = Session(self, connection)
+            yield session
+        if session.defined:
+            self.changed()
 
     def execute(self, text: str) -> None:
         """A script of T-SQL, each statement committed by itself."""
         with self.postgres.connect(self.name) as connection:
             Session(self, connection).execute(text)
-        self.changed()
 
     def query(self, text: str) -> list[tuple[Any, ...]]:
         """A query's rows."""
@@ -269,6 +284,7 @@ class Session:
     def __init__(self, database: StandInDatabase, connection: psycopg.Connection[Any]) -> None:
         self._database, self.connection = database, connection
         self._told = Told(connection, database.server.collation)
+        self.defined = False
 
     def execute(self, text: str) -> None:
         """A script; DDL included."""
@@ -277,8 +293,9 @@ class Session:
             return
         for tree in statements(readable(text)):
             if Definitions(self._told, self._database.translator).run(tree):
-                self._database.changed()
                 self._log_again(tree)
+                self.defined = True
+                self._database.changed()
             else:
                 self._run(tree)
 
