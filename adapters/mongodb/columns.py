@@ -193,7 +193,8 @@ class _Walk:
             except _Unlike:
                 return [_one_by_one(self.raw, kind, begin, end)]
         write = COLUMNS.get(kind)
-        return write(self.data, begin, end) if write else [_one_by_one(self.raw, kind, begin, end)]
+        written_together = write(self.data, begin, end) if write else None
+        return written_together or [_one_by_one(self.raw, kind, begin, end)]
 
 
 def _one_by_one(raw: bytes, kind: int, begin: Ints, end: Ints) -> Text:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 Data = npt.NDArray[np.uint8]
 _HEX = np.array([list(f"{byte:02x}".encode()) for byte in range(256)], np.uint8)
+_EXPONENT_BITS, _EXPONENT_BIAS, _SIGN = 49, 6176, -(2**63)
+"""Of a decimal's higher half: where its exponent stands, and what this is more than it means."""
 _LEAST, _MOST = 1e-3, 1e7
 """Doubles between which Java writes the fewest digits, without an exponent."""
 
@@ -101,7 +103,22 @@ def _booleans(data: Data, begin: Ints, _end: Ints) -> list[Piece]:
     return [pc.if_else(pa.array(data[begin] != 0), *words)]
 
 
-COLUMNS: dict[int, Callable[[Data, Ints, Ints], list[Piece]]] = {
+def _decimals(data: Data, begin: Ints, _end: Ints) -> list[Piece] | None:
+    """Decimals of one exponent and up to 18 digits, as prices are; None for others."""
+    low, high = int64s(data, begin), int64s(data, begin + 8)
+    least = int(high[0] >> _EXPONENT_BITS) & 0x3FFF
+    exponent = least - _EXPONENT_BIAS
+    alike = ((high & ~_SIGN) == least << _EXPONENT_BITS) & (low >= 0) & (low < 10**18)
+    if not -18 <= exponent <= 0 or not alike.all() or (low[high < 0] == 0).any():
+        return None
+    signed = np.where(high < 0, -low, low)
+    words = np.column_stack([signed, signed >> 63]).astype("<i8")
+    kind = pa.decimal128(38, -exponent)
+    numbers = pa.Array.from_buffers(kind, len(words), [None, pa.py_buffer(np.ascontiguousarray(words))])
+    return ['{"$numberDecimal": "', pc.cast(numbers, pa.large_string()), '"}']
+
+
+COLUMNS: dict[int, Callable[[Data, Ints, Ints], list[Piece] | None]] = {
     Kind.INT32: lambda data, begin, _end: [digits(pa.array(int32s(data, begin)))],
     Kind.INT64: lambda data, begin, _end: ['{"$numberLong": "', digits(pa.array(int64s(data, begin))), '"}'],
     Kind.DATE: lambda data, begin, _end: ['{"$date": ', digits(pa.array(int64s(data, begin))), "}"],
@@ -110,5 +127,6 @@ COLUMNS: dict[int, Callable[[Data, Ints, Ints], list[Piece]]] = {
     Kind.DOUBLE: _doubles,
     Kind.BOOLEAN: _booleans,
     Kind.NULL: lambda _data, _begin, _end: ["null"],
+    Kind.DECIMAL128: _decimals,
 }
-"""The pieces of values, by their type; other types are written one by one."""
+"""The pieces of values, by their type, None where they are too odd; other types are written one by one."""

@@ -136,3 +136,16 @@ def test_texts_with_quotes_are_embedded_as_they_would_be_escaped():
     (found,), _others = written(raw, starts)
 
     assert join(found.embedded(), 50).equals(escape(found.texts))
+
+
+@given(
+    numbers=st.lists(st.integers(-(10**19), 10**19), min_size=1, max_size=9),
+    exponent=st.integers(-19, 2),
+    odd=st.sampled_from([None, "NaN", "-0", "1E+3", "-0.00"]),
+)
+def test_decimals_of_one_exponent_are_written_together(numbers: list[int], exponent: int, odd: str | None):
+    values = [Decimal128(f"{number}E{exponent}") for number in numbers] * 40
+    values += [Decimal128(odd)] if odd else []
+    documents = [bson.encode({"_id": 1, "d": value}) for value in values]
+
+    assert texts(documents) == [document_text(one, 0, STRICT) for one in documents]
