@@ -69,7 +69,7 @@ OURS = (
 )
 PEERS = (
     Item("peers-postgres", "--source postgres", "tests.bench.peers"),
-    Item("peers-mongodb", "--source mongodb", "tests.bench.peers"),
+    Item("peers-mongodb", "--source mongodb --rows 300000", "tests.bench.peers"),
 )
 ITEMS = {item.name: item for item in (*OURS, *PEERS)}
 

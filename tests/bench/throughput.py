@@ -50,7 +50,7 @@ def measure_snapshot(
     limits = _Limits(lambda: _cost(bench, lambda: copy_seconds(bench.database, table.name)))
     for _ in range(runs):
         for variant in variants:
-            spent = _cost(bench, lambda: signalled(bench, table, rows, variant))  # noqa: B023 (called here)
+            spent = signalled(bench, table, rows, variant)
             limit = limits.around()
             rate = rows / spent.clock_s
             line = _line("snapshot", table, rows, variant, rate, rows / limit.clock_s)
@@ -69,7 +69,7 @@ def measure_initial(
     made(bench, table, rows)
     variant = Variant(sink)
     limits = _Limits(lambda: _cost(bench, lambda: copy_seconds(bench.database, table.name)))
-    signals = _Limits(lambda: Cost(signalled(bench, table, rows, variant), 0.0))
+    signals = _Limits(lambda: signalled(bench, table, rows, variant))
     for _ in range(runs):
         seconds = initial_seconds(bench, table, rows, sink)
         signalled_s, limit_s = signals.around().clock_s, limits.around().clock_s
@@ -158,17 +158,17 @@ def made(bench: Bench, table: BenchTable, rows: int) -> None:
         connection.execute("CHECKPOINT")
 
 
-def signalled(bench: Bench, table: BenchTable, rows: int, variant: Variant) -> float:
-    """Seconds from a signal's commit to the last READ in the sink."""
+def signalled(bench: Bench, table: BenchTable, rows: int, variant: Variant) -> Cost:
+    """What it takes from a signal's commit to the last READ in the sink."""
     with (
         bench.slot(f"snapshot_{next(_numbers)}") as slot,
         bench.job([table.name], sink=variant.sink, slot=slot, schemas=variant.schemas) as job,
     ):
-        seconds = bench.snapshot(job, table.name)
+        spent = _cost(bench, lambda: bench.snapshot(job, table.name))
         read = sum(seen.events for _, seen in bench.seen)
     if not rows <= read <= rows + 10:
         raise AssertionError(f"{read} events for {rows} rows")
-    return seconds
+    return spent
 
 
 def _received(bench: Bench, backlog: str, end: str) -> float:

@@ -46,7 +46,10 @@ SETTINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """Who is measured on what: versions of Debezium, tables, N, how often, and the rows of `warm`."""
+    """Who is measured on what: versions of Debezium, tables, and how often.
+
+    `rows` are those of each table, an even number; `warm_rows` those of the table `warm`.
+    """
 
     bench: Bench
     versions: Sequence[str]
@@ -80,7 +83,7 @@ class Contest:
             self._asked(peer, "warm")
             for _ in range(self.runs):
                 for table in self.tables:
-                    ours = self.rows / signalled(self.bench, table, self.rows, _NULL)
+                    ours = self.rows / signalled(self.bench, table, self.rows, _NULL).clock_s
                     theirs = self.rows / self._asked(peer, table.name)
                     yield self._line("snapshot", table, version, (ours, theirs)) | {"chunk": setting.chunk}
 
@@ -107,34 +110,36 @@ class Contest:
             yield self._line("initial", table, version, (ours, theirs))
 
     def _stream(self, table: BenchTable) -> Iterator[dict[str, Any]]:
-        """One backlog for all: theirs begins with changes of another table, ours behind them."""
+        """One backlog for all: theirs begins with changes of another table, ours behind them.
+
+        Half the rows are inserted, then updated, so that there are as many events as in a snapshot.
+        """
+        rows = self.rows // 2
         made(self.bench, table, 0)
         with self.bench.slot("warm_first") as warm_first:
             with self.bench.database.connect() as connection:
                 connection.execute("UPDATE warm SET email = 'new-' || email")
             with self.bench.slot("backlog") as backlog:
                 with self.bench.database.connect() as connection:
-                    table.change(connection, self.rows)
+                    table.change(connection, rows)
                     connection.execute("CHECKPOINT")
                 end = self.bench.end_of_log()
                 for version in self.versions:
                     for _ in range(self.runs):
-                        ours = drained(self.bench, table, backlog, end, "null", 2 * self.rows)
+                        ours = drained(self.bench, table, backlog, end, "null", 2 * rows)
                         theirs = self._streamed(version, table, warm_first)
-                        rates = (2 * self.rows / ours, 2 * self.rows / theirs)
-                        yield self._line("stream", table, version, rates)
+                        rates = (2 * rows / ours, 2 * rows / theirs)
+                        yield peer_line("stream", table.name, rows, version, rates)
 
     def _streamed(self, version: str, table: BenchTable, like: str) -> float:
         options = {"snapshot.mode": _never(version)}
         with (
             self.bench.slot("peer", like=like) as slot,
-            self._engine(version, slot, ["warm", table.name], options, changes=2) as peer,
+            self._engine(version, slot, ["warm", table.name], options) as peer,
         ):
             return _between(peer.counted(_topic(table.name)))
 
-    def _engine(
-        self, version: str, slot: str, tables: Sequence[str], options: Mapping[str, str], changes: int = 1
-    ) -> Any:
+    def _engine(self, version: str, slot: str, tables: Sequence[str], options: Mapping[str, str]) -> Any:
         server = self.bench.database.server
         properties = {
             "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
@@ -154,7 +159,7 @@ class Contest:
             "poll.interval.ms": "50",
             **options,
         }
-        counts = {_topic(table): self.rows * changes for table in tables}
+        counts = {_topic(table): self.rows for table in tables}
         counts[_topic("warm")] = self.warm_rows
         return engine(version, properties, counts, self.bench.directory / f"peer-{next(_numbers)}")
 
