@@ -75,7 +75,7 @@ class ChunkReader:
         if database in self._reached:
             return
         try:
-            frame = self._load(database, "SELECT 0 AS [task], N'' AS [r]", 1, {}).select("r")
+            frame = self._load(database, "SELECT 0 AS [task], N'' AS [r]", 1, ("1", "")).select("r")
             frame.repartition(self._tasks).mapInArrow(nothing, RESULT_DDL).collect()
         except Exception as error:
             raise source_error(error, "reading rows", database) from error
@@ -130,11 +130,7 @@ class ChunkReader:
         conf = self._spark.conf
         try:
             conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(2 * fetched if fetched > 1 else 1))
-            options = {
-                "fetchsize": str(fetched),
-                **({"sessionInitStatement": how.session} if how.session else {}),
-            }
-            frame = self._load(database, " UNION ALL ".join(branches), tasks, options)
+            frame = self._load(database, " UNION ALL ".join(branches), tasks, (str(fetched), how.session))
             frame = frame.select("r", *([] if alone else ["run"]))
             return [row.asDict() for row in frame.mapInArrow(task, RESULT_DDL).collect()]
         except Exception as error:
@@ -145,9 +141,11 @@ class ChunkReader:
         widest = max(read.row_bytes for read in reads.values())
         return max(1, min(self._fetch_rows, int(_FETCH_BYTES / max(widest, 1.0))))
 
-    def _load(self, database: str, query: str, tasks: int, options: Mapping[str, str]) -> DataFrame:
-        jdbc = self._jdbc(database, query)
-        properties = {**options, **jdbc.properties, "driver": jdbc.driver}
+    def _load(self, database: str, query: str, tasks: int, how: tuple[str, str]) -> DataFrame:
+        """The query's rows by tasks; `how` is the rows of a fetch, and what sessions begin with."""
+        fetched, session = how
+        jdbc = self._jdbc(database, query, session)
+        properties = {**jdbc.properties, "driver": jdbc.driver, "fetchsize": fetched}
         predicates = [f"task = {task}" for task in range(tasks)]
         return self._spark.read.jdbc(
             jdbc.url, f"({jdbc.query}) AS q", predicates=predicates, properties=properties

@@ -49,8 +49,8 @@ _FIRST_ROW_BYTES = 8 << 10
 class JdbcOf(Protocol):
     """How Spark reaches a database."""
 
-    def __call__(self, database: str, query: str) -> Jdbc:
-        """The driver, its options, and the query as it takes it."""
+    def __call__(self, database: str, query: str, session: str = "") -> Jdbc:
+        """The driver, its options, and the query as it takes it; what its sessions begin with."""
 
 
 @dataclass(frozen=True, slots=True)

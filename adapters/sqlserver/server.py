@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["Jdbc", "Reach", "Server", "jdbc_url", "odbc_string", "reach", "rows", "run", "source_errors"]
 
 JDBC_DRIVER = "com.microsoft.sqlserver.jdbc.SQLServerDriver"
+SESSION = "sessionInitStatement"
+"""Spark's option for the statement that a session begins with."""
 _ODBC_ENCRYPTION = {Encryption.OPTIONAL: "no", Encryption.MANDATORY: "yes", Encryption.STRICT: "strict"}
 _JDBC_ENCRYPTION = {Encryption.OPTIONAL: "false", Encryption.MANDATORY: "true", Encryption.STRICT: "strict"}
 
@@ -51,8 +53,11 @@ class Reach(Protocol):
         T-SQL goes through `Connection.exec_driver_sql`, without parameters.
         """
 
-    def jdbc(self, database: str, query: str) -> Jdbc:
-        """How Spark reads a query's rows; the query is a SELECT that can stand in brackets."""
+    def jdbc(self, database: str, query: str, session: str = "") -> Jdbc:
+        """How Spark reads a query's rows; the query is a SELECT that can stand in brackets.
+
+        Each of its sessions begins with the statement `session`, if there is one.
+        """
 
 
 def reach(settings: SqlServerSettings) -> Reach:
@@ -79,8 +84,10 @@ class _Drivers:
             "mssql+pyodbc://", creator=connect, poolclass=NullPool, isolation_level="AUTOCOMMIT"
         )
 
-    def jdbc(self, database: str, query: str) -> Jdbc:
-        return Jdbc(jdbc_url(self.settings), JDBC_DRIVER, query, jdbc_properties(self.settings, database))
+    def jdbc(self, database: str, query: str, session: str = "") -> Jdbc:
+        begins = {SESSION: session} if session else {}
+        properties = jdbc_properties(self.settings, database) | begins
+        return Jdbc(jdbc_url(self.settings), JDBC_DRIVER, query, properties)
 
 
 def _pyodbc() -> Any:

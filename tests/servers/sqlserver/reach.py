@@ -13,7 +13,7 @@ from sqlalchemy import create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from adapters.sqlserver.server import Jdbc
+from adapters.sqlserver.server import SESSION, Jdbc
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -61,14 +61,15 @@ class StandInReach:
         event.listen(engine, "handle_error", _reworded)
         return engine
 
-    def jdbc(self, database: str, query: str) -> Jdbc:
+    def jdbc(self, database: str, query: str, session: str = "") -> Jdbc:
         """The query translated, for PostgreSQL's JDBC driver."""
+        begins = {SESSION: self._database(database).translate(session).sql} if session else {}
         postgres = self.server.postgres
         return Jdbc(
             f"jdbc:postgresql://{postgres.host}:{postgres.port}/{database}",
             "org.postgresql.Driver",
             self._database(database).translate(query).sql,
-            {"user": postgres.user, "password": postgres.password},
+            {"user": postgres.user, "password": postgres.password, **begins},
         )
 
     def _database(self, name: str) -> StandInDatabase:
