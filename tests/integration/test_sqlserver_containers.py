@@ -23,6 +23,7 @@ from engine.config.sources import Encryption
 from engine.errors import SourceError
 from tests.driven_sqlserver import SIGNALS, driven_sqlserver
 from tests.integration import test_sqlserver_codec as codec
+from tests.integration import test_sqlserver_first as first
 from tests.integration import test_sqlserver_job as job
 from tests.integration import test_sqlserver_snapshots as snapshots
 from tests.integration import test_sqlserver_transactions as transactions
@@ -77,7 +78,7 @@ def _again(module: Any) -> dict[str, Any]:
     }
 
 
-for _module in (job, snapshots, codec, transactions):
+for _module in (job, first, snapshots, codec, transactions):
     _found = _again(_module)
     if _found.keys() & globals().keys():
         raise RuntimeError(f"two tests or fixtures of one name: {_found.keys() & globals().keys()}")

@@ -294,9 +294,9 @@ class _Recorded:
         event.listen(engine, "before_cursor_execute", self._remember)
         return engine
 
-    def jdbc(self, database: str, query: str) -> Jdbc:
+    def jdbc(self, database: str, query: str, session: str = "") -> Jdbc:
         self.statements.add(query)
-        return self.way.jdbc(database, query)
+        return self.way.jdbc(database, query, session)
 
     def _remember(self, _connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
         self.statements.add(statement)
