@@ -34,10 +34,10 @@ TEXT = st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1
 
 @given(TEXT)
 def test_any_name_is_one_name_when_quoted(name):
-    table = sqlglot.parse_one(f"SELECT 1 AS [one] FROM {quote_ident(name)}", read="tsql").find(exp.Table)
+    # as a column's: sqlglot takes a sign off a table's name that says it is a temporary one
+    tree = sqlglot.parse_one(f"SELECT 1 AS {quote_ident(name)}", read="tsql")
 
-    assert table is not None
-    assert table.name == name
+    assert [one.alias for one in tree.find_all(exp.Alias)] == [name]
 
 
 @given(TEXT)
