@@ -68,9 +68,8 @@ def _shop(source: str) -> Iterator[Shop]:
         with PostgresServer(18) as server:
             yield PostgresShop(server.create_database("shop"))
         return
-    with MongoServer(cache_gb=1.0, oplog_mb=2048) as replica_set:
-        with closing(MongoShop(replica_set)) as shop:
-            yield shop
+    with MongoServer(cache_gb=1.0, oplog_mb=2048) as replica_set, closing(MongoShop(replica_set)) as shop:
+        yield shop
 
 
 @contextmanager
