@@ -111,7 +111,7 @@ class Probes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A span of one database: what each instance tells of it, and its rows if they are few.
+    """A span of one database: what each instance tells of it, and how many rows at most if they are few.
 
     `cuts` are the places at which the tasks that read it divide it, in order, its end excluded.
     """
@@ -175,6 +175,8 @@ def _large(captures: Sequence[Capture], planned: Planned, each: int, bounds: Bou
         return _inside(captures, Place(first, ZERO, 0), bounds, ask)
     end = Place(after_lsn(earliest, -1))
     within = tuple(_within(asked, planned.after, end))
+    if bounds.rows <= bounds.few:
+        return replace(planned, end=end, shares=within, rows=bounds.rows)
     return _cut(replace(planned, end=end, shares=within), bounds, ask)
 
 
@@ -205,7 +207,8 @@ def _inside(captures: Sequence[Capture], after: Place, bounds: Bounds, ask: Prob
     steps = ask.changes(asked, each) if asked else []
     ends = sorted({change for one in steps for change in one[:1]})
     end = Place(after.commit, ends[0], _LAST_OPERATION) if ends else whole
-    planned = Planned(after, end, tuple(_within(asked, after, end)))
+    few = bounds.rows if bounds.rows <= bounds.few else None
+    planned = Planned(after, end, tuple(_within(asked, after, end)), few)
     return replace(planned, cuts=_cuts_inside(planned, bounds, ask))
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from tests.conformance.sqlserver_subject import SqlServerSubject
 from tests.conformance.subjects import MemorySubject, MongoSubject, PostgresSubject
 
 SUBJECTS = [
     "memory",
     pytest.param("postgres", marks=pytest.mark.integration),
     pytest.param("mongodb", marks=pytest.mark.integration),
+    pytest.param("sqlserver", marks=pytest.mark.integration),
 ]
 
 
@@ -29,3 +31,8 @@ def subject(request, tmp_path):
             mongo = MongoSubject(server, tmp_path, request.getfixturevalue("spark"))
             yield mongo
             mongo.close()
+        case "sqlserver":
+            standin = request.getfixturevalue("sqlserver")
+            sqlserver = SqlServerSubject(standin, tmp_path, request.getfixturevalue("spark"))
+            yield sqlserver
+            sqlserver.close()

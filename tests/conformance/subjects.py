@@ -21,7 +21,7 @@ from adapters.postgres.job import jdbc_properties, jdbc_url, make_server
 from adapters.spark.executors import LocalExecutors
 from engine.config import parse
 from engine.errors import SourceError
-from engine.model import CollectionId, Position
+from engine.model import CollectionId, Position, Target
 from engine.snapshotters import snapshotter
 from tests.driven import properties
 from tests.memory_source import Change, MemoryDatabase, MemorySource
@@ -52,6 +52,10 @@ class Subject(Protocol):
     """How many entries a span may hold beyond its bound."""
     keeps_place: bool
     """Whether the database itself keeps where a reader of its log stands."""
+    target: Target
+    """The collection as a signal asks for it."""
+    exact: bool
+    """Whether a window's rows are those of one moment, so that what they contain can be told."""
 
     def commit(self, *changes: Change) -> None:
         """Commit one transaction; what it wrote is in the log when this returns."""
@@ -74,6 +78,8 @@ class MemorySubject:
     directory: Path
     span_slack = 0
     keeps_place = True
+    target = Target(T)
+    exact = True
 
     def __post_init__(self) -> None:
         self.database = MemoryDatabase()
@@ -102,6 +108,8 @@ class PostgresSubject:
 
     span_slack = 2000
     keeps_place = True
+    target = Target(T)
+    exact = True
 
     def __init__(self, database: Database, directory: Path, spark: SparkSession) -> None:
         self._database, self._directory, self._spark = database, directory, spark
@@ -174,6 +182,8 @@ class MongoSubject:
 
     span_slack = 10
     keeps_place = False
+    target = Target(T)
+    exact = True
 
     def __init__(self, server: MongoServer, directory: Path, spark: SparkSession) -> None:
         self._server, self._directory, self._spark = server, directory, spark

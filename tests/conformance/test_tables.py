@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from engine.ports import Tables
     from tests.conformance.subjects import Subject
 
-TARGET = Target(T)
 NOBODY = CollectionId(("public", "nobody"))
 
 
@@ -40,7 +39,7 @@ def test_the_captured_are_named_in_order(subject, tables):
     fill(subject, 1)
     captured = list(tables.captured())
 
-    assert T in captured
+    assert subject.target.collection in captured
     assert NOBODY not in captured
     assert captured == sorted(captured)
 
@@ -48,7 +47,7 @@ def test_the_captured_are_named_in_order(subject, tables):
 @pytest.mark.parametrize("keys", [[9, 10], [-3, 0, 100, 20]])
 def test_the_greatest_key_is_the_database_s(subject, tables, keys):
     fill(subject, *keys)
-    (extent,) = tables.measure([TARGET])
+    (extent,) = tables.measure([subject.target])
 
     assert isinstance(extent, Extent)
     assert extent.greatest == (str(max(keys)),)
@@ -57,7 +56,7 @@ def test_the_greatest_key_is_the_database_s(subject, tables, keys):
 
 def test_estimates_are_no_negative_numbers(subject, tables):
     fill(subject, 1, 2, 3)
-    (extent,) = tables.measure([TARGET])
+    (extent,) = tables.measure([subject.target])
 
     assert isinstance(extent, Extent)
     assert extent.rows >= 0
@@ -67,7 +66,7 @@ def test_estimates_are_no_negative_numbers(subject, tables):
 def test_an_empty_collection_has_no_greatest_key(subject, tables):
     fill(subject, 1)
     subject.commit(Change(T, 1, None))
-    (extent,) = tables.measure([TARGET])
+    (extent,) = tables.measure([subject.target])
 
     assert isinstance(extent, Extent)
     assert (extent.greatest, extent.span) == (None, None)
@@ -75,7 +74,7 @@ def test_an_empty_collection_has_no_greatest_key(subject, tables):
 
 def test_each_target_has_its_answer_in_its_place(subject, tables):
     fill(subject, 1)
-    before, missing, after = tables.measure([TARGET, Target(NOBODY), TARGET])
+    before, missing, after = tables.measure([subject.target, Target(NOBODY), subject.target])
 
     assert isinstance(missing, SignalError)
     assert str(NOBODY) in str(missing)
@@ -100,7 +99,7 @@ def test_boundaries_stand_so_many_rows_apart_below_the_upper_one(subject, tables
         left = [key for key in KEYS if (after is None or key > after) and key < 1000]
         expected[after, step_rows, count] = left[step_rows - 1 :: step_rows][:count]
         start = None if after is None else (str(after),)
-        boundaries = tables.boundaries(TARGET, start, ("1000",), step_rows, count)
+        boundaries = tables.boundaries(subject.target, start, ("1000",), step_rows, count)
         found[after, step_rows, count] = [int(key[0] or 0) for key in boundaries]
 
     assert found == expected
@@ -110,4 +109,6 @@ def test_there_are_none_where_there_are_no_rows_between(subject, tables):
     fill(subject, *KEYS)
     between = [("1000", "1000"), ("101", "1000"), ("1000", "5000"), ("12", "29")]
 
-    assert [list(tables.boundaries(TARGET, (after,), (upto,), 1, 5)) for after, upto in between] == [[]] * 4
+    assert [list(tables.boundaries(subject.target, (after,), (upto,), 1, 5)) for after, upto in between] == [
+        []
+    ] * 4
