@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from adapters.sqlserver.codec import codec_for
-from adapters.sqlserver.entries import Instance
-from adapters.sqlserver.rows import readable, row_shape
+from adapters.sqlserver.entries import instance_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from adapters.sqlserver.entries import Instance
     from adapters.sqlserver.instances import Instances
     from adapters.sqlserver.table import Table
     from engine.config.settings import Settings
@@ -47,10 +47,6 @@ class Codecs:
         """
         tables = {index: known.tables[known.captures[index].name] for index in modes}
         return {
-            index: self._instance(tables[index], mode, merges.get(tables[index].id, ()))
-            for index, mode in modes.items()
+            index: instance_of(table, self.codec(table, merges.get(table.id, ())), modes[index])
+            for index, table in tables.items()
         }
-
-    def _instance(self, table: Table, mode: RowMode, merge_key: tuple[str, ...]) -> Instance:
-        filled = tuple(place for place, one in enumerate(readable(table)) if one.large and not one.nullable)
-        return Instance(self.codec(table, merge_key), row_shape(table), mode, filled)
