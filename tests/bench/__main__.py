@@ -22,11 +22,13 @@ from tests.bench.latency import Load, measure_idle, measure_latency
 from tests.bench.many import measure_tables
 from tests.bench.memory import measure_memory
 from tests.bench.mongodb import MongoBench
+from tests.bench.sqlserver import SqlServerBench
 from tests.bench.tables import CHANGES_A_TRANSACTION, TABLES
 from tests.bench.throughput import Variant, measure_initial, measure_snapshot, measure_stream
 from tests.servers.kafka import KafkaBroker
 from tests.servers.mongodb import MongoServer
 from tests.servers.postgres import PostgresServer
+from tests.servers.sqlserver import SqlServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,6 +47,8 @@ _ROWS: dict[str, list[int]] = {
     "kafka": [2_000_000],
     "mongodb-snapshot": [500_000],
     "mongodb-stream": [200_000],
+    "sqlserver-snapshot": [3_000_000],
+    "sqlserver-stream": [300_000],
 }
 _WRITES_PER_S = (100, 1000)
 
@@ -60,6 +64,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ):
             mongo = MongoBench(mongod, spark, Path(place))
             for line in mongo_lines(mongo, options):
+                print(orjson.dumps(line).decode(), flush=True)
+        spark.stop()
+        return 0
+    if options.bench.startswith("sqlserver"):
+        with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as place, SqlServer() as standin:
+            for line in sqlserver_lines(SqlServerBench(standin, spark, Path(place)), options):
                 print(orjson.dumps(line).decode(), flush=True)
         spark.stop()
         return 0
@@ -106,6 +116,16 @@ def mongo_lines(mongo: MongoBench, options: argparse.Namespace) -> Iterator[dict
         yield mongo.snapshot(rows) if options.bench == "mongodb-snapshot" else mongo.stream(rows)
 
 
+def sqlserver_lines(bench: SqlServerBench, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """What the chosen benchmark of SQL Server measures, one at a time."""
+    rows = (options.rows or _ROWS[options.bench])[0]
+    for _ in range(options.runs):
+        if options.bench == "sqlserver-stream":
+            yield bench.stream(rows)
+        else:
+            yield bench.snapshot(rows, options.capture_delay)
+
+
 def _variants(options: argparse.Namespace) -> list[Variant]:
     """Each sink without schemas; the first one also with them, if asked."""
     plain = [Variant(sink) for sink in options.sink]
@@ -127,6 +147,9 @@ def parser() -> argparse.ArgumentParser:
     parsed.add_argument("--schemas", action="store_true", help="snapshot: with schemas as well as without")
     parsed.add_argument("--seconds", type=float, default=15.0, help="how long each latency run writes (15)")
     parsed.add_argument("--runs", type=int, default=1, help="how often to measure; a line each (1)")
+    parsed.add_argument(
+        "--capture-delay", type=float, default=5.0, help="sqlserver-snapshot: seconds between captures (5)"
+    )
     parsed.add_argument("--tables", type=int, default=1000, help="tables: how many (1000)")
     parsed.add_argument(
         "--transaction-rows",

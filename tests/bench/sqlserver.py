@@ -1,0 +1,142 @@
+"""SQL Server's throughput on the stand-in: change tables streamed, and a table read beside a slow capture.
+
+The stand-in is PostgreSQL, so the figures are those of the engine and the adapter, not of SQL Server. A
+snapshot is compared with one 1,024-row chunk for each round trip of the log.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from adapters.sqlserver.job import building
+from adapters.wiring import Onlookers
+from engine.config import parse
+from tests.driven_sqlserver import SIGNALS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from engine.job import Job
+    from tests.servers.sqlserver import SqlServer, StandInDatabase
+
+_CHUNK_ROWS = 1024
+_CHUNKS = 3
+_AT_ONCE = 5_000
+_TABLE = (
+    "CREATE TABLE dbo.{} (id int PRIMARY KEY, first_name nvarchar(50) NULL, last_name nvarchar(50) NULL,"
+    " email varchar(100) NULL, visits int NULL, price decimal(12, 2) NULL, created datetime2(3) NULL,"
+    " active bit NULL, big bigint NULL, ref varchar(36) NULL, street nvarchar(80) NULL, zip char(5) NULL)"
+)
+_ROWS = (
+    "INSERT INTO dbo.{} SELECT n, 'Anne' || n, 'Kretchmar', 'annek' || n || '@noanswer.org', n % 100,"
+    " n / 100.0, ('2024-01-01'::timestamp + n * interval '1 second')::text::mssql.datetime2_3,"
+    " (n % 2)::smallint, n::bigint * 1000, md5(n::text), 'Main ' || n, lpad((n % 99999)::text, 5, '0')"
+    " FROM generate_series({}, {}) AS n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SqlServerBench:
+    """The stand-in, a Spark session and a directory."""
+
+    server: SqlServer
+    spark: SparkSession
+    directory: Path
+
+    def stream(self, rows: int) -> dict[str, Any]:
+        """Change rows/s of one table's inserts into the null sink, everything captured before."""
+        database = self._database()
+        _make(database, "t")
+        with self._job([], snapshot="schema_only") as (job, events):
+            job.turn()
+            for first in range(0, rows, _AT_ONCE):
+                _fill(database, "t", first, min(rows, first + _AT_ONCE))
+            database.capture()
+            begun, before = time.monotonic(), sum(events)
+            while sum(events) - before < rows:
+                job.turn()
+            per_s = rows / (time.monotonic() - begun)
+        return {"bench": "sqlserver-stream", "rows": rows, "sink": "null", "per_s": round(per_s)}
+
+    def snapshot(self, rows: int, delay_s: float) -> dict[str, Any]:
+        """Rows/s of an incremental snapshot, the capture job running every so often, and of single chunks."""
+        single = self._snapshot(_CHUNKS * _CHUNK_ROWS, delay_s, {"tidemark.window.max.chunks": "1"})
+        ours = self._snapshot(rows, delay_s, {})
+        return {
+            "bench": "sqlserver-snapshot",
+            "rows": rows,
+            "sink": "null",
+            "capture_delay_s": delay_s,
+            "per_s": round(ours),
+            "single_chunks_per_s": round(single),
+            "ratio": round(ours / single, 1),
+        }
+
+    def _snapshot(self, rows: int, delay_s: float, more: dict[str, str]) -> float:
+        database = self._database()
+        database.execute(_TABLE.format("t"))
+        _fill(database, "t", 0, rows)
+        database.enable_cdc("dbo.t")
+        answers: list[Any] = []
+        self.server.start_capture(delay_s)
+        with self._job(answers, snapshot="schema_only", **more) as (job, _events):
+            data = '{"data-collections": ["bench.dbo.t"], "type": "incremental"}'
+            database.execute(f"INSERT INTO dbo.signals VALUES ('bench', 'execute-snapshot', '{data}')")
+            while not answers:
+                job.turn()
+            begun = time.monotonic()
+            while not any(one.outcome == "finished" for one in answers):
+                job.turn()
+            elapsed_s = time.monotonic() - begun
+        self.server.stop_capture()
+        return rows / elapsed_s
+
+    def _database(self) -> StandInDatabase:
+        self.server.reset()
+        database = self.server.create_database("bench")
+        database.execute(SIGNALS)
+        database.enable_cdc("dbo.signals")
+        return database
+
+    @contextmanager
+    def _job(self, answers: list[Any], *, snapshot: str, **more: str) -> Iterator[tuple[Job, list[int]]]:
+        events: list[int] = []
+        settings = parse(
+            {
+                **self.server.properties("bench"),
+                "snapshot.mode": snapshot,
+                "poll.interval.ms": "500",
+                "signal.data.collection": "bench.dbo.signals",
+                "include.schema.changes": "false",
+                "tidemark.sink": "null",
+                "tidemark.checkpoint": str(self.directory / f"state-{time.monotonic_ns()}"),
+                "key.converter.schemas.enable": "false",
+                "value.converter.schemas.enable": "false",
+                **more,
+            }
+        )
+        onlookers = Onlookers(observe=lambda turn: events.append(turn.events), answer=answers.append)
+        with building(settings, self.spark, onlookers, reach=lambda _settings: self.server.reach) as job:
+            job.settle()
+            job.start()
+            try:
+                yield job, events
+            finally:
+                job.close()
+
+
+def _make(database: StandInDatabase, table: str) -> None:
+    database.execute(_TABLE.format(table))
+    database.enable_cdc(f"dbo.{table}")
+
+
+def _fill(database: StandInDatabase, table: str, first: int, end: int) -> None:
+    """Rows by PostgreSQL's own means: the stand-in's way takes longer than what is measured."""
+    with database.postgres.connect(database.name) as connection:
+        connection.execute(_ROWS.format(table, first, end - 1).encode())
