@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger("engine")
 _MEASURED_AT_ONCE = 500
 _LAG_TOLD_AFTER_S = 2.0
+_WAITS = 4
+"""How many times as long as it waits for the stream a window shall be read."""
+_LONGEST_S = 40.0
 _ASIDE = 4
 """How long a busy collection is left alone, in pauses."""
 
@@ -40,6 +43,7 @@ class Opening:
     def __init__(self, seams: Seams, pace: Pace) -> None:
         self._seams, self._pace = seams, pace
         self._rate = Rate()
+        self._waited_s = 0.0
         self._trouble = Trouble()
         self._failures = 0
         self._open_after_s = 0.0
@@ -55,6 +59,10 @@ class Opening:
         self._failures = 0
         self._trouble = self._trouble.mended(window, self._usual_rows())
         self._rate = self._rate.learned(rows, elapsed_s)
+
+    def waited(self, seconds: float) -> None:
+        """Note how long a window's rows waited for the stream: what is waited for anyway shall hold much."""
+        self._waited_s = seconds if not self._waited_s else (self._waited_s + seconds) / 2
 
     def gave_way(self) -> None:
         """Let whoever waits for the tables of a window go first."""
@@ -220,7 +228,8 @@ class Opening:
         self._busy[ticket] = str(error)
 
     def _usual_rows(self) -> int:
-        rows = int(self._rate.rows_per_s * self._pace.window_s) or self._pace.window_rows
+        window_s = max(self._pace.window_s, min(_WAITS * self._waited_s, _LONGEST_S))
+        rows = int(self._rate.rows_per_s * window_s) or self._pace.window_rows
         return max(rows, self._pace.chunk_rows)
 
     def _budget(self) -> Budget:

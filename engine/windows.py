@@ -133,6 +133,8 @@ class Windows:
         opened = self._opened
         if opened is None or staged is None or not self.may_emit(state, staged):
             return state, 0
+        if not opened.sent:
+            self._opening.waited(self._seams.now() - opened.since_s - (opened.read_s or 0.0))
         end, files = opened.next_slice(staged, self._slices.most_bytes)
         runs = opened.window.runs[opened.sent : end]
         known = self._seams.marks
