@@ -105,6 +105,9 @@ class Windows:
             _log.warning("window %s is given up and will be read again: %s", opened.window.id, error)
             self.close()
             self._opening.gave_way()
+        except TableBusy as error:
+            self.close()
+            state = self._opening.refused(state, error)
         except SourceError as error:
             self.close()
             state = self._opening.failed(state, opened.window, error)

@@ -18,6 +18,7 @@ from engine.errors import (
     SinkRefused,
     SourceError,
     StateError,
+    TableBusy,
 )
 from engine.job import Job, Observation
 from engine.model import CollectionId, Position
@@ -601,6 +602,19 @@ class TestWindows:
         assert meanwhile is None
         assert second
         assert (first.runs, first.id != second.id) == (second.runs, True)
+        assert bench.told() == ["accepted", "finished public.t"]
+
+    def test_a_window_whose_table_is_locked_is_read_again_however_often(self, bench):
+        bench.execute()
+        for _time in range(20):
+            bench.now_s += 60.0
+            bench.turns(1)
+            self.reading(bench).failure = TableBusy("locked", place="public.t")
+            bench.turns(1)
+            assert bench.job.window is None
+        bench.now_s += 60.0
+        bench.turns(4)
+
         assert bench.told() == ["accepted", "finished public.t"]
 
     def test_a_window_that_can_t_be_read_is_tried_again_after_a_pause(self, bench):
