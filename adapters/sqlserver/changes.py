@@ -42,18 +42,20 @@ COLUMNS = tuple(RAW.names)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The change rows of a stretch of the log: a file of RAW batches, or the batches."""
+    """The change rows of a stretch of the log: files of RAW batches, or the batches."""
 
     rows: int
-    path: str = ""
+    paths: tuple[str, ...] = ()
     batches: tuple[pa.RecordBatch, ...] = ()
 
     def load(self) -> list[pa.RecordBatch]:
-        """The batches; a file's are mapped."""
-        if not self.path:
-            return list(self.batches)
-        with pa.memory_map(self.path) as source, pa.ipc.open_stream(source) as batches:
-            return list(batches)
+        """The batches; those of files are mapped."""
+        return [*self.batches, *(batch for path in self.paths for batch in _mapped(path))]
+
+
+def _mapped(path: str) -> list[pa.RecordBatch]:
+    with pa.memory_map(path) as source, pa.ipc.open_stream(source) as batches:
+        return list(batches)
 
 
 NOTHING = Part(0)

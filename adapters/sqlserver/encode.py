@@ -72,7 +72,7 @@ class SpanEncoder:
             tasks[0] = replace(tasks[0], changes=tuple(changes))
         if task.rules.settings.transaction_metadata:
             return _one_by_one(task, tasks, before)
-        if any(part.path for part in parts):
+        if any(part.paths for part in parts):
             return self._executors.map(task, tasks)
         return [task(one) for one in tasks]
 

@@ -6,7 +6,8 @@ read in which form is remembered: a table whose values hold the separator once i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
@@ -32,7 +33,7 @@ from adapters.sqlserver.tsql import row_text
 from engine.events.rows import RowMode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
     from sqlalchemy import Connection
@@ -49,8 +50,8 @@ _FIRST_ROW_BYTES = 8 << 10
 class JdbcOf(Protocol):
     """How Spark reaches a database."""
 
-    def __call__(self, database: str, query: str, session: str = "") -> Jdbc:
-        """The driver, its options, and the query as it takes it; what its sessions begin with."""
+    def __call__(self, database: str, query: str, session: Sequence[str] = ()) -> Jdbc:
+        """The driver, its options, and the query as it takes it, with the statements that hold for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +76,8 @@ class Read:
 def forget(parts: Sequence[Part]) -> None:
     """Remove the files of parts that nobody needs any more."""
     for part in parts:
-        if part.path:
-            Path(part.path).unlink(missing_ok=True)
+        for path in part.paths:
+            Path(path).unlink(missing_ok=True)
 
 
 class ChangeReader:
@@ -114,8 +115,10 @@ class ChangeReader:
         modes: Mapping[int, RowMode],
     ) -> tuple[Read, set[int]]:
         told = [_told(share, 0, tables, modes) for share in planned.shares]
+        found: list[tuple[Any, ...]] = []
         with source_errors("reading change tables", self._database):
-            found = rows(connection, statements.change_rows(told))
+            for portion in statements.portions(told):
+                found += rows(connection, statements.change_rows(portion))
         if not found:
             return Read(modes=modes), set()
         table = in_order([_raw(found)])
@@ -128,17 +131,31 @@ class ChangeReader:
     def _far(
         self, planned: Planned, tables: Mapping[str, Table], modes: Mapping[int, RowMode]
     ) -> tuple[Read, set[int]]:
-        stretches = planned.stretches
-        told = [_told(share, task, tables, modes) for task, asked in enumerate(stretches) for share in asked]
-        stage = StageChanges(self._staging, f"changes-{uuid4().hex}", _widths(planned.shares, tables, modes))
-        results = sorted(
-            self._job(statements.change_rows(told), len(stretches), stage), key=lambda one: one["task"]
-        )
+        told = [
+            _told(share, stretch, tables, modes)
+            for stretch, asked in enumerate(planned.stretches)
+            for share in asked
+        ]
+        # By instance first, so that each job has work for many tasks.
+        told.sort(key=lambda one: (one.share.instance, one.task))
+        widths = _widths(planned.shares, tables, modes)
+        results = [one for portion in statements.portions(told) for one in self._portion(portion, widths)]
         self._learn(sum(one["rows"] for one in results), sum(one["bytes"] for one in results))
-        parts = tuple(Part(one["rows"], one["path"]) for one in results)
+        parts = _parts(results)
         committed = max((one["committed"] for one in results if one["committed"]), default=None)
         again = {int(index) for one in results for index in one["again"].split(",") if index}
         return Read(parts, modes, committed), again
+
+    def _portion(
+        self, told: Sequence[statements.Told], widths: Mapping[int, int]
+    ) -> Iterator[dict[str, Any]]:
+        """What the tasks of one job have staged; `stretch` is the number of that which a task read."""
+        stretches = sorted({one.task for one in told})
+        numbers = {stretch: task for task, stretch in enumerate(stretches)}
+        query = statements.change_rows([replace(one, task=numbers[one.task]) for one in told])
+        stage = StageChanges(self._staging, f"changes-{uuid4().hex}", widths)
+        for one in self._job(query, len(stretches), stage):
+            yield {**one, "stretch": stretches[one["task"]]}
 
     def _job(self, query: str, tasks: int, stage: StageChanges) -> list[dict[str, Any]]:
         jdbc = self._jdbc(self._database, query)
@@ -162,6 +179,17 @@ class ChangeReader:
 
 
 _COMMITTED = 1 + COLUMNS.index("committed")
+
+
+def _parts(results: Sequence[Mapping[str, Any]]) -> tuple[Part, ...]:
+    """A part of each stretch that has rows, in the log's order, with the files of all jobs."""
+    found: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+    for one in results:
+        found[one["stretch"]].append(one)
+    return tuple(
+        Part(sum(one["rows"] for one in of), tuple(one["path"] for one in of))
+        for _stretch, of in sorted(found.items())
+    )
 
 
 def _raw(found: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:

@@ -7,31 +7,31 @@ gating role counts. All bounds are literals: LSNs as binary, so that no driver c
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from adapters.sqlserver.place import ZERO, lsn_literal
-from adapters.sqlserver.tsql import quote_ident, quote_literal
+from adapters.sqlserver.tsql import quote_ident
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from adapters.sqlserver.spans import Share
 
+T = TypeVar("T")
+_BRANCHES = 50
 _COMMIT, _CHANGE = "CONVERT(char(20), c.[__$start_lsn], 2)", "CONVERT(char(20), c.[__$seqval], 2)"
 _TIMES = " LEFT JOIN [cdc].[lsn_time_mapping] AS m ON m.[start_lsn] = c.[__$start_lsn]"
 
 MAX_LSN = "SELECT CONVERT(char(20), sys.fn_cdc_get_max_lsn(), 2) AS [lsn]"
 """The greatest LSN that the capture job has been to; NULL where it has been nowhere."""
 
-MIN_LSN = "SELECT CONVERT(char(20), sys.fn_cdc_get_min_lsn({name}), 2) AS [lsn]"
-
 CLOCK = "SELECT DATEPART(TZOFFSET, SYSDATETIMEOFFSET()) AS [minutes]"
 """How many minutes the server's clock is ahead of UTC."""
 
 
-def min_lsn(instance: str) -> str:
-    """Asks for the first LSN whose changes an instance still has."""
-    return MIN_LSN.format(name=quote_literal(instance))
+def portions(branches: Sequence[T]) -> list[Sequence[T]]:
+    """What a UNION ALL of many branches is divided into: each costs the server several plans."""
+    return [branches[at : at + _BRANCHES] for at in range(0, len(branches), _BRANCHES)]
 
 
 def _rows(share: Share, join: str = "") -> str:
