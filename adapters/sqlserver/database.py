@@ -29,7 +29,7 @@ from adapters.sqlserver.rows import row_shape
 from adapters.sqlserver.schema_changes import ChangeType, SchemaChange
 from adapters.sqlserver.source import ReadPlace, read_source
 from adapters.sqlserver.tail import Asking, LogBounds, Tail
-from adapters.sqlserver.watermark import AtBeginning, LogEnd, SignalRows, Watermark
+from adapters.sqlserver.watermark import AtBeginning, LogEnd, SignalRows, SignalTable, Watermark
 from adapters.sqlserver.window import SqlServerWindow
 from engine.config.settings import Watermarking
 from engine.errors import InvariantError, SchemaChanged
@@ -208,7 +208,7 @@ class SqlServerSource:
     def run_statement(self, statement: str) -> None:
         """Run the user's statement, if there is one, in the first database."""
         if statement:
-            self._server.query(self._databases.names[0], statement, "the user's statement")
+            self._server.run(self._databases.names[0], statement, "the user's statement")
 
     # A span.
 
@@ -364,7 +364,8 @@ class SqlServerSource:
             return LogEnd(connection, database)
         if signal is None:
             raise InvariantError("signal rows need a signal table")
-        return SignalRows(connection, signal, window.id, strategy)
+        table = SignalTable(signal, self._databases.signal_columns(signal))
+        return SignalRows(connection, table, window.id, strategy)
 
     def _window_closed(self) -> None:
         self._window, self._merges = None, {}

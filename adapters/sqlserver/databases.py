@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from adapters.sqlserver import metadata, statements
 from adapters.sqlserver.catalog import Catalog, uncaptured
+from adapters.sqlserver.conditions import derived
 from adapters.sqlserver.failures import source_errors
 from adapters.sqlserver.instances import Instances
 from adapters.sqlserver.place import ZERO, Place, lsn_of_hex
@@ -59,6 +60,9 @@ class Databases:
 
     def captures(self, table: CollectionId) -> bool:
         """Whether a table's changes are streamed; those of signal tables always are."""
+        overrides = settings.snapshot.select_overrides
+        self._overrides = {name: derived(statement, name) for name, statement in overrides.items()}
+        self._served = False
         if table in self._settings.sqlserver.signal_tables:
             return True
         return self._settings.capture.captures(*table.parts[1:])
@@ -136,20 +140,24 @@ class Databases:
         """How the snapshot before the log reads a table: by the SELECT that the settings give for it."""
         if not target.initial:
             return read
-        overrides, names = self._settings.snapshot.select_overrides, read.table.id.parts
-        statement = overrides.get(".".join(names)) or overrides.get(".".join(names[1:]))
+        names = read.table.id.parts
+        statement = self._overrides.get(".".join(names)) or self._overrides.get(".".join(names[1:]))
         return replace(read, statement=statement, hint=self.initial_hint())
 
     # Checks.
 
     def identity(self) -> dict[str, str]:
-        """What tells these databases from others. Raises ConfigError where one can't be read."""
-        return {name: self._checked(name) for name in self.names}
+        """What tells these databases from others. Raises ConfigError where one can't be read.
+
+        A primary that has become a secondary while the job runs may become one again: that is a SourceError.
+        """
+        found = {name: self._checked(name) for name in self.names}
+        self._served = True
+        return found
 
     def _checked(self, database: str) -> str:
         with source_errors("asking what the database is", database):
             found = rows(self.connection(database), metadata.DATABASE)
-            primary = rows(self.connection(database), metadata.PRIMARY)
         if not found:
             raise SourceError("the server does not tell of the database", place=database)
         _name, cdc, updateability, _snapshots, _rcsi, identity, *_rest = found[0]
@@ -157,16 +165,16 @@ class Databases:
             raise ConfigError(
                 f"CDC is not enabled in database {database!r}", hint="run there: EXEC sys.sp_cdc_enable_db"
             )
-        if updateability != "READ_WRITE" or (primary and primary[0][0] == 0):
-            _log.warning("%s", refused_replica(database).message)
+        if updateability != "READ_WRITE":
+            refused = refused_replica(database)
+            raise refused if self._served else ConfigError(str(refused))
         return str(identity)
 
     def refuse_replicas(self, database: str) -> None:
         """Raise SourceError where rows would be read of a secondary, which may lag behind what was told."""
         with source_errors("asking what the database is", database):
             found = rows(self.connection(database), metadata.DATABASE)
-            primary = rows(self.connection(database), metadata.PRIMARY)
-        if found and (found[0][2] != "READ_WRITE" or (primary and primary[0][0] == 0)):
+        if found and found[0][2] != "READ_WRITE":
             raise refused_replica(database)
 
     def check_tables(self, database: str) -> None:
@@ -192,11 +200,19 @@ class Databases:
                 f"the signal table {str(signal)!r} does not exist",
                 hint=f"run: {_CREATE_SIGNALS.format(name)}",
             )
-        instances = self._seen[signal.parts[0]].instances
-        table = next((instances.tables[one.name] for one in instances.captures if one.table == signal), None)
+        table = self._signal_table(signal)
         if table is None:
             raise ConfigError(
                 f"CDC does not capture the signal table {str(signal)!r}",
+    def signal_columns(self, signal: CollectionId) -> tuple[str, ...]:
+        """What a signal table calls the id, the type and the data, which are its first three columns."""
+        table = self._signal_table(signal)
+        return tuple(column.name for column in table.columns[:_SIGNAL_COLUMNS]) if table else ()
+
+    def _signal_table(self, signal: CollectionId) -> Table | None:
+        instances = self._seen[signal.parts[0]].instances
+        return next((instances.tables[one.name] for one in instances.captures if one.table == signal), None)
+
                 hint="run: EXEC sys.sp_cdc_enable_table @source_schema = N'…', @source_name = N'…',"
                 " @role_name = NULL",
             )
@@ -207,20 +223,25 @@ class Databases:
 
 
 def refused_replica(database: str) -> SourceError:
-    """Why rows are not read of a replica."""
+    """Why replicas are not read, neither their logs nor their rows."""
     return SourceError(
         f"database {database!r} is a readable secondary or read-only: rows read there may be older than"
-        " changes that were told, so no snapshot is taken of it",
+        " changes that were told",
         place=database,
         hint="connect to the primary replica",
     )
 
 
 def check_identity(saved: Mapping[str, Any], found: Mapping[str, Any]) -> None:
-    """Raise StateError where the saved state belongs to other databases."""
+    """Raise StateError where the saved state belongs to other databases: where no mark of one is the same."""
     for name in saved.keys() & found.keys():
-        if saved[name] != found[name]:
+        if not _marks(saved[name]) & _marks(found[name]):
             raise StateError(
                 f"the saved state is of another database {name!r}: {saved[name]!r}, not {found[name]!r}",
                 hint="set tidemark.checkpoint to an empty directory to begin anew",
             )
+
+
+def _marks(identity: str) -> set[str]:
+    """The marks of an identity (`metadata.DATABASE`); a state of earlier has one."""
+    return set(identity.split("|")) - {""}

@@ -22,13 +22,18 @@ DATABASE = (
     " CONVERT(nvarchar(30), DATABASEPROPERTYEX(d.[name], 'Updateability')) AS [updateability],"
     " CONVERT(int, d.[snapshot_isolation_state]) AS [snapshots],"
     " CONVERT(int, d.[is_read_committed_snapshot_on]) AS [rcsi],"
-    " COALESCE(CONVERT(varchar(36), d.[group_database_id]), CONVERT(varchar(27), d.[create_date], 121))"
+    " CONCAT(CONVERT(varchar(36), d.[group_database_id]), '|', CONVERT(varchar(27), d.[create_date], 121))"
     " AS [identity], d.[collation_name] AS [collation]"
     " FROM sys.databases AS d WHERE d.[database_id] = DB_ID()"
 )
-"""The database of the connection; its identity outlives a failover inside an availability group."""
-PRIMARY = "SELECT CONVERT(int, sys.fn_hadr_is_primary_replica(DB_NAME())) AS [primary]"
-"""1 or 0; NULL where the database is in no availability group."""
+"""The database of the connection. Its identity is two marks with a bar between: one that outlives a failover
+inside an availability group, empty outside of any, and one that outlives joining or leaving it."""
+
+SNAPSHOTS = (
+    "SELECT CONVERT(int, d.[snapshot_isolation_state]) AS [state]"
+    " FROM sys.databases AS d WHERE d.[database_id] = DB_ID()"
+)
+"""Whether transactions may ask for snapshot isolation: 1 if so, 2 and 3 on the way off and on."""
 
 CAPTURES = (
     "SELECT ct.[capture_instance] AS [instance], s.[name] AS [schema], t.[name] AS [table],"
@@ -62,7 +67,8 @@ CAPTURED_COLUMNS = (
     " JOIN [cdc].[change_tables] AS ct ON ct.[object_id] = cc.[object_id]"
     " LEFT JOIN sys.columns AS o ON o.[object_id] = ct.[source_object_id] AND o.[column_id] = cc.[column_id]"
     " JOIN sys.columns AS c ON (c.[object_id] = o.[object_id] AND c.[column_id] = o.[column_id])"
-    " OR (o.[object_id] IS NULL AND c.[object_id] = cc.[object_id] AND c.[name] = cc.[column_name])"
+    " OR (o.[object_id] IS NULL AND c.[object_id] = cc.[object_id] AND c.[name] = cc.[column_name]"
+    " COLLATE Latin1_General_BIN2)"
     f"{_TYPES} ORDER BY cc.[object_id], cc.[column_ordinal]"
 )
 """The columns of each change table, as its table has them now; those that are gone, as the log has them."""

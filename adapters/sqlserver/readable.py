@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 LOCKED = "READCOMMITTEDLOCK"
 """Reads committed rows behind their writers' locks, whatever the database's setting: a row version may hide
 a change that the log has told already."""
+_BYTES = frozenset({"binary", "varbinary", "timestamp", "hierarchyid"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +152,6 @@ def _keyset(table: Table, names: Sequence[str], place: str) -> Keyset:
 def _check_key(column: Column, place: str) -> None:
     """Refuse a column by which nothing can be ordered or compared."""
     try:
-        key_literal(column, "00" if column.type in {"binary", "varbinary", "timestamp"} else "0")
+        key_literal(column, "00" if column.type in _BYTES else "0")
     except InvariantError as error:
         raise SignalError(f"column {column.name!r}: {error}", place=place) from error

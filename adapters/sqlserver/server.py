@@ -56,7 +56,7 @@ class Reach(Protocol):
     def jdbc(self, database: str, query: str, session: str = "") -> Jdbc:
         """How Spark reads a query's rows; the query is a SELECT that can stand in brackets.
 
-        Each of its sessions begins with the statement `session`, if there is one.
+        The statements of `session`, each a SET, hold for it.
         """
 
 
@@ -138,7 +138,7 @@ def jdbc_url(settings: SqlServerSettings) -> str:
 
 
 def jdbc_properties(settings: SqlServerSettings, database: str) -> dict[str, str]:
-    """The JDBC driver's properties. They hold the password."""
+    """The JDBC driver's properties, and Spark's for it. They hold the password."""
     words = {
         "user": settings.user,
         "password": settings.password,
@@ -190,6 +190,11 @@ class Server:
 def rows(connection: Connection, statement: str) -> list[tuple[Any, ...]]:
     """The rows of a statement; errors are the caller's to wrap."""
     return [tuple(row) for row in connection.exec_driver_sql(statement).fetchall()]
+    def run(self, database: str, statement: str, doing: str) -> None:
+        """A statement, on a connection of its own; the rows that it may have are not looked at."""
+        with self.connect(database, doing) as connection:
+            run(connection, statement)
+
 
 
 def run(connection: Connection, statement: str) -> None:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from adapters.sqlserver.tsql import quote_literal, row_text, value_text
+from adapters.sqlserver.tsql import quote_ident, quote_literal, row_text, value_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from adapters.sqlserver.readable import ReadTable
     from engine.events.rows import RowMode
 
 
 def size(read: ReadTable) -> str:
-    """Rows and bytes of a table, as the server keeps count of them."""
+    """Rows and bytes of a table, as the server keeps count of them, for every login that may read it."""
+    table = f"p.[object_id] = {read.object_id} AND p.[index_id] IN (0, 1)"
     return (
-        "SELECT COALESCE(SUM(CASE WHEN s.[index_id] IN (0, 1) THEN s.[row_count] ELSE 0 END), 0) AS [rows],"
-        " COALESCE(SUM(CASE WHEN s.[index_id] IN (0, 1) THEN s.[used_page_count] ELSE 0 END), 0) * 8192"
-        " AS [bytes] FROM sys.dm_db_partition_stats AS s"
-        f" WHERE s.[object_id] = {read.object_id}"
+        f"SELECT COALESCE((SELECT SUM(p.[rows]) FROM sys.partitions AS p WHERE {table}), 0) AS [rows],"
+        " COALESCE((SELECT SUM(a.[used_pages]) FROM sys.partitions AS p JOIN sys.allocation_units AS a"
+        f" ON a.[container_id] IN (p.[hobt_id], p.[partition_id]) WHERE {table}), 0) * 8192 AS [bytes]"
     )
 
 
@@ -45,14 +47,15 @@ def run_rows(read: ReadTable, where: str, mode: RowMode, numbers: tuple[int, int
     return f"SELECT {run} AS [run], {task} AS [task], {text} AS [r] FROM {read.relation} WHERE {where}"
 
 
-def signal_row(table: str, row_id: str, kind: str) -> str:
-    """Writes a row of the signal table."""
-    return f"INSERT INTO {table} VALUES ({quote_literal(row_id)}, {quote_literal(kind)}, NULL)"
+def signal_row(table: str, columns: Sequence[str], row_id: str, kind: str) -> str:
+    """Writes a row of the signal table; `columns` are those of the id, the type and the data."""
+    named = ", ".join(map(quote_ident, columns))
+    return f"INSERT INTO {table} ({named}) VALUES ({quote_literal(row_id)}, {quote_literal(kind)}, NULL)"
 
 
-def signal_gone(table: str, row_id: str) -> str:
-    """Removes a row of the signal table."""
-    return f"DELETE FROM {table} WHERE [id] = {quote_literal(row_id)}"
+def signal_gone(table: str, column: str, row_id: str) -> str:
+    """Removes a row of the signal table; `column` is that of the id."""
+    return f"DELETE FROM {table} WHERE {quote_ident(column)} = {quote_literal(row_id)}"
 
 
 LOG_END = "SELECT CONVERT(nvarchar(30), s.[log_end_lsn]) AS [lsn] FROM sys.dm_db_log_stats(DB_ID()) AS s"

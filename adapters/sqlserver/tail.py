@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from adapters.sqlserver import statements
 from adapters.sqlserver.failures import source_errors
 from adapters.sqlserver.instances import Instances, check_reach, gone
@@ -41,6 +43,10 @@ NOTHING_KNOWN = Instances()
 NOT_RUNNING = "No maximum LSN in the database; SQL Server Agent is not running"
 _NOTHING_YET = (
     "no maximum LSN in database %r: nothing has been captured yet, or everything captured was cleaned up"
+)
+_UNKNOWN = (
+    "no maximum LSN in database %r: nothing has been captured yet, or SQL Server Agent is down; whether it"
+    " runs can't be asked (VIEW SERVER STATE, database.sqlserver.agent.status.query)"
 )
 
 
@@ -176,15 +182,23 @@ class Tail:
 
     def _say_why(self, connection: Connection) -> None:
         """Say once why there is no greatest LSN."""
-        running = True
-        if self._asking.agent_query:
-            query = agent_status(self._asking.agent_query, self._database)
-            with source_errors("asking whether SQL Server Agent runs", self._database):
-                running = bool(connection.exec_driver_sql(query).scalar())
-        said = _NOTHING_YET if running else NOT_RUNNING
+        running = self._agent_runs(connection)
+        said = _UNKNOWN if running is None else _NOTHING_YET if running else NOT_RUNNING
         if said != self._silent:
             self._silent = said
-            _log.warning(said, self._database) if running else _log.error(said)
+            _log.error(said) if said == NOT_RUNNING else _log.warning(said, self._database)
+
+    def _agent_runs(self, connection: Connection) -> bool | None:
+        """Whether SQL Server Agent runs; None where the server does not tell this login, or has none."""
+        if not self._asking.agent_query:
+            return True
+        if self._silent == _UNKNOWN:
+            return None
+        try:
+            query = agent_status(self._asking.agent_query, self._database)
+            return bool(connection.exec_driver_sql(query).scalar())
+        except SQLAlchemyError:
+            return None
 
     def _look(self, connection: Connection, after: Place, *, moved: bool) -> bool:
         """Look at the instances anew; whether any was made, dropped or changed."""

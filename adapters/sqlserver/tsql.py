@@ -15,13 +15,14 @@ from engine.events.rows import ESCAPES, RowMode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from adapters.sqlserver.table import Column, Table
+    from adapters.sqlserver.table import Column
 
 _ARGUMENTS = 250
 """Below the 254 arguments that CONCAT takes."""
 _SEPARATOR = "NCHAR(31)"
 _BINARY_ORDER = "COLLATE Latin1_General_BIN2"
-"""Other collations pass over control characters, so REPLACE would not find them."""
+"""Other collations pass over control characters, so REPLACE would not find them. Said of a part, it is the
+whole's: texts of columns of two collations do not meet otherwise."""
 
 _WITH_LENGTH = frozenset({"char", "varchar", "nchar", "nvarchar", "binary", "varbinary"})
 _WITH_SCALE = frozenset({"time", "datetime2", "datetimeoffset"})
@@ -130,7 +131,7 @@ def _value(column: Column, operand: str, mode: RowMode) -> str:
 
 def _concat(words: Sequence[str]) -> str:
     """The words as one text; its first is nvarchar(max), else CONCAT cuts at 4,000 characters."""
-    whole = "CONVERT(nvarchar(max), N'')"
+    whole = f"CONVERT(nvarchar(max), N'') {_BINARY_ORDER}"
     if len(words) <= _ARGUMENTS:
         return f"CONCAT({', '.join((whole, *words, *(['NULL'] if not words else [])))})"
     groups = [words[at : at + _ARGUMENTS] for at in range(0, len(words), _ARGUMENTS)]
@@ -159,8 +160,14 @@ def key_literal(column: Column, text: str) -> str:
 
 
 def _collated(text: str, collation: str) -> str:
-    """Of the column's collation, for a varchar is written in its code page."""
-    return quote_literal(text) + (f" COLLATE {collation}" if collation else "")
+    """Of the column's collation, for a varchar is written in its code page. NUL stands in no literal."""
+    written = quote_literal(text) if "\0" not in text else f"CONVERT(nvarchar(4000), 0x{_utf16(text)})"
+    return written + (f" COLLATE {collation}" if collation else "")
+
+
+def _utf16(text: str) -> str:
+    """The text as nvarchar keeps it, in hexadecimal digits."""
+    return text.encode("utf-16-le", "surrogatepass").hex()
 
 
 def _ascii(text: str) -> str:

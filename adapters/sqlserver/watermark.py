@@ -9,6 +9,7 @@ or has come to where the log ended then.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from adapters.sqlserver import sizes
@@ -66,8 +67,21 @@ class SignalRows:
     """
 
     def __init__(
-        self, connection: Connection, signal: CollectionId, window_id: str, strategy: Watermarking
+        self, connection: Connection, signal: SignalTable, window_id: str, strategy: Watermarking
     ) -> None:
+@dataclass(frozen=True, slots=True)
+class SignalTable:
+    """A signal table; `columns` are those of the id, the type and the data."""
+
+    id: CollectionId
+    columns: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The quoted name, without the database."""
+        return quote_name(*self.id.parts[1:])
+
+
         self._connection, self._signal, self._window_id = connection, signal, window_id
         self._deletes = strategy is Watermarking.INSERT_DELETE
         self._closed = False
@@ -89,17 +103,15 @@ class SignalRows:
         """Remove what was written, where that is asked for."""
         if self._deletes:
             for edge in ("open", "close"):
-                self._run(sizes.signal_gone(self._table, f"{self._window_id}-{edge}"))
-
-    @property
-    def _table(self) -> str:
-        return quote_name(*self._signal.parts[1:])
+                name = f"{self._window_id}-{edge}"
+                self._run(sizes.signal_gone(self._signal.name, self._signal.columns[0], name))
 
     def _insert(self, edge: str) -> None:
-        self._run(sizes.signal_row(self._table, f"{self._window_id}-{edge}", f"snapshot-window-{edge}"))
+        row = (f"{self._window_id}-{edge}", f"snapshot-window-{edge}")
+        self._run(sizes.signal_row(self._signal.name, self._signal.columns, *row))
 
     def _run(self, statement: str) -> None:
-        with source_errors("writing to the signal table", str(self._signal)):
+        with source_errors("writing to the signal table", str(self._signal.id)):
             run(self._connection, statement)
 
 

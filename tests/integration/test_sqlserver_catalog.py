@@ -198,7 +198,6 @@ def test_a_database_says_what_it_is(shop):
     assert (name, cdc, updateability, snapshots) == ("shop", 1, "READ_WRITE", 1)
     assert identity
     assert "_CI_" in collation
-    assert server.query("shop", metadata.PRIMARY) == [(None,)]
     shop.set("updateability", "READ_ONLY")
     assert server.query("shop", metadata.DATABASE)[0][2] == "READ_ONLY"
 
@@ -212,13 +211,3 @@ def test_the_agents_status_is_asked_for_in_the_configured_words(shop):
     shop.server.agent_running = False
     assert server.query("shop", asked) == [(0,)]
     assert metadata.agent_status("SELECT #db.f();", "a]b") == "SELECT [a]]b].f()"
-
-
-def test_an_object_is_found_by_its_quoted_name(shop):
-    shop.execute("CREATE TABLE dbo.t (id int PRIMARY KEY)")
-    server = Server(shop.server.reach)
-
-    ((found,),) = server.query("shop", metadata.object_id("dbo", "t"))
-
-    assert found == next(one.object_id for one in listed(shop))
-    assert server.query("shop", metadata.object_id("dbo", "nothing")) == [(None,)]

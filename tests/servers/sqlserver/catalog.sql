@@ -29,19 +29,17 @@ CREATE TABLE sys.index_columns (object_id int, index_id int, column_id int, key_
   is_descending_key smallint DEFAULT 0, is_included_column smallint DEFAULT 0);
 CREATE VIEW sys.databases AS SELECT d.datname::text AS name, d.oid::int AS database_id,
   mssql.setting('cdc')::smallint AS is_cdc_enabled, coalesce(mssql.setting('snapshots'), '1')::smallint
-  AS snapshot_isolation_state, 0::smallint AS is_read_committed_snapshot_on, NULL::text AS group_database_id,
+  AS snapshot_isolation_state, 0::smallint AS is_read_committed_snapshot_on, mssql.setting('group') AS group_database_id,
   mssql.to_datetime(mssql.setting('created')) AS create_date, mssql.setting('collation') AS collation_name
   FROM pg_database AS d WHERE d.datname = current_database();
 CREATE VIEW sys.dm_server_services AS SELECT 'SQL Server Agent (MSSQLSERVER)'::citext AS servicename,
   CASE WHEN coalesce(mssql.setting('agent'), '1') = '1' THEN 4 ELSE 1 END AS status;
 CREATE FUNCTION mssql.row_count(id int) RETURNS bigint VOLATILE LANGUAGE plpgsql AS $$
 DECLARE n bigint; BEGIN EXECUTE format('SELECT count(*) FROM %s', id::regclass) INTO n; RETURN n; END $$;
-CREATE VIEW sys.partitions AS SELECT object_id, index_id, 1 AS partition_number, mssql.row_count(object_id) AS rows
-  FROM (SELECT object_id, 1 AS index_id FROM sys.tables) AS t;
-CREATE VIEW sys.dm_db_partition_stats AS SELECT object_id, index_id, rows AS row_count,
-  pg_relation_size(object_id::regclass) / 8192 AS used_page_count,
-  pg_relation_size(object_id::regclass) / 8192 AS in_row_data_page_count,
-  pg_total_relation_size(object_id::regclass) / 8192 AS reserved_page_count FROM sys.partitions;
+CREATE VIEW sys.partitions AS SELECT object_id, index_id, 1 AS partition_number, object_id::bigint AS hobt_id,
+  object_id::bigint AS partition_id, mssql.row_count(object_id) AS rows FROM (SELECT object_id, 1 AS index_id FROM sys.tables) AS t;
+CREATE VIEW sys.allocation_units AS SELECT object_id::bigint AS container_id, 1::smallint AS type,
+  'IN_ROW_DATA' AS type_desc, pg_relation_size(object_id::regclass) / 8192 AS used_pages FROM sys.tables;
 CREATE FUNCTION mssql.db_id() RETURNS int STABLE LANGUAGE sql RETURN
   (SELECT oid::int FROM pg_database WHERE datname = current_database());
 CREATE FUNCTION mssql.db_name() RETURNS text STABLE LANGUAGE sql RETURN current_database()::text;
@@ -56,8 +54,6 @@ CREATE FUNCTION mssql.serverproperty(asked text) RETURNS text STABLE LANGUAGE sq
 CREATE FUNCTION mssql.databasepropertyex(db text, asked text) RETURNS text STABLE LANGUAGE sql RETURN CASE asked
   WHEN 'Updateability' THEN coalesce(mssql.setting('updateability'), 'READ_WRITE')
   WHEN 'Collation' THEN mssql.setting('collation') WHEN 'Status' THEN 'ONLINE' END;
-CREATE FUNCTION sys.fn_hadr_is_primary_replica(db text) RETURNS smallint STABLE LANGUAGE sql RETURN
-  mssql.setting('primary')::smallint;
 
 -- inside BEGIN TRANSACTION the transaction is older than the statement
 CREATE FUNCTION mssql.trancount() RETURNS int VOLATILE LANGUAGE sql RETURN

@@ -31,6 +31,10 @@ _NULLABLE = """
 SELECT c.name FROM sys.columns AS c JOIN sys.tables USING (object_id) JOIN sys.schemas AS s USING (schema_id)
 WHERE c.is_nullable = 1 AND s.name <> 'cdc'
 """
+_COLLATIONS = """
+SELECT name, array_agg(DISTINCT collation_name) FROM sys.columns WHERE collation_name IS NOT NULL
+GROUP BY name
+"""
 _MOST_STATEMENTS, _MOST_TRANSLATED = 10_000, 200
 _NO_TEMPLATE = "SELECT count(*) FROM pg_database WHERE datname = %s"
 
@@ -177,13 +181,14 @@ class StandInDatabase:
     postgres: PostgresServer
     name: str
     _nullable: frozenset[str] | None = None
+    _collations: dict[str, frozenset[str]] | None = None
     _translated: dict[str, Translated] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def translator(self) -> Translator:
-        """The translator, which knows which columns may be NULL."""
-        return Translator(self.nullable)
+        """The translator, which knows which columns may be NULL, and their collations."""
+        return Translator(self.nullable, self.collations)
 
     def nullable(self, column: str) -> bool:
         """Whether a column of this name may be NULL in any table."""
@@ -193,6 +198,15 @@ class StandInDatabase:
                 found = connection.execute(_NULLABLE)
                 known = self._nullable = frozenset(name for (name,) in found)
         return column in known
+
+    def collations(self, column: str) -> frozenset[str]:
+        """The collations of columns of this name, in whatever tables."""
+        known = self._collations
+        if known is None:
+            with self.postgres.connect(self.name) as connection:
+                found = connection.execute(_COLLATIONS).fetchall()
+            known = self._collations = {name: frozenset(collations) for name, collations in found}
+        return known.get(column, frozenset())
 
     def translate(self, text: str) -> Translated:
         """A statement of the adapter's, most of which come again and again."""
@@ -206,7 +220,7 @@ class StandInDatabase:
 
     def changed(self) -> None:
         """Tables are not what they were."""
-        self._nullable = None
+        self._nullable = self._collations = None
         self._translated = {}
 
     @contextmanager
@@ -265,8 +279,17 @@ class StandInDatabase:
             (found,) = _one(connection, "SELECT mssql.lsn_text(sys.fn_cdc_get_max_lsn())")
         return found or ""
 
+    def kill_lockers(self) -> None:
+        """End the sessions that hold exclusive locks on tables."""
+        with self.postgres.connect(self.name) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(l.pid) FROM pg_locks AS l JOIN pg_database AS d"
+                " ON d.oid = l.database WHERE d.datname = current_database()"
+                " AND l.locktype = 'relation' AND l.mode = 'ExclusiveLock'"
+            )
+
     def set(self, name: str, value: str | None) -> None:
-        """What the server says of itself: `updateability`, `primary`, `snapshots`, `offset` (minutes)…"""
+        """What the server says of itself: `updateability`, `group`, `snapshots`, `offset` (minutes)…"""
         with self.postgres.connect(self.name) as connection:
             connection.execute("DELETE FROM mssql.settings WHERE name = %s", [name])
             if value is not None:

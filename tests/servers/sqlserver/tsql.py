@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import sqlglot
 from sqlglot import exp
 
+from tests.servers.sqlserver.collations import check_collations
 from tests.servers.sqlserver.kinds import SCALED, TEXTS, Kind, kind_of
 
 _NOTHING = "DO $$ BEGIN END $$"
@@ -50,9 +51,13 @@ class Translated:
 
 @dataclass(frozen=True, slots=True)
 class Translator:
-    """Translates statements for one database; `nullable` says of a column's name whether any may be NULL."""
+    """Translates statements for one database; `nullable` says of a column's name whether any may be NULL.
+
+    `collations` gives those of the columns of a name.
+    """
 
     nullable: Callable[[str], bool]
+    collations: Callable[[str], frozenset[str]] = lambda _column: frozenset()
 
     def __call__(self, text: str) -> Translated:
         """One statement. Raises where it is not one of T-SQL, whole and alone."""
@@ -61,7 +66,8 @@ class Translator:
         return self.tree(one_statement(text))
 
     def tree(self, tree: exp.Expr) -> Translated:
-        """A parsed statement."""
+        """A parsed statement. Raises where texts of different collations meet in it."""
+        check_collations(tree, self.collations)
         locks: list[str] = []
         root = exp.Paren(this=tree)  # so that the statement itself can be replaced
         for node in reversed(list(tree.walk(bfs=True))):

@@ -13,6 +13,7 @@ from adapters.sqlserver import metadata, sizes, statements, tsql
 from adapters.sqlserver.keyset import Keyset
 from adapters.sqlserver.place import Place
 from adapters.sqlserver.readable import ReadTable
+from adapters.sqlserver.rows import readable
 from adapters.sqlserver.spans import Share
 from adapters.sqlserver.table import Capture, Column, Table
 from engine.config.sqlserver import AGENT_STATUS
@@ -79,14 +80,13 @@ def read_tables() -> Iterator[ReadTable]:
 
 
 def built() -> Iterator[str]:
-    yield from (metadata.SERVER, metadata.DATABASE, metadata.PRIMARY, metadata.CAPTURES, metadata.TABLES)
+    yield from (metadata.SERVER, metadata.DATABASE, metadata.CAPTURES, metadata.TABLES)
     yield from (metadata.CAPTURED_COLUMNS, metadata.VIEWS, statements.MAX_LSN, statements.CLOCK)
-    yield from (sizes.LOG_END, sizes.OPEN_TRANSACTIONS, statements.min_lsn("dbo_odd ]'"))
+    yield from (sizes.LOG_END, sizes.OPEN_TRANSACTIONS, metadata.SNAPSHOTS)
     yield from (
         metadata.columns([8, 9]),
         metadata.columns([]),
         metadata.keys([8]),
-        metadata.object_id("a", "b'"),
     )
     yield metadata.agent_status(AGENT_STATUS, "odd ]'db")
     asked = list(shares())
@@ -99,8 +99,11 @@ def built() -> Iterator[str]:
     for read in read_tables():
         yield from _of_a_table(read)
     name = tsql.quote_name(*ID.parts[1:])
-    yield from (sizes.lock(name), sizes.signal_row(name, "a'b", "snapshot-window-open"))
-    yield sizes.signal_gone(name, "a'b")
+    yield from (
+        sizes.lock(name),
+        sizes.signal_row(name, ("id", "ty]pe", "data"), "a'b", "snapshot-window-open"),
+    )
+    yield sizes.signal_gone(name, "id", "a'b")
 
 
 def _of_a_table(read: ReadTable) -> Iterator[str]:
@@ -144,6 +147,12 @@ def test_what_is_no_t_sql_is_found():
     assert faults("SELECT 1; SELECT 2") == ["2 statements"]
     with pytest.raises(sqlglot.ParseError):
         faults("SELECT TOP (1) [a] FROM t WHERE (")
+
+
+def test_no_statement_takes_more_rights_than_reading_but_where_the_log_ends_and_whether_the_agent_runs():
+    asking = [text for text in ALL if "sys.dm_" in text or "fn_hadr" in text]
+
+    assert sorted(asking) == sorted([sizes.LOG_END, metadata.agent_status(AGENT_STATUS, "odd ]'db")])
 
 
 def test_offset_has_an_order_and_no_top_beside_it():

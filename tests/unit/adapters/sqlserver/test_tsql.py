@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlglot import exp
 
+from adapters.sqlserver.rows import readable
 from adapters.sqlserver.table import Column, Table
 from adapters.sqlserver.tsql import (
     READABLE,
@@ -118,6 +119,16 @@ def test_what_has_a_text_is_what_events_are_made_of():
             "a'b",
             "CONVERT(nchar(3), N'a''b' COLLATE Latin1_General_BIN2)",
         ),
+        (
+            Column("a", 1, "varchar", 3, collation="Cyrillic_General_CI_AS"),
+            "\0ж'",
+            "CONVERT(varchar(3), CONVERT(nvarchar(4000), 0x000036042700) COLLATE Cyrillic_General_CI_AS)",
+        ),
+        (
+            Column("a", 1, "nchar", 9),
+            "\0\U0001f600",
+            "CONVERT(nchar(9), CONVERT(nvarchar(4000), 0x00003dd800de))",
+        ),
         (Column("a", 1, "varchar", 3), "ж", "CONVERT(varchar(3), N'ж')"),
     ],
 )
@@ -139,7 +150,8 @@ def test_a_rows_flags_stand_before_its_values():
     ]
 
     assert row_text(columns, alias="t") == (
-        "CONCAT(CONVERT(nvarchar(max), N''), CASE WHEN t.[s] IS NULL THEN N't' ELSE N'f' END,"
+        "CONCAT(CONVERT(nvarchar(max), N'') COLLATE Latin1_General_BIN2,"
+        " CASE WHEN t.[s] IS NULL THEN N't' ELSE N'f' END,"
         " NCHAR(31), CONVERT(varchar(20), t.[i]), NCHAR(31), CONVERT(nvarchar(max), t.[s]),"
         " NCHAR(31), CONVERT(nvarchar(max), t.[n]))"
     )

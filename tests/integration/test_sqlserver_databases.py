@@ -1,0 +1,169 @@
+"""What is asked of databases while a job runs on them, and what is written into them."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import orjson
+import pytest
+from pyspark.sql import SparkSession
+
+from adapters.sqlserver import metadata, sizes
+from adapters.sqlserver.databases import check_identity
+from adapters.sqlserver.keyset import Keyset
+from adapters.sqlserver.readable import ReadTable
+from adapters.sqlserver.server import Server
+from adapters.sqlserver.table import Column, Table
+from engine.errors import ConfigError, StateError
+from engine.model import CollectionId
+from tests.driven_sqlserver import driven_sqlserver
+from tests.servers.sqlserver import SqlServer, StandInDatabase
+
+pytestmark = pytest.mark.integration
+
+TABLE = "CREATE TABLE dbo.t (id int PRIMARY KEY, v nvarchar(50) NULL)"
+MORE = (
+    "CREATE TABLE dbo.signals (no varchar(42) PRIMARY KEY, [what for] varchar(32) NOT NULL,"
+    " told nvarchar(2000), at datetime2 DEFAULT SYSDATETIME(), who nvarchar(30) NULL)"
+)
+IDENTITY = 5
+
+
+def identity(shop: StandInDatabase) -> dict[str, str]:
+    (found,) = Server(shop.server.reach).query("shop", metadata.DATABASE)
+    return {"shop": found[IDENTITY]}
+
+
+def test_a_database_stays_the_same_when_it_joins_a_group_and_when_that_fails_over(shop: StandInDatabase):
+    alone = identity(shop)
+    shop.set("group", "6F9619FF-8B86-D011-B42D-00C04FC964FF")
+    joined = identity(shop)
+    shop.set("created", "2001-02-03 04:05:06.007")
+    elsewhere = identity(shop)
+
+    assert joined["shop"].startswith("6F9619FF-8B86-D011-B42D-00C04FC964FF|")
+    check_identity(alone, joined)
+    check_identity(joined, elsewhere)
+    with pytest.raises(StateError, match="another database 'shop'"):
+        check_identity(alone, elsewhere)
+
+
+def test_a_status_query_that_is_refused_is_told_once_and_stops_nothing(
+    sqlserver: SqlServer,
+    shop: StandInDatabase,
+    tmp_path: Path,
+    spark: SparkSession,
+    caplog: pytest.LogCaptureFixture,
+):
+    shop.execute(TABLE)
+    shop.enable_cdc("dbo.t")
+    refused = {"database__sqlserver__agent__status__query": "SELECT [status] FROM [#db].[sys].[denied]"}
+    with (
+        caplog.at_level(logging.WARNING, "adapters"),
+        driven_sqlserver(sqlserver, tmp_path, spark, **refused) as driven,
+    ):
+        driven.until(lambda: "can't be asked" in caplog.text, 20)
+        asked = len([one for one in caplog.messages if "maximum LSN" in one])
+        shop.execute("INSERT INTO dbo.t VALUES (1, N'a')")
+        shop.capture()
+        driven.until_streamed(shop)
+
+        assert driven.ops("t") == [("c", {"id": 1, "v": "a"})]
+        assert asked == 1
+    assert "failed" not in caplog.text
+
+
+def test_the_users_statement_may_be_one_that_gives_no_rows(
+    sqlserver: SqlServer, shop: StandInDatabase, tmp_path: Path, spark: SparkSession
+):
+    shop.execute(f"{TABLE}; CREATE TABLE dbo.beats (id int IDENTITY(1, 1) PRIMARY KEY, n int NOT NULL)")
+    shop.enable_cdc("dbo.t")
+    action = {
+        "heartbeat__interval__ms": "1",
+        "heartbeat__action__query": "INSERT INTO dbo.beats (n) VALUES (7)",
+    }
+    with driven_sqlserver(sqlserver, tmp_path, spark, **action) as driven:
+        driven.job.turn()
+        driven.until(lambda: shop.query("SELECT n FROM dbo.beats"), 20)
+
+    assert set(shop.query("SELECT n FROM dbo.beats")) == {(7,)}
+
+
+def test_a_secondary_is_refused_at_the_start(
+    sqlserver: SqlServer, shop: StandInDatabase, tmp_path: Path, spark: SparkSession
+):
+    shop.execute(TABLE)
+    shop.enable_cdc("dbo.t")
+    shop.set("updateability", "READ_ONLY")
+
+    with (
+        pytest.raises(ConfigError, match=r"'shop' is a readable secondary.*connect to the primary"),
+        driven_sqlserver(sqlserver, tmp_path, spark),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("strategy", ["insert_insert", "insert_delete"])
+def test_a_signal_table_may_have_more_columns_and_other_names(
+    sqlserver: SqlServer, shop: StandInDatabase, tmp_path: Path, spark: SparkSession, strategy: str
+):
+    shop.execute(f"{TABLE}; {MORE}; INSERT INTO dbo.t VALUES (1, N'a'), (2, N'b')")
+    shop.enable_cdc("dbo.t")
+    shop.enable_cdc("dbo.signals")
+    sqlserver.start_capture(0.02)
+    settings = {
+        "signal__data__collection": "shop.dbo.signals",
+        "incremental__snapshot__watermarking__strategy": strategy,
+    }
+    with driven_sqlserver(sqlserver, tmp_path, spark, **settings) as driven:
+        told = orjson.dumps({"data-collections": ["shop.dbo.t"]}).decode()
+        shop.execute(
+            "INSERT INTO dbo.signals (no, [what for], told, who)"
+            f" VALUES ('s', 'execute-snapshot', '{told}', N'me')"
+        )
+        driven.until_answered("finished")
+
+        assert [op for op, _row in driven.ops("t")] == ["r", "r"]
+    left = {kind for (kind,) in shop.query("SELECT [what for] FROM dbo.signals")}
+    windows = {"snapshot-window-open", "snapshot-window-close"}
+    assert left == ({"execute-snapshot"} | (windows if strategy == "insert_insert" else set()))
+
+
+def test_an_initial_snapshot_reads_a_select_that_ends_with_an_order(
+    sqlserver: SqlServer, shop: StandInDatabase, tmp_path: Path, spark: SparkSession
+):
+    shop.execute(f"{TABLE}; INSERT INTO dbo.t VALUES (1, N'a'), (2, N'b'), (3, N'c')")
+    shop.enable_cdc("dbo.t")
+    shop.capture()
+    named = "snapshot__select__statement__overrides"
+    settings = {
+        "snapshot__mode": "initial",
+        named: "dbo.t",
+        f"{named}__dbo__t": "SELECT * FROM [dbo].[t] WHERE id <> 2 ORDER BY id DESC;",
+    }
+    with driven_sqlserver(sqlserver, tmp_path, spark, **settings) as driven:
+        driven.until(lambda: len(driven.ops("t")) == 2)
+
+        assert sorted(row["id"] for _op, row in driven.ops("t")) == [1, 3]
+        read = [one for one in sqlserver.statements if "WHERE id <> 2" in one]
+        assert read
+        assert not any("ORDER BY id DESC" in one for one in read)
+
+
+def test_rows_and_bytes_of_a_table_are_counted_by_views_that_any_login_may_read(shop: StandInDatabase):
+    shop.execute(f"{TABLE}; INSERT INTO dbo.t VALUES (1, N'a'), (2, N'b'); CREATE TABLE dbo.u (id int)")
+    ((t,), (u,)) = shop.query(
+        "SELECT [object_id] FROM sys.tables WHERE [name] IN (N't', N'u') ORDER BY [name]"
+    )
+    keyset = Keyset((Column("id", 1, "int"),))
+    asked = [
+        sizes.size(
+            ReadTable(
+                Table(CollectionId(("shop", "dbo", "t")), keyset.columns), keyset, keyset, object_id=one
+            )
+        )
+        for one in (t, u, 1)
+    ]
+
+    assert [shop.query(one) for one in asked] == [[(2, 8192)], [(0, 0)], [(0, 0)]]

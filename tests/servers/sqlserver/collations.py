@@ -1,0 +1,91 @@
+"""Whether texts of different collations meet in a statement, which SQL Server refuses.
+
+A column's text has the collation of its column, whatever it is converted to; one that COLLATE names holds for
+all that it meets. Columns are known by their names alone, so some conflicts pass; none is made up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+Collations = Callable[[str], frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Label:
+    """The collations that a text may have; empty where it takes on any. `named` by COLLATE."""
+
+    may_be: frozenset[str] = frozenset()
+    named: bool = False
+
+
+_ANY = _Label()
+
+
+def check_collations(tree: exp.Expr, of_column: Collations) -> None:
+    """Raise ValueError, with the words of error 451, where they meet."""
+    for node in tree.find_all(exp.Concat, exp.Replace, exp.EQ, exp.GT, exp.GTE, exp.LT, exp.LTE):
+        _label(node, of_column)
+    for union in tree.find_all(exp.SetOperation):
+        if not isinstance(union.parent, exp.SetOperation):
+            _check_branches(union, of_column)
+
+
+def _check_branches(union: exp.SetOperation, of_column: Collations) -> None:
+    branches = [one for one in _branches(union) if isinstance(one, exp.Select)]
+    for texts in zip(*(one.expressions for one in branches), strict=False):
+        _met((_label(one.unalias(), of_column) for one in texts), "UNION ALL")
+
+
+def _branches(node: exp.Expr) -> list[exp.Expr]:
+    """Without recursion: a union of many branches is a deep tree."""
+    found, left = [], [node]
+    while left:
+        one = left.pop()
+        if isinstance(one, exp.SetOperation):
+            left += [one.this, one.expression]
+        else:
+            found.append(one)
+    return found
+
+
+def _label(node: exp.Expr, of_column: Collations) -> _Label:
+    if isinstance(node, exp.Column):
+        return _Label(of_column(node.name))
+    if isinstance(node, exp.Collate):
+        return _Label(frozenset({node.expression.name}), named=True)
+    return _met((_label(one, of_column) for one in _texts(node)), node.key)
+
+
+def _texts(node: exp.Expr) -> list[exp.Expr]:
+    """The texts that one is made of, or that are compared."""
+    found: list[exp.Expr] = []
+    match node:
+        case exp.Convert():
+            found = [node.expression]
+        case exp.Cast() | exp.Paren():
+            found = [node.this]
+        case exp.Case():
+            found = [one.args["true"] for one in node.args["ifs"]]
+        case exp.Concat():
+            found = node.expressions
+        case exp.Replace() | exp.EQ() | exp.GT() | exp.GTE() | exp.LT() | exp.LTE():
+            found = [one for one in (node.this, node.expression) if isinstance(one, exp.Expr)]
+    return found
+
+
+def _met(labels: Iterable[_Label], where: str) -> _Label:
+    """What texts have together."""
+    met = [one for one in labels if one.may_be]
+    named = [one for one in met if one.named]
+    met = named or met
+    if not met:
+        return _ANY
+    shared = frozenset.intersection(*(one.may_be for one in met))
+    if not shared:
+        found = sorted(set().union(*(one.may_be for one in met)))
+        raise ValueError(f"Cannot resolve the collation conflict between {found} in {where} operator. (451)")
+    return _Label(shared, named=bool(named))

@@ -1,0 +1,54 @@
+"""Which keys a table can be cut by, and which databases a state belongs to."""
+
+from __future__ import annotations
+
+import pytest
+
+from adapters.sqlserver.catalog import Listed
+from adapters.sqlserver.databases import check_identity
+from adapters.sqlserver.readable import Known, reading
+from adapters.sqlserver.table import Column, Table
+from adapters.sqlserver.tsql import READABLE
+from engine.errors import SignalError, StateError
+from engine.model import CollectionId, Target
+
+ID = CollectionId(("shop", "dbo", "t"))
+NEVER = {"text", "ntext", "image", "xml", "geometry", "geography"}
+
+
+def read_by(kind: str):
+    column = Column("k", 1, kind, 8, 18, 4, nullable=False, collation="Latin1_General_CI_AS")
+    table = Table(ID, (column,), ("k",))
+    return reading(Target(ID), Known({ID: table}, {ID: Listed(ID, 7)}, {ID: table}))
+
+
+@pytest.mark.parametrize("kind", sorted(READABLE - NEVER))
+def test_a_table_is_cut_by_a_key_of_any_type_that_an_index_takes(kind):
+    assert [one.type for one in read_by(kind).keyset.columns] == [kind]
+
+
+@pytest.mark.parametrize("kind", sorted(NEVER))
+def test_no_table_is_cut_by_what_no_index_takes(kind):
+    with pytest.raises(SignalError, match="key"):
+        read_by(kind)
+
+
+@pytest.mark.parametrize(
+    ("saved", "found"),
+    [
+        ("|2026-01-01", "|2026-01-01"),
+        ("|2026-01-01", "G|2026-01-01"),
+        ("G|2026-01-01", "|2026-01-01"),
+        ("G|2026-01-01", "G|2025-12-31"),
+        ("2026-01-01", "G|2026-01-01"),
+        ("G", "G|2026-01-01"),
+    ],
+)
+def test_a_database_is_the_same_by_its_group_or_by_when_it_was_made(saved, found):
+    check_identity({"shop": saved, "gone": "x"}, {"shop": found, "new": "y"})
+
+
+@pytest.mark.parametrize(("saved", "found"), [("|a", "|b"), ("G|a", "H|b"), ("G|a", "|b"), ("a", "|b")])
+def test_a_database_that_shares_no_mark_is_another_one(saved, found):
+    with pytest.raises(StateError, match="another database 'shop'"):
+        check_identity({"shop": saved}, {"shop": found})
