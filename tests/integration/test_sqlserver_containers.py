@@ -18,17 +18,20 @@ from pyspark.sql import SparkSession
 from sqlalchemy.exc import SQLAlchemyError
 
 from adapters.sqlserver import metadata
+from adapters.sqlserver.catalog import Catalog
+from adapters.sqlserver.keyset import Keyset
 from adapters.sqlserver.server import Server, reach
 from engine.config.sources import Encryption
 from engine.errors import SourceError
 from tests.driven_sqlserver import SIGNALS, driven_sqlserver
 from tests.integration import test_sqlserver_codec as codec
+from tests.integration import test_sqlserver_collations as collations
 from tests.integration import test_sqlserver_first as first
 from tests.integration import test_sqlserver_job as job
 from tests.integration import test_sqlserver_snapshots as snapshots
 from tests.integration import test_sqlserver_transactions as transactions
 from tests.servers.images import docker_answers
-from tests.servers.sqlserver.contained import ContainedDatabase, ContainedSqlServer
+from tests.servers.sqlserver.contained import LOGIN, MORE_RIGHTS, ContainedDatabase, ContainedSqlServer
 
 if TYPE_CHECKING:
     from tests.servers.sqlserver import SqlServer, StandInDatabase
@@ -78,7 +81,7 @@ def _again(module: Any) -> dict[str, Any]:
     }
 
 
-for _module in (job, first, snapshots, codec, transactions):
+for _module in (job, first, snapshots, codec, collations, transactions):
     _found = _again(_module)
     if _found.keys() & globals().keys():
         raise RuntimeError(f"two tests or fixtures of one name: {_found.keys() & globals().keys()}")
@@ -112,7 +115,7 @@ def test_every_type_is_the_same_from_a_snapshot_through_spark_and_from_the_log(
 def test_both_drivers_encrypt_alike_and_distrust_a_certificate_they_were_not_told_of(
     sqlserver: ContainedSqlServer, spark: SparkSession, encrypt: Encryption
 ):
-    trusting = sqlserver.settings(encrypt=encrypt)
+    trusting = sqlserver.administrator(encrypt=encrypt)
     asked = "SELECT [encrypt_option] FROM sys.dm_exec_connections WHERE [session_id] = @@SPID"
     jdbc = reach(trusting).jdbc("shop", asked)
     options = {**jdbc.properties, "driver": jdbc.driver}
@@ -122,7 +125,7 @@ def test_both_drivers_encrypt_alike_and_distrust_a_certificate_they_were_not_tol
     assert found[0][0] == metadata_side
     if encrypt is Encryption.MANDATORY:
         assert metadata_side == "TRUE"
-        wary = sqlserver.settings(encrypt=encrypt, trust_server_certificate=False)
+        wary = sqlserver.administrator(encrypt=encrypt, trust_server_certificate=False)
         with pytest.raises(SourceError, match="certificate"):
             Server(reach(wary)).query("shop", asked)
         jdbc = reach(wary).jdbc("shop", asked)
@@ -154,9 +157,6 @@ def test_an_index_serves_the_comparison_of_texts(shop: ContainedDatabase, kind: 
         "INSERT INTO dbo.t SELECT CONCAT(N'k', ROW_NUMBER() OVER (ORDER BY a.[object_id])), ''"
         " FROM sys.all_objects AS a CROSS JOIN (VALUES (1), (2), (3)) AS b (n)"
     )
-    from adapters.sqlserver.catalog import Catalog  # noqa: PLC0415
-    from adapters.sqlserver.keyset import Keyset  # noqa: PLC0415
-
     catalog = Catalog("shop", lambda _table: True)
     with shop.server.connect("shop") as connection:
         listed = [one for one in catalog.listed(connection) if one.id.parts[1:] == ("dbo", "t")]
@@ -175,10 +175,49 @@ def test_an_index_serves_the_comparison_of_texts(shop: ContainedDatabase, kind: 
 
 def test_every_statement_of_the_catalog_is_understood_by_a_server(shop: ContainedDatabase):
     for statement in (
-        *(metadata.SERVER, metadata.DATABASE, metadata.PRIMARY, metadata.CAPTURES, metadata.TABLES),
+        *(metadata.SERVER, metadata.DATABASE, metadata.CAPTURES, metadata.TABLES),
         *(metadata.CAPTURED_COLUMNS, metadata.VIEWS, metadata.columns([1]), metadata.keys([1])),
     ):
         shop.query(statement)
+
+
+def test_a_job_needs_no_more_rights_than_to_read_and_to_write_signals(
+    sqlserver: ContainedSqlServer, shop: ContainedDatabase, tmp_path: Path, spark: SparkSession
+):
+    shop.execute(f"REVOKE {MORE_RIGHTS}")
+    shop.execute(f"REVOKE VIEW DEFINITION TO {LOGIN}")
+    shop.execute(SIGNALS)
+    shop.enable_cdc("dbo.signals")
+    shop.execute("CREATE TABLE dbo.t (id int PRIMARY KEY, v nvarchar(50) NULL)")
+    shop.execute("INSERT INTO dbo.t VALUES (1, N'a'), (2, N'b')")
+    shop.enable_cdc("dbo.t")
+    server, database = cast("SqlServer", sqlserver), cast("StandInDatabase", shop)  # by what they offer
+    named = {"signal__data__collection": "shop.dbo.signals"}
+    with driven_sqlserver(server, tmp_path, spark, **named) as driven:
+        told = orjson.dumps({"data-collections": ["shop.dbo.t"]}).decode()
+        shop.execute(f"INSERT INTO dbo.signals VALUES ('s1', 'execute-snapshot', '{told}')")
+        driven.until_answered("finished")
+        shop.execute("UPDATE dbo.t SET v = N'c' WHERE id = 1")
+        shop.capture()
+        driven.until_streamed(database)
+
+        assert [op for op, _row in driven.ops("t")] == ["r", "r", "u"]
+
+
+@pytest.mark.parametrize("kind", ["nvarchar(20)", "varchar(20) COLLATE Cyrillic_General_CI_AS", "nchar(9)"])
+def test_a_key_that_holds_nul_is_found(shop: ContainedDatabase, kind: str):
+    shop.execute(f"CREATE TABLE dbo.t (k {kind} NOT NULL PRIMARY KEY)")
+    shop.execute("INSERT INTO dbo.t VALUES (CONCAT(N'a', NCHAR(0), N'ж')), (N'a')")
+    (row,) = shop.query("SELECT [k] FROM dbo.t WHERE LEN([k]) > 1")
+    catalog = Catalog("shop", lambda _table: True)
+    with shop.server.connect("shop") as connection:
+        listed = [one for one in catalog.listed(connection) if one.id.parts[1:] == ("dbo", "t")]
+        (table,) = catalog.describe(connection, listed)
+
+    condition = Keyset(table.columns).among([row])
+
+    assert "\0" in row[0]
+    assert shop.query(f"SELECT [k] FROM dbo.t WHERE {condition}") == [row]
 
 
 def test_without_the_agent_the_status_query_says_so():

@@ -17,7 +17,7 @@ from sqlalchemy import event
 from testcontainers.core.container import DockerContainer
 
 from adapters.sqlserver.server import reach, rows, run
-from adapters.sqlserver.tsql import quote_ident, quote_literal
+from adapters.sqlserver.tsql import quote_ident, quote_literal, quote_name
 from engine.config.sources import SqlServerSettings
 from engine.errors import SourceError
 
@@ -29,6 +29,17 @@ if TYPE_CHECKING:
     from adapters.sqlserver.server import Jdbc, Reach
 
 PASSWORD = "Tide-mark_2026"
+LOGIN, GATING_ROLE = "tidemark", "cdc_reader"
+"""Whom jobs connect as, and the role that CDC asks of whoever reads changes."""
+_RIGHTS = (
+    f"CREATE USER {LOGIN} FOR LOGIN {LOGIN}",
+    f"CREATE ROLE {GATING_ROLE}",
+    f"ALTER ROLE {GATING_ROLE} ADD MEMBER {LOGIN}",
+    f"ALTER ROLE db_datareader ADD MEMBER {LOGIN}",
+    f"GRANT VIEW DEFINITION TO {LOGIN}",
+)
+MORE_RIGHTS = f"VIEW DATABASE STATE TO {LOGIN}"
+"""What it takes to ask where the log ends."""
 _START_TIMEOUT_S = 180.0
 _CAPTURE_TIMEOUT_S = 120.0
 _MARKER = (
@@ -79,12 +90,16 @@ class ContainedSqlServer:
         """The real drivers, listened to."""
         return _Recorded(reach(self.settings()), self.statements)
 
+    def administrator(self, **changes: Any) -> SqlServerSettings:
+        """Settings of whoever may do everything."""
+        return self.settings("master", **{"user": "sa", **changes})
+
     def settings(self, *databases: str, **changes: Any) -> SqlServerSettings:
-        """Settings that name these databases, or all."""
+        """Settings that name these databases, or all; of a login that may do what a job needs."""
         plain = SqlServerSettings(
             host=self._container.get_container_host_ip(),
             port=int(self._container.get_exposed_port(1433)),
-            user="sa",
+            user=LOGIN,
             password=PASSWORD,
             databases=databases or tuple(self.databases),
             trust_server_certificate=True,
@@ -116,6 +131,8 @@ class ContainedSqlServer:
             run(connection, f"CREATE DATABASE {quote_ident(name)}")
             run(connection, f"ALTER DATABASE {quote_ident(name)} SET ALLOW_SNAPSHOT_ISOLATION ON")
         database = ContainedDatabase(self, name)
+        for statement in (*_RIGHTS, f"GRANT {MORE_RIGHTS}"):
+            database.execute(statement)
         if cdc:
             database.execute("EXEC sys.sp_cdc_enable_db")
             database.execute("CREATE SCHEMA tidemark")
@@ -143,7 +160,7 @@ class ContainedSqlServer:
     @contextmanager
     def connect(self, database: str) -> Iterator[Connection]:
         """A connection that commits each statement."""
-        with reach(self.settings()).engine(database).connect() as connection:
+        with reach(self.administrator()).engine(database).connect() as connection:
             yield connection
 
     def _wait_until_it_answers(self) -> None:
@@ -151,7 +168,7 @@ class ContainedSqlServer:
         while True:
             try:
                 with self.connect("master") as connection:
-                    rows(connection, "SELECT 1 AS [one]")
+                    run(connection, f"CREATE LOGIN {LOGIN} WITH PASSWORD = {quote_literal(PASSWORD)}")
             except Exception:
                 if time.monotonic() > deadline:
                     raise
@@ -198,8 +215,11 @@ class ContainedDatabase:
         self.execute(
             f"EXEC sys.sp_cdc_enable_table @source_schema = {quote_literal(schema or 'dbo')},"
             f" @source_name = {quote_literal(name)}, @capture_instance = {quote_literal(instance)},"
-            f" @role_name = NULL, @captured_column_list = {listed}, @supports_net_changes = 0"
+            f" @role_name = {quote_literal(GATING_ROLE)}, @captured_column_list = {listed},"
+            " @supports_net_changes = 0"
         )
+        if name == "signals":
+            self.execute(f"GRANT INSERT, DELETE ON {quote_name(schema or 'dbo', name)} TO {LOGIN}")
         return instance
 
     def disable_cdc(self, capture_instance: str) -> None:
@@ -258,6 +278,15 @@ class ContainedDatabase:
         ((found,),) = self.query("SELECT CONVERT(varchar(20), sys.fn_cdc_get_max_lsn(), 2) AS [lsn]")
         text = (found or "").lower()
         return f"{text[:8]}:{text[8:16]}:{text[16:]}" if text else ""
+
+    def kill_lockers(self) -> None:
+        """End the sessions that hold exclusive locks on tables."""
+        for (session,) in self.query(
+            "SELECT DISTINCT CONVERT(int, l.[request_session_id]) FROM sys.dm_tran_locks AS l"
+            " WHERE l.[resource_type] = N'OBJECT' AND l.[request_mode] = N'X'"
+            " AND l.[resource_database_id] = DB_ID()"
+        ):
+            self.execute(f"KILL {session}")
 
     def set(self, name: str, value: str | None) -> None:
         """What the stand-in can pretend and a real server can't."""
