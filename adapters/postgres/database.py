@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adapters.background import Reading
-from adapters.postgres import unsettled
+from adapters.postgres import superseding, unsettled
 from adapters.postgres.catalog import Catalog
 from adapters.postgres.chunks import RunRead
 from adapters.postgres.entries import relations_in
@@ -238,7 +238,7 @@ class PostgresSource:
         self._context = decoded[-1].context if decoded else self._context
         self._last_commit_end = span.last_commit_end
         if visibility is not None:
-            self._note_unsettled(decoded, visibility)
+            self._unsettled = superseding.noted(self._unsettled, decoded, visibility)
         rows = [row for one in decoded for row in one.signals]
         if self._window and isinstance(self._window.watermark, SignalRows):
             for row in rows:
@@ -252,7 +252,7 @@ class PostgresSource:
                 if row.op == "c"
             ),
             superseded=self._superseded(decoded),
-            moved=self._moved(decoded),
+            moved=superseding.moved(decoded, relations.ids),
         )
 
     def _visibility(self) -> Visibility:
@@ -267,30 +267,15 @@ class PostgresSource:
         contained = self._window.watermark.exported.visibility.shows
         return Watch(oids=self._window_oids, contained=contained, settled=settled)
 
-    def _note_unsettled(self, decoded: Sequence[Decoded], visibility: Visibility) -> None:
-        waiting = self._unsettled.seen(visibility)
-        for one in decoded:
-            waiting = waiting.add_keys(unsettled.unsettled_rows(one.touched, visibility))
-            waiting = waiting.add_lacking(unsettled.unsettled_rows(one.incomplete, visibility))
-            hidden = visibility.missing({xid for _oid, xid in one.truncated})
-            waiting = waiting.add_truncated((oid, xid) for oid, xid in one.truncated if xid in hidden)
-        self._unsettled = waiting
-
     def _superseded(self, decoded: Sequence[Decoded]) -> Superseded:
-        superseded = Superseded()
         if self._window is None:
-            return superseded
-        shown = self._window.watermark.exported.visibility
-        for one in decoded:
-            superseded |= self._superseded_by(one, shown)
-        return superseded
+            return Superseded()
+        return superseding.by(decoded, self._window.watermark.exported.visibility, self._window_ids())
 
-    def _moved(self, decoded: Sequence[Decoded]) -> dict[CollectionId, frozenset[bytes]]:
-        ids, moved = self._opened().relations.ids, dict[CollectionId, frozenset[bytes]]()
-        for one in decoded:
-            for oid, keys in unsettled.moved_keys(one.incomplete).items():
-                moved[ids[oid]] = moved.get(ids[oid], frozenset()) | keys
-        return moved
+    def _window_ids(self) -> dict[int, CollectionId]:
+        """The tables of the open window."""
+        ids = self._opened().relations.ids
+        return {oid: ids[oid] for oid in self._window_oids}
 
     def holds_log(self, state: State) -> bool:
         """Whether the log must wait until the initial snapshot has been read in the one that is held.
@@ -311,23 +296,6 @@ class PostgresSource:
         """The new keys of moved rows that lack a value, of transactions not seen visible yet."""
         ids = self._opened().relations.ids
         return {ids[oid]: keys for oid, keys in self._unsettled.moved_keys().items() if oid in ids}
-
-    def _superseded_by(self, decoded: Decoded, shown: Visibility) -> Superseded:
-        oids, ids = self._window_oids, self._opened().relations.ids
-        newer = shown.missing({xid for oid, xid in decoded.truncated if oid in oids})
-        return Superseded(
-            {
-                ids[oid]: (keys,)
-                for oid in oids
-                if len(keys := unsettled.superseding_rows(decoded.touched, oid, shown))
-            },
-            frozenset(ids[oid] for oid, xid in decoded.truncated if oid in oids and xid in newer),
-            {
-                ids[oid]: pairs
-                for oid in oids
-                if (pairs := unsettled.lacking_pairs(decoded.incomplete, oid, shown))
-            },
-        )
 
     # Windows.
 
@@ -355,7 +323,7 @@ class PostgresSource:
             watermark,
             locks,
             session.control,
-            self._superseded_before(),
+            superseding.before(self._unsettled, self._window_ids()),
             Reading(
                 read=partial(self._reader.read, window.id, reads, exported, now_ms, most_tasks=most),
                 cancel=partial(self._reader.cancel, window.id),
@@ -417,14 +385,6 @@ class PostgresSource:
         while self._unsettled.transactions and time.monotonic() < until:
             self._unsettled = self._unsettled.seen(self._visibility())
             time.sleep(_SETTLE_POLL_S)
-
-    def _superseded_before(self) -> Superseded:
-        oids, ids = self._window_oids, self._opened().relations.ids
-        return Superseded(
-            {ids[oid]: (keys,) for oid in oids if len(keys := self._unsettled.keys_of(oid))},
-            frozenset(ids[oid] for oid in oids if self._unsettled.truncated(oid)),
-            {ids[oid]: pairs for oid in oids if (pairs := self._unsettled.lacking_of(oid))},
-        )
 
     def _watermark(self, window: Window) -> tuple[SignalRows | VisibilityWatermark | AtBeginning, GivesWay]:
         if window.initial and (first := self._first.held()) is not None:

@@ -138,9 +138,9 @@ class TestUnsettled:
             assert found == {n: "new" if n < 6 else "old" for n in range(1, 11)}
 
     def test_without_the_unsettled_set_the_old_row_wins(self, table, tmp_path, spark, monkeypatch):
-        from adapters.postgres.database import PostgresSource  # noqa: PLC0415
+        from adapters.postgres import superseding  # noqa: PLC0415
 
-        monkeypatch.setattr(PostgresSource, "_note_unsettled", lambda *_args: None)
+        monkeypatch.setattr(superseding, "noted", lambda waiting, *_args: waiting)
         with driven(table, tmp_path, spark) as job:
             self.run(table, job)
 

@@ -20,6 +20,7 @@ from adapters.postgres import (
     database,
     decode,
     session,
+    superseding,
     unsettled,
     visibility,
     watermark,
@@ -167,7 +168,9 @@ _SOURCE = database.PostgresSource
 MUTANTS: dict[str, Mutant] = {
     "which entries supersede": Mutant("in-window", ((unsettled, "superseding_rows", _nothing_superseded),)),
     "old keys": Mutant("in-window", ((decode, "touched", _new_keys_only),)),
-    "streamed, not yet visible": Mutant("hidden", ((_SOURCE, "_note_unsettled", _always(None)),)),
+    "streamed, not yet visible": Mutant(
+        "hidden", ((superseding, "noted", lambda _was: lambda waiting, *_: waiting),)
+    ),
     "the same, over a restart": Mutant("hidden-dropped", ((_SOURCE, "memory", _forgetful),)),
     "large values, of rows dropped": Mutant("in-window", ((Superseded, "unsent", _always(frozenset())),)),
     "large values, of rows moved": Mutant(

@@ -1,0 +1,76 @@
+"""What decoded parts of the log mean to windows: keys that supersede, rows that are hidden, rows that moved.
+
+Pure. Which transactions count is decided by visibility (`unsettled.py` has the single steps); `ids` are the
+names of the relations that are asked about.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from adapters.postgres import unsettled
+from engine.merge import Superseded
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from adapters.postgres.decode import Decoded
+    from adapters.postgres.unsettled import Unsettled
+    from adapters.postgres.visibility import Visibility
+    from engine.model import CollectionId
+
+    Ids = Mapping[int, CollectionId]
+
+
+def by(decoded: Sequence[Decoded], shown: Visibility, ids: Ids) -> Superseded:
+    """What the entries supersede in a window whose snapshot shows `shown`."""
+    superseded = Superseded()
+    for one in decoded:
+        superseded |= _by_part(one, shown, ids)
+    return superseded
+
+
+def _by_part(decoded: Decoded, shown: Visibility, ids: Ids) -> Superseded:
+    newer = shown.missing({xid for oid, xid in decoded.truncated if oid in ids})
+    return Superseded(
+        {
+            name: (keys,)
+            for oid, name in ids.items()
+            if len(keys := unsettled.superseding_rows(decoded.touched, oid, shown))
+        },
+        frozenset(ids[oid] for oid, xid in decoded.truncated if oid in ids and xid in newer),
+        {
+            name: pairs
+            for oid, name in ids.items()
+            if (pairs := unsettled.lacking_pairs(decoded.incomplete, oid, shown))
+        },
+    )
+
+
+def before(waiting: Unsettled, ids: Ids) -> Superseded:
+    """What streamed transactions supersede that a window opening now does not show."""
+    return Superseded(
+        {name: (keys,) for oid, name in ids.items() if len(keys := waiting.keys_of(oid))},
+        frozenset(name for oid, name in ids.items() if waiting.truncated(oid)),
+        {name: pairs for oid, name in ids.items() if (pairs := waiting.lacking_of(oid))},
+    )
+
+
+def noted(waiting: Unsettled, decoded: Sequence[Decoded], visibility: Visibility) -> Unsettled:
+    """With what the entries touched in transactions that `visibility` does not show, less what it does."""
+    waiting = waiting.seen(visibility)
+    for one in decoded:
+        waiting = waiting.add_keys(unsettled.unsettled_rows(one.touched, visibility))
+        waiting = waiting.add_lacking(unsettled.unsettled_rows(one.incomplete, visibility))
+        hidden = visibility.missing({xid for _oid, xid in one.truncated})
+        waiting = waiting.add_truncated((oid, xid) for oid, xid in one.truncated if xid in hidden)
+    return waiting
+
+
+def moved(decoded: Sequence[Decoded], ids: Ids) -> dict[CollectionId, frozenset[bytes]]:
+    """The new keys of rows that changed theirs and lack a value."""
+    found: dict[CollectionId, frozenset[bytes]] = {}
+    for one in decoded:
+        for oid, keys in unsettled.moved_keys(one.incomplete).items():
+            found[ids[oid]] = found.get(ids[oid], frozenset()) | keys
+    return found
