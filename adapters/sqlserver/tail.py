@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from adapters.sqlserver.spans import Planned, Share
 
 _log = logging.getLogger("adapters")
-_DESCRIBED_S = 1.0
-"""A column's type may be altered under an instance; that is looked for so often."""
 _CLOCK_S = 10.0
 _BRANCHES = 50
 """Change tables that one statement asks; a server compiles each of them."""
@@ -130,7 +128,6 @@ class Tail:
         self._database, self._connect, self._catalog = catalog.database, connect, catalog
         self._reader, self._asking = reader, asking
         self._instances, self._known = instances, tuple(known) or instances.marks
-        self._described_s = float("-inf")
         self._minutes, self._asked_s = 0, float("-inf")
         self._connection: Connection | None = None
         self._silent = ""
@@ -205,8 +202,9 @@ class Tail:
         with source_errors("reading the capture instances", self._database):
             captures = self._catalog.captures(connection)
             check_reach(self._known, captures, after, self._database)
-            same = captures == self._instances.captures
-            if same and not (moved and time.monotonic() - self._described_s > _DESCRIBED_S):
+            # A column may be altered or dropped under an instance: rows captured behind that have NULL in
+            # a column that was NOT NULL, so what is known must not be older than the rows.
+            if captures == self._instances.captures and not moved:
                 return False
             tables = self._catalog.tables(connection, captures)
         for name in gone(self._known, captures):
@@ -217,7 +215,7 @@ class Tail:
             )
         found = Instances(captures, {one.name: table for one, table in zip(captures, tables, strict=True)})
         news = found != self._instances
-        self._instances, self._known, self._described_s = found, found.marks, time.monotonic()
+        self._instances, self._known = found, found.marks
         return news
 
     def _clock(self, connection: Connection) -> int:
