@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
-MINUTES, KAFKA_MINUTES = 1.7, 0.3
+MINUTES, KAFKA_MINUTES, SQLSERVER_MINUTES = 1.7, 0.3, 0.3
 
 
 def test_no_history_violates_what_must_always_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -28,6 +28,17 @@ def test_no_history_violates_what_must_always_hold(tmp_path: Path, capsys: pytes
 def test_no_history_on_mongodb_violates_it_either(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     with Run(tmp_path, 18, source="mongodb") as run:
         found = run.histories("make test", MINUTES)
+
+    said = capsys.readouterr().out
+    assert found == 0, said
+    assert run.figures.reads > 0, said
+
+
+def test_no_history_on_the_stand_in_for_sql_server_violates_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    with Run(tmp_path, 18, source="sqlserver") as run:
+        found = run.histories("c", SQLSERVER_MINUTES)
 
     said = capsys.readouterr().out
     assert found == 0, said

@@ -25,7 +25,7 @@ def main() -> int:
         "--seed", default=str(int(time.time())), help="decides everything that can be decided"
     )
     parser.add_argument("--minutes", type=float, default=2.0)
-    parser.add_argument("--source", choices=["postgres", "mongodb"], default="postgres")
+    parser.add_argument("--source", choices=["postgres", "mongodb", "sqlserver"], default="postgres")
     parser.add_argument(
         "--sink", choices=["files", "kafka"], default="files", help="kafka: a real broker, killed too"
     )
@@ -40,8 +40,10 @@ def main() -> int:
     parser.add_argument("--replay", type=Path, help="a script that was kept, to be played again and cut down")
     parser.add_argument("--keep", type=Path, help="where to leave what was found; a temporary directory")
     asked = parser.parse_args()
-    if asked.source == "mongodb" and (asked.mutate or asked.sink == "kafka"):
-        parser.error("with --source mongodb there are neither mutants nor Kafka's topics")
+    if asked.source == "mongodb" and asked.mutate:
+        parser.error("with --source mongodb there are no mutants")
+    if asked.source != "postgres" and asked.sink == "kafka":
+        parser.error(f"with --source {asked.source} there are no Kafka topics")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     folder = asked.keep or Path(tempfile.mkdtemp(prefix="tidemark-torture-"))
     folder.mkdir(parents=True, exist_ok=True)

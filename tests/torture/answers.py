@@ -23,6 +23,7 @@ _About: TypeAlias = tuple[str, str]
 """A signal's id, and the collection that an answer is about; empty for the signal as a whole."""
 _FINAL = ("finished", "stopped", "failed", "rejected")
 _SUPERSEDED = re.compile(r"(\d+) of them superseded")
+_MEANT, _QUOTED = re.compile(r"\(did you mean [^)]*\)"), re.compile(r"'([^']*)'")
 _ONLY = {"malformed": "rejected", "log": "accepted", "stop": "accepted"}
 
 
@@ -30,13 +31,15 @@ _ONLY = {"malformed": "rejected", "log": "accepted", "stop": "accepted"}
 class Asked:
     """A signal that was committed, the turn that it was streamed in, and what it was answered.
 
-    `finals` are those for one collection each: outcome and turn, in order.
+    `finals` are those for one collection each: outcome and turn, in order. `unmatched` are collections that
+    are none for the job, since nothing captures them.
     """
 
     sent: Sent
     turn: int | None = None
     outcomes: list[str] = field(default_factory=list)
     finals: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
+    unmatched: set[str] = field(default_factory=set)
 
     @property
     def refused(self) -> bool:
@@ -90,6 +93,8 @@ class Answers:
             self._wrong.append(f"signal {asked.sent.id} was answered {outcome!r} before its turn was sent")
         if found := _SUPERSEDED.search(text):
             self.superseded += int(found[1])
+        lacking = _MEANT.sub("", text.partition("no collection matches")[2])
+        asked.unmatched |= set(_QUOTED.findall(lacking))
         if outcome == "failed":
             self.failures.append(text)
         collection = next((name for name in asked.sent.collections if text.startswith(f"{name} ")), None)
@@ -127,6 +132,8 @@ class Answers:
             return
         self._count(sent, "", asked.outcomes, "accepted")
         for name in sent.collections:
+            if name in asked.unmatched and name not in asked.finals:
+                continue
             finals = [outcome for outcome, _turn in asked.finals.get(name, [])]
             self._count(sent, f" about {name}", finals, *_FINAL)
 

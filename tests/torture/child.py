@@ -25,11 +25,14 @@ from adapters.mongodb.job import building as building_mongodb
 from adapters.postgres.chunks import ChunkReader as PostgresReader
 from adapters.postgres.job import building as building_postgres
 from adapters.spark.session import POSTGRES_JDBC, spark_session
+from adapters.sqlserver.chunks import ChunkReader as SqlServerReader
 from adapters.wiring import Onlookers
 from engine.config import parse
 from tests.torture.journal import Journal
-from tests.torture.mutants import switched_off
+from tests.torture.mutants import MUTANTS, switched_off
 from tests.torture.script import Fuse
+from tests.torture.sqlserver_mutants import SQLSERVER_MUTANTS
+from tests.torture.sqlserver_reach import building_on_stand_in
 from tests.torture.steps import Dropped, Fuses, Lull, Lulls, Turns, stepped
 
 if TYPE_CHECKING:
@@ -39,6 +42,9 @@ if TYPE_CHECKING:
 
     from engine.job import Job, Observation
     from signals.answers import Answer
+
+
+_GUARDS = {**MUTANTS, **SQLSERVER_MUTANTS}
 
 
 @dataclass(slots=True)
@@ -81,15 +87,14 @@ class Play:
 
     def _begin(self, spark: SparkSession) -> Job:
         properties = self.order["properties"]
-        building = building_mongodb if "mongodb.connection.string" in properties else building_postgres
-        building_job = building(
+        building_job = building_of(properties)(
             parse(properties),
             spark,
             Onlookers(self._observed, self._answered),
             sleep=self.stop.wait,
             wrap=lambda seams: stepped(seams, self.fuses, self.lulls, self.turns),
         )
-        job = building_job.__enter__()
+        job: Job = building_job.__enter__()
         self.wrecks.append(building_job)
         self.journal.note("started")
         return job
@@ -111,10 +116,19 @@ class Play:
         )
 
 
+def building_of(properties: dict[str, str]) -> Callable[..., Any]:
+    """How a job of these properties is built."""
+    if "mongodb.connection.string" in properties:
+        return building_mongodb
+    if properties.get("connector.class", "").endswith("SqlServerConnector"):
+        return building_on_stand_in
+    return building_postgres
+
+
 @contextlib.contextmanager
 def slow_reading(lull: Lull) -> Iterator[None]:
     """Have Spark begin to read a window late, now and then, as when its executors are busy."""
-    readers: tuple[Any, ...] = (PostgresReader, MongoReader)
+    readers: tuple[Any, ...] = (PostgresReader, MongoReader, SqlServerReader)
     reads = [reader.read for reader in readers]
 
     def late(read: Callable[..., Any]) -> Callable[..., Any]:
@@ -166,7 +180,7 @@ class Stage:
                 self._play = play = Play.of(order)
             self._spark = self._spark or spark_session("local[2]", {}, (POSTGRES_JDBC,))
             try:
-                with slow_reading(play.lulls.of("read")), switched_off(order.get("mutant")):
+                with slow_reading(play.lulls.of("read")), switched_off(_GUARDS.get(order.get("mutant", ""))):
                     play.run(self._spark)
             finally:
                 play.end()

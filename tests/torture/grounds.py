@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tests.servers.mongodb import MongoServer, clear
 from tests.servers.postgres import PostgresServer
+from tests.servers.sqlserver import SqlServer
 from tests.torture.drawn import write
 from tests.torture.mongo_drawn import write_documents
 from tests.torture.mongo_site import MongoSite
 from tests.torture.postgres import PASSWORD, ROLE, PostgresSite
+from tests.torture.sqlserver_drawn import write_sqlserver
+from tests.torture.sqlserver_site import SqlServerSite
 
 if TYPE_CHECKING:
     from pymongo import MongoClient
@@ -135,6 +138,42 @@ class MongoGround:
     def write(seed: str, *, hard: bool, restart: bool, broken: bool, initial: bool | None) -> Script:  # noqa: ARG004  no broker
         """Collections and documents."""
         return write_documents(seed, hard=hard, restart=restart, initial=initial)
+
+
+@dataclass(slots=True)
+class SqlServerGround:
+    """The stand-in for SQL Server, on a PostgreSQL server of its own."""
+
+    server: SqlServer = field(init=False)
+    _site: SqlServerSite | None = None
+
+    def __post_init__(self) -> None:
+        settings = {"max_connections": "300", "deadlock_timeout": "100ms"}
+        self.server = SqlServer(on=PostgresServer(18, settings=settings))
+
+    def start(self) -> None:
+        """Start it."""
+        self.server.postgres.start()
+
+    def close(self) -> None:
+        """End it."""
+        self.server.postgres.close()
+
+    def site(self, number: int, script: Script) -> SqlServerSite:  # noqa: ARG002  names are the script's
+        """Databases of its own."""
+        self._site = SqlServerSite(script, self.server)
+        return self._site
+
+    def clear(self, number: int) -> None:  # noqa: ARG002  there is one site at a time
+        """Drop the databases."""
+        if self._site is not None:
+            self._site.close()
+        self.server.reset()
+
+    @staticmethod
+    def write(seed: str, *, hard: bool, restart: bool, broken: bool, initial: bool | None) -> Script:  # noqa: ARG004  no broker
+        """Databases, tables and capture instances."""
+        return write_sqlserver(seed, hard=hard, restart=restart, initial=initial)
 
 
 def _name(number: int) -> str:

@@ -49,6 +49,7 @@ class MongoSite:
     client: MongoClient[dict[str, Any]]
     oracle: Oracle = field(init=False)
     signals: str = SIGNALS
+    begins_late: bool = True
     transactions: int = 0
     _room: Room = field(default_factory=Room)
     _token: Any = None

@@ -46,13 +46,13 @@ class Mutant:
 
 
 @contextlib.contextmanager
-def switched_off(name: str | None) -> Iterator[None]:
-    """Run without the guard of that name; None: with all of them."""
-    if name is None:
+def switched_off(mutant: Mutant | None) -> Iterator[None]:
+    """Run without a guard; None: with all of them."""
+    if mutant is None:
         yield
         return
     with contextlib.ExitStack() as restored:
-        for where, attribute, made in MUTANTS[name].patches:
+        for where, attribute, made in mutant.patches:
             was = getattr(where, attribute)
             setattr(where, attribute, made(was))
             restored.callback(setattr, where, attribute, was)

@@ -70,6 +70,7 @@ class Play:
         try:
             if not (self.script.initial and self.script.rounds):
                 self._order()
+                self._let_begin(journal)
             if self.script.scene:
                 self.site.act(self.script.scene, self, journal)
             if not self.script.rounds:
@@ -93,6 +94,10 @@ class Play:
         return self.site.oracle
 
     @property
+    def _signals(self) -> list[str]:
+        return self.site.signals.split(",")
+
+    @property
     def _events(self) -> Path:
         return self.folder / "events"
 
@@ -112,7 +117,7 @@ class Play:
             # A partitioned table that is published as one would be read as its partitions, too.
             "snapshot.include.collection.list": ",".join(self.oracle.tables),
             **self._sink(),
-            **self.script.properties,
+            **{name: value.format(folder=self.folder) for name, value in self.script.properties.items()},
         }
 
     def _sink(self) -> dict[str, str]:
@@ -124,6 +129,15 @@ class Play:
             "topic.creation.default.partitions": "1",
             "topic.creation.default.replication.factor": "1",
         }
+
+    def _let_begin(self, journal: JournalReader) -> None:
+        """Where a log begins with its job, wait for that, lest most of the history stand before it."""
+        begun = time.monotonic()
+        while self.site.begins_late and not journal.of("opened"):
+            self.watch(journal)
+            time.sleep(0.02)
+            if time.monotonic() - begun > _REST_S:
+                raise Violation(f"the job has not begun in {_REST_S} s")
 
     def _order(self, burnt: int = 0) -> None:
         self.child.order(
@@ -230,11 +244,11 @@ class Play:
         else:
             self.oracle.follow(entries, self._streamed(emitted))
             ahead = self.oracle.left()
-        if left := [entry for entry in ahead if entry.tables != (self.site.signals,)]:
+        if left := [entry for entry in ahead if entry.tables[0] not in self._signals]:
             raise Violation(f"{len(left)} entries of the log were not emitted, the first is {left[0]}")
         notes = journal.read()
         self.answers.hear(notes[heard:])
-        tables = {n: t for n, t in self.oracle.tables.items() if n != self.site.signals}
+        tables = {n: t for n, t in self.oracle.tables.items() if n not in self._signals}
         Initial(self.script, self.oracle, exact=self.broker is None).settle(tables, journal)
         self.answers.settle(tables)
         for name in tables:
@@ -250,7 +264,7 @@ class Play:
         before = [entry for entry in entries if self.site.is_before(entry, begin)]
         self.oracle.precede(before)
         for entry in before:
-            if entry.tables == (self.site.signals,):
+            if entry.tables[0] in self._signals:
                 self.answers.asked.pop(self.site.signal_id(entry.new) or "", None)
         return [entry for entry in entries if not self.site.is_before(entry, begin)]
 
@@ -260,14 +274,14 @@ class Play:
             marks = self.script.marks_windows and self.site.marks_window(entry)
             name = self.site.signal_id(entry.new) or ""
             sent = name.startswith("mark") or name in self.answers.asked
-            if entry.tables == (self.site.signals,) and not sent and not marks:
+            if entry.tables[0] in self._signals and not sent and not marks:
                 raise Violation(f"somebody wrote to the signal table: {entry}")
             yield entry
 
     def _streamed(self, emitted: list[Any]) -> Iterator[Any]:
         """The events; notes the turns in which signals came."""
         for event in emitted:
-            row = event.after if (event.table, event.op) == (self.site.signals, "c") else None
+            row = event.after if event.op == "c" and event.table in self._signals else None
             name = self.site.signal_id(row) if row else None
             if name and (asked := self.answers.asked.get(name)) and asked.turn is None:
                 asked.turn = event.turn

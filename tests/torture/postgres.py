@@ -45,6 +45,7 @@ class PostgresSite:
     database: Database
     oracle: Oracle = field(default_factory=Oracle)
     signals: str = SIGNALS
+    begins_late: bool = False
     _truth: Truth = field(init=False)
 
     def connect(self) -> psycopg.Connection[Any]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 from tests.servers.kafka import KafkaBroker
 from tests.torture.figures import Figures
-from tests.torture.grounds import MongoGround, PostgresGround, WrapGround
+from tests.torture.grounds import MongoGround, PostgresGround, SqlServerGround, WrapGround
 from tests.torture.mutants import MUTANTS
 from tests.torture.oracle import Violation
 from tests.torture.play import Play
@@ -22,6 +22,8 @@ from tests.torture.process import Child
 from tests.torture.scenes import SCENES, WRAPS
 from tests.torture.script import from_json
 from tests.torture.shrink import shrunk
+from tests.torture.sqlserver_mutants import SQLSERVER_MUTANTS
+from tests.torture.sqlserver_scenes import SCENES as SQLSERVER_SCENES
 
 if TYPE_CHECKING:
     from tests.servers.binaries import Version
@@ -40,7 +42,7 @@ class Run:
     """A server, a process, and the figures of all histories so far.
 
     With `kafka` there is a broker too, and the jobs send to it. `initial`: whether histories begin with an
-    initial snapshot; None: some do. `source` is postgres or mongodb.
+    initial snapshot; None: some do. `source` is postgres, mongodb or sqlserver.
     """
 
     folder: Path
@@ -55,7 +57,8 @@ class Run:
     broker: KafkaBroker | None = None
 
     def __enter__(self) -> Self:
-        self.ground = PostgresGround(self.version) if self.source == "postgres" else MongoGround()
+        grounds = {"mongodb": MongoGround, "sqlserver": SqlServerGround}
+        self.ground = grounds[self.source]() if self.source in grounds else PostgresGround(self.version)
         self.ground.start()
         self.child = Child(self.folder / "job.log")
         if self.kafka:
@@ -88,6 +91,8 @@ class Run:
 
     def scene(self, name: str, mutant: str | None = None) -> str | None:
         """Play a scene, on a server of its own where it needs one; see `play`."""
+        if self.source == "sqlserver":
+            return self.play(SQLSERVER_SCENES[name][0], mutant)
         if name not in WRAPS:
             return self.play(SCENES[name][0], mutant)
         own, self.ground = self.ground, WrapGround()
@@ -150,12 +155,13 @@ def replay(run: Run, kept: Path, minutes: float) -> int:
 
 def mutate(run: Run, only: list[str]) -> int:
     """Switch off one guard after the other; 0 only if each is missed, and no scene fails with all of them."""
-    chosen = [name for name in MUTANTS if not only or name in only]
+    known = SQLSERVER_MUTANTS if run.source == "sqlserver" else MUTANTS
+    chosen = [name for name in known if not only or name in only]
     caught: dict[str, bool] = {}
-    for scene in dict.fromkeys(MUTANTS[name].scene for name in chosen):
+    for scene in dict.fromkeys(known[name].scene for name in chosen):
         sound = run.scene(scene) is None
         for name in chosen:
-            if MUTANTS[name].scene == scene:
+            if known[name].scene == scene:
                 caught[name] = _tells(run.scene(scene, name)) and sound
     for name, is_caught in caught.items():
         print(f"{'caught' if is_caught else 'NOT CAUGHT'}: {name}")

@@ -143,5 +143,7 @@ def _round(found: dict[str, Any]) -> Round:
 
 def collections(shape: TableShape, *, via_root: bool = False) -> list[str]:
     """The names by which a table's rows are published and can be asked for."""
+    if shape.database:
+        return [f"{shape.database}.dbo.{shape.name}"]
     schema = "shop" if shape.documents else "public"
     return [f"{schema}.{name}" for name in ((shape.name,) if via_root else shape.leaves)]

@@ -29,7 +29,9 @@ class Site(Protocol):
     """A database for one history; dropped by whoever made it."""
 
     signals: str
-    """The collection of signals."""
+    """The collection of signals; of several, with commas in between."""
+    begins_late: bool
+    """Whether a log without an initial snapshot begins where the job does, not before."""
 
     @property
     def oracle(self) -> Oracle:

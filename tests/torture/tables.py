@@ -58,12 +58,16 @@ WITHOUT_ICU = ('CREATE COLLATION words FROM "C"', 'CREATE COLLATION loose FROM "
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """One table: `identity` is d, f, i or n, `rows` how many it has at the start."""
+    """One table: `identity` is d, f, i or n, `rows` how many it has at the start.
+
+    On SQL Server there are several databases; `database` is where it is.
+    """
 
     name: str
     key: str
     identity: str
     rows: int
+    database: str = ""
 
     @property
     def kind(self) -> KeyKind:
@@ -73,12 +77,12 @@ class TableShape:
     @property
     def documents(self) -> bool:
         """Whether it is a collection of documents."""
-        return self.key not in KEYS
+        return not self.database and self.key not in KEYS
 
     @property
     def keyed(self) -> bool:
         """Whether it has a key that tells its rows apart."""
-        return self.documents or self.kind.primary
+        return self.documents or (self.key != "heap" if self.database else self.kind.primary)
 
     @property
     def appends_only(self) -> bool:

@@ -11,6 +11,11 @@ from tests.torture.mongo_writers import DEFINITIONS
 from tests.torture.mutants import MUTANTS, switched_off
 from tests.torture.scenes import SCENES, WRAPS
 from tests.torture.script import STEPS, from_json
+from tests.torture.sqlserver_drawn import write_sqlserver
+from tests.torture.sqlserver_mutants import SQLSERVER_MUTANTS
+from tests.torture.sqlserver_tables import KEYS as SQLSERVER_KEYS
+from tests.torture.sqlserver_tables import statements as sqlserver_statements
+from tests.torture.sqlserver_writers import DEFINITIONS as SQLSERVER_DEFINITIONS
 from tests.torture.statements import statements
 from tests.torture.tables import KEYS, TableShape
 
@@ -43,10 +48,11 @@ def test_a_step_that_nobody_knows_is_an_error():
         statements(["leap", 0], [TableShape("t0", "int", "d", 3)])
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", [*MUTANTS, *SQLSERVER_MUTANTS])
 def test_what_is_switched_off_is_there(name: str):
-    with switched_off(name):
-        assert MUTANTS[name].patches
+    mutant = {**MUTANTS, **SQLSERVER_MUTANTS}[name]
+    with switched_off(mutant):
+        assert mutant.patches
 
 
 def test_every_guard_has_its_scene():
@@ -78,3 +84,30 @@ def test_every_verb_of_documents_is_drawn():
         drawn
         >= {"put", "touch", "extend", "strip", "cut", "upset", "respell", "remove", "bulk"} | DEFINITIONS
     )
+
+
+def test_a_seed_gives_the_same_sql_server_history_and_json_keeps_it():
+    script = write_sqlserver("q/1", hard=True, restart=True, initial=True)
+
+    assert script == write_sqlserver("q/1", hard=True, restart=True, initial=True)
+    assert from_json(script.to_json()) == script
+    assert script.initial
+    assert script.properties["snapshot.mode"] == "initial"
+
+
+def test_some_seed_has_each_key_and_each_step_of_sql_server():
+    scripts = [write_sqlserver(f"q/{number}") for number in range(100)]
+    steps = [
+        (script, step)
+        for script in scripts
+        for one in script.rounds
+        for writer in one.writers
+        for transaction in writer
+        for step in transaction.steps
+    ]
+    defined = {step[0] for _script, step in steps if step[0] in SQLSERVER_DEFINITIONS}
+
+    assert {shape.key for one in scripts for shape in one.tables} == set(SQLSERVER_KEYS)
+    assert defined == SQLSERVER_DEFINITIONS
+    for script, step in steps:
+        assert step[0] in SQLSERVER_DEFINITIONS or sqlserver_statements(step, script.tables)

@@ -1,0 +1,209 @@
+"""Histories drawn from a seed for SQL Server: databases, tables, acts, signals, crashes and restarts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from tests.torture.drawn import INITIAL, early, fuse
+from tests.torture.script import STEPS, Fuse, Round, Script, Sent, Transaction, collections
+from tests.torture.sqlserver_tables import HEAP, KEYS
+from tests.torture.tables import TableShape
+
+if TYPE_CHECKING:
+    from tests.torture.statements import Step
+
+DATABASES = ("alpha", "beta")
+_STRATEGIES = ("insert_insert",) * 4 + ("insert_delete", "visibility", "visibility")
+_ISOLATIONS = ("repeatable_read", "repeatable_read", "read_committed", "snapshot", "exclusive")
+_DELAYS_S = ("0.01", "0.03", "0.03", "0.1", "0.1", "0.4")
+MALFORMED: tuple[tuple[str | None, str | None], ...] = (
+    ("execute-snapsht", '{"data-collections": ["alpha.dbo.t0"]}'),
+    ("execute-snapshot", None),
+    ("execute-snapshot", '{"data-collections": ['),
+    ("execute-snapshot", '["alpha.dbo.t0"]'),
+    ("execute-snapshot", '{"data-collections": ["alpha.dbo.nothing"]}'),
+    ("execute-snapshot", '{"data-collections": ["gamma.dbo.t0"]}'),
+    ("", "{}"),
+    (None, None),
+)
+
+
+def write_sqlserver(
+    seed: str, *, hard: bool = False, restart: bool = False, initial: bool | None = None
+) -> Script:
+    """The script of a seed; `hard` has a SIGKILL of the job in it, `restart` a restart of the server.
+
+    `initial` None: the seed decides whether it begins with an initial snapshot.
+    """
+    script = _Writer(Random(seed), seed).script(hard=hard, restart=restart)
+    draw = Random(f"{seed}/more")
+    begins = draw.random() < INITIAL if initial is None else initial
+    mode = {"snapshot.mode": "initial" if begins else "schema_only"}
+    script = replace(script, initial=begins, properties={**script.properties, **mode})
+    if not begins:
+        return script
+    # An initial snapshot refuses a table without a key.
+    keyed = [replace(one, key="number" if one.key == HEAP else one.key) for one in script.tables]
+    script = replace(script, tables=keyed)
+    if script.properties["snapshot.isolation.mode"] == "exclusive":
+        # Whoever is dropped keeps its locks, as no process does that ends.
+        fuses = [replace(one, hard=True) for one in early(draw)[:1]]
+        return replace(script, fuses=fuses)
+    return replace(script, fuses=[*early(draw), *script.fuses])
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Draws one script; every draw comes from `random`."""
+
+    random: Random
+    seed: str
+    databases: tuple[str, ...] = DATABASES
+    tables: list[TableShape] = field(default_factory=list)
+    signals: int = 0
+    added: int = 0
+
+    def script(self, *, hard: bool, restart: bool) -> Script:
+        draw = self.random
+        self.databases = draw.choice([DATABASES, DATABASES, DATABASES[:1]])
+        self.tables = [self._table(place) for place in range(draw.randint(2, 3))]
+        rounds = [self._round() for _ in range(draw.randint(1, 3))]
+        if hard:
+            draw.choice(rounds).kills.append(round(draw.uniform(0.3, 2.5), 2))
+        if restart:
+            how = draw.choice(["fast", "immediate"])
+            draw.choice(rounds).restarts.append((round(draw.uniform(0.3, 2.0), 2), how))
+        fuses = [fuse(draw) for _ in range(draw.randint(1, 6))]
+        if hard and draw.random() < 0.5:
+            fuses.insert(0, Fuse(draw.choice(STEPS), draw.random() < 0.5, draw.randint(0, 4), hard=True))
+        lulls = {name: draw.choice([0.0, 0.0, 0.2, 0.6]) for name in ("take", "poll", "read")}
+        server = {"databases": ",".join(self.databases), "delay_s": draw.choice(_DELAYS_S)}
+        return Script(self.seed, self.tables, rounds, fuses, self._properties(), server, lulls)
+
+    def _table(self, place: int) -> TableShape:
+        draw = self.random
+        rows = draw.choice([0, 3, 40, 40, 150, 300])
+        database = self.databases[place % len(self.databases)]
+        return TableShape(f"t{place}", draw.choice(list(KEYS)), "-", rows, database)
+
+    def _properties(self) -> dict[str, str]:
+        draw = self.random
+        largest = max(shape.rows for shape in self.tables)
+        history = {
+            "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
+            "schema.history.internal.file.filename": "{folder}/schemas",
+        }
+        return {
+            "incremental.snapshot.chunk.size": str(max(5, largest // draw.choice([1, 3, 6]))),
+            "tidemark.window.max.chunks": str(draw.choice([0, 1, 2, 4])),
+            "tidemark.span.max.rows": str(draw.choice([15, 60, 1000, 200_000])),
+            "incremental.snapshot.watermarking.strategy": draw.choice(_STRATEGIES),
+            "snapshot.isolation.mode": draw.choice(_ISOLATIONS),
+            "poll.interval.ms": draw.choice(["10", "50", "200"]),
+            "snapshot.fetch.size": draw.choice(["7", "10000"]),
+            **(history if draw.random() < 0.4 else {}),
+        }
+
+    def _round(self) -> Round:
+        draw = self.random
+        writers = [
+            [self._transaction() for _ in range(draw.randint(3, 25))] for _ in range(draw.randint(1, 4))
+        ]
+        return Round(writers, [self._signal() for _ in range(draw.choice([1, 1, 2, 2, 4]))])
+
+    # Transactions.
+
+    def _transaction(self) -> Transaction:
+        draw = self.random
+        pause_s = draw.choice([0.0, 0.0, 0.02, 0.1, 0.2])
+        if draw.random() < 0.06:
+            return Transaction([self._definition()], pause_s=pause_s)
+        database = draw.choice(self.tables).database
+        places = [place for place, shape in enumerate(self.tables) if shape.database == database]
+        steps = [self._step(draw.choice(places)) for _ in range(draw.choice([1, 1, 1, 2, 3, 6]))]
+        ending = "commit" if draw.random() < 0.88 else "rollback"
+        savepoint = draw.randrange(len(steps)) if draw.random() < 0.15 else None
+        return Transaction(steps, "commit" if ending == "commit" else "rollback", savepoint, pause_s=pause_s)
+
+    def _definition(self) -> Step:
+        draw = self.random
+        place = draw.randrange(len(self.tables))
+        self.added += 1
+        added = [
+            f"ALTER TABLE {{table}} ADD c{self.added} int NULL",
+            f"ALTER TABLE {{table}} ADD c{self.added} nvarchar(20) NOT NULL DEFAULT N'seven'",
+        ]
+        dropped = f"ALTER TABLE {{table}} DROP COLUMN c{max(1, self.added - draw.randint(1, 3))}"
+        return draw.choice(
+            [
+                ["switch", place, draw.choice(added)],
+                ["switch", place, draw.choice(added)],
+                ["switch", place, dropped],
+                ["sql", place, dropped],
+                ["sql", place, draw.choice(added)],
+                ["switch", place, ""],
+                ["dark", place],
+            ]
+        )
+
+    def _step(self, place: int) -> Step:
+        draw = self.random
+        shape = self.tables[place]
+        near = max(12, shape.rows + shape.rows // 8)
+        some = sorted({draw.randrange(near) for _ in range(draw.choice([1, 1, 2, 5]))})
+        one, other = draw.randrange(near), draw.randrange(near)
+        steps: list[Step] = [
+            ["put", place, some],
+            ["touch", place, some],
+            ["touch", place, some],
+            ["fatten", place, some],
+            ["renew", place, some],
+            ["remove", place, some],
+            ["move", place, one, other],
+            ["move", place, one, near + draw.randrange(20)],
+            ["swap", place, one, other],
+            ["bulk", place, draw.randint(6, 30), 1],
+        ]
+        if shape.key in {"words", "wide", "cased"}:
+            steps += [["respell", place, one]] * 2
+        if draw.random() < 0.03:
+            return ["fill", place, 0, near]
+        return draw.choice(steps)
+
+    # Signals.
+
+    def _signal(self) -> Sent:
+        draw = self.random
+        self.signals += 1
+        label, pause_s = f"s{self.signals}", draw.choice([0.0, 0.05, 0.3, 0.8])
+        match draw.choices(["execute", "stop", "log", "malformed"], [12, 2, 1, 2])[0]:
+            case "execute":
+                return self._execute(label, pause_s)
+            case "stop":
+                names = self._names(self._some()) if draw.random() < 0.5 else []
+                data = {"type": "incremental", **({"data-collections": names} if names else {})}
+                return Sent(pause_s, label, "stop-snapshot", json.dumps(data), "stop", names)
+            case "log":
+                return Sent(pause_s, label, "log", json.dumps({"message": "here {}"}), "log")
+        return Sent(pause_s, label, *draw.choice(MALFORMED), "malformed")
+
+    def _some(self) -> list[TableShape]:
+        return self.random.sample(self.tables, self.random.randint(1, len(self.tables)))
+
+    @staticmethod
+    def _names(shapes: list[TableShape]) -> list[str]:
+        return [name for shape in shapes for name in collections(shape)]
+
+    def _execute(self, label: str, pause_s: float) -> Sent:
+        draw, named = self.random, self._some()
+        names = self._names(named)
+        data: dict[str, Any] = {"type": "incremental", "data-collections": names}
+        if any(shape.key == HEAP for shape in named) or draw.random() < 0.15:
+            data["surrogate-key"] = "n"
+        whole = draw.random() < 0.85
+        if not whole:
+            data["additional-condition"] = f"[n] % {draw.randint(2, 4)} <> 1 OR [v] LIKE N'TOUCHED%'"
+        return Sent(pause_s, label, "execute-snapshot", json.dumps(data), "execute", names, whole)

@@ -1,0 +1,52 @@
+"""The way to the stand-in for SQL Server from the job's own process: by its host, port and password."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+import psycopg
+
+from adapters.sqlserver.job import building
+from tests.servers.sqlserver import SqlServer, StandInDatabase
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from adapters.sqlserver.server import Reach
+    from engine.config.sources import SqlServerSettings
+    from tests.servers.postgres import PostgresServer
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """A server that another process started."""
+
+    host: str
+    port: int
+    user: str
+    password: str
+
+    def connect(self, dbname: str, *, autocommit: bool = True) -> psycopg.Connection[Any]:
+        """A new connection."""
+        return psycopg.connect(
+            host=self.host,
+            port=self.port,
+            user=self.user,
+            password=self.password,
+            dbname=dbname,
+            autocommit=autocommit,
+        )
+
+
+def reach(settings: SqlServerSettings) -> Reach:
+    """The way to the databases of the settings."""
+    there = cast("PostgresServer", Elsewhere(settings.host, settings.port, settings.user, settings.password))
+    server = SqlServer(on=there)
+    server.databases = {name: StandInDatabase(server, there, name) for name in settings.databases}
+    return server.reach
+
+
+building_on_stand_in: Callable[..., Any] = partial(building, reach=reach)
+"""Builds a job on the stand-in."""

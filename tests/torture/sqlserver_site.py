@@ -1,0 +1,239 @@
+"""A history's SQL Server: the stand-in's databases, what is defined there, and the truth by change tables."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import psycopg
+
+from tests.torture.emitted import Emitted
+from tests.torture.oracle import Table
+from tests.torture.sqlserver_clerk import LSN, Clerk, one
+from tests.torture.sqlserver_oracle import SqlServerOracle
+from tests.torture.sqlserver_tables import create, first_rows, key_of, kinds, told
+from tests.torture.sqlserver_truth import Truth, commit_of, number, table_rows
+from tests.torture.sqlserver_writers import Capturer, SqlServerWriter
+from tests.torture.truth import UnexpectedWrite
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Sequence
+
+    from tests.servers.sqlserver import SqlServer
+    from tests.torture.journal import JournalReader
+    from tests.torture.play import Play
+    from tests.torture.script import Round, Script, Sent
+    from tests.torture.sqlserver_truth import Connection
+    from tests.torture.truth import Entry, Row
+
+Answer = TypeVar("Answer")
+
+_SIGNALS = (
+    "CREATE TABLE dbo.signals (id varchar(64) PRIMARY KEY, type varchar(32) NULL, data nvarchar(max) NULL)"
+)
+_PATIENCE_S = 60.0
+
+
+@dataclass(slots=True)
+class SqlServerSite:
+    """Databases for one script; their capture job runs until `close`."""
+
+    script: Script
+    server: SqlServer
+    oracle: SqlServerOracle = field(default_factory=SqlServerOracle)
+    signals: str = ""
+    begins_late: bool = True
+    capturer: Capturer = field(init=False)
+    clerk: Clerk = field(init=False)
+    _truths: dict[str, Truth] = field(default_factory=dict)
+    _marks: int = 0
+
+    def __post_init__(self) -> None:
+        names = self.script.database["databases"].split(",")
+        self._truths = {name: Truth(name) for name in names}
+        self.signals = ",".join(f"{name}.dbo.signals" for name in names)
+        draw = Random(f"{self.script.seed}/clerk")
+        self.clerk = Clerk(self.server, self.script.tables, self.oracle, self._truths, draw)
+        delay_s = float(self.script.database["delay_s"])
+        self.capturer = Capturer(self.server, names, delay_s, Random(self.script.seed))
+
+    @property
+    def databases(self) -> list[str]:
+        """Their names, in the order of positions."""
+        return list(self._truths)
+
+    # Before.
+
+    def prepare(self) -> None:
+        """Make databases, tables and capture instances."""
+        for name in self.databases:
+            self.server.create_database(name).execute(_SIGNALS)
+            self._on(name, lambda connection: connection.execute("CREATE SEQUENCE public.versions"))
+            self.server.databases[name].enable_cdc("dbo.signals")
+            self.oracle.know(Table(f"{name}.dbo.signals", ("id",), {}))
+        for captured in self.clerk.captured:
+            shape = captured.shape
+            for statement in create(shape):
+                self.server.databases[shape.database].execute(statement)
+            for statement in (*first_rows(shape), f"ANALYZE {captured.table}"):
+                self._run(shape.database, statement)
+            self.clerk.enable(captured)
+            table = Table(captured.name, key_of(shape), {})
+            table.start(self.rows(captured.name))
+            self.oracle.know(table)
+        self.capturer.start()
+
+    def close(self) -> None:
+        """End what runs."""
+        self.capturer.close()
+
+    def properties(self) -> dict[str, str]:
+        """The job's source; the stand-in is reached by the same host and password."""
+        postgres = self.server.postgres
+        return {
+            "connector.class": "io.debezium.connector.sqlserver.SqlServerConnector",
+            "database.hostname": postgres.host,
+            "database.port": str(postgres.port),
+            "database.user": postgres.user,
+            "database.password": postgres.password,
+            "database.names": ",".join(self.databases),
+            "decimal.handling.mode": "string",
+        }
+
+    # Meanwhile.
+
+    def act(self, scene: str, play: Play, journal: JournalReader) -> None:
+        """Play a scene."""
+        # it plays on this site
+        from tests.torture.sqlserver_scenes import play_scene  # noqa: PLC0415
+
+        play_scene(scene, play, self, journal)
+
+    def writers(self, number: int, one: Round, stop: threading.Event) -> list[SqlServerWriter]:  # noqa: ARG002
+        """A session for each list of transactions."""
+        return [
+            SqlServerWriter(self.server, self.script.tables, transactions, stop, self.clerk.define)
+            for transactions in one.writers
+        ]
+
+    def send(self, sent: Sent, stop: threading.Event) -> None:  # noqa: ARG002  it is waited for
+        """Insert the signal's row into the signal table of one of the databases."""
+        database = self.databases[sum(sent.id.encode()) % len(self.databases)]
+        values = [sent.id, sent.type, sent.data]
+        self._on(
+            database,
+            lambda connection: connection.execute(
+                "INSERT INTO dbo.signals VALUES (%s::text, %s::text, %s::text) ON CONFLICT DO NOTHING", values
+            ),
+        )
+
+    def restart(self, how: str) -> None:
+        """Stop and start the server."""
+        self.server.postgres.restart("fast" if how == "fast" else "immediate")
+
+    # At rest.
+
+    @property
+    def transactions(self) -> int:
+        """By the change tables."""
+        return sum(one.commits for one in self._truths.values())
+
+    def settle(self) -> None:
+        """Nothing is left behind: the server ends transactions whose client is gone."""
+
+    def mark(self) -> tuple[str, ...]:
+        """The LSNs of signals, one in each database."""
+        return tuple(self._on(name, self._mark) for name in self.databases)
+
+    def _mark(self, connection: Connection) -> str:
+        self._marks += 1
+        with connection.transaction():
+            connection.execute(
+                "INSERT INTO dbo.signals VALUES (%s::text, 'log', '{\"message\": \"mark\"}')",
+                [f"mark{self._marks}"],
+            )
+            return commit_of(number(one(connection, LSN.format("mssql.numbered()"))))
+
+    def passed(self, position: Sequence[Any], end: tuple[str, ...]) -> bool:
+        """By the commits of each database's place."""
+        return all(commit >= mark for commit, mark in zip(position[::3], end, strict=True))
+
+    def entries(self) -> list[Entry]:
+        """By the change tables; those that are all told may then be dropped."""
+        found = [entry for name, truth in self._truths.items() for entry in self._on(name, truth.read)]
+        self.clerk.tidy()
+        return found
+
+    def begin(self, journal: JournalReader) -> list[str] | None:
+        """Where the log was opened for the first turn that counts."""
+        begin: list[str] | None = None
+        for note in journal.of("opened", "committed", "turn"):
+            if note["what"] != "opened":
+                break
+            begin = note["position"][::3]
+        return begin
+
+    def is_before(self, entry: Entry, begin: list[str]) -> bool:
+        """By the commit's LSN."""
+        database = entry.tables[0].partition(".")[0]
+        return commit_of(entry.transaction) <= begin[self.databases.index(database)]
+
+    def signal_id(self, row: Row) -> str | None:
+        """Its column."""
+        return row.get("id")
+
+    def marks_window(self, entry: Entry) -> bool:
+        """A window's mark, or its removal."""
+        return entry.op == "d" or (entry.new.get("type") or "").startswith("snapshot-window-")
+
+    def emitted(self, turn: int, topic: str, key: Any, value: Any) -> Emitted | None:  # noqa: ARG002
+        """Read an event of a row; None for a tombstone and for what is told of tables' shapes."""
+        if value is None or "tableChanges" in value:
+            return None
+        source = value["source"]
+        table = f"{source['db']}.{source['schema']}.{source['table']}"
+        if not topic.endswith(f".{table}"):
+            raise UnexpectedWrite(f"an event of {table} is in topic {topic}")
+        commit, change = source["commit_lsn"], source["change_lsn"]
+        return Emitted(
+            turn,
+            table,
+            value["op"],
+            self._image(table, value["before"]),
+            self._image(table, value["after"]),
+            None if value["op"] == "r" else number(commit, change),
+            snapshot=str(source["snapshot"]),
+            place=source["event_serial_no"] or 0,
+        )
+
+    def _image(self, table: str, image: dict[str, Any] | None) -> dict[str, Any] | None:
+        if image is None:
+            return None
+        shape = next((one.shape for one in self.clerk.captured if one.name == table), None)
+        known = kinds(shape) if shape else {}
+        return {name: told(value, known.get(name, "")) for name, value in image.items()}
+
+    def rows(self, name: str) -> list[Row]:
+        """A table's rows, as the database prints them."""
+        database, _, table = name.partition(".")
+        return self._on(database, lambda connection: table_rows(connection, table))
+
+    # Connections.
+
+    def _run(self, database: str, statement: str) -> None:
+        self._on(database, lambda connection: connection.execute(statement.encode()))
+
+    def _on(self, database: str, ask: Callable[[Connection], Answer]) -> Answer:
+        """Ask on a connection of its own, again while the server is away."""
+        until = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                with self.server.postgres.connect(database) as connection:
+                    return ask(connection)
+            except psycopg.OperationalError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.1)

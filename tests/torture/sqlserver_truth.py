@@ -1,0 +1,127 @@
+"""What a database's change tables say was committed, in order, read as the stand-in's own server has them.
+
+Of two capture instances of a table the younger tells of the commits from its own beginning on. An update of
+a key is a delete and an insert that share a change's LSN: one entry.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from psycopg import sql
+
+from tests.torture.sqlserver_tables import stored, text_of
+from tests.torture.truth import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import psycopg
+
+    from tests.torture.truth import Row
+
+    Connection = psycopg.Connection[Any]
+
+_OPS = {1: "d", 2: "c", 3: "d", 4: "u"}
+_INSTANCES = """
+SELECT t.capture_instance, s.name || '.' || o.name, encode(t.start_lsn, 'hex'), t.object_id
+FROM cdc.change_tables t JOIN sys.objects o ON o.object_id = t.source_object_id
+JOIN sys.schemas s USING (schema_id) ORDER BY t.object_id
+"""
+_COLUMNS = (
+    "SELECT column_name, column_type FROM cdc.captured_columns WHERE object_id = %s ORDER BY column_ordinal"
+)
+_TABLE_COLUMNS = """
+SELECT c.name, t.name FROM sys.columns c JOIN sys.types t USING (user_type_id)
+JOIN sys.objects o ON o.object_id = c.object_id JOIN sys.schemas s USING (schema_id)
+WHERE s.name || '.' || o.name = %s ORDER BY c.column_id
+"""
+
+
+@dataclass(slots=True)
+class Truth:
+    """Reads one database's change tables, each row once. `commits` counts transactions."""
+
+    database: str
+    commits: int = 0
+    _passed: str = ""
+    _held: list[Entry] = field(default_factory=list)
+
+    def keep(self, entries: Iterable[Entry]) -> None:
+        """Entries that no change table has, for the next reading."""
+        self._held += entries
+
+    def read(self, connection: Connection) -> list[Entry]:
+        """Capture what is committed, and give the entries since the last call."""
+        connection.execute("SELECT mssql.capture()")
+        with connection.transaction():
+            found = connection.execute("SELECT encode(sys.fn_cdc_get_max_lsn(), 'hex')").fetchone()
+            upto = found[0] if found else None
+            rows = [one for one in self._rows(connection) if upto and self._passed < one[0] <= upto]
+        self._passed = max(self._passed, upto or "")
+        self.commits += len({commit for commit, *_rest in rows})
+        entries = [*_paired(rows), *self._held]
+        self._held = []
+        return sorted(entries, key=lambda entry: entry.transaction)
+
+    def _rows(self, connection: Connection) -> Iterable[tuple[str, str, int, str, Row]]:
+        """Commit, change, operation, table and row."""
+        instances = connection.execute(_INSTANCES).fetchall()
+        for instance, table, start, number in instances:
+            ends = [one[2] for one in instances if one[1] == table and one[3] > number]
+            columns = connection.execute(_COLUMNS, [number]).fetchall()
+            for commit, change, operation, *texts in connection.execute(_selected(instance, columns)):
+                if commit >= start and not any(commit >= end for end in ends):
+                    yield commit, change, operation, f"{self.database}.{table}", _row(columns, texts)
+
+
+def _selected(instance: str, columns: Sequence[tuple[str, str]]) -> sql.Composed:
+    listed = [_text(name, kind) for name, kind in columns]
+    return sql.SQL(
+        'SELECT encode("__$start_lsn", \'hex\'), encode("__$seqval", \'hex\'), "__$operation", {} FROM {}'
+    ).format(sql.SQL(", ").join(listed), sql.Identifier("cdc", f"{instance}_CT"))
+
+
+def _text(name: str, kind: str) -> sql.SQL:
+    return sql.SQL(text_of(sql.Identifier(name).as_string(), kind))
+
+
+def _row(columns: Sequence[tuple[str, str]], texts: Sequence[str | None]) -> Row:
+    return {name: stored(text, kind) for (name, kind), text in zip(columns, texts, strict=True)}
+
+
+def _paired(rows: Iterable[tuple[str, str, int, str, Row]]) -> Iterable[Entry]:
+    """Entries; rows that share both LSNs are the two sides of an update."""
+    last: Entry | None = None
+    for commit, change, operation, table, row in sorted(rows, key=lambda one: one[:3]):
+        place = number(commit, change)
+        if last is not None and last.transaction == place:
+            last = replace(last, op="u", new=row)
+            continue
+        if last is not None:
+            yield last
+        deleted = _OPS[operation] == "d"
+        last = Entry(place, _OPS[operation], (table,), old=row if deleted else {}, new={} if deleted else row)
+    if last is not None:
+        yield last
+
+
+def number(commit: str, change: str = "") -> int:
+    """Both LSNs as one number, which grows along the log."""
+    digits = [one.replace(":", "").lower() for one in (commit, change or "0")]
+    return (int(digits[0], 16) << 80) | int(digits[1], 16)
+
+
+def commit_of(place: int) -> str:
+    """The commit's LSN, as positions have it."""
+    digits = f"{place >> 80:020x}"
+    return f"{digits[:8]}:{digits[8:16]}:{digits[16:]}"
+
+
+def table_rows(connection: Connection, table: str) -> list[Row]:
+    """A table's rows (`dbo.t`) as they stand, columns by name."""
+    columns = connection.execute(_TABLE_COLUMNS, [table]).fetchall()
+    listed = sql.SQL(", ").join(_text(name, kind) for name, kind in columns)
+    query = sql.SQL("SELECT {} FROM {}").format(listed, sql.Identifier(*table.split(".")))
+    return [_row(columns, texts) for texts in connection.execute(query)]
