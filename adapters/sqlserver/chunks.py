@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 from adapters.spark.failures import source_error
 from adapters.spark.runs import RESULT_DDL, ReadTask, nothing, staged_runs
 from adapters.sqlserver import sizes
+from adapters.sqlserver.failures import LOCK_WAITED_FOR
+from adapters.sqlserver.statements import portions
+from engine.errors import SourceError, TableBusy
 from engine.events.rows import RowMode
 
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
     from adapters.sqlserver.readable import ReadTable
     from adapters.sqlserver.reading import JdbcOf
+    from engine.config.settings import SnapshotSettings
     from engine.model import Run, Staged
     from engine.reads import ReadEvents
 
@@ -53,21 +57,23 @@ class RunRead:
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    """Where rows are staged, by how many tasks they are read at most, what their sessions begin with."""
+    """Where rows are staged, by how many tasks they are read at most, what is set for their queries."""
 
     directory: str
     tasks: int
-    session: str
+    session: tuple[str, ...]
 
 
 class ChunkReader:
-    """Reads windows through one SparkSession; `tasks` at once, `fetch_rows` rows a fetch at most."""
+    """Reads windows through one SparkSession, by `settings`; `tasks` at once."""
 
     def __init__(
-        self, spark: SparkSession, jdbc: JdbcOf, staging: str, *, tasks: int, fetch_rows: int = 10_240
+        self, spark: SparkSession, jdbc: JdbcOf, staging: str, settings: SnapshotSettings, *, tasks: int
     ) -> None:
         self._spark, self._jdbc, self._staging = spark, jdbc, staging
-        self._tasks, self._fetch_rows = tasks, fetch_rows
+        self._tasks, self._fetch_rows = tasks, settings.fetch_size
+        patience_ms = settings.lock_timeout_ms
+        self._patience = (f"SET LOCK_TIMEOUT {patience_ms}",) if patience_ms else ()
         self._reached: set[str] = set()
 
     def reach(self, database: str) -> None:
@@ -75,23 +81,25 @@ class ChunkReader:
         if database in self._reached:
             return
         try:
-            frame = self._load(database, "SELECT 0 AS [task], N'' AS [r]", 1, ("1", "")).select("r")
+            frame = self._load(database, "SELECT 0 AS [task], N'' AS [r]", 1, ("1", ())).select("r")
             frame.repartition(self._tasks).mapInArrow(nothing, RESULT_DDL).collect()
         except Exception as error:
             raise source_error(error, "reading rows", database) from error
         self._reached.add(database)
 
     def read(
-        self, window_id: str, reads: Sequence[RunRead], *, most_tasks: int = 0, session: str = ""
+        self, window_id: str, reads: Sequence[RunRead], *, most_tasks: int = 0, session: tuple[str, ...] = ()
     ) -> list[Staged]:
         """Read and stage all runs; blocks until that is done. Runs without rows give nothing.
 
-        By no more than `most_tasks` tasks, 0: as many as there are; each session begins with the statement
-        `session`. Raises SourceError. A run whose values hold the separator is read again, escaped.
+        By no more than `most_tasks` tasks, 0: as many as there are; the statements `session` hold for them.
+        Raises SourceError, TableBusy where a lock is not had in time. A run whose values hold the separator
+        is read again, escaped.
         """
         context = self._spark.sparkContext
         context.setJobGroup(f"tidemark-{window_id}", f"window {window_id}", interruptOnCancel=True)
-        how = _How(self.directory(window_id), min(most_tasks or self._tasks, self._tasks), session)
+        tasks, session = min(most_tasks or self._tasks, self._tasks), (*self._patience, *session)
+        how = _How(self.directory(window_id), tasks, session)
         results: list[dict[str, Any]] = []
         for database in dict.fromkeys(read.database for read in reads):
             mine = {index: read for index, read in enumerate(reads) if read.database == database}
@@ -99,12 +107,12 @@ class ChunkReader:
         return staged_runs(results, [read.run for read in reads])
 
     def _read(self, reads: Mapping[int, RunRead], how: _How) -> list[dict[str, Any]]:
-        results = self._job(reads, RowMode.FAST, how)
+        results = self._jobs(reads, RowMode.FAST, how)
         collided = {row["run"]: reads[row["run"]] for row in results if row["collided"]}
         results = [row for row in results if not row["collided"]]
         if collided:
             again = replace(how, directory=f"{how.directory}/escaped")
-            results += self._job(collided, RowMode.ESCAPED, again)
+            results += self._jobs(collided, RowMode.ESCAPED, again)
         return results
 
     def directory(self, window_id: str) -> str:
@@ -116,6 +124,11 @@ class ChunkReader:
         # Also the job that is still being planned; PySpark has no method of its own for that.
         context = self._spark.sparkContext._jsc.sc()  # noqa: SLF001
         context.cancelJobGroupAndFutureJobs(f"tidemark-{window_id}")
+
+    def _jobs(self, reads: Mapping[int, RunRead], mode: RowMode, how: _How) -> list[dict[str, Any]]:
+        """By as many jobs as the statements take that the server can plan."""
+        batches = portions(list(reads.items()))
+        return [row for batch in batches for row in self._job(dict(batch), mode, how)]
 
     def _job(self, reads: Mapping[int, RunRead], mode: RowMode, how: _How) -> list[dict[str, Any]]:
         tasks = min(how.tasks, len(reads))
@@ -134,15 +147,15 @@ class ChunkReader:
             frame = frame.select("r", *([] if alone else ["run"]))
             return [row.asDict() for row in frame.mapInArrow(task, RESULT_DDL).collect()]
         except Exception as error:
-            raise source_error(error, "reading rows", database) from error
+            raise _failed(error, reads) from error
 
     def _fetched(self, reads: Mapping[int, RunRead]) -> int:
         """How many rows to fetch at once, by their estimated size."""
         widest = max(read.row_bytes for read in reads.values())
         return max(1, min(self._fetch_rows, int(_FETCH_BYTES / max(widest, 1.0))))
 
-    def _load(self, database: str, query: str, tasks: int, how: tuple[str, str]) -> DataFrame:
-        """The query's rows by tasks; `how` is the rows of a fetch, and what sessions begin with."""
+    def _load(self, database: str, query: str, tasks: int, how: tuple[str, tuple[str, ...]]) -> DataFrame:
+        """The query's rows by tasks; `how` is the rows of a fetch, and what is set for it."""
         fetched, session = how
         jdbc = self._jdbc(database, query, session)
         properties = {**jdbc.properties, "driver": jdbc.driver, "fetchsize": fetched}
@@ -150,3 +163,11 @@ class ChunkReader:
         return self._spark.read.jdbc(
             jdbc.url, f"({jdbc.query}) AS q", predicates=predicates, properties=properties
         )
+
+
+def _failed(error: Exception, reads: Mapping[int, RunRead]) -> SourceError:
+    """What a failed job says; TableBusy where a lock was not had in time, of the table if it is but one."""
+    tables = {str(read.read.table.id) for read in reads.values()}
+    database = next(iter(reads.values())).database
+    said = source_error(error, "reading rows", tables.pop() if len(tables) == 1 else database)
+    return TableBusy(said.message, place=said.place) if LOCK_WAITED_FOR in said.message else said

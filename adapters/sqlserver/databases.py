@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from adapters.sqlserver import metadata, statements
 from adapters.sqlserver.catalog import Catalog, uncaptured
 from adapters.sqlserver.conditions import derived
-from adapters.sqlserver.failures import source_errors
+from adapters.sqlserver.failures import no_snapshots, source_errors
 from adapters.sqlserver.instances import Instances
 from adapters.sqlserver.place import ZERO, Place, lsn_of_hex
 from adapters.sqlserver.readable import LOCKED
-from adapters.sqlserver.server import rows
+from adapters.sqlserver.server import rows, run
 from engine.config.settings import Watermarking
 from engine.errors import ConfigError, SignalError, SourceError, StateError
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("adapters")
 _SIGNAL_COLUMNS = 3
+_PATIENCE_MS = 2_000
+"""How long a small question waits for a lock, at most: the stream stands still meanwhile."""
 _CREATE_SIGNALS = (
     "CREATE TABLE {} (id varchar(42) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048))"
 )
@@ -55,14 +57,15 @@ class Databases:
         self.names: Sequence[str] = settings.sqlserver.databases
         self._catalogs = {name: Catalog(name, self.captures) for name in self.names}
         self._connections: dict[str, Connection] = {}
+        self._patience_ms = min(settings.sqlserver.lock_timeout_ms or _PATIENCE_MS, _PATIENCE_MS)
         self._seen = {name: _Seen() for name in self.names}
         self.initial_hint: Callable[[], str] = lambda: LOCKED
-
-    def captures(self, table: CollectionId) -> bool:
-        """Whether a table's changes are streamed; those of signal tables always are."""
         overrides = settings.snapshot.select_overrides
         self._overrides = {name: derived(statement, name) for name, statement in overrides.items()}
         self._served = False
+
+    def captures(self, table: CollectionId) -> bool:
+        """Whether a table's changes are streamed; those of signal tables always are."""
         if table in self._settings.sqlserver.signal_tables:
             return True
         return self._settings.capture.captures(*table.parts[1:])
@@ -71,7 +74,9 @@ class Databases:
         """The connection for small questions; made when it is first used."""
         if database not in self._connections:
             with source_errors("connecting", database):
-                self._connections[database] = self._server.engine(database).connect()
+                connection = self._server.engine(database).connect()
+                run(connection, f"SET LOCK_TIMEOUT {self._patience_ms}")
+                self._connections[database] = connection
         return self._connections[database]
 
     def catalog(self, database: str) -> Catalog:
@@ -160,7 +165,7 @@ class Databases:
             found = rows(self.connection(database), metadata.DATABASE)
         if not found:
             raise SourceError("the server does not tell of the database", place=database)
-        _name, cdc, updateability, _snapshots, _rcsi, identity, *_rest = found[0]
+        cdc, updateability, identity = found[0]
         if not cdc:
             raise ConfigError(
                 f"CDC is not enabled in database {database!r}", hint="run there: EXEC sys.sp_cdc_enable_db"
@@ -170,11 +175,18 @@ class Databases:
             raise refused if self._served else ConfigError(str(refused))
         return str(identity)
 
+    def check_snapshots(self, database: str) -> None:
+        """Raise ConfigError where a database does not allow snapshot isolation."""
+        with source_errors("asking for snapshot isolation", database):
+            found = rows(self.connection(database), metadata.SNAPSHOTS)
+        if not found or found[0][0] != 1:
+            raise no_snapshots(database)
+
     def refuse_replicas(self, database: str) -> None:
         """Raise SourceError where rows would be read of a secondary, which may lag behind what was told."""
         with source_errors("asking what the database is", database):
             found = rows(self.connection(database), metadata.DATABASE)
-        if found and found[0][2] != "READ_WRITE":
+        if found and found[0][1] != "READ_WRITE":
             raise refused_replica(database)
 
     def check_tables(self, database: str) -> None:
@@ -193,6 +205,15 @@ class Databases:
         if signal is not None:
             self._check_signals(signal, {one.id for one in listed})
 
+    def signal_columns(self, signal: CollectionId) -> tuple[str, ...]:
+        """What a signal table calls the id, the type and the data, which are its first three columns."""
+        table = self._signal_table(signal)
+        return tuple(column.name for column in table.columns[:_SIGNAL_COLUMNS]) if table else ()
+
+    def _signal_table(self, signal: CollectionId) -> Table | None:
+        instances = self._seen[signal.parts[0]].instances
+        return next((instances.tables[one.name] for one in instances.captures if one.table == signal), None)
+
     def _check_signals(self, signal: CollectionId, listed: set[CollectionId]) -> None:
         name = ".".join(signal.parts[1:])
         if signal not in listed:
@@ -204,15 +225,6 @@ class Databases:
         if table is None:
             raise ConfigError(
                 f"CDC does not capture the signal table {str(signal)!r}",
-    def signal_columns(self, signal: CollectionId) -> tuple[str, ...]:
-        """What a signal table calls the id, the type and the data, which are its first three columns."""
-        table = self._signal_table(signal)
-        return tuple(column.name for column in table.columns[:_SIGNAL_COLUMNS]) if table else ()
-
-    def _signal_table(self, signal: CollectionId) -> Table | None:
-        instances = self._seen[signal.parts[0]].instances
-        return next((instances.tables[one.name] for one in instances.captures if one.table == signal), None)
-
                 hint="run: EXEC sys.sp_cdc_enable_table @source_schema = N'…', @source_name = N'…',"
                 " @role_name = NULL",
             )

@@ -2,18 +2,23 @@
 
 Owns the questions for the extent and the boundaries of a table. All of them use the key's index; none reads
 a table through. Whether a table can be read, and how, is `readable.py`'s to say.
+
+Boundaries only cut, so that keys will do which are never committed: they are asked for without locks. The
+greatest key is where reading ends, and must not miss a row that was committed before the window's place, so
+it is asked for behind its writers' locks; where those are not had soon the table waits for its turn.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from adapters.sqlserver import sizes
 from adapters.sqlserver.conditions import check_condition
-from adapters.sqlserver.failures import native_number, source_errors, table_errors
+from adapters.sqlserver.failures import busy, native_number, source_errors, table_errors
 from adapters.sqlserver.readable import Known, reading
 from adapters.sqlserver.server import rows
 from engine.errors import SchemaChanged, SignalError, TableBusy
@@ -80,7 +85,10 @@ class Extents:
         self, targets: Sequence[Target], *, bounded: bool = False
     ) -> list[Extent | SignalError | TableBusy]:
         """The extent of each table, or why it can't be read, now or at all."""
-        known = self._known([target.collection for target in targets])
+        try:
+            known = self._known([target.collection for target in targets])
+        except TableBusy as error:  # somebody changes tables, and the catalog waits for them
+            return [error for _target in targets]
         return [self._judged(target, known, bounded=bounded) for target in targets]
 
     def _known(self, names: Sequence[CollectionId]) -> dict[str, Known]:
@@ -146,6 +154,8 @@ class Extents:
         try:
             rows(connection, sizes.probe(read, target.condition))
         except SQLAlchemyError as error:
+            if busy(error):
+                raise
             raise SignalError(
                 f"the condition {target.condition!r} is refused by the server",
                 place=str(target.collection),
@@ -166,7 +176,7 @@ class Extents:
         columns = read.keyset.columns
         if greatest is None or len(columns) != 1 or columns[0].type not in _INTEGERS or columns[0].nullable:
             return None
-        least = self._edge(connection, read, read.keyset.order)
+        least = self._edge(connection, _unlocked(read), read.keyset.order)
         if least is None or least[0] is None or greatest[0] is None:
             return None
         low, high = int(least[0]), int(greatest[0])
@@ -176,7 +186,7 @@ class Extents:
         self, target: Target, after: Key | None, upto: Key, step_rows: int, count: int
     ) -> list[Key]:
         """Keys below `upto` at every `step_rows` rows behind `after`, each found from the last one."""
-        read = self.readings([target])[target]
+        read = _unlocked(self.readings([target])[target])
         connection = self._databases.connection(target.collection.parts[0])
         found: list[Key] = []
         with table_errors("finding chunk boundaries", target.collection):
@@ -198,3 +208,8 @@ class Extents:
             except SignalError as error:
                 raise SchemaChanged(error.message, place=error.place, hint=error.hint) from error
         return found
+
+
+def _unlocked(read: ReadTable) -> ReadTable:
+    """As the table is asked for keys to cut at: of rows that may never be committed, and behind no lock."""
+    return replace(read, hint="NOLOCK")

@@ -26,14 +26,20 @@ _UNREACHED = ("Login timeout expired", "[08001]")
 """In what drivers say where there is no connection, or none in time."""
 _TABLE_MOVED = frozenset({207, 208, 3961, 4902, 8180})
 """No such column or object; changed since the snapshot; no such table; could not be prepared."""
-_BUSY = frozenset({1222})
+_BUSY = frozenset({601, 1222})
+"""Rows moved under a reader that takes no locks; a lock was not had in time."""
+LOCK_WAITED_FOR = "Lock request time out period exceeded"
+"""What the drivers say of a lock that was not had in time."""
 _WITH_VALUES = frozenset({220, 232, 241, 242, 244, 245, 248, 295, 2601, 2627, 2628, 8114, 8115, 8152, 8169})
 """Conversions and duplicate keys, whose messages quote what they failed on."""
 
 
 @contextmanager
 def source_errors(doing: str, place: str = "sql server") -> Iterator[None]:
-    """The drivers' exceptions as SourceError; PositionLost where a change table does not reach back."""
+    """The drivers' exceptions as SourceError; PositionLost where a change table does not reach back.
+
+    TableBusy where somebody holds a lock; it names `place`.
+    """
     try:
         yield
     except SQLAlchemyError as error:
@@ -49,9 +55,20 @@ def table_errors(doing: str, table: CollectionId) -> Iterator[None]:
         number, said = native_number(error), f"{doing} failed: {_said(error)}"
         if number in _TABLE_MOVED:
             raise SchemaChanged(said, place=str(table)) from error
-        if number in _BUSY:
-            raise TableBusy(said, place=str(table)) from error
         raise source_error(error, doing, str(table)) from error
+
+
+def busy(error: SQLAlchemyError) -> bool:
+    """Whether a statement failed only because others were at work on the same rows."""
+    return native_number(error) in _BUSY
+
+
+def no_snapshots(database: str) -> ConfigError:
+    """Why nothing is read under snapshot isolation."""
+    return ConfigError(
+        f"the database {database!r} does not allow snapshot isolation",
+        hint="ALTER DATABASE … SET ALLOW_SNAPSHOT_ISOLATION ON, or another 'snapshot.isolation.mode'",
+    )
 
 
 def native_number(error: SQLAlchemyError) -> int:
@@ -77,20 +94,18 @@ def source_error(error: SQLAlchemyError, doing: str, place: str) -> SourceError 
             " and lengthen CDC's retention (sys.sp_cdc_change_job)",
         )
     if number == _NO_SNAPSHOTS:
-        return ConfigError(
-            f"the database {place!r} does not allow snapshot isolation",
-            hint="ALTER DATABASE … SET ALLOW_SNAPSHOT_ISOLATION ON, or another 'snapshot.isolation.mode'",
-        )
+        return no_snapshots(place)
+    if number in _BUSY:
+        return TableBusy(f"{doing} failed: {said}", place=place)
+    return SourceError(f"{doing} failed: {said}", place=place, hint=_hint(error))
+
+
+def _hint(error: SQLAlchemyError) -> str:
+    """What to do where the server can't be reached, or does not let the login in."""
     if any(word in _text(error) for word in _UNREACHED):
-        hint = "check database.hostname and database.port, and that the server takes TCP connections"
-        return SourceError(f"{doing} failed: {said}", place=place, hint=hint)
-    if number in _LOGIN_FAILED:
-        return SourceError(
-            f"{doing} failed: {said}",
-            place=place,
-            hint="check database.user, database.password and the database",
-        )
-    return SourceError(f"{doing} failed: {said}", place=place)
+        return "check database.hostname and database.port, and that the server takes TCP connections"
+    refused = native_number(error) in _LOGIN_FAILED
+    return "check database.user, database.password and the database" if refused else ""
 
 
 def _text(error: SQLAlchemyError) -> str:

@@ -105,10 +105,10 @@ def make_source(
     """The source of the settings; `sleep` waits before an initial snapshot."""
     found = Server(reach(settings.sqlserver))
     databases, tasks = Databases(settings, found), tasks_of(spark)
-    jdbc, fetch = found.reach.jdbc, settings.snapshot.fetch_size
+    jdbc = found.reach.jdbc
     means = Means(
         SpanEncoder(SparkExecutors(spark)),
-        ChunkReader(spark, jdbc, staging, tasks=tasks, fetch_rows=fetch),
+        ChunkReader(spark, jdbc, staging, settings.snapshot, tasks=tasks),
         lambda database: ChangeReader(spark, jdbc, database, f"{staging}/log"),
         _bounds(settings, tasks),
         history(settings.sqlserver.history, settings.events.topic_prefix),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from adapters.sqlserver.tsql import quote_ident, quote_literal
+from adapters.sqlserver.tsql import quote_ident
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,12 +18,10 @@ SERVER = (
     " CONVERT(nvarchar(128), SERVERPROPERTY('ServerName')) AS [server]"
 )
 DATABASE = (
-    "SELECT d.[name], CONVERT(int, d.[is_cdc_enabled]) AS [cdc],"
+    "SELECT CONVERT(int, d.[is_cdc_enabled]) AS [cdc],"
     " CONVERT(nvarchar(30), DATABASEPROPERTYEX(d.[name], 'Updateability')) AS [updateability],"
-    " CONVERT(int, d.[snapshot_isolation_state]) AS [snapshots],"
-    " CONVERT(int, d.[is_read_committed_snapshot_on]) AS [rcsi],"
     " CONCAT(CONVERT(varchar(36), d.[group_database_id]), '|', CONVERT(varchar(27), d.[create_date], 121))"
-    " AS [identity], d.[collation_name] AS [collation]"
+    " AS [identity]"
     " FROM sys.databases AS d WHERE d.[database_id] = DB_ID()"
 )
 """The database of the connection. Its identity is two marks with a bar between: one that outlives a failover
@@ -116,12 +114,6 @@ def agent_status(query: str, database: str) -> str:
     """The configured question whether SQL Server Agent runs, for one database."""
     named = query.replace("[#db]", quote_ident(database)).replace("#db", quote_ident(database))
     return named.strip().rstrip(";")
-
-
-def object_id(schema: str, table: str) -> str:
-    """Asks for the object id of a table; NULL where there is none."""
-    name = quote_literal(f"{quote_ident(schema)}.{quote_ident(table)}")
-    return f"SELECT CONVERT(int, OBJECT_ID({name})) AS [object_id]"
 
 
 def _among(column: str, numbers: Iterable[int]) -> str:

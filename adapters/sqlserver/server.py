@@ -19,7 +19,7 @@ from engine.config.sources import Encryption
 from engine.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from sqlalchemy import Connection, Engine
 
@@ -28,8 +28,12 @@ if TYPE_CHECKING:
 __all__ = ["Jdbc", "Reach", "Server", "jdbc_url", "odbc_string", "reach", "rows", "run", "source_errors"]
 
 JDBC_DRIVER = "com.microsoft.sqlserver.jdbc.SQLServerDriver"
-SESSION = "sessionInitStatement"
-"""Spark's option for the statement that a session begins with."""
+BEFORE = "prepareQuery"
+"""Spark's option for what stands before a query, in one batch with it.
+
+Not `sessionInitStatement`: the driver wraps every statement in sp_executesql, and what is set in one is set
+back at its end.
+"""
 _ODBC_ENCRYPTION = {Encryption.OPTIONAL: "no", Encryption.MANDATORY: "yes", Encryption.STRICT: "strict"}
 _JDBC_ENCRYPTION = {Encryption.OPTIONAL: "false", Encryption.MANDATORY: "true", Encryption.STRICT: "strict"}
 
@@ -53,7 +57,7 @@ class Reach(Protocol):
         T-SQL goes through `Connection.exec_driver_sql`, without parameters.
         """
 
-    def jdbc(self, database: str, query: str, session: str = "") -> Jdbc:
+    def jdbc(self, database: str, query: str, session: Sequence[str] = ()) -> Jdbc:
         """How Spark reads a query's rows; the query is a SELECT that can stand in brackets.
 
         The statements of `session`, each a SET, hold for it.
@@ -72,7 +76,7 @@ class _Drivers:
     def engine(self, database: str) -> Engine:
         driver = _pyodbc()  # before SQLAlchemy looks for it, which says less of why it is not there
         text, timeout = odbc_string(self.settings, database), self.settings.login_timeout_s
-        query_timeout_s = -(-self.settings.query_timeout_ms // 1000)
+        query_timeout_s = _seconds(self.settings.query_timeout_ms)
 
         def connect() -> Any:
             connection = driver.connect(text, autocommit=True, timeout=timeout)
@@ -84,8 +88,8 @@ class _Drivers:
             "mssql+pyodbc://", creator=connect, poolclass=NullPool, isolation_level="AUTOCOMMIT"
         )
 
-    def jdbc(self, database: str, query: str, session: str = "") -> Jdbc:
-        begins = {SESSION: session} if session else {}
+    def jdbc(self, database: str, query: str, session: Sequence[str] = ()) -> Jdbc:
+        begins = {BEFORE: " ".join(f"{one};" for one in session)} if session else {}
         properties = jdbc_properties(self.settings, database) | begins
         return Jdbc(jdbc_url(self.settings), JDBC_DRIVER, query, properties)
 
@@ -101,6 +105,11 @@ def _pyodbc() -> Any:
         ) from error
     pyodbc.pooling = False
     return pyodbc
+
+
+def _seconds(ms: int) -> int:
+    """Rounded up, so that a bound stays one."""
+    return -(-ms // 1000)
 
 
 def odbc_string(settings: SqlServerSettings, database: str) -> str:
@@ -152,6 +161,7 @@ def jdbc_properties(settings: SqlServerSettings, database: str) -> dict[str, str
         "packetSize": str(settings.packet_size or ""),
         "multiSubnetFailover": "true" if settings.multi_subnet_failover else "",
         "responseBuffering": "adaptive",
+        "queryTimeout": str(_seconds(settings.query_timeout_ms) or ""),  # Spark's, of every statement
     }
     return {name: word for name, word in words.items() if word or name == "password"}
 
@@ -180,6 +190,11 @@ class Server:
         with self.connect(database, doing) as connection:
             return rows(connection, statement)
 
+    def run(self, database: str, statement: str, doing: str) -> None:
+        """A statement, on a connection of its own; the rows that it may have are not looked at."""
+        with self.connect(database, doing) as connection:
+            run(connection, statement)
+
     def close(self) -> None:
         """Give up the engines; another use makes others."""
         engines, self._engines = self._engines, {}
@@ -190,11 +205,6 @@ class Server:
 def rows(connection: Connection, statement: str) -> list[tuple[Any, ...]]:
     """The rows of a statement; errors are the caller's to wrap."""
     return [tuple(row) for row in connection.exec_driver_sql(statement).fetchall()]
-    def run(self, database: str, statement: str, doing: str) -> None:
-        """A statement, on a connection of its own; the rows that it may have are not looked at."""
-        with self.connect(database, doing) as connection:
-            run(connection, statement)
-
 
 
 def run(connection: Connection, statement: str) -> None:

@@ -138,11 +138,6 @@ def _concat(words: Sequence[str]) -> str:
     return _concat([_concat(group) for group in groups])
 
 
-def row_expression(table: Table, mode: RowMode, alias: str = "") -> str:
-    """The text of a row of a table; columns whose type has no text are left out."""
-    return row_text([column for column in table.columns if column.type in READABLE], mode, alias)
-
-
 def key_literal(column: Column, text: str) -> str:
     """A value's text as a literal of the column's own type, collation and code page.
 

@@ -22,11 +22,13 @@ from adapters.sqlserver.catalog import Catalog
 from adapters.sqlserver.keyset import Keyset
 from adapters.sqlserver.server import Server, reach
 from engine.config.sources import Encryption
+from engine.config.sqlserver import AGENT_STATUS
 from engine.errors import SourceError
 from tests.driven_sqlserver import SIGNALS, driven_sqlserver
 from tests.integration import test_sqlserver_codec as codec
 from tests.integration import test_sqlserver_collations as collations
 from tests.integration import test_sqlserver_first as first
+from tests.integration import test_sqlserver_instances as instances
 from tests.integration import test_sqlserver_job as job
 from tests.integration import test_sqlserver_snapshots as snapshots
 from tests.integration import test_sqlserver_transactions as transactions
@@ -81,7 +83,7 @@ def _again(module: Any) -> dict[str, Any]:
     }
 
 
-for _module in (job, first, snapshots, codec, collations, transactions):
+for _module in (job, instances, first, snapshots, codec, collations, transactions):
     _found = _again(_module)
     if _found.keys() & globals().keys():
         raise RuntimeError(f"two tests or fixtures of one name: {_found.keys() & globals().keys()}")
@@ -175,7 +177,7 @@ def test_an_index_serves_the_comparison_of_texts(shop: ContainedDatabase, kind: 
 
 def test_every_statement_of_the_catalog_is_understood_by_a_server(shop: ContainedDatabase):
     for statement in (
-        *(metadata.SERVER, metadata.DATABASE, metadata.CAPTURES, metadata.TABLES),
+        *(metadata.SERVER, metadata.DATABASE, metadata.SNAPSHOTS, metadata.CAPTURES, metadata.TABLES),
         *(metadata.CAPTURED_COLUMNS, metadata.VIEWS, metadata.columns([1]), metadata.keys([1])),
     ):
         shop.query(statement)
@@ -220,14 +222,66 @@ def test_a_key_that_holds_nul_is_found(shop: ContainedDatabase, kind: str):
     assert shop.query(f"SELECT [k] FROM dbo.t WHERE {condition}") == [row]
 
 
-def test_without_the_agent_the_status_query_says_so():
-    from engine.config.sqlserver import AGENT_STATUS  # noqa: PLC0415
-
+def test_the_status_query_says_whether_the_agent_runs(shop: ContainedDatabase):
     with ContainedSqlServer(NEWEST, odbc_driver(), agent=False) as server:
         database = server.create_database("plain", cdc=False)
-        found = database.query(metadata.agent_status(AGENT_STATUS, "plain"))
+        without = database.query(metadata.agent_status(AGENT_STATUS, "plain"))
 
-        assert found in ([(0,)], [])
+    assert shop.query(metadata.agent_status(AGENT_STATUS, "shop")) == [(1,)]
+    assert not any(runs for (runs,) in without)  # a server may list no Agent at all
+
+
+def test_spark_s_sessions_read_under_the_level_that_is_set_for_them(
+    sqlserver: ContainedSqlServer, shop: ContainedDatabase, spark: SparkSession
+):
+    asked = (
+        "SELECT CONVERT(int, [transaction_isolation_level]) AS [level], CONVERT(int, @@LOCK_TIMEOUT) AS [ms]"
+        " FROM sys.dm_exec_sessions WHERE [session_id] = @@SPID"
+    )
+    found = []
+    for session in ((), ("SET LOCK_TIMEOUT 5", "SET TRANSACTION ISOLATION LEVEL SNAPSHOT")):
+        jdbc = reach(sqlserver.administrator()).jdbc(shop.name, asked, session)
+        frame = spark.read.jdbc(
+            jdbc.url, f"({jdbc.query}) AS q", properties={**jdbc.properties, "driver": jdbc.driver}
+        )
+        found += [tuple(row) for row in frame.collect()]
+
+    assert found == [(2, -1), (5, 5)]  # read committed; snapshot
+
+
+def test_under_snapshot_isolation_rows_are_read_though_a_writer_holds_them(
+    sqlserver: ContainedSqlServer, shop: ContainedDatabase, tmp_path: Path, spark: SparkSession
+):
+    shop.execute("CREATE TABLE dbo.t (id int PRIMARY KEY, v nvarchar(50) NULL)")
+    shop.execute("INSERT INTO dbo.t VALUES (1, N'a'), (2, N'b')")
+    shop.enable_cdc("dbo.t")
+    more = {"snapshot__mode": "initial", "snapshot__isolation__mode": "snapshot"}
+    with shop.transaction() as writer:
+        writer.execute("UPDATE dbo.t SET v = N'never committed'")
+        with driven_sqlserver(cast("SqlServer", sqlserver), tmp_path, spark, **more) as driven:
+            driven.until(lambda: len(driven.ops("t")) == 2)
+
+            assert driven.ops("t") == [("r", {"id": 1, "v": "a"}), ("r", {"id": 2, "v": "b"})]
+
+
+def test_a_table_whose_rows_a_writer_holds_keeps_neither_the_log_nor_other_tables(
+    sqlserver: ContainedSqlServer, shop: ContainedDatabase, tmp_path: Path, spark: SparkSession
+):
+    shop.execute(SIGNALS)
+    shop.enable_cdc("dbo.signals")
+    for table in ("held", "free"):
+        shop.execute(f"CREATE TABLE dbo.{table} (id int PRIMARY KEY, v nvarchar(50) NULL)")
+        shop.execute(f"INSERT INTO dbo.{table} VALUES (1, N'a'), (2, N'b')")
+        shop.enable_cdc(f"dbo.{table}")
+    told = orjson.dumps({"data-collections": ["shop.dbo.held", "shop.dbo.free"]}).decode()
+    more = {"signal__data__collection": "shop.dbo.signals", "snapshot__lock__timeout__ms": "500"}
+    with driven_sqlserver(cast("SqlServer", sqlserver), tmp_path, spark, **more) as driven:
+        with shop.transaction() as writer:
+            writer.execute("SELECT TOP (1) 1 AS [one] FROM dbo.held WITH (TABLOCKX, HOLDLOCK)")
+            shop.execute(f"INSERT INTO dbo.signals VALUES ('s1', 'execute-snapshot', '{told}')")
+            driven.until(lambda: [op for op, _row in driven.ops("free")] == ["r", "r"])
+            assert not driven.ops("held")
+        driven.until(lambda: [op for op, _row in driven.ops("held")] == ["r", "r"])
 
 
 def test_cdc_of_a_table_needs_cdc_of_its_database(sqlserver: ContainedSqlServer):

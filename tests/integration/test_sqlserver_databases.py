@@ -27,7 +27,7 @@ MORE = (
     "CREATE TABLE dbo.signals (no varchar(42) PRIMARY KEY, [what for] varchar(32) NOT NULL,"
     " told nvarchar(2000), at datetime2 DEFAULT SYSDATETIME(), who nvarchar(30) NULL)"
 )
-IDENTITY = 5
+IDENTITY = 2
 
 
 def identity(shop: StandInDatabase) -> dict[str, str]:

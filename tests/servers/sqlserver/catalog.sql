@@ -34,12 +34,15 @@ CREATE VIEW sys.databases AS SELECT d.datname::text AS name, d.oid::int AS datab
   FROM pg_database AS d WHERE d.datname = current_database();
 CREATE VIEW sys.dm_server_services AS SELECT 'SQL Server Agent (MSSQLSERVER)'::citext AS servicename,
   CASE WHEN coalesce(mssql.setting('agent'), '1') = '1' THEN 4 ELSE 1 END AS status;
-CREATE FUNCTION mssql.row_count(id int) RETURNS bigint VOLATILE LANGUAGE plpgsql AS $$
+CREATE FUNCTION mssql.row_count(id int) RETURNS bigint STABLE LANGUAGE plpgsql AS $$
 DECLARE n bigint; BEGIN EXECUTE format('SELECT count(*) FROM %s', id::regclass) INTO n; RETURN n; END $$;
+-- stable, so that only the table asked for is looked into: another one may be locked
+CREATE FUNCTION mssql.pages(id int) RETURNS bigint STABLE LANGUAGE plpgsql AS $$
+BEGIN RETURN pg_relation_size(id::regclass) / 8192; END $$;
 CREATE VIEW sys.partitions AS SELECT object_id, index_id, 1 AS partition_number, object_id::bigint AS hobt_id,
   object_id::bigint AS partition_id, mssql.row_count(object_id) AS rows FROM (SELECT object_id, 1 AS index_id FROM sys.tables) AS t;
 CREATE VIEW sys.allocation_units AS SELECT object_id::bigint AS container_id, 1::smallint AS type,
-  'IN_ROW_DATA' AS type_desc, pg_relation_size(object_id::regclass) / 8192 AS used_pages FROM sys.tables;
+  'IN_ROW_DATA' AS type_desc, mssql.pages(object_id) AS used_pages FROM sys.tables;
 CREATE FUNCTION mssql.db_id() RETURNS int STABLE LANGUAGE sql RETURN
   (SELECT oid::int FROM pg_database WHERE datname = current_database());
 CREATE FUNCTION mssql.db_name() RETURNS text STABLE LANGUAGE sql RETURN current_database()::text;

@@ -323,7 +323,7 @@ class _Recorded:
         event.listen(engine, "before_cursor_execute", self._remember)
         return engine
 
-    def jdbc(self, database: str, query: str, session: str = "") -> Jdbc:
+    def jdbc(self, database: str, query: str, session: Sequence[str] = ()) -> Jdbc:
         self.statements.add(query)
         return self.way.jdbc(database, query, session)
 

@@ -13,9 +13,11 @@ from sqlalchemy import create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from adapters.sqlserver.server import SESSION, Jdbc
+from adapters.sqlserver.server import Jdbc
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sqlalchemy import Engine
     from sqlalchemy.engine.interfaces import ExceptionContext
 
@@ -61,9 +63,10 @@ class StandInReach:
         event.listen(engine, "handle_error", _reworded)
         return engine
 
-    def jdbc(self, database: str, query: str, session: str = "") -> Jdbc:
-        """The query translated, for PostgreSQL's JDBC driver."""
-        begins = {SESSION: self._database(database).translate(session).sql} if session else {}
+    def jdbc(self, database: str, query: str, session: Sequence[str] = ()) -> Jdbc:
+        """The query translated, for PostgreSQL's JDBC driver, whose sessions keep what is set once."""
+        sets = "; ".join(self._database(database).translate(one).sql for one in session)
+        begins = {"sessionInitStatement": sets} if session else {}
         postgres = self.server.postgres
         return Jdbc(
             f"jdbc:postgresql://{postgres.host}:{postgres.port}/{database}",

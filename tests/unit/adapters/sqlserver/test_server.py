@@ -130,6 +130,26 @@ def test_a_driver_that_is_not_there_is_a_fault_of_the_settings():
     assert "tidemark.sqlserver.odbc.driver" in str(caught.value)
 
 
+def test_what_is_set_for_a_query_stands_in_its_batch_and_not_in_one_of_its_own():
+    made = reach(SETTINGS).jdbc("shop", "SELECT 1 AS one", ("SET LOCK_TIMEOUT 5", "SET NOCOUNT ON"))
+
+    assert made.properties["prepareQuery"] == "SET LOCK_TIMEOUT 5; SET NOCOUNT ON;"
+    assert "sessionInitStatement" not in made.properties
+    assert "prepareQuery" not in jdbc(SETTINGS)
+
+
+@pytest.mark.parametrize(("timeout_ms", "seconds"), [(0, None), (1, "1"), (600_000, "600"), (600_001, "601")])
+def test_a_query_s_longest_time_is_spark_s_to_keep(timeout_ms, seconds):
+    assert jdbc(replace(SETTINGS, query_timeout_ms=timeout_ms)).get("queryTimeout") == seconds
+
+
+def test_a_catalog_that_is_locked_makes_what_asks_for_it_wait():
+    with pytest.raises(TableBusy) as caught, source_errors("reading the catalog", "shop"):
+        raise failure(1222, "Lock request time out period exceeded.")
+
+    assert caught.value.place == "shop"
+
+
 def failure(number: int, said: str, state: str = "42000") -> DBAPIError:
     words = (
         f"[{state}] [Microsoft][ODBC Driver 18 for SQL Server][SQL Server]{said} ({number}) (SQLExecDirectW)"
@@ -145,6 +165,7 @@ def failure(number: int, said: str, state: str = "42000") -> DBAPIError:
         (208, SchemaChanged),
         (3961, SchemaChanged),
         (1222, TableBusy),
+        (601, TableBusy),
         (1205, SourceError),
         (18456, SourceError),
     ],

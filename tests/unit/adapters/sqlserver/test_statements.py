@@ -94,7 +94,7 @@ def built() -> Iterator[str]:
     yield statements.commits(asked, [5, 6])
     yield statements.changes(asked, 10)
     for mode in (RowMode.FAST, RowMode.ESCAPED):
-        told = [statements.Told(share, tsql.row_expression(WIDE, mode, "c")) for share in asked]
+        told = [statements.Told(share, tsql.row_text(readable(WIDE), mode, "c")) for share in asked]
         yield statements.change_rows(told)
     for read in read_tables():
         yield from _of_a_table(read)
