@@ -1,7 +1,7 @@
 """The databases of one SQL Server as the engine's `Source`: their logs, their tables, their windows.
 
-Owns what must be known across turns: the shapes that were told, the transaction whose events are counted,
-and the window in progress. Everything that decides is in the pure modules beside it.
+Owns what must be known across turns: the transaction whose events are counted, and the window in
+progress; what was told of shapes is `news.py`'s. Everything that decides is in the pure modules beside it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adapters.background import Reading
-from adapters.sqlserver import shapes, transactions
+from adapters.sqlserver import transactions
 from adapters.sqlserver.changes import NOTHING
 from adapters.sqlserver.chunks import RunRead
 from adapters.sqlserver.codecs import Codecs
@@ -23,10 +23,11 @@ from adapters.sqlserver.encode import EncodePart
 from adapters.sqlserver.extents import Extents
 from adapters.sqlserver.instances import marks_of, marks_out
 from adapters.sqlserver.log import Span, SqlServerLog, Taken
+from adapters.sqlserver.news import News
 from adapters.sqlserver.place import Place, places_of, position_of
 from adapters.sqlserver.reading import Read, forget
 from adapters.sqlserver.rows import row_shape
-from adapters.sqlserver.schema_changes import ChangeType, SchemaChange
+from adapters.sqlserver.schema_changes import ChangeType
 from adapters.sqlserver.source import ReadPlace, read_source
 from adapters.sqlserver.tail import Asking, LogBounds, Tail
 from adapters.sqlserver.watermark import AtBeginning, LogEnd, SignalRows, SignalTable, Watermark
@@ -49,9 +50,8 @@ if TYPE_CHECKING:
     from adapters.sqlserver.history import History
     from adapters.sqlserver.readable import ReadTable
     from adapters.sqlserver.reading import ChangeReader
+    from adapters.sqlserver.schema_changes import SchemaChange
     from adapters.sqlserver.server import Server
-    from adapters.sqlserver.shapes import Shapes
-    from adapters.sqlserver.table import Table
     from adapters.sqlserver.transactions import OpenTransaction
     from engine import ports
     from engine.config.settings import Settings
@@ -84,7 +84,7 @@ class SqlServerSource:
         whole = {"whole_bytes": 0} if settings.job.window_max_chunks else {}
         self._extents = Extents(databases, **whole)
         self._codecs = Codecs(settings)
-        self._shapes: Shapes = {}
+        self._news = News(databases, self._codecs, means.history)
         self._open: dict[str, OpenTransaction | None] = {}
         self._announced = 0
         self._window: SqlServerWindow | None = None
@@ -129,13 +129,7 @@ class SqlServerSource:
         places = dict(zip(self._databases.names, places_of(position), strict=True))
         for name, place in places.items():
             self._databases.note(name, place)
-        saved = state.memory.get("shapes")
-        if saved is not None:
-            self._shapes = shapes.from_json(saved)
-        elif self._means.history is not None:
-            self._shapes = self._means.history.recover(places)
-        else:
-            self._shapes = {}
+        self._news.recover(state.memory.get("shapes"), places)
 
     def _opened(self, state: State, position: Position) -> SqlServerLog:
         """The log; before everything else it tells of shapes that are new since the state."""
@@ -178,7 +172,7 @@ class SqlServerSource:
         return {
             "names": list(self._databases.names),
             "transactions": {name: transactions.to_json(one) for name, one in self._open.items()},
-            "shapes": shapes.to_json(self._shapes),
+            "shapes": self._news.memory(),
             "databases": {
                 name: {"instances": marks_out(self._databases.instances(name).marks)}
                 for name in self._databases.names
@@ -219,7 +213,7 @@ class SqlServerSource:
         name, taken = self._databases.names[span.database], span.taken
         before = self._databases.place(name)
         self._databases.note(name, taken.end, taken.instances)
-        news = self._news(name, before, taken)
+        news = self._told(name, before, taken)
         rules = Rules(
             self._settings.events,
             self._codecs.instances(taken.instances, taken.read.modes, self._merges),
@@ -258,45 +252,17 @@ class SqlServerSource:
             return Watch()
         return Watch(frozenset(one for one in self._window.tables if one.parts[0] == database))
 
-    def _news(self, database: str, before: Place, taken: Taken) -> list[SchemaChange]:
-        """The shapes that tables take on in a span; noted, recorded, and to be told in its events."""
-        told = {name: table for name, table in self._shapes.items() if name.parts[0] == database}
-        found = taken.instances.at(before) | taken.instances.at(taken.end)
-        now_ms, kind = int(time.time() * 1000), self._telling()
-        made = []
-        for table in shapes.changed(told, found):
-            place = ReadPlace(now_ms, taken.instances.since(table.id, before), snapshot=kind)
-            made.append(shapes.change(told, table, place, now_ms))
-            self._warn(table)
-            if table.id in told and self._window is not None:
-                self._window.switched(table.id)
-        place = ReadPlace(now_ms, taken.end.commit, snapshot=kind)
-        gone = self._dropped(database, [name for name in told if name not in found])
-        made += [SchemaChange(ChangeType.DROP, told[name], place, now_ms) for name in gone]
-        self._record(made)
+    def _told(self, database: str, before: Place, taken: Taken) -> list[SchemaChange]:
+        """The shapes that are to be told in a span; the open window notes those that concern it."""
+        made = self._news.told(database, before, taken, self._telling())
+        for one in made:
+            if one.type is ChangeType.ALTER and self._window is not None:
+                self._window.switched(one.table.id)
         return made if self._settings.sqlserver.include_schema_changes else []
-
-    def _dropped(self, database: str, missing: Sequence[CollectionId]) -> list[CollectionId]:
-        """Those of some tables that are no more; others are just no longer captured."""
-        there = self._databases.listed(database) if missing else ()
-        return [name for name in missing if name not in there]
-
-    def _record(self, made: Sequence[SchemaChange]) -> None:
-        if not made:
-            return
-        if self._means.history is not None:
-            self._means.history.record(made)
-        gone = {one.table.id for one in made if one.type is ChangeType.DROP}
-        self._shapes = {**self._shapes, **{one.table.id: one.table for one in made}}
-        self._shapes = {name: table for name, table in self._shapes.items() if name not in gone}
 
     def _telling(self) -> str:
         """What schema changes say of a snapshot: those before the log are part of it."""
         return PLAIN if self._announced else "false"
-
-    def _warn(self, table: Table) -> None:
-        for warning in self._codecs.codec(table).warnings:
-            _log.warning("%s: %s", table.id, warning)
 
     # Windows.
 
@@ -312,7 +278,7 @@ class SqlServerSource:
             number: self._watermark(window, name) for number, name in zip(numbers, names, strict=True)
         }
         most = self._settings.snapshot.max_threads if window.initial else 0
-        session = self._first.session if window.initial else ""
+        session = self._first.session if window.initial else ()
         read = partial(self._means.chunks.read, window.id, reads, most_tasks=most, session=session)
         self._merges = {read.read.table.id: _names(read.read) for read in reads}
         self._window = SqlServerWindow(
@@ -357,7 +323,7 @@ class SqlServerSource:
 
     def _watermark(self, window: Window, database: str) -> Watermark:
         if window.initial and self._first.waits:
-            return AtBeginning()
+            return AtBeginning(self._first.alive())
         strategy, connection = self._settings.snapshot.watermarking, self._databases.connection(database)
         signal = self._settings.sqlserver.signal_table(database)
         if strategy is Watermarking.VISIBILITY:

@@ -22,7 +22,7 @@ from uuid import uuid4
 
 from adapters.sqlserver.instances import check_reach, marks_of
 from adapters.sqlserver.locks import Locks, log_end
-from adapters.sqlserver.place import places_of, position_of
+from adapters.sqlserver.place import parse_place, places_of, position_of
 from adapters.sqlserver.readable import LOCKED
 from engine.config.settings import SnapshotRestart
 from engine.config.sources import Isolation
@@ -32,7 +32,7 @@ from engine.first import Log, Standing, Start, start, to_read
 from engine.model import CollectionId, Position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from adapters.sqlserver.databases import Databases
     from adapters.sqlserver.place import Place
@@ -51,6 +51,7 @@ _HINTS = {
     Isolation.READ_UNCOMMITTED: "NOLOCK",
 }
 _SNAPSHOT_SESSION = "SET TRANSACTION ISOLATION LEVEL SNAPSHOT"
+_LOST, _WHAT_NOW = "the initial snapshot's locks are lost", "what is left of it is read without them"
 _GIVEN_UP = {
     Isolation.READ_UNCOMMITTED: "rows that are never committed may be read",
 }
@@ -73,7 +74,7 @@ class FirstSnapshot:
         self._settings, self._server, self._databases = settings, server, databases
         self._snapshotter, self._pause = snapshotter, pause
         self._run = uuid4().hex
-        self._begins_at: list[Any] | None = None
+        self._begins_at: dict[str, Place] = {}
         self._locks: Locks | None = None
         databases.initial_hint = lambda: self.hint
 
@@ -89,21 +90,14 @@ class FirstSnapshot:
         """What the settings ask for."""
         return self._settings.sqlserver.isolation
 
-    @property
-    def begins_at(self) -> Position | None:
-        """Where the log begins behind it."""
-        return Position(tuple(self._begins_at)) if self._begins_at else None
-
     def place(self, database: str) -> Place | None:
         """Where the log of a database begins behind it."""
-        if self.begins_at is None:
-            return None
-        return dict(zip(self._databases.names, places_of(self.begins_at), strict=False)).get(database)
+        return self._begins_at.get(database)
 
     @property
-    def session(self) -> str:
-        """What the sessions that read its rows begin with; empty for nothing."""
-        return _SNAPSHOT_SESSION if self.isolation is Isolation.SNAPSHOT else ""
+    def session(self) -> tuple[str, ...]:
+        """The statements that the sessions begin with which read its rows."""
+        return (_SNAPSHOT_SESSION,) if self.isolation is Isolation.SNAPSHOT else ()
 
     @property
     def hint(self) -> str:
@@ -132,12 +126,18 @@ class FirstSnapshot:
         return state.snapshot.initial and self.waits
 
     def check(self) -> None:
-        """Notice locks that were lost: what is left is read in windows beside the stream."""
+        """Raise SourceError where locks were lost: the open window's rows may show what came meanwhile.
+
+        The start that follows reads what is left like any other rows, or, without a log, all of it anew.
+        """
         if self._locks is not None and not self._locks.alive:
             self.release()
-            if not self.streams:
-                raise SourceError("the snapshot's locks are lost", hint="it begins again from nothing")
-            _log.warning("the initial snapshot's locks are lost; what is left is read like any other rows")
+            raise SourceError(_LOST, hint=_WHAT_NOW)
+
+    def alive(self) -> Callable[[], bool]:
+        """Tells of the locks that are held now, if any are, whether they are still held."""
+        locks = self._locks
+        return lambda: locks is None or (locks is self._locks and locks.alive)
 
     def done(self, state: State) -> bool:
         """Whether a job that streams no log has read everything."""
@@ -145,7 +145,7 @@ class FirstSnapshot:
 
     def memory(self) -> dict[str, Any]:
         """What must be saved: which run began, and where the log did."""
-        return {"run": self._run, "begins_at": self._begins_at}
+        return {"run": self._run, "begins_at": {name: str(one) for name, one in self._begins_at.items()}}
 
     def release(self) -> None:
         """Let go of the locks."""
@@ -163,7 +163,7 @@ class FirstSnapshot:
         if self._continues(state):
             return state
         self.release()
-        self._begins_at = state.memory.get("first", {}).get("begins_at")
+        self._begins_at = began_at(state.memory)
         lost = self._lost(state)
         standing = self._standing(state, lost)
         redo = self._settings.snapshot.restart is SnapshotRestart.REDO
@@ -202,17 +202,24 @@ class FirstSnapshot:
         return None
 
     def _standing(self, state: State, lost: PositionLost | None) -> Standing:
-        memory, position, begins_at = state.memory.get("first", {}), state.position, self.begins_at
+        memory, position = state.memory.get("first", {}), state.position
         return Standing(
             saved=position is not None,
             log=Log.LOST if lost else Log.NONE,
             left=state.snapshot.initial,
-            streamed=position is None or begins_at is None or position > begins_at,
+            streamed=position is None or self._streamed(position),
             begun=memory.get("run") == self._run,
         )
 
+    def _streamed(self, position: Position) -> bool:
+        """Whether the log of any database has been streamed since it began."""
+        places = dict(zip(self._databases.names, places_of(position), strict=True))
+        began = [(places[name], place) for name, place in self._begins_at.items() if name in places]
+        return not began or any(now > then for now, then in began)
+
     def _stream(self, state: State) -> State:
         if state.snapshot.initial:
+            self._check_isolation()
             how = "while the log is streamed" if self.beside else "before the log is streamed"
             _log.info("what is left of the initial snapshot is read %s", how)
         return self._noted(replace(state, position=state.position or self._greatest()))
@@ -233,7 +240,7 @@ class FirstSnapshot:
         self._say(standing)
         tables = self._tables()
         position = self._position(tables)
-        self._begins_at = list(position.order)
+        self._begins_at = dict(zip(self._databases.names, places_of(position), strict=True))
         _log.info("an initial snapshot of %d tables is taken (%s)", len(tables), self.isolation)
         snapshot = state.snapshot.anew().begin(tables, _LABEL)
         return self._noted(replace(state, position=position, snapshot=snapshot, memory={}))
@@ -282,7 +289,14 @@ class FirstSnapshot:
     def _noted(self, state: State) -> State:
         return replace(state, memory={**state.memory, "first": self.memory()})
 
+    def _check_isolation(self) -> None:
+        """Raise ConfigError where a database does not allow what the mode asks for."""
+        if self.isolation is Isolation.SNAPSHOT:
+            for name in self._databases.names:
+                self._databases.check_snapshots(name)
+
     def _wait_before(self) -> None:
+        self._check_isolation()
         delay_s = self._settings.snapshot.delay_ms / 1000
         if delay_s and self._pause(delay_s):
             raise SourceError("stopped before the initial snapshot began")
@@ -298,6 +312,14 @@ class FirstSnapshot:
         ]
         names = to_read(dict.fromkeys(map(_short, found)), self._settings.capture, ())
         return [one for name in names for one in found if _short(one) == name]
+
+
+def began_at(memory: Mapping[str, Any]) -> dict[str, Place]:
+    """Where the log of each database began; older states have the places alone, in the names' order."""
+    saved = memory.get("first", {}).get("begins_at") or {}
+    if isinstance(saved, list):
+        return dict(zip(memory.get("names", ()), places_of(Position(tuple(saved))), strict=False))
+    return {name: parse_place(text) for name, text in saved.items()}
 
 
 def _short(table: CollectionId) -> CollectionId:

@@ -21,6 +21,8 @@ from engine.config.settings import Watermarking
 from engine.errors import SourceError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sqlalchemy import Connection
 
     from engine.model import CollectionId
@@ -43,13 +45,21 @@ class Watermark(Protocol):
 
 
 class AtBeginning:
-    """Rows of the snapshot before the log: nothing has been streamed yet."""
+    """Rows of the snapshot before the log: nothing has been streamed yet.
+
+    `alive` tells whether the locks that the rows were read under are still held.
+    """
+
+    def __init__(self, alive: Callable[[], bool]) -> None:
+        self._alive = alive
 
     def streamed(self, signal_id: str | None) -> None:
         """Nothing to learn."""
 
     def seal(self) -> None:
-        """Nothing to write."""
+        """Raise SourceError where the rows may show changes that came when the locks were lost."""
+        if not self._alive():
+            raise SourceError("the initial snapshot's locks were lost while rows were read")
 
     def reached(self, place: Place) -> bool:  # noqa: ARG002  wherever the stream is
         """At once."""
@@ -59,16 +69,6 @@ class AtBeginning:
         """Nothing is held."""
 
 
-class SignalRows:
-    """A `snapshot-window-open` row when the window opens, a `-close` row when its rows are read.
-
-    With `delete` the open row is removed at the end, so that the signal table does not grow. Rows are known
-    by the window's id: those of a window given up in a crash mean nothing to another one.
-    """
-
-    def __init__(
-        self, connection: Connection, signal: SignalTable, window_id: str, strategy: Watermarking
-    ) -> None:
 @dataclass(frozen=True, slots=True)
 class SignalTable:
     """A signal table; `columns` are those of the id, the type and the data."""
@@ -82,6 +82,16 @@ class SignalTable:
         return quote_name(*self.id.parts[1:])
 
 
+class SignalRows:
+    """A `snapshot-window-open` row when the window opens, a `-close` row when its rows are read.
+
+    With `delete` the open row is removed at the end, so that the signal table does not grow. Rows are known
+    by the window's id: those of a window given up in a crash mean nothing to another one.
+    """
+
+    def __init__(
+        self, connection: Connection, signal: SignalTable, window_id: str, strategy: Watermarking
+    ) -> None:
         self._connection, self._signal, self._window_id = connection, signal, window_id
         self._deletes = strategy is Watermarking.INSERT_DELETE
         self._closed = False

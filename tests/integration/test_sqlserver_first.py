@@ -98,6 +98,64 @@ def test_exclusive_locks_keep_writers_out_until_all_is_read(
         assert all("WITH (NOLOCK)" in one for one in queries)
 
 
+def test_rows_that_were_read_when_the_locks_were_lost_are_read_again(
+    sqlserver: SqlServer, shop: StandInDatabase, tmp_path: Path, spark: SparkSession
+):
+    filled(shop, 600)
+    more = {"snapshot__mode": "initial", "snapshot__isolation__mode": "exclusive"}
+    with driven_sqlserver(sqlserver, tmp_path, spark, **more, **SMALL) as driven:
+        driven.until(lambda: reads(driven) and driven.job.window)
+        before = len(reads(driven))
+        shop.kill_lockers()
+        shop.execute("UPDATE dbo.t SET v = N'crept in'")
+        with pytest.raises(SourceError, match="locks are lost"):
+            driven.job.turn()
+        driven.job.close()
+        driven.job.settle()
+        assert len(reads(driven)) == before < 600
+        driven.until(lambda: not driven.job.state.snapshot.initial)
+        shop.capture()
+        driven.until_streamed(shop)
+
+        held(driven, shop)
+        assert [op for op, _row in driven.ops("t")][600:] == ["u"] * 600
+
+
+def test_a_database_without_snapshot_isolation_is_told_of_before_anything_is_read(
+    sqlserver: SqlServer, shop: StandInDatabase, tmp_path: Path, spark: SparkSession
+):
+    filled(shop, 3)
+    shop.set("snapshots", "0")
+    more = {"snapshot__mode": "initial", "snapshot__isolation__mode": "snapshot"}
+
+    with (
+        pytest.raises(ConfigError, match="does not allow snapshot isolation"),
+        driven_sqlserver(sqlserver, tmp_path, spark, **more),
+    ):
+        pass
+
+
+def test_where_the_log_began_is_known_by_the_databases_names(
+    sqlserver: SqlServer, shop: StandInDatabase, tmp_path: Path, spark: SparkSession
+):
+    filled(shop, 300)
+    shop.capture()
+    more = {"snapshot__mode": "initial", **SMALL}
+    with driven_sqlserver(sqlserver, tmp_path, spark, **more, database__names="shop") as driven:
+        driven.until(lambda: reads(driven))
+        began = driven.job.state.memory["first"]["begins_at"]
+    added = sqlserver.create_database("added")
+    filled(added, 3)
+    added.capture()
+    with driven_sqlserver(sqlserver, tmp_path, spark, **more, database__names="added,shop") as driven:
+        driven.until(lambda: not driven.job.state.snapshot.initial)
+
+        assert driven.job.state.memory["first"]["begins_at"] == began
+        commits = {one["value"]["source"]["commit_lsn"] for one in driven.events("t")}
+    assert list(began) == ["shop"]
+    assert commits == {began["shop"]}
+
+
 def test_changes_from_before_the_locks_are_not_told_again(
     sqlserver: SqlServer, shop: StandInDatabase, tmp_path: Path, spark: SparkSession
 ):
