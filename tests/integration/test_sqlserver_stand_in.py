@@ -7,11 +7,10 @@ import time
 from typing import Any
 
 import pytest
-import sqlglot
 
-from adapters.sqlserver.server import Server, rows, run
-from engine.errors import PositionLost, SchemaChanged, SourceError
-from tests.servers.sqlserver import Session, SqlServer, StandInDatabase
+from adapters.sqlserver.server import Server
+from engine.errors import PositionLost, SourceError
+from tests.servers.sqlserver import Session, StandInDatabase
 
 pytestmark = pytest.mark.integration
 
@@ -219,122 +218,6 @@ def test_a_captured_table_can_not_be_truncated(table):
         Server(table.server.reach).query("shop", "TRUNCATE TABLE dbo.t")
 
 
-def test_texts_compare_without_case_where_their_collation_does(shop):
-    shop.execute(
-        "CREATE TABLE dbo.t (ci nvarchar(10) NOT NULL PRIMARY KEY,"
-        " cs varchar(10) COLLATE Latin1_General_CS_AS NULL, bin varchar(10) COLLATE Latin1_General_BIN2 NULL)"
-    )
-    shop.execute(
-        "INSERT INTO dbo.t VALUES (N'b', 'b', 'b'), (N'A', 'A', 'A'), (N'C', 'C', 'C'), (N'a2', 'a2', 'a2')"
-    )
-
-    def ordered(column: str) -> list[str]:
-        return [one for (one,) in shop.query(f"SELECT [{column}] FROM dbo.t ORDER BY [{column}]")]
-
-    assert ordered("ci") == ["A", "a2", "b", "C"]
-    assert ordered("bin") == ["A", "C", "a2", "b"]
-    literal = "CONVERT(nvarchar(10), N'B' COLLATE SQL_Latin1_General_CP1_CI_AS)"
-    assert shop.query(f"SELECT [ci] FROM dbo.t WHERE [ci] = {literal}") == [("b",)]
-    assert shop.query(f"SELECT [ci] FROM dbo.t WHERE [ci] > {literal}") == [("C",)]
-    literal = "CONVERT(varchar(10), N'B' COLLATE Latin1_General_BIN2)"
-    assert shop.query(f"SELECT [ci] FROM dbo.t WHERE [bin] = {literal}") == []
-
-
-GUIDS = (
-    "FFFFFFFF-FFFF-FFFF-FFFF-000000000001",
-    "00000000-0000-0000-0000-000000000002",
-    "00000000-0000-0000-0100-000000000002",
-    "00000000-0000-0100-0100-000000000002",
-    "00000000-0000-0001-0100-000000000002",
-    "01000000-0000-0001-0100-000000000002",
-    "00000001-0000-0001-0100-000000000002",
-)
-"""In SQL Server's order: the last group first, then the fourth, and the first three from their ends."""
-
-
-def test_guids_sort_by_their_last_group_first(shop):
-    shop.execute("CREATE TABLE dbo.g (g uniqueidentifier NOT NULL PRIMARY KEY)")
-    shop.execute("INSERT INTO dbo.g VALUES " + ", ".join(f"('{one}')" for one in reversed(GUIDS)))
-
-    found = shop.query("SELECT CONVERT(varchar(36), [g]) FROM dbo.g ORDER BY [g]")
-
-    assert [one for (one,) in found] == list(GUIDS)
-    above = f"SELECT COUNT(*) FROM dbo.g WHERE [g] > CONVERT(uniqueidentifier, '{GUIDS[2]}')"
-    assert shop.query(above) == [(4,)]
-
-
-def test_temporal_values_have_seven_digits_and_datetime_its_own_ticks(shop):
-    shop.execute(
-        "CREATE TABLE dbo.d (a datetime2(7) NULL, b datetime NULL, c time(3) NULL, d datetimeoffset(0) NULL,"
-        " e smalldatetime NULL, f date NULL)"
-    )
-    stamp = "2024-02-29 23:59:59.1234567"
-    shop.execute(
-        f"INSERT INTO dbo.d VALUES ('{stamp}', '2024-02-29 23:59:59.998', '{stamp[11:]}', '{stamp} -03:30',"
-        " '2024-02-29 23:59:31', '0001-01-01')"
-    )
-
-    found = shop.query(
-        "SELECT CONVERT(varchar(27), [a], 121), CONVERT(varchar(27), [b], 121),"
-        " CONVERT(varchar(16), [c], 121), CONVERT(varchar(34), [d], 121),"
-        " CONVERT(varchar(27), [e], 121), CONVERT(varchar(10), [f], 23) FROM dbo.d"
-    )
-
-    assert found == [
-        (
-            stamp,
-            "2024-02-29 23:59:59.997",
-            "23:59:59.123",
-            "2024-02-29 23:59:59 -03:30",
-            "2024-03-01 00:00:00.000",
-            "0001-01-01",
-        )
-    ]
-
-
-def test_errors_come_with_the_servers_numbers(table):
-    server = Server(table.server.reach)
-
-    with pytest.raises(SourceError, match="error 208") as caught:
-        server.query("shop", "SELECT [id] FROM [dbo].[nothing]")
-    assert not isinstance(caught.value, SchemaChanged)
-    with pytest.raises(SourceError, match="message holds values") as caught:
-        server.query("shop", "INSERT INTO dbo.t (id) VALUES (17), (17)")
-    assert "17" not in str(caught.value)
-
-
-def test_a_lock_on_a_table_holds_writers_back(table):
-    server, done = Server(table.server.reach), threading.Event()
-
-    def write() -> None:
-        table.execute("INSERT INTO dbo.t (id) VALUES (1)")
-        done.set()
-
-    with server.connect("shop") as connection:
-        connection.exec_driver_sql("BEGIN TRANSACTION")
-        rows(connection, "SELECT TOP (0) [id] FROM [dbo].[t] WITH (TABLOCKX)")
-        writer = threading.Thread(target=write)
-        writer.start()
-        assert not done.wait(0.3)
-        connection.exec_driver_sql("COMMIT TRANSACTION")
-    assert done.wait(10)
-    writer.join()
-
-
-def test_databases_are_each_their_own(sqlserver: SqlServer):
-    one, two = sqlserver.create_database("one"), sqlserver.create_database("Two", cdc=False)
-    server = Server(sqlserver.reach)
-
-    assert server.query("one", "SELECT DB_NAME()") == [("one",)]
-    assert server.query("Two", "SELECT DB_NAME(), CONVERT(int, [is_cdc_enabled]) FROM sys.databases") == [
-        ("Two", 0)
-    ]
-    one.execute("CREATE TABLE dbo.t (id int PRIMARY KEY)")
-    with pytest.raises(SourceError):
-        server.query("Two", "SELECT [id] FROM dbo.t")
-    assert two.max_lsn() == ""
-
-
 def test_the_log_ends_where_everything_is_captured_and_a_dummy_entry_goes_beyond(table):
     end = "SELECT s.[log_end_lsn] FROM sys.dm_db_log_stats(DB_ID()) AS s"
     with table.transaction() as session:
@@ -348,44 +231,3 @@ def test_the_log_ends_where_everything_is_captured_and_a_dummy_entry_goes_beyond
     table.dummy_entry()
     assert table.max_lsn() > captured
     assert len(changes(table)) == 1
-
-
-def test_a_session_knows_whether_it_has_a_transaction(table):
-    asked = "SELECT @@TRANCOUNT AS [open]"
-    with Server(table.server.reach).connect("shop") as connection:
-        assert rows(connection, asked) == [(0,)]
-        run(connection, "BEGIN TRANSACTION")
-        assert rows(connection, asked) == [(1,)]
-        run(connection, "ROLLBACK TRANSACTION")
-        assert rows(connection, asked) == [(0,)]
-
-
-def test_only_single_statements_of_t_sql_get_through(table):
-    server = Server(table.server.reach)
-
-    with pytest.raises(ValueError, match="not one statement"):
-        server.query("shop", "SELECT 1 AS [a]; SELECT 2 AS [b]")
-    with pytest.raises(sqlglot.ParseError):
-        server.query("shop", "SELECT TOP (1) [id] FROM dbo.t WHERE (")
-    assert server.query("shop", "SELECT 1 AS [a]") == [(1,)]
-    assert "SELECT 1 AS [a]" in table.server.statements
-
-
-def test_a_column_that_may_be_null_from_now_on_sorts_its_nulls_first(table):
-    server = Server(table.server.reach)
-    table.execute("CREATE TABLE dbo.n (a int NOT NULL, b int NOT NULL)")
-    asked = "SELECT [a], [b] FROM dbo.n ORDER BY [b]"
-    assert server.query("shop", asked) == []
-    table.execute("ALTER TABLE dbo.n ALTER COLUMN b int NULL; INSERT INTO dbo.n VALUES (1, 1), (2, NULL)")
-
-    assert server.query("shop", asked) == [(2, None), (1, 1)]
-
-
-def test_keys_are_found_by_their_index_though_change_tables_have_them_nullable(table):
-    shown = table.translator("SELECT TOP (1) [id] FROM dbo.t WHERE [id] > 5 ORDER BY [id]").sql
-    with table.postgres.connect(table.name) as connection:
-        connection.execute("SET enable_seqscan = off")
-        plan = "\n".join(line for (line,) in connection.execute("EXPLAIN " + shown).fetchall())
-
-    assert "Index" in plan
-    assert "Sort" not in plan
