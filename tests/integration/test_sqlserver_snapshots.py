@@ -11,7 +11,7 @@ import orjson
 import pytest
 from pyspark.sql import SparkSession
 
-from engine.errors import ConfigError
+from engine.errors import ConfigError, SourceError
 from tests.driven import replayed_rows
 from tests.driven_sqlserver import SIGNALS, DrivenSqlServer, driven_sqlserver, writing
 from tests.servers.sqlserver import SqlServer, StandInDatabase
@@ -46,6 +46,11 @@ def filled(database: StandInDatabase, rows: int, table: str = "dbo.t") -> None:
 
 def reads(driven: DrivenSqlServer, table: str = "t") -> list[dict[str, Any]]:
     return [row for op, row in driven.ops(table) if op == "r"]
+
+
+def turned(driven: DrivenSqlServer, turns: int) -> None:
+    for _turn in range(turns):
+        driven.job.turn()
 
 
 def test_a_table_is_read_while_it_is_written(
@@ -260,20 +265,20 @@ class TestRefusals:
         ):
             pass
 
-    def test_a_secondary_is_not_read(
-        self,
-        sqlserver: SqlServer,
-        signals: StandInDatabase,
-        tmp_path: Path,
-        spark: SparkSession,
-        caplog: pytest.LogCaptureFixture,
+    def test_what_became_a_secondary_is_not_read_until_it_is_a_primary_again(
+        self, sqlserver: SqlServer, signals: StandInDatabase, tmp_path: Path, spark: SparkSession
     ):
         filled(signals, 5)
         sqlserver.start_capture(0.02)
         with driven_sqlserver(sqlserver, tmp_path, spark, **WITH_SIGNALS) as driven:
             signals.set("updateability", "READ_ONLY")
             ask(signals, "shop.dbo.t")
-            driven.until(lambda: "readable secondary" in caplog.text)
+            with pytest.raises(SourceError, match="readable secondary"):
+                turned(driven, 1000)
+            driven.job.close()
+            driven.job.settle()
+            with pytest.raises(SourceError, match="readable secondary"):
+                driven.job.start()
             assert not reads(driven)
             signals.set("updateability", None)
             driven.until_answered("finished")
