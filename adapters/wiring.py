@@ -77,8 +77,8 @@ class Wired:
     """What a source brings: itself, how to give it up, how its positions are shown.
 
     `run_statement` runs the user's statement with every heartbeat; `first_retries` are the attempts
-    to open a log that has never been open; `done` says that nothing is left to do; `marks` are those that
-    the READ events of an initial snapshot know.
+    to open a log that has never been open; `longest_window_s` is `Pace`'s; `done` says that nothing is left
+    to do; `marks` are those that the READ events of an initial snapshot know.
     """
 
     source: Source
@@ -87,6 +87,7 @@ class Wired:
     run_statement: Callable[[str], None] = lambda _statement: None
     first_retries: int = 6
     first_backoff_s: float = 10.0
+    longest_window_s: float = 0.0
     done: Callable[[State], bool] = lambda _state: False
     marks: frozenset[Mark] = frozenset(Mark)
 
@@ -183,6 +184,7 @@ def _pace(settings: Settings, spark: SparkSession, wired: Wired) -> Pace:
     return Pace(
         chunk_rows=snapshot.chunk_size,
         window_s=job.window_seconds,
+        longest_window_s=wired.longest_window_s,
         window_bytes=job.window_max_bytes,
         max_chunks=job.window_max_chunks or None,
         tasks=tasks_of(spark),

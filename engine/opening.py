@@ -16,7 +16,7 @@ from engine.leaving import ended, gave_up
 from engine.merge_key import key_of
 from engine.model import Window
 from engine.plan import Budget, plan_window
-from engine.rate import Rate
+from engine.rate import Rate, reading_s
 from engine.snapshot import Advance, Extent, gap_of
 from engine.trouble import Remedy, Trouble
 
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("engine")
 _MEASURED_AT_ONCE = 500
 _LAG_TOLD_AFTER_S = 2.0
-_WAITS = 4
-"""How many times as long as it waits for the stream a window shall be read."""
-_LONGEST_S = 40.0
 _ASIDE = 4
 """How long a busy collection is left alone, in pauses."""
 
@@ -228,7 +225,7 @@ class Opening:
         self._busy[ticket] = str(error)
 
     def _usual_rows(self) -> int:
-        window_s = max(self._pace.window_s, min(_WAITS * self._waited_s, _LONGEST_S))
+        window_s = reading_s(self._pace.window_s, self._waited_s, self._pace.longest_window_s)
         rows = int(self._rate.rows_per_s * window_s) or self._pace.window_rows
         return max(rows, self._pace.chunk_rows)
 

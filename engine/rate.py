@@ -12,6 +12,16 @@ from dataclasses import dataclass
 _REMEMBERED = 8
 _WORTH_LEARNING = 10_000  # rows; fewer may show a higher rate, but no lower one
 _LEAST_SHARE = 0.5
+_WAITS = 4
+
+
+def reading_s(window_s: float, waited_s: float, longest_s: float) -> float:
+    """How long the next window shall be read, given how long the last ones waited for their watermark.
+
+    Where that takes seconds whatever a window holds, a longer one pays it less often: several times as long
+    as it waits, up to the longest.
+    """
+    return max(window_s, min(_WAITS * waited_s, longest_s))
 
 
 @dataclass(frozen=True, slots=True)

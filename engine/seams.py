@@ -24,6 +24,7 @@ class Pace:
     """How fast the job turns and how much a window reads; times in seconds.
 
     `window_rows` bounds the first window, before a rate is known; `max_chunks` None is no bound.
+    `longest_window_s` is for sources whose windows hold nothing in the database: see `rate.reading_s`.
     A window's rows go out in slices that take a turn about `slice_s`, the first one of `slice_bytes`.
     No window opens while the stream lags more than `max_lag_s`. A silent log's position is saved
     every `save_s`. After a SourceError the log is opened again `retries` times (None: no bound; as long
@@ -33,6 +34,7 @@ class Pace:
 
     chunk_rows: int = 1024
     window_s: float = 2.0
+    longest_window_s: float = 0.0
     window_rows: int = 200_000
     window_bytes: int = 256 << 20
     max_chunks: int | None = None

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.rate import Rate
+from engine.rate import Rate, reading_s
 
 WINDOW_S = 2.0
 FIRST_ROWS = 200_000
@@ -50,3 +50,16 @@ def test_a_last_small_window_does_not_lower_the_rate():
 
 def test_one_small_window_alone_tells_nothing():
     assert not Rate().learned(100, 0.5).rows_per_s
+
+
+@pytest.mark.parametrize(
+    ("waited_s", "longest_s", "expected"),
+    [
+        pytest.param(0.1, 40.0, WINDOW_S, id="no wait to speak of"),
+        pytest.param(5.0, 40.0, 20.0, id="several times the wait"),
+        pytest.param(60.0, 40.0, 40.0, id="never longer than the longest"),
+        pytest.param(5.0, 0.0, WINDOW_S, id="a window that holds something in the database stays short"),
+    ],
+)
+def test_a_window_that_waits_long_is_read_longer(waited_s: float, longest_s: float, expected: float):
+    assert reading_s(WINDOW_S, waited_s, longest_s) == expected
