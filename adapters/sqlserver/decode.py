@@ -7,10 +7,9 @@ needs the transaction that the part before it left open.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -25,7 +24,6 @@ from adapters.sqlserver.entries import (
     new_groups,
     updates,
 )
-from adapters.sqlserver.place import ZERO, Place
 from adapters.sqlserver.schema_changes import schema_change_group
 from adapters.sqlserver.source import CONNECTOR
 from adapters.sqlserver.transactions import OpenTransaction, commits, told
@@ -40,6 +38,7 @@ from engine.merge_key import merge_keys
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from adapters.sqlserver.place import Place
     from adapters.sqlserver.schema_changes import SchemaChange
     from engine.events.settings import EventSettings
     from engine.model import CollectionId
@@ -62,13 +61,9 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What to note for the open window: entries of these tables behind a place.
-
-    Changes up to there were committed before any of the window's rows was read.
-    """
+    """What to note for the open window: all entries of these tables, which are streamed while it is open."""
 
     tables: frozenset[CollectionId] = frozenset()
-    after: Place = field(default_factory=lambda: Place(ZERO))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +106,7 @@ def decode(
     keys: dict[CollectionId, tuple[pa.LargeBinaryArray, ...]] = {}
     for rows in by_instance(entries, rules.instances):
         codec = rows.instance.codec
-        for collection, found in _superseding(rows, entries, watch):
+        for collection, found in _superseding(rows, watch):
             keys[collection] = (*keys.get(collection, ()), found)
         if codec.signal:
             signals += _signals(rows, entries)
@@ -137,16 +132,11 @@ def _changes(rows: InstanceRows, entries: Entries) -> Iterator[Change]:
         yield Change("u", numbers, codec.row(old), codec.row(new))
 
 
-def _superseding(
-    rows: InstanceRows, entries: Entries, watch: Watch
-) -> Iterator[tuple[CollectionId, pa.LargeBinaryArray]]:
-    """The merge keys of every row behind the window's place: whatever it says, the stream says it in full."""
+def _superseding(rows: InstanceRows, watch: Watch) -> Iterator[tuple[CollectionId, pa.LargeBinaryArray]]:
+    """The merge keys of every row of the window's tables: whatever it says, the stream says it in full."""
     codec = rows.instance.codec
-    if codec.collection not in watch.tables or not codec.merge_key:
-        return
-    start = int(np.searchsorted(rows.numbers, entries.behind(watch.after)))
-    if start < len(rows.numbers):
-        yield codec.collection, merge_keys([rows.columns[at].slice(start) for at in codec.merge_key])
+    if codec.collection in watch.tables and codec.merge_key and len(rows.numbers):
+        yield codec.collection, merge_keys([rows.columns[at] for at in codec.merge_key])
 
 
 def _signals(rows: InstanceRows, entries: Entries) -> list[SignalEntry]:

@@ -81,11 +81,6 @@ class Entries:
         """How many rows."""
         return len(self.operations)
 
-    def behind(self, place: Place) -> int:
-        """The number of the first entry behind a place."""
-        key = f"{place.commit}{place.change}{place.operation}".encode()
-        return int(np.searchsorted(self.keys, np.bytes_(key), side="right"))
-
     def from_commit(self, lsn: str) -> int:
         """The number of the first entry of this commit or a later one."""
         return int(np.searchsorted(self.keys, np.bytes_(lsn.encode()), side="left"))
