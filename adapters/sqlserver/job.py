@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 _LOCAL_ROWS = 2_000
 """Change rows that are read by the metadata connection; a Spark job costs 0.2 s."""
+_LONGEST_WINDOW_S = 40.0
+"""The capture job's delay is paid once per window, which holds nothing in the database meanwhile."""
 
 
 def run(
@@ -92,7 +94,14 @@ def _wired(
     places: Places,
 ) -> Wired:
     source = make_source(settings, spark, places.staging, sleep, reach)
-    return Wired(source, source.close, shown, source.run_statement, done=source.done)
+    return Wired(
+        source,
+        source.close,
+        shown,
+        source.run_statement,
+        longest_window_s=_LONGEST_WINDOW_S,
+        done=source.done,
+    )
 
 
 def make_source(
