@@ -126,9 +126,19 @@ class ChunkReader:
         context.cancelJobGroupAndFutureJobs(f"tidemark-{window_id}")
 
     def _jobs(self, reads: Mapping[int, RunRead], mode: RowMode, how: _How) -> list[dict[str, Any]]:
-        """By as many jobs as the statements take that the server can plan."""
+        """By as many jobs as the statements take that the server can plan.
+
+        Where a lock is not had in time, table by table, to find whose it is: TableBusy names it.
+        """
         batches = portions(list(reads.items()))
-        return [row for batch in batches for row in self._job(dict(batch), mode, how)]
+        try:
+            return [row for batch in batches for row in self._job(dict(batch), mode, how)]
+        except TableBusy:
+            found = dict.fromkeys(read.read.table.id for read in reads.values())
+            if len(found) == 1:
+                raise
+        tables = [{at: read for at, read in reads.items() if read.read.table.id == name} for name in found]
+        return [row for table in tables for row in self._jobs(table, mode, how)]
 
     def _job(self, reads: Mapping[int, RunRead], mode: RowMode, how: _How) -> list[dict[str, Any]]:
         tasks = min(how.tasks, len(reads))
