@@ -212,6 +212,7 @@ class SqlServerSource:
             raise InvariantError(f"a span of another source: {span!r}")
         name, taken = self._databases.names[span.database], span.taken
         before = self._databases.place(name)
+        self._switch(self._databases.instances(name).tellers(before), taken)
         self._databases.note(name, taken.end, taken.instances)
         news = self._told(name, before, taken)
         rules = Rules(
@@ -229,6 +230,13 @@ class SqlServerSource:
             self._open[name] = decoded[-1].open
         self._announced = max(0, self._announced - 1)
         return self._encoded(span, decoded)
+
+    def _switch(self, tellers: Mapping[CollectionId, int], taken: Taken) -> None:
+        """Have tables read again whose change table is gone or another: what came in between is not told."""
+        now = taken.instances.tellers(taken.end)
+        for table, teller in tellers.items():
+            if self._window is not None and now.get(table) != teller:
+                self._window.switched(table)
 
     def _encoded(self, span: Span, decoded: Sequence[Decoded]) -> Encoded:
         signals = [signal for one in decoded for signal in one.signals]

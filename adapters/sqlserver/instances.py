@@ -28,6 +28,10 @@ class Instances:
         """The tables as the log behind a place tells of them."""
         return {one.table: self.tables[one.name] for one in current(self.captures, place)}
 
+    def tellers(self, place: Place) -> dict[CollectionId, int]:
+        """The change table, by its id, that tells of each table behind a place."""
+        return {one.table: one.object_id for one in current(self.captures, place)}
+
     def since(self, table: CollectionId, place: Place) -> str:
         """From which commit on the younger instance of a table tells of it; not before a place's."""
         starts = [one.start for one in self.captures if one.table == table]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.driven_sqlserver import driven_sqlserver
+from tests.driven_sqlserver import SIGNALS, driven_sqlserver
 from tests.servers.sqlserver import SqlServer, StandInDatabase
 
 pytestmark = pytest.mark.integration
@@ -28,3 +29,28 @@ def test_a_column_that_is_dropped_under_its_instance_is_null_at_once(
         driven.until_streamed(shop)
 
         assert driven.ops("t") == [("c", {"id": 1, "v": "a"}), ("c", {"id": 2, "v": None})]
+
+
+def test_a_window_is_read_again_when_its_table_is_captured_anew(
+    sqlserver: SqlServer, shop: StandInDatabase, tmp_path: Path, spark: SparkSession
+):
+    shop.execute(SIGNALS)
+    shop.enable_cdc("dbo.signals")
+    shop.execute("CREATE TABLE dbo.t (id int PRIMARY KEY, v nvarchar(50) NOT NULL)")
+    shop.execute("INSERT INTO dbo.t VALUES (1, N'read first'), (2, N'there')")
+    shop.enable_cdc("dbo.t")
+    named = {"signal__data__collection": "shop.dbo.signals"}
+    with driven_sqlserver(sqlserver, tmp_path, spark, **named) as driven:
+        data = '{"data-collections": ["shop.dbo.t"], "type": "incremental"}'
+        shop.execute(f"INSERT INTO dbo.signals VALUES ('{uuid4()}', 'execute-snapshot', '{data}')")
+        shop.capture()
+        driven.until(lambda: driven.job.window is not None)
+        driven.until(lambda: shop.query("SELECT COUNT(*) FROM dbo.signals") == [(3,)])
+        shop.disable_cdc("dbo_t")
+        shop.execute("UPDATE dbo.t SET v = N'told by nobody' WHERE id = 1")
+        shop.enable_cdc("dbo.t")
+        sqlserver.start_capture(0.02)
+        driven.until_answered("finished")
+
+        found = {row["id"]: row["v"] for op, row in driven.ops("t") if op == "r"}
+        assert found == {1: "told by nobody", 2: "there"}
