@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, assert_never
 from uuid import uuid4
 
 from engine.errors import SchemaChanged, SignalError, SourceError, TableBusy, TidemarkError
+from engine.extent import Advance, Extent, gap_of
 from engine.leaving import ended, gave_up
 from engine.merge_key import key_of
 from engine.model import Window
 from engine.plan import Budget, plan_window
 from engine.rate import Rate, reading_s
-from engine.snapshot import Advance, Extent, gap_of
 from engine.trouble import Remedy, Trouble
 
 if TYPE_CHECKING:

@@ -16,8 +16,9 @@ from engine.model import Run
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from engine.extent import Progress
     from engine.model import Key, Range, Target
-    from engine.snapshot import Progress, Snapshot, Table
+    from engine.snapshot import Snapshot, Table
 
     Boundaries = Callable[[Target, Key | None, Key, int, int], Sequence[Key]]
     """`(target, after, upto, step_rows, count)`: up to `count` keys below `upto`, each about

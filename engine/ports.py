@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from engine.errors import SignalError, TableBusy
+    from engine.extent import Extent
     from engine.model import CollectionId, Command, Key, Position, SignalRow, Staged, Target, Window
-    from engine.snapshot import Extent, Table
+    from engine.snapshot import Table
     from engine.state import State
 
 Item = TypeVar("Item")

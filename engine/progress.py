@@ -14,8 +14,9 @@ from engine.plan import fraction_read
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.extent import Progress
     from engine.job import Observation
-    from engine.snapshot import Progress, Table
+    from engine.snapshot import Table
 
 _log = logging.getLogger("engine")
 

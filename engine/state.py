@@ -11,8 +11,9 @@ from typing import Any
 import orjson
 
 from engine.errors import StateError
+from engine.extent import Extent, Failed, Gap, Progress
 from engine.model import CollectionId, Key, Position, Range, Target
-from engine.snapshot import Extent, Failed, Gap, Progress, Snapshot, Table
+from engine.snapshot import Snapshot, Table
 
 VERSION = 1
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from engine.errors import SchemaChanged, SourceError, TableBusy
+from engine.extent import Advance
 from engine.leaving import ended, gave_up, restless
 from engine.marks import NO_MARKS, Marks, marks
 from engine.merge_key import key_of, merge_keys_of
 from engine.opening import Opening
 from engine.slices import Slices
-from engine.snapshot import Advance
 from engine.staging import Emission
 
 if TYPE_CHECKING:

@@ -19,8 +19,9 @@ from signals.table import signals_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from engine.extent import Gap
     from engine.model import Channel, CollectionId, Command, SignalRow
-    from engine.snapshot import Gap, Table
+    from engine.snapshot import Table
     from signals.channels import SignalChannel
     from signals.model import Signal
 

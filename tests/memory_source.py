@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from engine.errors import SchemaChanged, SignalError, SourceError, TableBusy
 from engine.events.batch import EVENTS
+from engine.extent import Extent
 from engine.merge import KEY_TYPE, Superseded
 from engine.merge_key import merge_keys
 from engine.model import CollectionId, Position, SignalRow, Staged
 from engine.ports import Encoded
-from engine.snapshot import Extent
 from engine.staging import STAGED, staging_file
 
 if TYPE_CHECKING:

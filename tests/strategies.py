@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from engine.extent import Extent, Failed, Gap, Progress
 from engine.model import CollectionId, Position, Range, Target
-from engine.snapshot import Extent, Failed, Gap, Progress, Snapshot, Table
+from engine.snapshot import Snapshot, Table
 from engine.state import State
 from tests.unit.adapters.postgres.wal import WalServer
 

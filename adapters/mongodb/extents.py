@@ -17,8 +17,8 @@ from pymongo.errors import OperationFailure
 from adapters.mongodb.keys import id_text, key_value
 from adapters.mongodb.server import RAW, collection_errors, source_errors
 from engine.errors import SchemaChanged, SignalError
+from engine.extent import Extent
 from engine.model import CollectionId
-from engine.snapshot import Extent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -18,7 +18,7 @@ from adapters.postgres.server import source_errors, table_errors
 from adapters.postgres.sql import quote_table
 from adapters.postgres.writers import Noted, Writers, patience
 from engine.errors import SchemaChanged, SignalError, SourceError, TableBusy
-from engine.snapshot import Extent
+from engine.extent import Extent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -22,8 +22,8 @@ from adapters.sqlserver.failures import busy, native_number, source_errors, tabl
 from adapters.sqlserver.readable import Known, reading
 from adapters.sqlserver.server import rows
 from engine.errors import SchemaChanged, SignalError, TableBusy
+from engine.extent import Extent
 from engine.model import CollectionId
-from engine.snapshot import Extent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

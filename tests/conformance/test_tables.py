@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from engine.errors import SignalError
+from engine.extent import Extent
 from engine.model import CollectionId, Target
-from engine.snapshot import Extent
 from engine.state import State
 from tests.conformance.subjects import T, open_log
 from tests.memory_source import Change

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from engine.events.batch import EVENTS
+from engine.extent import Extent
 from engine.merge import Superseded
 from engine.model import Run, Target, Window
-from engine.snapshot import Extent
 from engine.state import State
 from tests.conformance.subjects import TIMEOUT_S, T, open_log
 from tests.fakes import MemorySink

@@ -12,9 +12,10 @@ from adapters.postgres.catalog import Catalog
 from adapters.postgres.extents import Extents
 from adapters.postgres.publication import Publication
 from adapters.postgres.readable import Readable
+from engine.extent import Advance, Extent
 from engine.model import CollectionId, Range
 from engine.plan import Budget, plan_window
-from engine.snapshot import Advance, Extent, Snapshot
+from engine.snapshot import Snapshot
 
 if TYPE_CHECKING:
     import psycopg

@@ -28,9 +28,9 @@ from adapters.mongodb.server import RAW, Server, connection_of
 from engine.config.settings import CaptureSettings
 from engine.config.sources import MongoSettings
 from engine.events.settings import EventSettings
+from engine.extent import Extent
 from engine.merge_key import key_of
 from engine.model import CollectionId, Key, Run, Target
-from engine.snapshot import Extent
 from tests.servers.mongodb import MongoServer
 
 pytestmark = pytest.mark.integration

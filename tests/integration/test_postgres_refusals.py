@@ -14,8 +14,8 @@ from adapters.postgres.publication import Publication
 from adapters.postgres.readable import Readable
 from engine.config import parse
 from engine.errors import ConfigError, SignalError
+from engine.extent import Extent
 from engine.model import CollectionId, Target
-from engine.snapshot import Extent
 from tests.driven import SIGNAL_TABLE, driven, properties
 from tests.servers.postgres import Database, PostgresServer
 

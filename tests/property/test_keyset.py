@@ -15,9 +15,10 @@ from adapters.postgres.extents import Extents
 from adapters.postgres.publication import Publication
 from adapters.postgres.readable import Readable
 from adapters.postgres.sql import quote_ident
+from engine.extent import Advance, Extent
 from engine.model import CollectionId, ExecuteSnapshot, Target
 from engine.plan import Budget, plan_window
-from engine.snapshot import Advance, Extent, Snapshot
+from engine.snapshot import Snapshot
 from tests.keys import ICU, KINDS, PREPARED, Kind
 
 if TYPE_CHECKING:

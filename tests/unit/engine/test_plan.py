@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.extent import Advance, Extent, Progress
 from engine.model import CollectionId, Range, Run, Target
 from engine.plan import Budget, plan_window
-from engine.snapshot import Advance, Extent, Progress, Snapshot, Table
+from engine.snapshot import Snapshot, Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from engine.extent import Extent, Progress
 from engine.job import Observation
 from engine.model import CollectionId, Range, Target
 from engine.plan import fraction_read
 from engine.progress import ProgressLog, TableReport, goes_on, table_report
-from engine.snapshot import Extent, Progress, Snapshot, Table
+from engine.snapshot import Snapshot, Table
 from engine.state import State
 
 T, U = Target(CollectionId(("public", "t"))), Target(CollectionId(("public", "u")))

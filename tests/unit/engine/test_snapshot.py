@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from engine.errors import InvariantError
+from engine.extent import Advance, Extent, Failed, Gap, Progress
 from engine.model import CollectionId, ExecuteSnapshot, Range, Run, StopSnapshot, Target
-from engine.snapshot import Advance, Extent, Failed, Gap, Progress, Snapshot, Table
+from engine.snapshot import Snapshot, Table
 
 A, B, C = (Target(CollectionId(("public", name))) for name in "abc")
 EXTENT = Extent(rows=100, bytes=1000, greatest=("100",))

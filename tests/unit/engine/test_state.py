@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 
 from engine.errors import StateError
+from engine.extent import Extent, Progress
 from engine.model import CollectionId, Position, Range, Target
-from engine.snapshot import Extent, Progress, Snapshot, Table
+from engine.snapshot import Snapshot, Table
 from engine.state import State, from_json, to_json
 from tests.strategies import states
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.errors import SignalError, SourceError, StateError
+from engine.extent import Extent, Progress
 from engine.model import (
     Channel,
     CollectionId,
@@ -15,7 +16,7 @@ from engine.model import (
     StopSnapshot,
     Target,
 )
-from engine.snapshot import Extent, Progress, Table
+from engine.snapshot import Table
 from signals.answers import Answer, Outcome
 from signals.desk import Desk
 from signals.topic import TopicChannel
