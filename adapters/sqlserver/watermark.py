@@ -9,6 +9,7 @@ or has come to where the log ended then.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from engine.model import CollectionId
+
+
+_log = logging.getLogger("adapters")
 
 
 class Watermark(Protocol):
@@ -110,11 +114,16 @@ class SignalRows:
         return self._closed
 
     def close(self) -> None:
-        """Remove what was written, where that is asked for."""
-        if self._deletes:
+        """Remove what was written, where that is asked for; rows that can't be removed stay."""
+        if not self._deletes:
+            return
+        try:
             for edge in ("open", "close"):
                 name = f"{self._window_id}-{edge}"
                 self._run(sizes.signal_gone(self._signal.name, self._signal.columns[0], name))
+        except SourceError as error:
+            # Windows are closed after faults too, when the connection may be gone.
+            _log.warning("a window's rows stay in the signal table: %s", error)
 
     def _insert(self, edge: str) -> None:
         row = (f"{self._window_id}-{edge}", f"snapshot-window-{edge}")
