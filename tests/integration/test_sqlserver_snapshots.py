@@ -120,7 +120,7 @@ def test_old_closing_rows_are_passed_over(
         for _turn in range(20):
             driven.job.turn()
         assert not reads(driven)
-        signals.capture()
+        sqlserver.start_capture(0.02)  # the rows may not all be read yet
         driven.until_answered("finished")
 
         assert len(reads(driven)) == 10
@@ -314,6 +314,10 @@ def test_no_window_is_read_without_locks(
         ask(signals, "shop.dbo.t")
         driven.until_answered("finished")
 
-        queries = [one for one in sqlserver.statements if re.search(r"FROM \[dbo\]\.\[t\]", one)]
-        assert queries
-        assert all("WITH (READCOMMITTEDLOCK)" in one for one in queries)
+        asked = [one for one in sqlserver.statements if re.search(r"FROM \[dbo\]\.\[t\]", one)]
+        rows = [one for one in asked if "AS [r] FROM" in one]
+        ends = [one for one in asked if " DESC OFFSET" in one]
+        assert rows
+        assert ends
+        # keys that only cut may be of rows that are never committed
+        assert [one for one in rows + ends if "WITH (READCOMMITTEDLOCK)" not in one] == []
