@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ from adapters.sqlserver.reading import Read, forget
 from adapters.sqlserver.rows import row_shape
 from adapters.sqlserver.schema_changes import ChangeType
 from adapters.sqlserver.source import ReadPlace, read_source
-from adapters.sqlserver.tail import Asking, LogBounds, Tail
+from adapters.sqlserver.tail import Asking, Tail
 from adapters.sqlserver.watermark import AtBeginning, LogEnd, SignalRows, SignalTable, Watermark
 from adapters.sqlserver.window import SqlServerWindow
 from engine.config.settings import Watermarking
@@ -41,15 +41,12 @@ from engine.ports import Encoded
 from engine.reads import ReadEvents
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from adapters.sqlserver.chunks import ChunkReader
     from adapters.sqlserver.decode import Decoded
-    from adapters.sqlserver.encode import SpanEncoder
     from adapters.sqlserver.first import FirstSnapshot
-    from adapters.sqlserver.history import History
+    from adapters.sqlserver.means import Means
     from adapters.sqlserver.readable import ReadTable
-    from adapters.sqlserver.reading import ChangeReader
     from adapters.sqlserver.schema_changes import SchemaChange
     from adapters.sqlserver.server import Server
     from adapters.sqlserver.transactions import OpenTransaction
@@ -60,17 +57,6 @@ if TYPE_CHECKING:
     from engine.state import State
 
 _log = logging.getLogger("adapters")
-
-
-@dataclass(frozen=True, slots=True)
-class Means:
-    """What the source works with: encoders, readers, and the schema history if one is kept."""
-
-    encoder: SpanEncoder
-    chunks: ChunkReader
-    changes: Callable[[str], ChangeReader]
-    bounds: LogBounds
-    history: History | None = None
 
 
 class SqlServerSource:

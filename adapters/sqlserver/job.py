@@ -16,11 +16,12 @@ from adapters.spark.executors import SparkExecutors
 from adapters.spark.session import SQLSERVER_JDBC
 from adapters.sqlserver import metadata, server
 from adapters.sqlserver.chunks import ChunkReader
-from adapters.sqlserver.database import Means, SqlServerSource, shown
+from adapters.sqlserver.database import SqlServerSource, shown
 from adapters.sqlserver.databases import Databases
 from adapters.sqlserver.encode import SpanEncoder
 from adapters.sqlserver.first import FirstSnapshot
 from adapters.sqlserver.history import history
+from adapters.sqlserver.means import Means
 from adapters.sqlserver.reading import ChangeReader
 from adapters.sqlserver.server import Server
 from adapters.sqlserver.tail import LogBounds
