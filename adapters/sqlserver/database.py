@@ -68,7 +68,7 @@ class SqlServerSource:
         self._settings, self._server, self._databases = settings, server, databases
         self._means, self._first = means, first
         whole = {"whole_bytes": 0} if settings.job.window_max_chunks else {}
-        self._extents = Extents(databases, **whole)
+        self._extents = Extents(databases, keyless=lambda: first.waits, **whole)
         self._codecs = Codecs(settings)
         self._news = News(databases, self._codecs, means.history)
         self._open: dict[str, OpenTransaction | None] = {}

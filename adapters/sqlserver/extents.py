@@ -26,7 +26,7 @@ from engine.extent import Extent
 from engine.model import CollectionId
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -64,10 +64,19 @@ class Databases(Protocol):
 
 
 class Extents:
-    """Measures and cuts tables; used by the job's thread alone."""
+    """Measures and cuts tables; used by the job's thread alone.
 
-    def __init__(self, databases: Databases, *, whole_bytes: int = _WHOLE_BYTES) -> None:
-        self._databases, self._whole_bytes = databases, whole_bytes
+    `keyless` says whether initial entries without a key can be read, which is so while the log waits.
+    """
+
+    def __init__(
+        self,
+        databases: Databases,
+        *,
+        whole_bytes: int = _WHOLE_BYTES,
+        keyless: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._databases, self._whole_bytes, self._keyless = databases, whole_bytes, keyless
         self._row_bytes: dict[CollectionId, float] = {}
 
     def captured(self) -> Sequence[CollectionId]:
@@ -124,7 +133,8 @@ class Extents:
         refusal = None if target.initial else self._databases.refusal(database)
         if refusal is not None:
             raise SignalError(refusal.message, place=str(target.collection), hint=refusal.hint)
-        return self._databases.adapted(reading(target, known[database]), target)
+        keyless = target.initial and self._keyless()
+        return self._databases.adapted(reading(target, known[database], keyless=keyless), target)
 
     def row_bytes(self, target: Target) -> float:
         """The estimated size of a row, as measured last."""
@@ -137,7 +147,8 @@ class Extents:
         self._check_condition(connection, read, target)
         self._row_bytes[target.collection] = size / max(count, 1)
         key = read.fingerprint
-        if (size <= self._whole_bytes and not bounded) or read.statement is not None:
+        whole = read.statement is not None or not read.keyset.columns
+        if whole or (size <= self._whole_bytes and not bounded):
             return Extent(0 if bounded else count, size, whole=True, key=key)
         greatest = self._edge(connection, read, read.keyset.reverse_order)
         return Extent(

@@ -88,8 +88,11 @@ class ReadTable:
         return (*keys, f"table {self.object_id}")
 
 
-def reading(target: Target, known: Known) -> ReadTable:
-    """How to read a target; SignalError says why it can't be."""
+def reading(target: Target, known: Known, *, keyless: bool = False) -> ReadTable:
+    """How to read a target; SignalError says why it can't be.
+
+    With `keyless` a table without a key is read, too, as one: nothing could be told from its changes.
+    """
     place = str(target.collection)
     listed = known.listed.get(target.collection)
     if listed is None:
@@ -109,6 +112,8 @@ def reading(target: Target, known: Known) -> ReadTable:
     actual = known.actual[target.collection]
     have = {column.name for column in actual.columns}
     missing = tuple(column for column in readable(table) if column.name not in have)
+    if keyless and not (target.surrogate_key or actual.key):
+        return ReadTable(table, Keyset(()), Keyset(()), missing, object_id=listed.object_id)
     keyset = _keyset(actual, _key(actual, target.surrogate_key), place)
     names = table.key
     merge = _keyset(table, names, place) if names else keyset

@@ -28,6 +28,19 @@ def filled(database: StandInDatabase, rows: int, table: str = "t") -> None:
     database.enable_cdc(f"dbo.{table}")
 
 
+@pytest.fixture
+def heap(shop: StandInDatabase) -> StandInDatabase:
+    """A database with a table without a key that holds a row twice, another one, and a signal table."""
+    shop.execute(SIGNALS)
+    shop.enable_cdc("dbo.signals")
+    shop.execute("CREATE TABLE dbo.heap (n int NULL, v nvarchar(50) NULL)")
+    shop.execute("INSERT INTO dbo.heap VALUES (1, N'a'), (1, N'a'), (NULL, NULL)")
+    shop.enable_cdc("dbo.heap")
+    filled(shop, 5)
+    shop.capture()
+    return shop
+
+
 def reads(driven: DrivenSqlServer, table: str = "t") -> list[dict[str, Any]]:
     return [row for op, row in driven.ops(table) if op == "r"]
 
@@ -74,6 +87,39 @@ def test_tables_are_read_and_then_streamed(
             ("CREATE", '"shop"."dbo"."a"'),
             ("CREATE", '"shop"."dbo"."b"'),
         ]
+
+
+@pytest.mark.parametrize(
+    ("isolation", "signals"),
+    [
+        pytest.param("exclusive", SIGNALLED, id="behind locks"),
+        pytest.param("repeatable_read", {}, id="while the log waits"),
+    ],
+)
+@pytest.mark.usefixtures("heap")
+def test_a_table_without_a_key_is_read_while_nothing_is_streamed(
+    sqlserver: SqlServer,
+    tmp_path: Path,
+    spark: SparkSession,
+    isolation: str,
+    signals: dict[str, str],
+):
+    more = {"snapshot__mode": "initial", "snapshot__isolation__mode": isolation, **signals}
+    with driven_sqlserver(sqlserver, tmp_path, spark, **more) as driven:
+        driven.until(lambda: not driven.job.state.snapshot.initial and reads(driven))
+
+        assert [row["n"] for row in reads(driven, "heap")] == [1, 1, None]
+
+
+@pytest.mark.usefixtures("heap")
+def test_a_table_without_a_key_is_not_read_beside_the_log(
+    sqlserver: SqlServer, tmp_path: Path, spark: SparkSession
+):
+    more = {"snapshot__mode": "initial", "snapshot__isolation__mode": "repeatable_read", **SIGNALLED}
+    with driven_sqlserver(sqlserver, tmp_path, spark, **more) as driven:
+        driven.until(lambda: driven.answers)
+
+        assert "shop.dbo.heap not read: the table has neither a primary key" in driven.answers[0].text
 
 
 def test_exclusive_locks_keep_writers_out_until_all_is_read(
