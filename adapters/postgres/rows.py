@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from adapters.postgres.sql import IS_NULL, quote_ident
 from adapters.postgres.types import type_of
+from engine.errors import InvariantError
 from engine.events.rows import RowMode, RowShape
 
 if TYPE_CHECKING:
@@ -91,7 +92,9 @@ def may_be_empty(kind: PgType | None, types: Mapping[int, PgType]) -> bool:
 
 
 def row_expression(shape: RowShape, mode: RowMode, alias: str = "") -> str:
-    """The SQL expression of one row's text; `alias` qualifies the columns."""
+    """The SQL expression of one row's text, in the fast or the exact form; `alias` qualifies the columns."""
+    if mode is RowMode.ESCAPED:
+        raise InvariantError("PostgreSQL counts bytes: its rows need no escaped form")
     prefix = f"{quote_ident(alias)}." if alias else ""
     names = [prefix + quote_ident(name) for name in shape.columns]
     if mode is RowMode.FAST:

@@ -49,7 +49,7 @@ def staged(job: Driven, tmp_path: Path) -> list[list[int]]:
         if window is not None and window.id != seen:
             directory = tmp_path / "state" / "staging" / window.id
             opened: Any = job.job._windows._opened
-            while not opened.reading._staged.done():
+            while not opened.reading._rows._staged.done():
                 time.sleep(0.01)
             seen = window.id
             windows.append([size for path in directory.rglob("*.arrow") for size in batch_sizes(path)])

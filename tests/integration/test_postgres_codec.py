@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from adapters.postgres.table import PgType, Table
     from tests.servers.postgres import Database
 
+MODES = (RowMode.FAST, RowMode.EXACT)
+"""The forms that PostgreSQL writes rows in."""
 pytestmark = pytest.mark.integration
 
 CASES = [
@@ -156,7 +158,7 @@ def test_both_roads_give_the_same_bytes(each_database, name):
         for settings in SETTINGS:
             streamed = log.inserts(table, settings)
             compared += len(streamed)
-            for mode in RowMode:
+            for mode in MODES:
                 assert streamed == log.rows(table, settings, mode)
     assert compared >= len(SETTINGS)
 
@@ -200,7 +202,7 @@ def test_a_row_of_1000_columns_is_read(database):
         connection.execute(f"INSERT INTO t (id, {quote_ident(names[7])}) VALUES (1, 7)")
     table = next(iter(Catalog(database.connect).describe([CollectionId(("public", "t"))]).values()))
 
-    for mode in RowMode:
+    for mode in MODES:
         assert split(database, table, mode) == [["1", *("7" if at == 7 else None for at in range(1000))]]
 
 

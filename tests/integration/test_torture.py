@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
-MINUTES, KAFKA_MINUTES, SQLSERVER_MINUTES = 1.7, 0.3, 0.3
+MINUTES, KAFKA_MINUTES, SQLSERVER_MINUTES = 0.7, 0.3, 0.3
 
 
 def test_no_history_violates_what_must_always_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -43,6 +43,7 @@ def test_cpu_time_counts_what_has_ended_below() -> None:
 
 def test_memory_that_was_given_back_before_the_end_is_in_the_peak() -> None:
     size = 256 << 20
+    before = sample()
     with peaking() as peak:
         held = bytearray(b"x") * size
         time.sleep(0.6)
@@ -51,7 +52,8 @@ def test_memory_that_was_given_back_before_the_end_is_in_the_peak() -> None:
     after = sample()["driver"]
 
     assert peak.parts["driver"] - after > 200
-    assert peak.parts["jvm"] == 0
+    # Another test of the same process may have started Spark.
+    assert abs(peak.parts["jvm"] - before["jvm"]) < 100
 
 
 def test_a_process_that_has_ended_holds_nothing() -> None:

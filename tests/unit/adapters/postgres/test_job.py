@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from adapters.postgres import job
+from adapters import wiring
 from adapters.postgres.chunks import Jdbc
 from adapters.postgres.job import jdbc_properties, libpq_parameters, run
 from adapters.postgres.server import Server
@@ -43,7 +43,7 @@ def told(monkeypatch):
         raise SparkStarted
 
     monkeypatch.setattr(Server, "identity", identity)
-    monkeypatch.setattr(job, "spark_session", start)
+    monkeypatch.setattr(wiring, "spark_session", start)
     return errors
 
 
