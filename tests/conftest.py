@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import hypothesis
 
 pytest_plugins = [f"tests.{plugin.stem}" for plugin in sorted(Path(__file__).parent.glob("fix_*.py"))]
+
+# A JVM of the tests lives too briefly for what it compiles at length; jobs in their own processes inherit it.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
 # examples are timed on machines shared with servers; a slow one says nothing about the code
 hypothesis.settings.register_profile("tidemark", deadline=None, print_blob=True)
