@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from engine.ports import Executors, PartWriter
 
 _log = logging.getLogger("adapters")
-_LOCAL_BYTES: Final = 16 << 20
+_LOCAL_BYTES: Final = 64 << 20
 _SMALLER: Final = 8
 _DEAD_LETTERS: Final = {"max.message.bytes": "100000000"}
 
