@@ -7,6 +7,7 @@ import pytest
 from adapters.postgres.builtin import BUILTIN
 from adapters.postgres.rows import may_be_empty, row_expression, row_shape
 from adapters.postgres.table import Column, PgType, Table, relation_of
+from engine.errors import InvariantError
 from engine.events.rows import RowMode, RowShape
 from engine.model import CollectionId
 
@@ -19,9 +20,14 @@ def test_expressions_quote_names_and_nest_what_is_too_much_for_a_function():
     )
     assert row_expression(RowShape((), (), ()), RowMode.FAST) == "''"
     wide = RowShape(tuple(f'c"{at}' for at in range(1000)), (True,) * 1000, tuple(range(1000)))
-    for mode in RowMode:
+    for mode in (RowMode.FAST, RowMode.EXACT):
         assert deepest(row_expression(wide, mode)) <= 100
         assert row_expression(wide, mode, "t").count('"t"."c""999"') >= 1
+
+
+def test_an_escaped_form_is_refused():
+    with pytest.raises(InvariantError, match="no escaped form"):
+        row_expression(SHAPE, RowMode.ESCAPED)
 
 
 def deepest(expression: str) -> int:
