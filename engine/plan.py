@@ -101,7 +101,7 @@ def _plan_table(
         return [Run(table.ticket, table.target, None, None, chunks, key=extent.key)], True
     rows = _rows_now(progress, budget)
     tasks = 1 if budget.alone else max(1, min(budget.tasks, rows // budget.chunk_rows))
-    count = tasks * max(1, min(_PIECES, rows // (tasks * _PIECE_ROWS)))
+    count = 1 if budget.alone else tasks * max(1, min(_PIECES, rows // (tasks * _PIECE_ROWS)))
     step = ceil(rows / count)
     runs: list[Run] = []
     for place, left in enumerate(progress.left):

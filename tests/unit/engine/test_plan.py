@@ -182,6 +182,12 @@ class TestAlone:
     def test_a_large_collection_gives_one_run(self):
         assert runs(plan_window(snapshot((A, SPANNED)), self.ALONE, Keys())) == [(1, None, ("20",), 2)]
 
+    def test_a_very_large_collection_gives_one_run_too(self):
+        extent = Extent(rows=1_000_000, bytes=10_000_000, greatest=("1000000",), span=(1, 1_000_000))
+        budget = Budget(rows=400_000, bytes=1 << 30, tasks=2, chunk_rows=10, alone=True)
+
+        assert runs(plan_window(snapshot((A, extent)), budget, Keys())) == [(1, None, ("400000",), 40_000)]
+
     def test_small_collections_come_one_by_one(self):
         assert runs(plan_window(snapshot((A, WHOLE), (B, WHOLE)), self.ALONE, Keys())) == [(1, None, None, 3)]
 
