@@ -17,6 +17,7 @@ from adapters.postgres.server import source_errors
 from adapters.postgres.sql import quote_ident, quote_table
 from adapters.postgres.table import merge_key
 from engine.errors import SignalError
+from engine.surrogate_key import key_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -156,7 +157,8 @@ class Readable:
         self._check_kind(table)
         share = self._share(table, looked)
         self._check_rows(table)
-        keyset = self._keyset(table, _key(table, target.surrogate_key))
+        own, columns = table.primary_key or table.unique_key, [one.name for one in table.columns]
+        keyset = self._keyset(table, key_columns(target, own, columns))
         names = merge_key(table)
         if not names and table.identity != _FULL:
             _refuse_unpublished(table, keyset, share)
@@ -284,23 +286,6 @@ class Looked:
     tables: Mapping[CollectionId, Table]
     shares: Mapping[int, Share]
     forms: Mapping[int, Form]
-
-
-def _key(table: Table, surrogate: str | None) -> tuple[str, ...]:
-    names = tuple(surrogate.split(",")) if surrogate else table.primary_key or table.unique_key
-    names = tuple(name.strip() for name in names)
-    if not names:
-        raise SignalError(
-            "the table has neither a primary key nor a unique index over NOT NULL columns",
-            place=str(table.id),
-            hint='name a column to order it by in "surrogate-key"',
-        )
-    if any(table.column(name) is None for name in names):
-        known = ", ".join(column.name for column in table.columns)
-        raise SignalError(
-            f"no column {surrogate!r} for a surrogate key", place=str(table.id), hint=f"columns: {known}"
-        )
-    return names
 
 
 def _refuse_unpublished(table: Table, keyset: Keyset, share: Share) -> None:

@@ -13,6 +13,7 @@ from adapters.sqlserver.keyset import Keyset
 from adapters.sqlserver.rows import readable
 from adapters.sqlserver.tsql import declared, key_literal, quote_ident, quote_name
 from engine.errors import InvariantError, SignalError
+from engine.surrogate_key import key_columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -110,11 +111,11 @@ def reading(target: Target, known: Known, *, keyless: bool = False) -> ReadTable
             hint="run: EXEC sys.sp_cdc_enable_table; and see table.include.list",
         )
     actual = known.actual[target.collection]
-    have = {column.name for column in actual.columns}
-    missing = tuple(column for column in readable(table) if column.name not in have)
+    columns = [column.name for column in actual.columns]
+    missing = tuple(column for column in readable(table) if column.name not in columns)
     if keyless and not (target.surrogate_key or actual.key):
         return ReadTable(table, Keyset(()), Keyset(()), missing, object_id=listed.object_id)
-    keyset = _keyset(actual, _key(actual, target.surrogate_key), place)
+    keyset = _keyset(actual, key_columns(target, actual.key, columns), place)
     names = table.key
     merge = _keyset(table, names, place) if names else keyset
     if not names:
@@ -128,23 +129,6 @@ def _check_merge(table: Table, keyset: Keyset, place: str) -> None:
     lacking = [column.name for column in keyset.columns if column.name not in logged]
     if lacking:
         raise SignalError(f"the log does not have the key column {lacking[0]!r}", place=place)
-
-
-def _key(table: Table, surrogate: str | None) -> tuple[str, ...]:
-    names = tuple(surrogate.split(",")) if surrogate else table.key
-    names = tuple(name.strip() for name in names)
-    if not names:
-        raise SignalError(
-            "the table has neither a primary key nor a unique index over NOT NULL columns",
-            place=str(table.id),
-            hint='name a column to order it by in "surrogate-key"',
-        )
-    if any(table.column(name) is None for name in names):
-        known = ", ".join(column.name for column in table.columns)
-        raise SignalError(
-            f"no column {surrogate!r} for a surrogate key", place=str(table.id), hint=f"columns: {known}"
-        )
-    return names
 
 
 def _keyset(table: Table, names: Sequence[str], place: str) -> Keyset:

@@ -1,0 +1,35 @@
+"""Which columns a table without a signal's word, or with one, is cut by. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.errors import SignalError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.model import Target
+
+
+def key_columns(target: Target, key: tuple[str, ...], columns: Sequence[str]) -> tuple[str, ...]:
+    """The columns of the signal's `surrogate-key`, else the table's own key.
+
+    `columns` are all that the table has. Raises SignalError where there is no key, or no such column.
+    """
+    names, place = key, str(target.collection)
+    if target.surrogate_key:
+        names = tuple(name.strip() for name in target.surrogate_key.split(","))
+    if not names:
+        raise SignalError(
+            "the table has neither a primary key nor a unique index over NOT NULL columns",
+            place=place,
+            hint='name a column to order it by in "surrogate-key"',
+        )
+    if not set(names) <= set(columns):
+        raise SignalError(
+            f"no column {target.surrogate_key!r} for a surrogate key",
+            place=place,
+            hint=f"columns: {', '.join(columns)}",
+        )
+    return names
