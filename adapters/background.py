@@ -24,7 +24,7 @@ class Reading:
     read: Callable[[], list[Staged]]
     cancel: Callable[[], None]
     directory: str
-    closed: Callable[[], None]
+    closed: Callable[[], object]
 
 
 class Background:

@@ -30,7 +30,7 @@ from engine.windows import Windows
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from engine.model import CollectionId, Command, Staged, Window
+    from engine.model import CollectionId, Command, Window
     from engine.ports import (
         LogReader,
         Span,
@@ -70,7 +70,7 @@ class Job:
 
     @property
     def window(self) -> Window | None:
-        """The window in progress."""
+        """The window that was opened last, of those in progress."""
         return self._windows.window
 
     def run(self, stopping: Callable[[], bool]) -> None:
@@ -147,11 +147,11 @@ class Job:
         """Take a span, send its events and a finished window's rows. Whether there was anything."""
         log = self._session()
         span = self._take(log)
-        self.state, staged = self._windows.poll(self.state)
-        log.hurry(on=staged is not None)
-        sends = bool(span) or self._due() or self._windows.may_emit(self.state, staged)
+        self.state = self._windows.poll(self.state)
+        log.hurry(on=self._windows.read)
+        sends = bool(span) or self._due() or self._windows.may_emit(self.state)
         if sends:
-            self._send(log, span, staged)
+            self._send(log, span)
         self.state = self._windows.consider(self.state, self._lag_s)
         return sends
 
@@ -165,12 +165,18 @@ class Job:
         if self._seams.source.holds_log(self.state):
             self._seams.sleep(self._pace.waiting_s)
             return None
-        span = log.take(self._pace.waiting_s if self.window else self._pace.idle_s)
+        span = log.take(self._patience_s())
         self._lag_s = max(0.0, self._seams.now() - span.committed_at_s) if span and span.entries else 0.0
         if span is None or not span.silent:
             return span
         self.state = replace(self.state, position=span.end)
         return None
+
+    def _patience_s(self) -> float:
+        """How long to wait for a silent log: not at all while rows wait to go out."""
+        if self._windows.may_emit(self.state):
+            return 0.0
+        return self._pace.waiting_s if self.window else self._pace.idle_s
 
     def _session(self) -> LogReader:
         if self._log is None:
@@ -185,7 +191,7 @@ class Job:
             return True
         return self.state is not self._saved and self._seams.now() - self._saved_s >= self._pace.save_s
 
-    def _send(self, log: LogReader, span: Span | None, staged: Sequence[Staged] | None) -> None:
+    def _send(self, log: LogReader, span: Span | None) -> None:
         seams, now = self._seams, self._seams.now()
         after = self.state.next_turn()
         writer = seams.sink.writer(after.turn)
@@ -195,9 +201,9 @@ class Job:
         after = self._obey(after, encoded)
         after = self._note_moved(after, encoded)
         self._windows.supersede(encoded.superseded)
-        after, emitted = self._windows.emit(after, staged, writer, encoded.parts)
+        after, emitted, part = self._windows.emit(after, writer, encoded.parts)
         if seams.pulse.due(now):
-            seams.pulse.beat(writer, encoded.parts + len(staged or ()), now)
+            seams.pulse.beat(writer, part, now)
         after = replace(after, channels=dict(seams.desk.memory()))
         seams.store.save_pending(after.turn, saved.to_json(after))
         seams.sink.commit(after.turn)

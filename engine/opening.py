@@ -23,6 +23,7 @@ from engine.trouble import Remedy, Trouble
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from engine.model import Run
     from engine.seams import Pace, Seams
     from engine.snapshot import Snapshot, Table
     from engine.state import State
@@ -107,8 +108,11 @@ class Opening:
 
     # The next window.
 
-    def next(self, state: State, lag_s: float) -> tuple[State, Window | None]:
-        """The window to open now, if there is something to read and the stream keeps up."""
+    def next(self, state: State, lag_s: float, ahead: Sequence[Advance] = ()) -> tuple[State, Window | None]:
+        """The window to open now, if there is something to read and the stream keeps up.
+
+        `ahead` is what a window before it has read, and not sent yet.
+        """
         now_s = self._seams.now()
         if not state.snapshot.tables or now_s < self._open_after_s:
             return state, None
@@ -117,19 +121,25 @@ class Opening:
             self._open_after_s = now_s + 1.0
             return state, None
         self._lagging_since_s = None
-        state = self._measured(state)
+        state = self._measured(state, ahead)
         state = replace(state, snapshot=ended(state.snapshot, self._seams.desk))
         try:
-            snapshot = self._free(state.snapshot)
+            snapshot = _after(self._free(state.snapshot), ahead)
             runs = plan_window(snapshot, self._budget(), self._seams.source.tables().boundaries)
         except (TableBusy, SchemaChanged) as error:
-            return self.refused(state, error), None
-        if not runs:
+            return self.refused(state, error, behind=bool(ahead)), None
+        if not runs or (ahead and not _goes_on(state.snapshot, runs)):
             return state, None
         return state, Window(str(uuid4()), runs)
 
-    def refused(self, state: State, error: TableBusy | SchemaChanged) -> State:
-        """Deal with a window that could not be planned or opened."""
+    def refused(self, state: State, error: TableBusy | SchemaChanged, *, behind: bool = False) -> State:
+        """Deal with a window that could not be planned or opened.
+
+        One `behind` another is tried again later: nothing may change the queue under that one's feet.
+        """
+        if behind:
+            self.gave_way()
+            return state
         if isinstance(error, SchemaChanged):
             return self._not_as_planned(state, error)
         busy = _named(state, error)
@@ -191,10 +201,11 @@ class Opening:
                 snapshot = snapshot.began(table.ticket, extent, table.progress.since_ms)
         return replace(state, snapshot=self._with_hidden(snapshot))
 
-    def _measured(self, state: State) -> State:
+    def _measured(self, state: State, ahead: Sequence[Advance]) -> State:
         """Measure the collections that come next in the queue; refuse those that can't be read."""
-        waiting = [table for table in state.snapshot.tables if table.progress is None]
-        if len(waiting) < len(state.snapshot.tables):
+        left = _after(state.snapshot, ahead).tables
+        waiting = [table for table in left if table.progress is None]
+        if len(waiting) < len(left):
             waiting = waiting[:1]
         waiting = waiting[:_MEASURED_AT_ONCE]
         extents = self._seams.source.tables().measure([table.target for table in waiting])
@@ -244,3 +255,16 @@ class Opening:
 def _named(state: State, error: TidemarkError) -> Sequence[Table]:
     """The entries of the queue that an error is about."""
     return [table for table in state.snapshot.tables if str(table.target.collection) == error.place]
+
+
+def _after(snapshot: Snapshot, ahead: Sequence[Advance]) -> Snapshot:
+    """The queue as it will be once these have gone out."""
+    for advance in ahead:
+        snapshot = snapshot.advanced(advance)
+    return snapshot.without(snapshot.done) if ahead else snapshot
+
+
+def _goes_on(snapshot: Snapshot, runs: Sequence[Run]) -> bool:
+    """Whether a window may be read behind another: more of the same, and no row again that is on its way."""
+    initial = snapshot.tables[0].initial
+    return all(run.target.initial == initial and not run.keys for run in runs)

@@ -154,7 +154,7 @@ class LogReader(Protocol):
 class Encoded:
     """What encoding a span told, beside the events that went to the writer as `parts` parts.
 
-    `superseded` is counted for the open window alone; `signals` are the signal table's inserts. `moved`
+    `superseded` is counted for the open windows alone; `signals` are the signal table's inserts. `moved`
     holds the new merge keys of rows that changed their key and lack a value, of every collection.
     """
 

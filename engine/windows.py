@@ -1,9 +1,12 @@
-"""The snapshot's side of a turn: the window in progress, and what becomes of its rows.
+"""The snapshot's side of a turn: the windows in progress, and what becomes of their rows.
 
-Owns the one open window and what has superseded its rows so far. Its rows go out run by run, in slices that
-take a turn no longer than a moment, while the log is streamed; what supersedes those still waiting is
-counted to the end. The merge rule is `merge.py`'s, which window opens next and what a failure means
-`opening.py`'s; saving and sending are the job's.
+Owns the open windows and what has superseded their rows so far. Once all rows of one are read they wait
+for the stream, then go out run by run, in slices that take a turn no longer than a moment; what supersedes
+those still waiting is counted to the end. Meanwhile the next window is read, from where this one ends: so
+the one in front must go out whole, and if it is given up, so is the one behind it.
+
+The merge rule is `merge.py`'s, which window opens next and what a failure means `opening.py`'s; saving and
+sending are the job's.
 """
 
 from __future__ import annotations
@@ -22,10 +25,10 @@ from engine.slices import Slices
 from engine.staging import Emission
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from engine.merge import Superseded
-    from engine.model import Run, Staged, Window
+    from engine.model import Position, Run, Staged, Window
     from engine.ports import OpenWindow, PartWriter
     from engine.seams import Pace, Seams
     from engine.snapshot import Snapshot, Table
@@ -35,12 +38,17 @@ if TYPE_CHECKING:
 _log = logging.getLogger("engine")
 
 
+_AT_ONCE = 2
+"""Windows in progress: one whose rows go out, one that is read."""
+
+
 @dataclass(slots=True)
 class _Opened:
-    """The window in progress: what was planned, what has superseded its rows so far.
+    """A window in progress: what was planned, what has superseded its rows so far.
 
     `hidden` is what had before it opened, by changes that it does not show. Of its runs `sent` have gone
-    out, the first ones; `read_s` is how long reading took.
+    out, the first ones. `staged` are its rows, once all are read, which took `read_s`; `reached` is whether
+    the stream has passed the watermark since.
     """
 
     window: Window
@@ -48,97 +56,138 @@ class _Opened:
     superseded: Superseded
     hidden: Superseded
     since_s: float
-    read_s: float | None = None
+    staged: Sequence[Staged] | None = None
+    read_s: float = 0.0
+    reached: bool = False
     sent: int = 0
 
-    def next_slice(self, staged: Sequence[Staged], most_bytes: float) -> tuple[int, list[Staged]]:
+    def reads(self, tickets: Collection[int]) -> bool:
+        """Whether it reads one of these entries of the queue."""
+        return any(run.ticket in tickets for run in self.window.runs)
+
+    @property
+    def waiting(self) -> list[Staged]:
+        """The files that have not gone out."""
+        return [one for one in self.staged or () if one.run >= self.sent]
+
+    def next_slice(self, most_bytes: float) -> tuple[int, list[Staged]]:
         """The end of the next slice, as a number of a run, and its files: at least one, and no more bytes."""
-        waiting = [one for one in staged if one.run >= self.sent]
         size = 0
         taken: list[Staged] = []
-        for one in waiting:
+        for one in self.waiting:
             size += one.bytes
             if taken and size > most_bytes:
                 return one.run, taken
             taken.append(one)
         return len(self.window.runs), taken
 
+    def ahead(self) -> list[Advance]:
+        """What it will have done once all of it has gone out, if nothing need be read again."""
+        runs, waiting = self.window.runs[self.sent :], self.waiting
+        return [
+            Advance(
+                ticket,
+                _runs_of(runs, ticket),
+                rows=sum(one.rows for one in waiting if one.ticket == ticket),
+                bytes=sum(one.bytes for one in waiting if one.ticket == ticket),
+            )
+            for ticket in dict.fromkeys(run.ticket for run in runs)
+        ]
+
 
 class Windows:
-    """Opens one window after the other and emits what survives of each."""
+    """Opens one window after the other and emits what survives of each, in order."""
 
     def __init__(self, seams: Seams, pace: Pace) -> None:
         self._seams, self._pace = seams, pace
-        self._opened: _Opened | None = None
+        self._opened: list[_Opened] = []
         self._opening = Opening(seams, pace)
         self._slices = Slices(pace.slice_s, pace.slice_bytes)
 
     @property
     def window(self) -> Window | None:
-        """The window in progress."""
-        return self._opened.window if self._opened else None
+        """The window that was opened last."""
+        return self._opened[-1].window if self._opened else None
+
+    @property
+    def read(self) -> bool:
+        """Whether rows are read and wait: for the stream, or to go out."""
+        return any(one.staged is not None for one in self._opened)
 
     def close(self) -> None:
-        """Give up the window in progress; its rows are read again."""
-        if self._opened is not None:
-            self._opened.reading.close()
-            self._opened = None
+        """Give up the windows in progress; their rows are read again."""
+        self._give_up(0)
 
     def drop(self, tables: Sequence[Table]) -> None:
-        """Give up the window if it reads one of these entries of the queue."""
-        gone = {table.ticket for table in tables}
-        if self._opened and any(run.ticket in gone for run in self._opened.window.runs):
-            self.close()
+        """Give up the windows that read one of these entries of the queue."""
+        tickets = {table.ticket for table in tables}
+        self._give_up(next((at for at, one in enumerate(self._opened) if one.reads(tickets)), _AT_ONCE))
+
+    def _give_up(self, first: int) -> None:
+        """Close a window and those behind it, which begin where it would have ended."""
+        self._opened, given_up = self._opened[:first], self._opened[first:]
+        for one in given_up:
+            one.reading.close()
 
     # Emitting.
 
-    def poll(self, state: State) -> tuple[State, Sequence[Staged] | None]:
-        """The window's staged rows once all are read; deals with a window that failed."""
-        opened = self._opened
-        if opened is None:
-            return state, None
-        try:
-            staged = opened.reading.poll()
-            if staged is not None and opened.read_s is None:
-                opened.read_s = self._seams.now() - opened.since_s
-        except SchemaChanged as error:
-            _log.warning("window %s is given up and will be read again: %s", opened.window.id, error)
-            self.close()
-            self._opening.gave_way()
-        except TableBusy as error:
-            self.close()
-            state = self._opening.refused(state, error)
-        except SourceError as error:
-            self.close()
-            state = self._opening.failed(state, opened.window, error)
-        else:
-            return state, staged
-        return state, None
+    def poll(self, state: State) -> State:
+        """See how far reading has come; deals with a window that failed."""
+        for at, opened in enumerate(self._opened):
+            try:
+                staged = opened.reading.poll()
+            except (SchemaChanged, SourceError, TableBusy) as error:
+                self._give_up(at)
+                return self._failed(state, opened.window, error)
+            self._note(opened, staged, state.position)
+        return state
 
-    def may_emit(self, state: State, staged: Sequence[Staged] | None) -> bool:
-        """Whether the staged rows may go out at the state's position."""
-        if self._opened is None or staged is None or state.position is None:
+    def _note(self, opened: _Opened, staged: Sequence[Staged] | None, position: Position | None) -> None:
+        if staged is None:
+            return
+        now_s = self._seams.now()
+        if opened.staged is None:
+            opened.staged, opened.read_s = staged, now_s - opened.since_s
+        if not opened.reached and position is not None and opened.reading.reached(position):
+            opened.reached = True
+            self._opening.waited(now_s - opened.since_s - opened.read_s)
+
+    def _failed(self, state: State, window: Window, error: SchemaChanged | SourceError | TableBusy) -> State:
+        if isinstance(error, SchemaChanged) or self._opened:
+            # What is behind another window is judged once it is read alone.
+            _log.warning("window %s is given up and will be read again: %s", window.id, error)
+            self._opening.gave_way()
+            return state
+        if isinstance(error, TableBusy):
+            return self._opening.refused(state, error)
+        return self._opening.failed(state, window, error)
+
+    def may_emit(self, state: State) -> bool:
+        """Whether rows may go out at the state's position."""
+        if not self._opened or self._opened[0].staged is None or state.position is None:
             return False
-        return self._opened.reading.reached(state.position)
+        return self._opened[0].reading.reached(state.position)
 
     def supersede(self, superseded: Superseded) -> None:
-        """Count what a span has brought for the open window."""
-        if self._opened is not None:
-            self._opened.superseded |= superseded
+        """Count what a span has brought for the open windows.
 
-    def emit(
-        self, state: State, staged: Sequence[Staged] | None, writer: PartWriter, first_part: int
-    ) -> tuple[State, int]:
+        What is newer than the rows of the one in front may be contained in those of the next. That these are
+        left out then loses nothing: the stream has carried them.
+        """
+        for one in self._opened:
+            one.superseded |= superseded
+
+    def emit(self, state: State, writer: PartWriter, first_part: int) -> tuple[State, int, int]:
         """Write what survives of the next slice, if the watermark is reached, as parts from `first_part` on.
 
-        Gives the state with the progress recorded, and the READ events written.
+        Gives the state with the progress recorded, the READ events written, and the part after them.
         """
-        opened = self._opened
-        if opened is None or staged is None or not self.may_emit(state, staged):
-            return state, 0
+        if not self.may_emit(state):
+            return state, 0, first_part
+        opened = self._opened[0]
         if not opened.sent:
-            self._opening.waited(self._seams.now() - opened.since_s - (opened.read_s or 0.0))
-        end, files = opened.next_slice(staged, self._slices.most_bytes)
+            self._opening.went_well(opened.window, sum(one.rows for one in opened.waiting), opened.read_s)
+        end, files = opened.next_slice(self._slices.most_bytes)
         runs = opened.window.runs[opened.sent : end]
         known = self._seams.marks
         marked = [one.among(known) for one in _marked(state.snapshot, runs, files)]
@@ -153,10 +202,9 @@ class Windows:
         state = self._record(state, opened, runs, list(zip(files, emitted, strict=True)))
         opened.sent = end
         if end == len(opened.window.runs):
-            rows = sum(one.rows for one in staged)
-            self._opening.went_well(opened.window, rows, opened.read_s or 0.0)
-            self.close()
-        return state, sum(one.rows for one in emitted)
+            self._opened.remove(opened)
+            opened.reading.close()
+        return state, sum(one.rows for one in emitted), first_part + len(emissions)
 
     def committed(self) -> None:
         """A turn's events are in the sink: what a slice of a window takes is learned from it."""
@@ -193,22 +241,24 @@ class Windows:
 
     def consider(self, state: State, lag_s: float) -> State:
         """Open the next window if there is something to read and the stream keeps up."""
-        if self._opened:
+        if len(self._opened) == _AT_ONCE or any(one.staged is None for one in self._opened):
             return state
         try:
-            state, window = self._opening.next(state, lag_s)
+            state, window = self._opening.next(
+                state, lag_s, [advance for one in self._opened for advance in one.ahead()]
+            )
             if window is None:
                 return state
             self._open(window)
         except (TableBusy, SchemaChanged) as error:
-            return self._opening.refused(state, error)
+            return self._opening.refused(state, error, behind=bool(self._opened))
         tickets = {run.ticket for run in window.runs}
         return replace(state, snapshot=state.snapshot.opened(tickets, int(self._seams.now() * 1000)))
 
     def _open(self, window: Window) -> None:
         since_s = self._seams.now()
         reading = self._seams.source.open_window(window)
-        self._opened = _Opened(window, reading, reading.superseded, reading.superseded, since_s)
+        self._opened.append(_Opened(window, reading, reading.superseded, reading.superseded, since_s))
 
 
 def _marked(snapshot: Snapshot, runs: Sequence[Run], staged: Sequence[Staged]) -> list[Marks]:

@@ -204,7 +204,7 @@ class MemorySource:
         self._held: frozenset[int] | None = None
         self._staging, self._span_rows, self._polls = staging, span_rows, reading_polls
         self._unsettled: dict[int, list[Change]] = {}
-        self.window: MemoryWindow | None = None
+        self.windows: list[MemoryWindow] = []
 
     def open_log(self, state: State) -> tuple[State, MemoryLog]:
         if self._initial and state.position is None:
@@ -252,7 +252,7 @@ class MemorySource:
             parts=1,
             events=len(span.logged),
             signals=self._signals(span),
-            superseded=self._superseded(span.logged) if self.window else Superseded(),
+            superseded=self._superseded(span.logged),
             moved=self._moved(span.logged),
         )
 
@@ -295,16 +295,11 @@ class MemorySource:
         )
 
     def _superseded(self, logged: Sequence[LoggedEntry]) -> Superseded:
-        if self.window is None:
-            return Superseded()
-        newer = [
-            entry.change
-            for entry in logged
-            if not (self.guards.contains and entry.transaction in self.window.shown)
-        ]
-        if not self.guards.contains:
-            newer = []
-        return self.superseding(newer)
+        superseded = Superseded()
+        for window in self.windows if self.guards.contains else ():
+            newer = [entry.change for entry in logged if entry.transaction not in window.shown]
+            superseded |= self.superseding(newer)
+        return superseded
 
     def superseding(self, changes: Sequence[Change]) -> Superseded:
         keys: dict[CollectionId, list[int]] = {}
@@ -382,15 +377,17 @@ class MemorySource:
         shown = self._shown(initial=window.initial)
         if shown is None:
             raise TableBusy("waits for what was committed before the log began")
+        before, horizon = Superseded(), None
         if window.initial and self._held is not None:
-            self.window = MemoryWindow(self, window, shown, Superseded(), self._staging, self._polls)
-            self.window.horizon = 0
-            return self.window
-        self._unsettled = {xid: c for xid, c in self._unsettled.items() if xid not in shown}
-        missed = [change for changes in self._unsettled.values() for change in changes]
-        before = self.superseding(missed) if self.guards.unsettled else Superseded()
-        self.window = MemoryWindow(self, window, shown, before, self._staging, self._polls)
-        return self.window
+            horizon = 0
+        else:
+            self._unsettled = {xid: c for xid, c in self._unsettled.items() if xid not in shown}
+            missed = [change for changes in self._unsettled.values() for change in changes]
+            before = self.superseding(missed) if self.guards.unsettled else Superseded()
+        opened = MemoryWindow(self, window, shown, before, self._staging, self._polls)
+        opened.horizon = opened.horizon if horizon is None else horizon
+        self.windows.append(opened)
+        return opened
 
 
 class MemoryWindow:
@@ -466,5 +463,5 @@ class MemoryWindow:
     def close(self) -> None:
         for one in self._staged or ():
             Path(one.path).unlink(missing_ok=True)
-        if self._source.window is self:
-            self._source.window = None
+        if self in self._source.windows:
+            self._source.windows.remove(self)

@@ -1,7 +1,7 @@
 """One MongoDB deployment as the engine's `Source`: its change stream, its collections, its windows.
 
 Owns what must be known across turns: the transaction whose events are counted, how far was streamed,
-and the window in progress. Everything that decides is in the pure modules beside it.
+and the windows in progress. Everything that decides is in the pure modules beside it.
 """
 
 from __future__ import annotations
@@ -75,8 +75,7 @@ class MongoSource:
         self._session: Session | None = None
         self._transaction: OpenTransaction | None = None
         self._streamed_to = (0, 0)
-        self._window: MongoWindow | None = None
-        self._watched: frozenset[CollectionId] = frozenset()
+        self._windows: dict[str, MongoWindow] = {}
 
     # The log.
 
@@ -175,14 +174,14 @@ class MongoSource:
         """Encode a span into the writer, and tell what it superseded."""
         if not isinstance(span, Span):
             raise InvariantError(f"a span of another source: {span!r}")
-        watch = Watch(self._watched, self._window.watermark.at) if self._window else Watch()
-        decoded = self._encoder.encode(span, self._opened().rules, watch, writer, self._transaction)
+        rules = self._opened().rules
+        decoded = self._encoder.encode(span, rules, self._watch(), writer, self._transaction)
         self._transaction = decoded[-1].open if decoded else self._transaction
         self._streamed_to = time_of(span.end)
         signals = [signal for one in decoded for signal in one.signals]
-        if self._window is not None:
+        for window in self._windows.values():
             for signal in signals:
-                self._window.watermark.streamed(signal.id)
+                window.watermark.streamed(signal.id)
         superseded = Superseded()
         for one in decoded:
             superseded |= one.superseded
@@ -192,6 +191,14 @@ class MongoSource:
             signals=tuple(SignalRow(one.position, one.id, one.type, one.data) for one in signals),
             superseded=superseded,
         )
+
+    def _watch(self) -> Watch:
+        """What supersedes documents of one of the open windows at least."""
+        if not self._windows:
+            return Watch()
+        windows = self._windows.values()
+        collections = frozenset(one for window in windows for one in window.collections)
+        return Watch(collections, min(window.watermark.at for window in windows))
 
     # Windows.
 
@@ -212,17 +219,18 @@ class MongoSource:
             )
             for index, run in enumerate(window.runs)
         ]
-        self._watched = frozenset(run.target.collection for run in window.runs)
-        self._window = MongoWindow(
+        opened = MongoWindow(
+            frozenset(run.target.collection for run in window.runs),
             watermark,
             Reading(
                 read=partial(self._reader.read, window.id, reads, watermark.at),
                 cancel=partial(self._reader.cancel, window.id),
                 directory=self._reader.directory(window.id),
-                closed=self._window_closed,
+                closed=partial(self._windows.pop, window.id, None),
             ),
         )
-        return self._window
+        self._windows[window.id] = opened
+        return opened
 
     def _events(
         self, collection: CollectionId, at: tuple[int, int], now_ms: int, snapshot: str
@@ -240,6 +248,3 @@ class MongoSource:
         if signal is None:
             raise InvariantError("signal documents need a signal collection")
         return SignalDocuments(self._server, signal, window.id, self._streamed_to)
-
-    def _window_closed(self) -> None:
-        self._window, self._watched = None, frozenset()

@@ -37,9 +37,9 @@ EMPTYING = ("drop", "rename", "dropDatabase", "invalidate")
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What to note for the open window: entries of these collections after a cluster time.
+    """What to note for the open windows: entries of these collections after a cluster time.
 
-    `after` is (seconds, ordinal); what comes at that time or before is contained in the window.
+    `after` is (seconds, ordinal); what comes at that time or before is contained in all of them.
     """
 
     collections: frozenset[CollectionId] = frozenset()
@@ -73,7 +73,7 @@ class Decoded:
 
 @dataclass(slots=True)
 class _Noted:
-    """Entries that supersede rows of the open window, gathered on the way."""
+    """Entries that supersede rows of open windows, gathered on the way."""
 
     keys: dict[CollectionId, list[str]] = field(default_factory=dict)
     lacking: dict[CollectionId, list[str]] = field(default_factory=dict)

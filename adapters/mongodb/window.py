@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
     from adapters.background import Reading
     from adapters.mongodb.watermark import Watermark
-    from engine.model import Position, Staged
+    from engine.model import CollectionId, Position, Staged
 
 
 class MongoWindow:
     """The engine's `OpenWindow` on MongoDB. Nothing streamed before it opened is newer than its rows."""
 
-    def __init__(self, watermark: Watermark, reading: Reading) -> None:
-        self.watermark, self.superseded = watermark, Superseded()
+    def __init__(self, collections: frozenset[CollectionId], watermark: Watermark, reading: Reading) -> None:
+        self.collections, self.watermark, self.superseded = collections, watermark, Superseded()
         self._rows = Background(reading, watermark.seal)
 
     def poll(self) -> Sequence[Staged] | None:

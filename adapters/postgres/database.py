@@ -1,7 +1,7 @@
 """One PostgreSQL database as the engine's `Source`: its log, its tables, its windows.
 
 Owns what must be known across turns: the codecs of the relations seen, the transactions not settled
-yet, and the window in progress. Everything that decides is in the pure modules beside it.
+yet, and the windows in progress. Everything that decides is in the pure modules beside it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from engine.model import CollectionId, Position, SignalRow
 from engine.ports import Encoded
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import psycopg
 
@@ -104,8 +104,7 @@ class PostgresSource:
         self._last_commit_end: int | None = None
         self._context: TransactionContext | None = None
         self._published = Noted()
-        self._window: PostgresWindow | None = None
-        self._window_oids: frozenset[int] = frozenset()
+        self._windows: dict[str, PostgresWindow] = {}
 
     # The log.
 
@@ -240,9 +239,10 @@ class PostgresSource:
         if visibility is not None:
             self._unsettled = superseding.noted(self._unsettled, decoded, visibility)
         rows = [row for one in decoded for row in one.signals]
-        if self._window and isinstance(self._window.watermark, SignalRows):
-            for row in rows:
-                self._window.watermark.streamed(row.op, row.id)
+        for window in self._windows.values():
+            if isinstance(window.watermark, SignalRows):
+                for row in rows:
+                    window.watermark.streamed(row.op, row.id)
         return Encoded(
             parts=len(parts),
             events=sum(one.entries for one in decoded),
@@ -262,20 +262,24 @@ class PostgresSource:
 
     def _watch(self, visibility: Visibility | None) -> Watch:
         settled = visibility.shows if visibility else None
-        if self._window is None:
+        if not self._windows:
             return Watch(settled=settled)
-        contained = self._window.watermark.exported.visibility.shows
-        return Watch(oids=self._window_oids, contained=contained, settled=settled)
+        # The one opened first contains the least.
+        first = next(iter(self._windows.values()))
+        oids = frozenset[int]().union(*(window.oids for window in self._windows.values()))
+        return Watch(oids=oids, contained=first.watermark.exported.visibility.shows, settled=settled)
 
     def _superseded(self, decoded: Sequence[Decoded]) -> Superseded:
-        if self._window is None:
-            return Superseded()
-        return superseding.by(decoded, self._window.watermark.exported.visibility, self._window_ids())
+        """What the entries supersede in one of the open windows at least."""
+        superseded = Superseded()
+        for window in self._windows.values():
+            shown = window.watermark.exported.visibility
+            superseded |= superseding.by(decoded, shown, self._names(window.oids))
+        return superseded
 
-    def _window_ids(self) -> dict[int, CollectionId]:
-        """The tables of the open window."""
+    def _names(self, oids: Iterable[int]) -> dict[int, CollectionId]:
         ids = self._opened().relations.ids
-        return {oid: ids[oid] for oid in self._window_oids}
+        return {oid: ids[oid] for oid in oids}
 
     def holds_log(self, state: State) -> bool:
         """Whether the log must wait until the initial snapshot has been read in the one that is held.
@@ -284,7 +288,7 @@ class PostgresSource:
         """
         if self._first.streams:
             self._retention.look(self._opened().control)
-        if self._window is None:
+        if not self._windows:
             self._first.let_pass(self._opened().control)
         return self._first.holds(state)
 
@@ -316,22 +320,24 @@ class PostgresSource:
         except TidemarkError:
             watermark.close()
             raise
-        self._window_oids = frozenset(read.table.oid for read in tables.values())
+        oids = frozenset(read.table.oid for read in tables.values())
         now_ms = int(time.time() * 1000)
         most = self._settings.snapshot.max_threads if window.initial else 0
-        self._window = PostgresWindow(
+        opened = PostgresWindow(
+            oids,
             watermark,
             locks,
             session.control,
-            superseding.before(self._unsettled, self._window_ids()),
+            superseding.before(self._unsettled, self._names(oids)),
             Reading(
                 read=partial(self._reader.read, window.id, reads, exported, now_ms, most_tasks=most),
                 cancel=partial(self._reader.cancel, window.id),
                 directory=self._reader.directory(window.id),
-                closed=self._window_closed,
+                closed=partial(self._windows.pop, window.id, None),
             ),
         )
-        return self._window
+        self._windows[window.id] = opened
+        return opened
 
     def _await_beginning(self, window: Window) -> None:
         """Raise TableBusy while a transaction that the log begins behind may be hidden from snapshots.
@@ -375,9 +381,6 @@ class PostgresSource:
                     place=str(target.collection),
                     hint="it may wait for a standby that the server's synchronous_standby_names asks for",
                 )
-
-    def _window_closed(self) -> None:
-        self._window, self._window_oids = None, frozenset()
 
     def _settle(self) -> None:
         """Wait a moment for streamed transactions to become visible; most do within microseconds."""

@@ -44,8 +44,8 @@ class Visible(Protocol):
 class Watch:
     """Which entries matter to the merge rule.
 
-    An entry does when its relation is one of `oids` (those of the open window) and its transaction is
-    not `contained` in the window's snapshot, or when its transaction is not `settled`. None answers
+    An entry does when its relation is one of `oids` (those of the open windows) and its transaction is
+    not `contained` in the first one's snapshot, or when its transaction is not `settled`. None answers
     "contains nothing" and "all are settled".
     """
 

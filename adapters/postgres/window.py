@@ -19,17 +19,18 @@ if TYPE_CHECKING:
 
 
 class PostgresWindow:
-    """The engine's `OpenWindow` on PostgreSQL."""
+    """The engine's `OpenWindow` on PostgreSQL, over the relations `oids`."""
 
     def __init__(
         self,
+        oids: frozenset[int],
         watermark: Watermark,
         held: GivesWay,
         control: psycopg.Connection,
         superseded: Superseded,
         reading: Reading,
     ) -> None:
-        self.watermark, self.superseded = watermark, superseded
+        self.oids, self.watermark, self.superseded = oids, watermark, superseded
         self._held, self._control = held, control
         self._rows = Background(reading, self._seal)
 

@@ -73,8 +73,7 @@ class SqlServerSource:
         self._news = News(databases, self._codecs, means.history)
         self._open: dict[str, OpenTransaction | None] = {}
         self._announced = 0
-        self._window: SqlServerWindow | None = None
-        self._merges: dict[CollectionId, tuple[str, ...]] = {}
+        self._windows: dict[str, SqlServerWindow] = {}
 
     # The log.
 
@@ -203,7 +202,7 @@ class SqlServerSource:
         news = self._told(name, before, taken)
         rules = Rules(
             self._settings.events,
-            self._codecs.instances(taken.instances, taken.read.modes, self._merges),
+            self._codecs.instances(taken.instances, taken.read.modes, self._merges()),
             taken.read.clock_minutes,
         )
         task = EncodePart(rules, self._watch(name), writer, int(time.time() * 1000))
@@ -221,17 +220,21 @@ class SqlServerSource:
         """Have tables read again whose change table is gone or another: what came in between is not told."""
         now = taken.instances.tellers(taken.end)
         for table, teller in tellers.items():
-            if self._window is not None and now.get(table) != teller:
-                self._window.switched(table)
+            if now.get(table) != teller:
+                self._switched(table)
+
+    def _switched(self, table: CollectionId) -> None:
+        for window in self._windows.values():
+            window.switched(table)
 
     def _encoded(self, span: Span, decoded: Sequence[Decoded]) -> Encoded:
         signals = [signal for one in decoded for signal in one.signals]
         superseded = Superseded()
         for one in decoded:
             superseded |= one.superseded
-        if self._window is not None:
+        for window in self._windows.values():
             for signal in signals:
-                self._window.streamed(span.database, signal.id)
+                window.streamed(span.database, signal.id)
         name = self._databases.names[span.database]
         return Encoded(
             parts=len(decoded),
@@ -241,17 +244,19 @@ class SqlServerSource:
         )
 
     def _watch(self, database: str) -> Watch:
-        """What supersedes rows of the open window: all that is streamed while it is open."""
-        if self._window is None:
-            return Watch()
-        return Watch(frozenset(one for one in self._window.tables if one.parts[0] == database))
+        """What supersedes rows of the open windows: all that is streamed while they are open."""
+        return Watch(frozenset(one for one in self._merges() if one.parts[0] == database))
+
+    def _merges(self) -> dict[CollectionId, tuple[str, ...]]:
+        """The tables that are read, and by which columns their rows and changes are told to be the same."""
+        return {table: names for one in self._windows.values() for table, names in one.merges.items()}
 
     def _told(self, database: str, before: Place, taken: Taken) -> list[SchemaChange]:
-        """The shapes that are to be told in a span; the open window notes those that concern it."""
+        """The shapes that are to be told in a span; open windows note those that concern them."""
         made = self._news.told(database, before, taken, self._telling())
         for one in made:
-            if one.type is ChangeType.ALTER and self._window is not None:
-                self._window.switched(one.table.id)
+            if one.type is ChangeType.ALTER:
+                self._switched(one.table.id)
         return made if self._settings.sqlserver.include_schema_changes else []
 
     def _telling(self) -> str:
@@ -274,18 +279,18 @@ class SqlServerSource:
         most = self._settings.snapshot.max_threads if window.initial else 0
         session = self._first.session if window.initial else ()
         read = partial(self._means.chunks.read, window.id, reads, most_tasks=most, session=session)
-        self._merges = {read.read.table.id: _names(read.read) for read in reads}
-        self._window = SqlServerWindow(
+        opened = SqlServerWindow(
             watermarks,
-            tables,
+            {read.read.table.id: _names(read.read) for read in reads},
             Reading(
                 read=read,
                 cancel=partial(self._means.chunks.cancel, window.id),
                 directory=self._means.chunks.directory(window.id),
-                closed=self._window_closed,
+                closed=partial(self._windows.pop, window.id, None),
             ),
         )
-        return self._window
+        self._windows[window.id] = opened
+        return opened
 
     def _reads(self, window: Window) -> list[RunRead]:
         """The runs with all it takes to read them. Raises SchemaChanged where a table is not as planned."""
@@ -326,9 +331,6 @@ class SqlServerSource:
             raise InvariantError("signal rows need a signal table")
         table = SignalTable(signal, self._databases.signal_columns(signal))
         return SignalRows(connection, table, window.id, strategy)
-
-    def _window_closed(self) -> None:
-        self._window, self._merges = None, {}
 
 
 def _names(read: ReadTable) -> tuple[str, ...]:

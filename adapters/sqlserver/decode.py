@@ -61,7 +61,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What to note for the open window: all entries of these tables, which are streamed while it is open."""
+    """What to note for the open windows: all entries of these tables, streamed while they are open."""
 
     tables: frozenset[CollectionId] = frozenset()
 

@@ -126,7 +126,7 @@ class FirstSnapshot:
         return state.snapshot.initial and self.waits
 
     def check(self) -> None:
-        """Raise SourceError where locks were lost: the open window's rows may show what came meanwhile.
+        """Raise SourceError where locks were lost: open windows' rows may show what came meanwhile.
 
         The start that follows reads what is left like any other rows, or, without a log, all of it anew.
         """

@@ -25,13 +25,17 @@ class SqlServerWindow:
     """The engine's `OpenWindow` on SQL Server. Nothing streamed before it opened is newer than its rows.
 
     `watermarks` are by the databases' numbers; a close row that is sealed later than others holds for all,
-    since each database's rows are judged by its own log.
+    since each database's rows are judged by its own log. `merges` are the tables that it reads, and the
+    columns by which rows and changes of each are told to be the same.
     """
 
     def __init__(
-        self, watermarks: Mapping[int, Watermark], tables: frozenset[CollectionId], reading: Reading
+        self,
+        watermarks: Mapping[int, Watermark],
+        merges: Mapping[CollectionId, tuple[str, ...]],
+        reading: Reading,
     ) -> None:
-        self.watermarks, self.tables, self.superseded = watermarks, tables, Superseded()
+        self.watermarks, self.merges, self.superseded = watermarks, merges, Superseded()
         self._switched: list[CollectionId] = []
         self._rows = Background(reading, self._seal)
 
@@ -53,7 +57,7 @@ class SqlServerWindow:
 
     def switched(self, table: CollectionId) -> None:
         """Note that a table's changes have another shape from here on."""
-        if table in self.tables:
+        if table in self.merges:
             self._switched.append(table)
 
     def reached(self, position: Position) -> bool:

@@ -1,0 +1,192 @@
+"""A job over a database in memory, whose log, openings and failures a test sets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from adapters.spark.executors import LocalExecutors
+from engine.errors import SchemaChanged, SignalError, SourceError, StateError
+from engine.job import Job, Observation
+from engine.model import CollectionId, Position
+from engine.pulse import Pulse
+from engine.seams import Pace, Seams
+from engine.state import State
+from signals.desk import Desk
+from tests.fakes import MemorySink, MemoryStateStore
+from tests.memory_source import Change, MemoryDatabase, MemorySource, MemorySpan, batch_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from engine.model import Target
+    from signals.answers import Answer
+
+T, U = CollectionId(("public", "t")), CollectionId(("public", "u"))
+STEPS = ("take", "encode", "writer", "save_pending", "commit", "promote", "acknowledge", "open_window")
+BOTH = '{"data-collections": ["public.t", "public.u"]}'
+
+
+@dataclass
+class Noted:
+    """Passes every call on, and notes the steps of a turn in the order they were taken."""
+
+    behind: Any
+    steps: list[str]
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self.behind, name)
+        if name not in STEPS:
+            return call
+
+        def noted(*args: Any) -> Any:
+            self.steps.append(name)
+            return call(*args)
+
+        return noted
+
+
+@dataclass
+class ScriptedLog:
+    """A log that says what it is told to, then nothing."""
+
+    says: list[MemorySpan | SourceError]
+    hurried: list[bool] = field(default_factory=list)
+    acknowledged: list[Position] = field(default_factory=list)
+    closed: bool = False
+
+    def take(self, _timeout_s: float) -> MemorySpan | None:
+        said = self.says.pop(0) if self.says else None
+        if isinstance(said, SourceError):
+            raise said
+        return said
+
+    def acknowledge(self, position: Position) -> None:
+        self.acknowledged.append(position)
+
+    def hurry(self, *, on: bool) -> None:
+        self.hurried.append(on)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@dataclass
+class Scripted:
+    """A MemorySource whose log, openings and measures are told what to do."""
+
+    memory_source: MemorySource
+    log: ScriptedLog | None = None
+    openings: list[SourceError | StateError] = field(default_factory=list)
+    refused: dict[CollectionId, SignalError] = field(default_factory=dict)
+    vanish: dict[CollectionId, SignalError] = field(default_factory=dict)
+    windows: list[SchemaChanged | SourceError] = field(default_factory=list)
+    opened: int = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.memory_source, name)
+
+    def open_log(self, state: State) -> Any:
+        self.opened += 1
+        if self.openings:
+            raise self.openings.pop(0)
+        if self.log is None:
+            return self.memory_source.open_log(state)
+        return replace(state, position=state.position or Position((0,))), self.log
+
+    def tables(self) -> Scripted:
+        return self
+
+    def measure(self, targets: Sequence[Target], *, bounded: bool = False) -> list[Any]:
+        extents = self.memory_source.measure(targets, bounded=bounded)
+        return [
+            self.refused.get(target.collection) or extent
+            for target, extent in zip(targets, extents, strict=True)
+        ]
+
+    def open_window(self, window: Any) -> Any:
+        if self.windows:
+            self.refused |= self.vanish
+            raise self.windows.pop(0)
+        return self.memory_source.open_window(window)
+
+
+@dataclass
+class CountedExecutors:
+    """Runs tasks here, and counts those of each call."""
+
+    tasks: list[int] = field(default_factory=list)
+
+    def map(self, task: Any, items: Any) -> Any:
+        self.tasks.append(len(items))
+        return LocalExecutors().map(task, items)
+
+
+def end(store: MemoryStateStore, turn: int) -> None:
+    """Promote, and be no more."""
+    MemoryStateStore.promote(store, turn)
+    raise KeyboardInterrupt
+
+
+class Bench:
+    """A job in memory, with a clock that stands still until it is moved."""
+
+    def __init__(self, staging: Path, **pace: Any) -> None:
+        self.database = MemoryDatabase()
+        for key in range(1, 6):
+            self.database.commit(Change(T, key, f"t{key}"))
+        for key in range(1, 4):
+            self.database.commit(Change(U, key, f"u{key}"))
+        self.database.acknowledged = len(self.database.log)
+        self.source = Scripted(MemorySource(self.database, str(staging), span_rows=100))
+        self.sink, self.store = MemorySink(), MemoryStateStore()
+        self.steps: list[str] = []
+        self.answers: list[Answer] = []
+        self.seen: list[Observation] = []
+        self.slept: list[float] = []
+        self.now_s = 1000.0
+        self.executors, self.local_rows = CountedExecutors(), 1000
+        self.pulse = Pulse(0.0, lambda now_ms: batch_of([("beat", None, str(now_ms))]), lambda: None)
+        self.pace = Pace(**{"chunk_rows": 2, "window_rows": 100, "max_lag_s": 1e12, "backoff_s": 1.0, **pace})
+        self.job = self.new_job()
+
+    def new_job(self) -> Job:
+        seams = Seams(
+            source=Noted(self.source, self.steps),
+            sink=Noted(self.sink, self.steps),
+            store=Noted(self.store, self.steps),
+            executors=self.executors,
+            desk=Desk(self.answers.append),
+            pulse=self.pulse,
+            now=lambda: self.now_s,
+            sleep=self.sleep,
+            local_rows=self.local_rows,
+        )
+        self.job = Job(seams, self.pace, self.seen.append)
+        return self.job
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now_s += seconds
+
+    def execute(self, data: str = '{"data-collections": ["public.t"]}') -> None:
+        self.database.signal("s", "execute-snapshot", data)
+
+    def turns(self, count: int) -> None:
+        for _ in range(count):
+            self.job.turn()
+
+    def told(self) -> list[str]:
+        """How each answer came out, and about which collection if it is about one."""
+        firsts = ((one.outcome, one.text.split()[0]) for one in self.answers)
+        return [f"{how} {what}" if what.startswith("public.") else how for how, what in firsts]
+
+    def events(self) -> list[tuple[str, str, Any]]:
+        """Operation, topic and key of what was sent."""
+        return [
+            (orjson.loads(one["value"])["op"], one["topic"], orjson.loads(one["key"]))
+            for one in self.sink.events()
+        ]

@@ -1,0 +1,336 @@
+"""Windows that can't open, or fail, or are no longer wanted; one that is read while another goes out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from engine import state as saved
+from engine.errors import SchemaChanged, SignalError, SourceError, TableBusy
+from engine.model import Position
+from tests.job_bench import BOTH, Bench, ScriptedLog, T, U
+from tests.memory_source import Change, MemorySpan
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return Bench(tmp_path)
+
+
+def reading(bench: Bench) -> Any:
+    """The window that was opened last."""
+    return bench.source.memory_source.windows[-1]
+
+
+class TestWindows:
+    def test_a_window_is_hurried_once_its_rows_are_read(self, bench):
+        bench.execute()
+        log = ScriptedLog([MemorySpan(Position((9,)), tuple(bench.database.log[-1:]))])
+        bench.source.log = log
+        bench.turns(4)
+
+        assert log.hurried == [False, False, True, False]
+
+    def test_a_window_whose_table_changed_is_read_again(self, bench):
+        bench.execute()
+        bench.turns(1)
+        first = bench.job.window
+        reading(bench).failure = SchemaChanged("another session waits")
+        bench.turns(1)
+        meanwhile = bench.job.window
+        bench.now_s += 1.0
+        bench.turns(1)
+        second = bench.job.window
+        bench.turns(3)
+
+        assert first
+        assert meanwhile is None
+        assert second
+        assert (first.runs, first.id != second.id) == (second.runs, True)
+        assert bench.told() == ["accepted", "finished public.t"]
+
+    def test_a_window_whose_table_is_locked_is_read_again_however_often(self, bench):
+        bench.execute()
+        for _time in range(20):
+            bench.now_s += 60.0
+            bench.turns(1)
+            reading(bench).failure = TableBusy("locked", place="public.t")
+            bench.turns(1)
+            assert bench.job.window is None
+        bench.now_s += 60.0
+        bench.turns(4)
+
+        assert bench.told() == ["accepted", "finished public.t"]
+
+    def test_a_window_that_can_t_be_read_is_tried_again_after_a_pause(self, bench):
+        bench.execute()
+        bench.turns(1)
+        reading(bench).failure = SourceError("statement timeout")
+        bench.turns(2)
+        meanwhile = bench.job.window
+        bench.now_s += 1.0
+        bench.turns(4)
+
+        assert meanwhile is None
+        assert bench.told() == ["accepted", "finished public.t"]
+
+    def test_in_the_end_its_tables_are_answered_as_failed_and_the_others_go_on(self, tmp_path):
+        bench = Bench(tmp_path, window_retries=2, max_chunks=1)
+        bench.execute(BOTH)
+        bench.turns(3)
+        for _ in range(3):
+            reading(bench).failure = SourceError("bad block")
+            bench.turns(1)
+            bench.now_s += 10.0
+            bench.turns(1)
+        bench.turns(12)
+
+        assert bench.told() == ["accepted", "failed public.t", "finished public.u"]
+        assert "bad block; missing: keys after (2) up to (4);" in bench.answers[1].text
+        assert saved.from_json(bench.store.promoted[max(bench.store.promoted)]).snapshot.tables == ()
+
+    def test_rows_that_can_t_be_read_are_found_left_out_and_read_by_the_next_signal(self, tmp_path):
+        bench = Bench(tmp_path, window_retries=1, tasks=2)
+        for key in range(6, 41):
+            bench.database.commit(Change(T, key, f"t{key}"))
+        bench.execute()
+        self.turns_with_a_bad_row(bench, "13")
+        left_out = bench.told()
+        bench.execute()
+        for _ in range(6):
+            bench.now_s += 10.0
+            bench.turns(1)
+
+        read = [found for one in bench.sink.events() if (found := self.read_key(one)) is not None]
+        assert left_out == ["accepted", "failed public.t"]
+        assert "bad block; missing: keys after (12) up to (14);" in bench.answers[1].text
+        assert bench.told()[2:] == ["accepted", "finished public.t"]
+        assert sorted(read) == list(range(1, 41))
+
+    def turns_with_a_bad_row(self, bench, bad: str) -> None:
+        """Every window that would read this key fails."""
+        for _ in range(60):
+            if bench.job.window and any(
+                int((run.after or ("0",))[0]) < int(bad) <= int(run.upto[0]) for run in bench.job.window.runs
+            ):
+                reading(bench).failure = SourceError("bad block")
+            bench.turns(1)
+            bench.now_s += 10.0
+
+    def read_key(self, event) -> int | None:
+        if event["topic"] != "public.t" or orjson.loads(event["value"])["op"] != "r":
+            return None
+        return int(orjson.loads(event["key"]))
+
+    def test_a_window_that_was_read_forgives_earlier_failures(self, tmp_path):
+        bench = Bench(tmp_path, window_retries=1, max_chunks=1)
+        bench.execute()
+        bench.turns(1)
+        for _ in range(3):
+            reading(bench).failure = SourceError("statement timeout")
+            bench.turns(1)
+            bench.now_s += 10.0
+            bench.turns(3)
+
+        assert bench.told() == ["accepted", "finished public.t"]
+
+    def test_one_that_can_t_open_for_a_change_is_tried_a_moment_later(self, bench):
+        bench.source.windows = [SchemaChanged("no such column")]
+        bench.execute()
+        bench.turns(3)
+        meanwhile = bench.job.window
+        bench.now_s += 1.0
+        bench.turns(4)
+
+        assert meanwhile is None
+        assert bench.told() == ["accepted", "finished public.t"]
+
+    def test_one_whose_table_is_gone_answers_and_goes_on(self, bench):
+        bench.source.windows = [SchemaChanged("no such table")]
+        bench.source.vanish[T] = SignalError("there is no such table")
+        bench.execute(BOTH)
+        bench.turns(1)
+        bench.now_s += 1.0
+        bench.turns(4)
+
+        assert bench.told() == ["accepted", "rejected public.t", "finished public.u"]
+
+    def test_a_lost_connection_while_opening_ends_the_session(self, bench):
+        bench.source.windows = [SourceError("lock timeout")]
+        bench.execute()
+        with pytest.raises(SourceError):
+            bench.turns(1)
+
+    def test_no_window_opens_while_the_stream_lags(self, tmp_path):
+        bench = Bench(tmp_path, max_lag_s=5.0)
+        bench.execute()
+        signal = tuple(bench.database.log[-1:])
+        bench.source.log = ScriptedLog(
+            [
+                MemorySpan(Position((9,)), signal, committed_at_s=990.0),
+                MemorySpan(Position((10,)), signal, committed_at_s=1000.5),
+            ]
+        )
+        bench.turns(1)
+        lagging = bench.job.window
+        bench.now_s += 1.0
+        bench.turns(1)
+
+        assert lagging is None
+        assert bench.job.window is not None
+
+    def test_a_stream_that_lags_for_long_is_told_of_once(self, tmp_path, caplog):
+        bench = Bench(tmp_path, max_lag_s=5.0)
+        bench.execute()
+        signal = tuple(bench.database.log[-1:])
+        bench.source.log = ScriptedLog(
+            [MemorySpan(Position((9 + n,)), signal, committed_at_s=900.0) for n in range(6)]
+        )
+        told = []
+        with caplog.at_level("INFO", "engine"):
+            for _ in range(6):
+                bench.turns(1)
+                told.append(sum("tidemark.max.lag.ms" in line for line in caplog.messages))
+                bench.now_s += 1.0
+
+        assert told == [0, 0, 0, 1, 1, 1]
+
+    def test_what_can_t_be_read_is_answered_and_left_out(self, bench):
+        bench.source.refused = {T: SignalError("a view can't be snapshotted", place=str(T))}
+        bench.execute(BOTH)
+        bench.turns(4)
+
+        assert bench.told() == ["accepted", "rejected public.t", "finished public.u"]
+        assert bench.job.state.snapshot.tables == ()
+
+    def test_a_table_without_rows_is_finished_without_a_window(self, bench):
+        bench.database.commit(Change(U, None))
+        bench.execute('{"data-collections": ["public.u"]}')
+        bench.turns(2)
+
+        assert bench.told() == ["accepted", "finished public.u"]
+        assert bench.steps.count("open_window") == 0
+
+    def test_stopping_a_table_gives_its_window_up(self, bench):
+        bench.execute()
+        bench.turns(1)
+        bench.database.signal("s", "stop-snapshot", '{"type": "incremental"}')
+        bench.turns(4)
+
+        assert bench.told() == ["accepted", "accepted", "stopped public.t"]
+        assert [op for op, _topic, _key in bench.events()] == ["w", "w"]
+        assert not bench.source.memory_source.windows
+
+    def test_stopping_one_table_of_a_window_reads_the_other_again(self, bench):
+        bench.execute(BOTH)
+        bench.turns(1)
+        stop = '{"type": "incremental", "data-collections": ["public.t"]}'
+        bench.database.signal("s", "stop-snapshot", stop)
+        bench.turns(4)
+
+        assert bench.told() == ["accepted", "accepted", "stopped public.t", "finished public.u"]
+        assert [(topic, key) for op, topic, key in bench.events() if op == "r"] == [
+            ("public.u", 1),
+            ("public.u", 2),
+            ("public.u", 3),
+        ]
+
+    def test_closing_gives_the_window_up(self, bench):
+        bench.execute()
+        bench.turns(1)
+        bench.job.close()
+
+        assert bench.job.window is None
+        assert not bench.source.memory_source.windows
+
+
+class TestBehind:
+    """Two windows at once: the first goes out in two slices, the second is read meanwhile."""
+
+    @pytest.fixture
+    def bench(self, tmp_path):
+        bench = Bench(tmp_path, window_rows=4, slice_s=0.0, slice_bytes=1)
+        bench.execute(BOTH)
+        while len(bench.source.memory_source.windows) < 2:
+            bench.turns(1)
+        return bench
+
+    def read(self, bench: Bench) -> list[tuple[str, Any]]:
+        return [(topic, key) for op, topic, key in bench.events() if op == "r"]
+
+    def test_the_next_window_is_read_while_one_goes_out(self, bench):
+        first, second = bench.source.memory_source.windows
+        sent = self.read(bench)
+        bench.turns(6)
+
+        assert sent == [("public.t", 1), ("public.t", 2)]
+        assert [first._window.runs[-1].upto, second._window.runs[0].after] == [("4",), ("4",)]
+        keys = [("public.t", key) for key in range(1, 6)] + [("public.u", key) for key in range(1, 4)]
+        assert self.read(bench) == keys
+        assert bench.told() == ["accepted", "finished public.t", "finished public.u"]
+
+    def test_no_third_one_is_opened(self, bench):
+        bench.source.log = None
+        reading(bench)._polls = 100
+        bench.turns(3)
+
+        assert len(bench.source.memory_source.windows) == 1
+        assert bench.steps.count("open_window") == 2
+
+    def test_a_change_keeps_the_rows_of_both_back(self, bench):
+        bench.database.commit(Change(T, 4, "newer"), Change(U, 1, "newer"))
+        bench.turns(6)
+
+        read = self.read(bench)
+        assert ("public.t", 4) not in read
+        assert ("public.u", 1) not in read
+        assert len(read) == 6
+
+    def test_when_the_first_is_given_up_so_is_the_second(self, bench):
+        first = bench.source.memory_source.windows[0]
+        first.failure = SchemaChanged("another session waits")
+        bench.turns(1)
+        given_up = list(bench.source.memory_source.windows)
+        bench.now_s += 1.0
+        bench.turns(8)
+
+        assert given_up == []
+        assert sorted(self.read(bench)) == sorted({*self.read(bench)})
+        assert len(self.read(bench)) == 8
+
+    def test_stopping_the_table_of_the_second_leaves_the_first(self, bench):
+        stop = '{"type": "incremental", "data-collections": ["public.u"]}'
+        bench.database.signal("s", "stop-snapshot", stop)
+        bench.turns(6)
+
+        assert self.read(bench) == [("public.t", key) for key in range(1, 6)]
+        assert bench.told() == ["accepted", "accepted", "stopped public.u", "finished public.t"]
+
+    @pytest.mark.parametrize("error", [SourceError("bad block"), TableBusy("locked", place="public.t")])
+    def test_a_failure_of_the_second_is_judged_once_it_is_read_alone(self, bench, error):
+        reading(bench).failure = error
+        bench.turns(4)
+        meanwhile = bench.job.window
+        bench.now_s += 1.0
+        bench.turns(8)
+
+        assert meanwhile is None
+        assert len(self.read(bench)) == 8
+        assert bench.told() == ["accepted", "finished public.t", "finished public.u"]
+
+    def test_one_that_can_t_open_leaves_the_queue_as_it_is(self, tmp_path):
+        bench = Bench(tmp_path, window_rows=4, slice_s=0.0, slice_bytes=1)
+        bench.execute(BOTH)
+        bench.turns(1)
+        bench.source.windows = [SchemaChanged("no such column")]
+        bench.source.vanish[T] = SignalError("there is no such table")
+        while bench.source.windows:
+            bench.turns(1)
+        bench.source.refused.clear()
+        bench.now_s += 1.0
+        bench.turns(8)
+
+        assert len(self.read(bench)) == 8
+        assert bench.told() == ["accepted", "finished public.t", "finished public.u"]
