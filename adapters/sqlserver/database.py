@@ -33,7 +33,7 @@ from adapters.sqlserver.tail import Asking, Tail
 from adapters.sqlserver.watermark import AtBeginning, LogEnd, SignalRows, SignalTable, Watermark
 from adapters.sqlserver.window import SqlServerWindow
 from engine.config.settings import Watermarking
-from engine.errors import InvariantError, SchemaChanged
+from engine.errors import InvariantError, SchemaChanged, TableBusy
 from engine.marks import PLAIN
 from engine.merge import Superseded
 from engine.model import Position, SignalRow
@@ -41,7 +41,7 @@ from engine.ports import Encoded
 from engine.reads import ReadEvents
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from adapters.sqlserver.decode import Decoded
     from adapters.sqlserver.first import FirstSnapshot
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from adapters.sqlserver.readable import ReadTable
     from adapters.sqlserver.schema_changes import SchemaChange
     from adapters.sqlserver.server import Server
+    from adapters.sqlserver.table import Column
     from adapters.sqlserver.transactions import OpenTransaction
     from engine import ports
     from engine.config.settings import Settings
@@ -271,7 +272,10 @@ class SqlServerSource:
         names = list(dict.fromkeys(table.parts[0] for table in tables))
         for name in names:
             self._databases.refuse_replicas(name)
-        reads = self._reads(window)
+        found = self._extents.readings(window.targets)
+        merges = merge_columns(found.values())
+        self._refuse_other_merges(merges)
+        reads = self._reads(window, found, merges)
         numbers = [list(self._databases.names).index(name) for name in names]
         watermarks = {
             number: self._watermark(window, name) for number, name in zip(numbers, names, strict=True)
@@ -281,7 +285,7 @@ class SqlServerSource:
         read = partial(self._means.chunks.read, window.id, reads, most_tasks=most, session=session)
         opened = SqlServerWindow(
             watermarks,
-            {read.read.table.id: _names(read.read) for read in reads},
+            merges,
             Reading(
                 read=read,
                 cancel=partial(self._means.chunks.cancel, window.id),
@@ -292,10 +296,23 @@ class SqlServerSource:
         self._windows[window.id] = opened
         return opened
 
-    def _reads(self, window: Window) -> list[RunRead]:
+    def _refuse_other_merges(self, merges: Mapping[CollectionId, tuple[str, ...]]) -> None:
+        """Changes of a table are told by one choice of columns as long as a window reads it."""
+        merging = self._merges()
+        for table, names in merges.items():
+            if merging.get(table, names) != names:
+                raise TableBusy("it is being read by another surrogate key", place=str(table))
+
+    def _reads(
+        self,
+        window: Window,
+        tables: Mapping[Target, ReadTable],
+        merges: Mapping[CollectionId, tuple[str, ...]],
+    ) -> list[RunRead]:
         """The runs with all it takes to read them. Raises SchemaChanged where a table is not as planned."""
-        tables = self._extents.readings(window.targets)
-        events = {target: self._events(target, read) for target, read in tables.items()}
+        events = {
+            target: self._events(target, read, merges[target.collection]) for target, read in tables.items()
+        }
         for run in window.runs:
             if tables[run.target].fingerprint != run.key:
                 raise SchemaChanged(
@@ -306,7 +323,7 @@ class SqlServerSource:
             for run in window.runs
         ]
 
-    def _events(self, target: Target, read: ReadTable) -> ReadEvents:
+    def _events(self, target: Target, read: ReadTable, merge: tuple[str, ...]) -> ReadEvents:
         now_ms, name = int(time.time() * 1000), target.collection.parts[0]
         place = self._databases.place(name)
         if target.initial:
@@ -318,7 +335,8 @@ class SqlServerSource:
             snapshot=PLAIN if target.initial else "incremental",
         )
         source = read_source(self._settings.events, target.collection, at)
-        return ReadEvents(self._codecs.codec(read.table, _names(read)), row_shape(read.table), source, now_ms)
+        codec = self._codecs.codec(read.table, merge)
+        return ReadEvents(codec, row_shape(read.table), source, now_ms)
 
     def _watermark(self, window: Window, database: str) -> Watermark:
         if window.initial and self._first.waits:
@@ -333,9 +351,20 @@ class SqlServerSource:
         return SignalRows(connection, table, window.id, strategy)
 
 
-def _names(read: ReadTable) -> tuple[str, ...]:
-    """The columns by which rows read and changes are told to be the same."""
-    return tuple(column.name for column in read.merge.columns)
+def merge_columns(reads: Iterable[ReadTable]) -> dict[CollectionId, tuple[str, ...]]:
+    """The columns by which rows read and changes are told to be the same, for each table of a window.
+
+    A table without a key that is read by several surrogate ones has the columns of them all, since changes
+    are told once for all who ask. Large values, which old rows of the log may lack, count only where there
+    is nothing else.
+    """
+    found: dict[CollectionId, dict[str, Column]] = {}
+    for read in reads:
+        found.setdefault(read.table.id, {}).update({one.name: one for one in read.merge.columns})
+    return {
+        table: tuple(name for name, one in columns.items() if not one.large) or tuple(columns)
+        for table, columns in found.items()
+    }
 
 
 def shown(position: Position) -> str:

@@ -184,6 +184,32 @@ def test_a_nullable_surrogate_key_orders_a_table_without_a_key(
         assert sorted(row["b"] for row in reads(driven)) == list(range(600))
 
 
+def test_two_surrogate_keys_of_one_table_in_a_window_are_superseded_alike(
+    sqlserver: SqlServer, signals: StandInDatabase, tmp_path: Path, spark: SparkSession
+):
+    signals.execute("CREATE TABLE dbo.t (a int NOT NULL, b int NOT NULL, v nvarchar(50) NULL)")
+    signals.execute("INSERT INTO dbo.t VALUES (1, 11, N'old'), (2, 12, N'old'), (3, 13, N'old')")
+    signals.enable_cdc("dbo.t")
+    with driven_sqlserver(sqlserver, tmp_path, spark, **WITH_SIGNALS) as driven:
+        ask(signals, "shop.dbo.t", **{"surrogate-key": "a"})
+        ask(signals, "shop.dbo.t", **{"surrogate-key": "b"})
+        signals.capture()
+        driven.until(lambda: driven.job.window is not None)
+        window = driven.job.window
+        assert window is not None
+        closed = f"SELECT COUNT(*) FROM dbo.signals WHERE id = '{window.id}-close'"
+        driven.until(lambda: signals.query(closed) == [(1,)])
+        signals.execute("UPDATE dbo.t SET v = N'new' WHERE a = 1")
+        signals.execute("UPDATE dbo.t SET a = 5, b = 15 WHERE a = 2")
+        signals.capture()
+        driven.until_answered("finished", 2)
+
+        assert len(window.runs) == 2
+        told = [(op, row["a"], row["v"]) for op, row in driven.ops("t")]
+        assert [one for one in told if one[0] == "r"] == [("r", 3, "old")] * 2
+        assert ("u", 1, "new") in told
+
+
 class TestConditions:
     def test_a_condition_chooses_rows(
         self, sqlserver: SqlServer, signals: StandInDatabase, tmp_path: Path, spark: SparkSession
