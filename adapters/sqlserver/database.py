@@ -140,10 +140,10 @@ class SqlServerSource:
         return SqlServerLog(tails, position, self._settings.sqlserver.poll_interval_ms / 1000, told)
 
     def _tail(self, name: str, saved: Sequence[Sequence[Any]]) -> Tail:
-        engine = self._server.engine(name)
+        connect = partial(self._databases.connect, name)
         asking = Asking(self._means.bounds, self._settings.sqlserver.agent_status_query)
         catalog, reader = self._databases.catalog(name), self._means.changes(name)
-        return Tail(engine.connect, catalog, reader, asking, self._databases.instances(name), marks_of(saved))
+        return Tail(connect, catalog, reader, asking, self._databases.instances(name), marks_of(saved))
 
     def close(self) -> None:
         """Give up locks and connections."""

@@ -73,11 +73,15 @@ class Databases:
     def connection(self, database: str) -> Connection:
         """The connection for small questions; made when it is first used."""
         if database not in self._connections:
-            with source_errors("connecting", database):
-                connection = self._server.engine(database).connect()
-                run(connection, f"SET LOCK_TIMEOUT {self._patience_ms}")
-                self._connections[database] = connection
+            self._connections[database] = self.connect(database)
         return self._connections[database]
+
+    def connect(self, database: str) -> Connection:
+        """Another connection, which waits for a lock no longer either; any thread may ask for one."""
+        with source_errors("connecting", database):
+            connection = self._server.engine(database).connect()
+            run(connection, f"SET LOCK_TIMEOUT {self._patience_ms}")
+        return connection
 
     def catalog(self, database: str) -> Catalog:
         """The catalog of a database."""

@@ -22,6 +22,7 @@ from adapters.sqlserver.metadata import agent_status
 from adapters.sqlserver.place import Place, lsn_of_hex
 from adapters.sqlserver.server import rows
 from adapters.sqlserver.spans import Bounds, plan_span
+from engine.errors import TableBusy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("adapters")
 _CLOCK_S = 10.0
+_BUSY_TOLD_AFTER_S = 10.0
 _BRANCHES = 50
 """Change tables that one statement asks; a server compiles each of them."""
 NOTHING_KNOWN = Instances()
@@ -113,7 +115,8 @@ class Asking:
 class Tail:
     """Reads one database's spans; see `log.DatabaseLog`.
 
-    `instances` are those that the source knows, `known` those of the saved state, if there is one.
+    `connect` raises SourceError; its connections wait for a lock no longer than a moment. `instances` are
+    those that the source knows, `known` those of the saved state, if there is one.
     """
 
     def __init__(
@@ -131,17 +134,38 @@ class Tail:
         self._minutes, self._asked_s = 0, float("-inf")
         self._connection: Connection | None = None
         self._silent = ""
+        self._news = False
+        self._busy_since_s: float | None = None
+        self._busy_told = False
 
     def next(self, after: Place) -> Taken | None:
-        """The next span behind a place."""
+        """The next span behind a place; None also while somebody holds a lock that reading it needs."""
+        try:
+            taken = self._next(after)
+        except TableBusy as error:
+            self._note_busy(error, time.monotonic())
+            return None
+        self._busy_since_s, self._busy_told = None, False
+        return taken
+
+    def _note_busy(self, error: TableBusy, now_s: float) -> None:
+        """Say once that the log waits, when it is no passing thing."""
+        if self._busy_since_s is None:
+            self._busy_since_s = now_s
+        if not self._busy_told and now_s - self._busy_since_s > _BUSY_TOLD_AFTER_S:
+            self._busy_told = True
+            _log.warning("the log of database %s waits for a lock: %s", self._database, error)
+
+    def _next(self, after: Place) -> Taken | None:
         connection = self._connected()
         now_s = time.time()
         # In this order: an instance made in between has no changes up to that LSN.
         upto = self._greatest(connection)
         if upto is None:
             return None
-        news = self._look(connection, after, moved=upto > after)
-        if after >= upto and not news:
+        # What was found stays news until a span has told of it: reading may have to wait for a lock.
+        self._news = self._look(connection, after, moved=upto > after) or self._news
+        if after >= upto and not self._news:
             return None
         planned = self._planned(connection, after, max(after, upto))
         read = self._reader.read(connection, planned, self._instances.tables)
@@ -149,6 +173,7 @@ class Tail:
             read = replace(read, clock_minutes=self._clock(connection))
         behind = planned.end < upto and read.committed is not None
         told_s = unix_s(read.committed or "", read.clock_minutes) if behind else now_s
+        news, self._news = self._news, False
         return Taken(planned.end, read, self._instances, told_s, news)
 
     def close(self) -> None:
@@ -159,8 +184,7 @@ class Tail:
 
     def _connected(self) -> Connection:
         if self._connection is None:
-            with source_errors("connecting", self._database):
-                self._connection = self._connect()
+            self._connection = self._connect()
         return self._connection
 
     def _planned(self, connection: Connection, after: Place, upto: Place) -> Planned:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from pathlib import Path
 from uuid import uuid4
 
@@ -42,3 +44,37 @@ def test_a_table_that_is_being_altered_keeps_neither_the_log_nor_other_tables(
             assert not driven.ops("held")
         driven.until(lambda: [op for op, _row in driven.ops("held")] == ["r", "r"])
     sqlserver.stop_capture()
+
+
+def test_a_log_that_is_locked_keeps_no_other_databases_log(
+    sqlserver: SqlServer,
+    shop: StandInDatabase,
+    tmp_path: Path,
+    spark: SparkSession,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr("adapters.sqlserver.tail._BUSY_TOLD_AFTER_S", 0.1)
+    bank = sqlserver.create_database("bank")
+    for database in (shop, bank):
+        made(database, "t")
+        database.capture()
+    with (
+        caplog.at_level(logging.WARNING),
+        driven_sqlserver(sqlserver, tmp_path, spark, snapshot__lock__timeout__ms="200") as driven,
+    ):
+        driven.until_streamed(shop, bank)
+        with sqlserver.postgres.connect("shop", autocommit=False) as held:
+            held.execute("LOCK TABLE cdc.lsn_time_mapping IN ACCESS EXCLUSIVE MODE")
+            time.sleep(0.5)
+            bank.execute("INSERT INTO dbo.t VALUES (3, N'c')")
+            bank.capture()
+            driven.until(lambda: ("c", {"id": 3, "v": "c"}) in driven.ops("t"), 15)
+            driven.until(lambda: "waits for a lock" in caplog.text, 15)
+        shop.execute("INSERT INTO dbo.t VALUES (5, N'd')")
+        shop.capture()
+        driven.until(lambda: ("c", {"id": 5, "v": "d"}) in driven.ops("t"), 15)
+
+    assert [one for one in caplog.messages if "lock" in one] == [
+        one for one in caplog.messages if "the log of database shop waits for a lock" in one
+    ][:1]

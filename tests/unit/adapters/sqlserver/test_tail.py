@@ -1,0 +1,96 @@
+"""The end of a log, on a connection that answers as a server would whose change tables are locked."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, cast
+
+from sqlalchemy.exc import DBAPIError
+
+from adapters.sqlserver import tail
+from adapters.sqlserver.catalog import Catalog
+from adapters.sqlserver.place import Place
+from adapters.sqlserver.reading import ChangeReader, Read
+from adapters.sqlserver.table import Capture, Table
+from adapters.sqlserver.tail import Asking, Tail
+from tests.unit.adapters.sqlserver.changed import CUSTOMERS, lsn
+
+if TYPE_CHECKING:
+    import pytest
+    from sqlalchemy import Connection
+
+LOCKED = "[42000] [Microsoft][ODBC][SQL Server]Lock request time out period exceeded. (1222) (SQLExecDirectW)"
+GREATEST = lsn(9).replace(":", "")
+CAPTURE = Capture("dbo_customers", CUSTOMERS.id, lsn(1), (), 7)
+
+
+class Server:
+    """A connection whose change tables have no rows, and are locked while `locked`."""
+
+    def __init__(self) -> None:
+        self.locked = True
+
+    def exec_driver_sql(self, statement: str) -> Server:
+        if self.locked and "dbo_customers" in statement:
+            raise DBAPIError(statement, None, Exception(LOCKED))
+        return self
+
+    def scalar(self) -> str:
+        return GREATEST
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        return []
+
+
+class Known(Catalog):
+    """Knows the captured tables that it is told of."""
+
+    found: tuple[Capture, ...] = (CAPTURE,)
+
+    def captures(self, connection: Connection) -> tuple[Capture, ...]:  # noqa: ARG002  no server
+        return self.found
+
+    def tables(self, connection: Connection, captures: Any) -> tuple[Table, ...]:  # noqa: ARG002  no server
+        return (CUSTOMERS,) * len(captures)
+
+
+class Nothing(ChangeReader):
+    """Reads spans without rows."""
+
+    def __init__(self) -> None:
+        self.row_bytes = 1.0
+
+    def read(self, *_asked: Any) -> Read:
+        return Read()
+
+
+def made() -> tuple[Tail, Server, Known]:
+    server, catalog = Server(), Known("shop", lambda _table: True)
+    return Tail(lambda: cast("Connection", server), catalog, Nothing(), Asking()), server, catalog
+
+
+def test_what_is_new_is_told_when_the_lock_is_gone_that_reading_waited_for():
+    log, server, _catalog = made()
+    waited = [log.next(Place(lsn(5))) for _turn in range(2)]
+    server.locked = False
+    taken = log.next(Place(lsn(5)))
+
+    assert waited == [None, None]
+    assert taken is not None
+    assert (taken.news, taken.instances.captures) == (True, (CAPTURE,))
+    assert log.next(taken.end) is None
+
+
+def test_a_lock_is_told_of_once_and_not_at_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    log, _server, _catalog = made()
+    with caplog.at_level(logging.WARNING, "adapters"):
+        log.next(Place(lsn(5)))
+        assert not caplog.messages
+        monkeypatch.setattr(tail, "_BUSY_TOLD_AFTER_S", 0.0)
+        for _turn in range(3):
+            log.next(Place(lsn(5)))
+
+    assert len(caplog.messages) == 1
+    assert "the log of database shop waits for a lock" in caplog.text
