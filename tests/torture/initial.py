@@ -2,7 +2,8 @@
 
 That a row read equals the row at its place in the log is the oracle's to see. A row that the log brings up
 may be read again, since its large values may be lacking. So may all rows of a table without a key, or
-of one whose columns were changed in between: such a table is read anew.
+of one whose columns were changed in between: such a table is read anew. What is left when locks are lost
+is read beside the log, where SQL Server's tables without a key are refused.
 """
 
 from __future__ import annotations
@@ -40,8 +41,10 @@ class Initial:
                 raise Violation(f"nobody asked for an initial snapshot: {self.oracle.first_words[0]}")
             return
         most = 1 if self.exact else 1 + len(journal.of("crash", "killed", "unsent"))
-        anew = self._read_anew()
+        anew, refused = self._read_anew(), self._refused(journal)
         for name, table in tables.items():
+            if name in refused:
+                continue
             table.whole = True
             for key in table.steady:
                 times = table.first_reads[key]
@@ -68,6 +71,14 @@ class Initial:
             if place in changed or not shape.keyed
             for name in collections(shape, via_root=self.script.via_root)
         }
+
+    def _refused(self, journal: JournalReader) -> set[str]:
+        """SQL Server's tables without a key that an end of the locks left over, and that were answered."""
+        ended = journal.of("crash", "killed") or any(one.restarts for one in self.script.rounds)
+        said = [note["text"] for note in journal.of("answer") if ended and not note["id"]]
+        keyless = [shape for shape in self.script.tables if shape.database and not shape.keyed]
+        names = [name for shape in keyless for name in collections(shape)]
+        return {name for name in names if any(text.startswith(f"{name} not read: ") for text in said)}
 
     def _words(self) -> None:
         """The first row says so, and the last one; rows of the log may have taken their places."""

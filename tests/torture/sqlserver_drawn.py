@@ -45,14 +45,13 @@ def write_sqlserver(
     script = replace(script, initial=begins, properties={**script.properties, **mode})
     if not begins:
         return script
-    # An initial snapshot refuses a table without a key.
-    keyed = [replace(one, key="number" if one.key == HEAP else one.key) for one in script.tables]
-    script = replace(script, tables=keyed)
     if script.properties["snapshot.isolation.mode"] == "exclusive":
         # Whoever is dropped keeps its locks, as no process does that ends.
         fuses = [replace(one, hard=True) for one in early(draw)[:1]]
         return replace(script, fuses=fuses)
-    return replace(script, fuses=[*early(draw), *script.fuses])
+    # Beside the log an initial snapshot refuses a table without a key.
+    keyed = [replace(one, key="number" if one.key == HEAP else one.key) for one in script.tables]
+    return replace(script, tables=keyed, fuses=[*early(draw), *script.fuses])
 
 
 @dataclass(slots=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.torture.emitted import Emitted
 from tests.torture.initial import Initial
-from tests.torture.journal import JournalReader
+from tests.torture.journal import Journal, JournalReader
 from tests.torture.oracle import Oracle, Table, Violation
 from tests.torture.script import Script
 from tests.torture.tables import TableShape
@@ -57,6 +58,32 @@ def test_what_is_wrong_is_a_violation(journal: JournalReader, reads: list[tuple[
 def test_an_initial_snapshot_that_nobody_asked_for_is_a_violation(journal: JournalReader):
     with pytest.raises(Violation, match="nobody asked"):
         settled(journal, (1, "first"), (2, "last"), initial=False)
+
+
+@pytest.mark.parametrize(
+    ("notes", "right"),
+    [
+        pytest.param(["crash", "answer"], True, id="refused-after-a-crash"),
+        pytest.param(["answer"], False, id="refused-for-nothing"),
+        pytest.param(["crash"], False, id="left-out-in-silence"),
+    ],
+)
+def test_a_table_without_a_key_may_be_refused_when_locks_were_lost(
+    journal: JournalReader, tmp_path: Path, notes: list[str], *, right: bool
+):
+    name, own = "alpha.dbo.t", Journal(tmp_path / "journal")
+    for note in notes:
+        own.note(note, id=None, text=f"{name} not read: the table has neither a primary key nor …")
+    own.close()
+    oracle = Oracle({name: Table(name, ("n",), {"n": "int"})})
+    oracle.tables[name].start([{"n": "1"}])
+    judge = Initial(
+        Script("s", [TableShape("t", "heap", "-", 1, "alpha")], [], initial=True), oracle, exact=True
+    )
+
+    with contextlib.nullcontext() if right else pytest.raises(Violation, match="left out"):
+        judge.settle(oracle.tables, journal)
+    assert not oracle.tables[name].whole or not right
 
 
 def test_what_was_there_before_the_log_is_read_and_not_told():

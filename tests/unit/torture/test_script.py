@@ -13,6 +13,7 @@ from tests.torture.scenes import SCENES, WRAPS
 from tests.torture.script import STEPS, from_json
 from tests.torture.sqlserver_drawn import write_sqlserver
 from tests.torture.sqlserver_mutants import SQLSERVER_MUTANTS
+from tests.torture.sqlserver_tables import HEAP
 from tests.torture.sqlserver_tables import KEYS as SQLSERVER_KEYS
 from tests.torture.sqlserver_tables import statements as sqlserver_statements
 from tests.torture.sqlserver_writers import DEFINITIONS as SQLSERVER_DEFINITIONS
@@ -111,3 +112,10 @@ def test_some_seed_has_each_key_and_each_step_of_sql_server():
     assert defined == SQLSERVER_DEFINITIONS
     for script, step in steps:
         assert step[0] in SQLSERVER_DEFINITIONS or sqlserver_statements(step, script.tables)
+
+
+def test_initial_snapshots_of_sql_server_meet_tables_without_a_key_where_they_are_read():
+    scripts = [write_sqlserver(f"q/{number}", initial=True) for number in range(200)]
+    heaps = [one for one in scripts if any(shape.key == HEAP for shape in one.tables)]
+
+    assert {one.properties["snapshot.isolation.mode"] for one in heaps} == {"exclusive"}
