@@ -11,7 +11,8 @@ import sqlglot
 import yaml
 
 from engine.config import read
-from engine.config.settings import SinkKind
+from engine.config.settings import SinkKind, Watermarking
+from engine.config.sources import Isolation
 from engine.model import Channel
 
 ROOT = Path(__file__).parents[2]
@@ -109,6 +110,26 @@ def test_sql_servers_database_has_what_its_job_is_told_of(compose, tmp_path, mon
         assert table is not None
         assert f"CREATE TABLE {'.'.join(table.parts[1:])} " in script
         assert f"@source_name = N'{table.parts[2]}'" in script
+
+
+def test_sql_servers_login_has_the_rights_that_its_job_needs(compose, tmp_path, monkeypatch):
+    monkeypatch.setenv("DATABASE_PASSWORD", "tidemark")
+    path = tmp_path / "tidemark.properties"
+    path.write_text(content(compose, "tidemark-sqlserver.properties"))
+    settings, script = read(path), content(compose, "shop.sql")
+    captured = re.findall(r"@source_schema = N'(\w+)', @source_name = N'(\w+)'", script)
+    needed = {("SELECT", f"{schema}.{table}") for schema, table in captured} | {("SELECT", "SCHEMA::cdc")}
+    needed |= {("INSERT", ".".join(one.parts[1:])) for one in settings.sqlserver.signal_tables}
+    granted = {
+        (right, where)
+        for rights, where in re.findall(r"GRANT ([A-Z, ]+?)(?: ON (\S+))? TO tidemark;", script)
+        for right in rights.split(", ")
+    }
+
+    assert settings.snapshot.watermarking is Watermarking.INSERT_INSERT
+    assert settings.sqlserver.isolation is Isolation.REPEATABLE_READ
+    assert granted == needed | {("VIEW DATABASE STATE", "")}
+    assert script.count("GRANT ") == script.count(" TO tidemark;")
 
 
 def test_sql_servers_script_is_t_sql(compose):
