@@ -74,6 +74,7 @@ class SqlServerSource:
         self._news = News(databases, self._codecs, means.history)
         self._open: dict[str, OpenTransaction | None] = {}
         self._announced = 0
+        self._gone: dict[str, set[tuple[str, int]]] = {}
         self._windows: dict[str, SqlServerWindow] = {}
 
     # The log.
@@ -141,7 +142,8 @@ class SqlServerSource:
 
     def _tail(self, name: str, saved: Sequence[Sequence[Any]]) -> Tail:
         connect = partial(self._databases.connect, name)
-        asking = Asking(self._means.bounds, self._settings.sqlserver.agent_status_query)
+        gone = self._gone.setdefault(name, set())
+        asking = Asking(self._means.bounds, self._settings.sqlserver.agent_status_query, gone)
         catalog, reader = self._databases.catalog(name), self._means.changes(name)
         return Tail(connect, catalog, reader, asking, self._databases.instances(name), marks_of(saved))
 

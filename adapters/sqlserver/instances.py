@@ -62,10 +62,10 @@ def marks_out(marks: Sequence[Mark]) -> list[list[Any]]:
     return [[one.name, one.object_id, one.start] for one in marks]
 
 
-def gone(known: Sequence[Mark], found: Sequence[Capture]) -> list[str]:
-    """The instances that are no more; what they had not told is lost with them."""
+def gone(known: Sequence[Mark], found: Sequence[Capture]) -> list[tuple[str, int]]:
+    """The instances that are no more, by name and change table; what they had not told is lost with them."""
     there = {(one.name, one.object_id) for one in found}
-    return [one.name for one in known if (one.name, one.object_id) not in there]
+    return [named for one in known if (named := (one.name, one.object_id)) not in there]
 
 
 def check_reach(known: Sequence[Mark], found: Sequence[Capture], place: Place, database: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -106,10 +106,15 @@ class ChangeTables:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """How much is read at once, and how the server is asked whether SQL Server Agent runs."""
+    """How much is read at once, and how the server is asked whether SQL Server Agent runs.
+
+    `gone` are the capture instances that were said to be gone, also by tails before this one: a session
+    that fails before it has saved anything must not have the next say it again.
+    """
 
     bounds: LogBounds = LogBounds()
     agent_query: str = ""
+    gone: set[tuple[str, int]] = field(default_factory=set)
 
 
 class Tail:
@@ -231,16 +236,20 @@ class Tail:
             if captures == self._instances.captures and not moved:
                 return False
             tables = self._catalog.tables(connection, captures)
-        for name in gone(self._known, captures):
-            _log.warning(
-                "capture instance %s of database %s is gone; what it had not told yet is lost",
-                name,
-                self._database,
-            )
+        self._note_gone(gone(self._known, captures))
         found = Instances(captures, {one.name: table for one, table in zip(captures, tables, strict=True)})
         news = found != self._instances
         self._instances, self._known = found, found.marks
         return news
+
+    def _note_gone(self, instances: Sequence[tuple[str, int]]) -> None:
+        """Say once of each that it is gone."""
+        for name, _object_id in (one for one in instances if one not in self._asking.gone):
+            _log.warning(
+                "capture instance %s of database %s is gone; what it had not told yet is lost",
+                *(name, self._database),
+            )
+        self._asking.gone.update(instances)
 
     def _clock(self, connection: Connection) -> int:
         """How many minutes the server's clock is ahead of UTC; its zone may change the time in summer."""

@@ -67,6 +67,37 @@ def test_a_table_is_enabled_while_the_job_runs(
         assert driven.ops("b") == [("c", {"id": 1, "v": "b"})]
 
 
+def test_an_instance_that_is_gone_is_warned_of_once(
+    sqlserver: SqlServer,
+    shop: StandInDatabase,
+    tmp_path: Path,
+    spark: SparkSession,
+    caplog: pytest.LogCaptureFixture,
+):
+    made(shop, "a", "b", "c")
+    with caplog.at_level(logging.WARNING, "adapters"):
+        with driven_sqlserver(sqlserver, tmp_path, spark) as driven:
+            shop.execute("INSERT INTO dbo.a VALUES (1, N'a'); INSERT INTO dbo.c VALUES (1, N'c')")
+            shop.capture()
+            driven.until_streamed(shop)
+            shop.disable_cdc("dbo_a")
+            for row in range(3):
+                shop.execute(f"INSERT INTO dbo.b VALUES ({row}, N'b')")
+                shop.capture()
+                driven.until_streamed(shop)
+                driven.job.close()  # as after a fault
+                driven.job.settle()
+        shop.disable_cdc("dbo_c")
+        for row in range(3, 5):
+            with driven_sqlserver(sqlserver, tmp_path, spark) as driven:
+                shop.execute(f"INSERT INTO dbo.b VALUES ({row}, N'b')")
+                shop.capture()
+                driven.until_streamed(shop)
+
+    gone = [one.split()[2] for one in caplog.messages if "is gone" in one]
+    assert gone == ["dbo_a", "dbo_c"]
+
+
 def test_a_table_is_disabled_while_the_job_runs(
     sqlserver: SqlServer, shop: StandInDatabase, tmp_path: Path, spark: SparkSession
 ):

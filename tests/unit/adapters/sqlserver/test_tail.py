@@ -9,6 +9,7 @@ from sqlalchemy.exc import DBAPIError
 
 from adapters.sqlserver import tail
 from adapters.sqlserver.catalog import Catalog
+from adapters.sqlserver.instances import Mark
 from adapters.sqlserver.place import Place
 from adapters.sqlserver.reading import ChangeReader, Read
 from adapters.sqlserver.table import Capture, Table
@@ -16,6 +17,8 @@ from adapters.sqlserver.tail import Asking, Tail
 from tests.unit.adapters.sqlserver.changed import CUSTOMERS, lsn
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pytest
     from sqlalchemy import Connection
 
@@ -64,9 +67,10 @@ class Nothing(ChangeReader):
         return Read()
 
 
-def made() -> tuple[Tail, Server, Known]:
+def made(asking: Asking | None = None, known: Sequence[Mark] = ()) -> tuple[Tail, Server, Known]:
     server, catalog = Server(), Known("shop", lambda _table: True)
-    return Tail(lambda: cast("Connection", server), catalog, Nothing(), Asking()), server, catalog
+    log = Tail(lambda: cast("Connection", server), catalog, Nothing(), asking or Asking(), known=known)
+    return log, server, catalog
 
 
 def test_what_is_new_is_told_when_the_lock_is_gone_that_reading_waited_for():
@@ -94,3 +98,19 @@ def test_a_lock_is_told_of_once_and_not_at_once(
 
     assert len(caplog.messages) == 1
     assert "the log of database shop waits for a lock" in caplog.text
+
+
+def test_an_instance_that_is_gone_is_told_of_once_though_sessions_fail_before_they_save_it(
+    caplog: pytest.LogCaptureFixture,
+):
+    asking = Asking()
+    with caplog.at_level(logging.WARNING, "adapters"):
+        for _session in range(3):
+            log, _server, catalog = made(asking, [Mark("dbo_customers", 7, lsn(1))])
+            catalog.found = ()
+            for at in range(5, 9):
+                log.next(Place(lsn(at)))
+
+    assert [one for one in caplog.messages if "is gone" in one] == [
+        "capture instance dbo_customers of database shop is gone; what it had not told yet is lost"
+    ]
