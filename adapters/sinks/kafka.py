@@ -1,10 +1,10 @@
 """The Kafka sink: events into topics, at least once, in order.
 
-Owns what a turn is and who sends it. Kafka shows a record as soon as it has it, so a turn's parts are
-staged as files, by whichever task wrote them, and sent when the turn is committed. Parts may hold the same
-key, and a topic with one partition must hold a table's truncates in their place: so a topic is sent by one
-producer, part after part, and several topics at once by the executors. Few bytes are sent from here, by a
-producer that is kept, since a Spark job alone would take longer.
+Owns what a turn is and who sends it. Kafka shows a record as soon as it has it, so a turn's parts wait, in
+memory or as the files of whichever task wrote them, and are sent when the turn is committed. Parts may hold
+the same key, and a topic with one partition must hold a table's truncates in their place: so a topic is sent
+by one producer, part after part, and several topics at once by the executors. Few bytes are sent from here,
+by a producer that is kept, since a Spark job alone would take longer.
 
 A commit ends when all replicas in sync have every event. One that fails may have sent some; the turn is
 begun anew then, and sent from its first event. So a key's events are repeated in their order, as after a
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from adapters.sinks.kafka_client import BatchRefused, batch_bytes
 from adapters.sinks.kafka_delivery import Delivery
-from adapters.sinks.kafka_parts import Attempt, PartFiles, of_topics
+from adapters.sinks.kafka_parts import Attempt, TurnParts, of_topics
 from adapters.sinks.kafka_topics import Topics
 from adapters.sinks.staging import Staging
 from engine.errors import SinkError, SinkRefused
@@ -68,6 +68,7 @@ class KafkaSink:
         self._staging = Staging(self._directory)
         self._topics = Topics(settings)
         self._delivery: Delivery | None = Delivery(settings)
+        self._parts = TurnParts(self._directory)
         self._reached = False
         self._committed: int | None = None
         self._warned: set[str] = set()
@@ -79,16 +80,18 @@ class KafkaSink:
         if not self._reached:
             self._topics.reach()
             self._reached = True
-        return PartFiles(self._staging.begin(turn))
+        self._parts = TurnParts(self._staging.begin(turn))
+        return self._parts
 
     def commit(self, turn: int) -> None:
         """Send the turn's events and wait until the brokers have them all."""
         if self.applied(turn):
             return
-        attempt = Attempt.of(self._staging.begun(turn))
-        while not self._sent(attempt):
+        self._staging.begun(turn)
+        while not self._sent(self._parts):
             pass
         self._committed = turn
+        self._parts = TurnParts(self._directory)
         self._staging.clear()
 
     def applied(self, turn: int) -> bool:
@@ -100,10 +103,10 @@ class KafkaSink:
         self._give_up()
         shutil.rmtree(self._directory, ignore_errors=True)
 
-    def _sent(self, attempt: Attempt) -> bool:
-        """Send an attempt; False if it must be sent again, in smaller batches."""
+    def _sent(self, parts: TurnParts) -> bool:
+        """Send a turn; False if it must be sent again, in smaller batches."""
         try:
-            self._send(attempt)
+            self._send(parts)
         except BatchRefused as refused:
             self._give_up()
             self._make_batches_smaller(refused)
@@ -123,7 +126,8 @@ class KafkaSink:
             size,
         )
 
-    def _send(self, attempt: Attempt) -> None:
+    def _send(self, parts: TurnParts) -> None:
+        attempt = parts.attempt()
         events = attempt.events()
         if not events:
             return
@@ -133,7 +137,7 @@ class KafkaSink:
         if attempt.bytes <= _LOCAL_BYTES:
             truncated = self._local().send(attempt.batches())
         else:
-            send = SendTopics(self._settings, attempt)
+            send = SendTopics(self._settings, parts.spilled())
             truncated = frozenset().union(*self._executors.map(send, shares(events, self._tasks)))
         self._warn(truncated)
 

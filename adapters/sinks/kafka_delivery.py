@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 _log = logging.getLogger("adapters")
-_ROWS: Final = 2000
+_ROWS: Final = 10_000
 """Events between two looks at what has failed."""
 _TOLD_AFTER_S: Final = 5
 _LARGEST: Final = "100000000"

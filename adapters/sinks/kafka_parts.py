@@ -1,24 +1,25 @@
-"""The parts of a turn on their way to Kafka: Arrow files beside each other, read again in order.
+"""The parts of a turn on their way to Kafka: batches kept in memory, or Arrow files, taken in order.
 
-Owns the files and which topics they hold. Kafka shows whatever it is given at once, so a turn's events
-wait here until it is committed.
+Owns where parts wait and which topics they hold. Kafka shows whatever it is given at once, so a turn's
+events wait here until it is committed. What the driver's own threads write stays as it is, little enough
+for a turn; rows that were staged stay mapped from their files. Tasks elsewhere write files.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from adapters.sinks.staging import parts, replacing, sink_errors
+from adapters.sinks.staging import number, parts, replacing, sink_errors
 from engine.events.batch import EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,27 +45,60 @@ class PartFiles:
                 partial.unlink()
 
 
+class TurnParts:
+    """Takes the parts of a turn; see the port. What a task elsewhere is given writes files."""
+
+    def __init__(self, directory: Path) -> None:
+        self._files = PartFiles(directory)
+        self._held: dict[int, tuple[pa.RecordBatch, ...]] = {}
+
+    def __reduce__(self) -> tuple[type[PartFiles], tuple[Path]]:
+        return PartFiles, (self._files.directory,)
+
+    def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> None:
+        """Hold the part's batches as they are."""
+        self._held[part] = tuple(batch for batch in batches if batch.num_rows)
+
+    def attempt(self) -> Attempt:
+        """What was written, here and elsewhere."""
+        written: dict[int, Path | tuple[pa.RecordBatch, ...]] = dict(self._held)
+        written |= {number(path): path for path in parts(self._files.directory)}
+        return Attempt(tuple(written[part] for part in sorted(written)))
+
+    def spilled(self) -> Attempt:
+        """The same as files alone, for tasks elsewhere."""
+        for part, batches in self._held.items():
+            self._files.write(part, batches)
+        self._held.clear()
+        return self.attempt()
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What an attempt has written: its files in the order of the parts."""
+    """What an attempt has written, in the order of its parts: batches, or a file of them."""
 
-    files: tuple[Path, ...]
-
-    @classmethod
-    def of(cls, directory: Path) -> Attempt:
-        """What is in an attempt's directory."""
-        return cls(tuple(parts(directory)))
+    parts: tuple[Path | tuple[pa.RecordBatch, ...], ...]
 
     @property
     def bytes(self) -> int:
-        """The size of all files."""
-        return sum(file.stat().st_size for file in self.files)
+        """The size of all parts."""
+        return sum(
+            part.stat().st_size if isinstance(part, Path) else sum(batch.nbytes for batch in part)
+            for part in self.parts
+        )
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Every batch in order, mapped into memory; reads what is asked of it."""
-        for file in self.files:
-            with sink_errors(file), pa.memory_map(str(file)) as source, pa.ipc.open_stream(source) as stream:
-                yield from stream
+        """Every batch in order; files are mapped into memory, and read as far as is asked."""
+        for part in self.parts:
+            if isinstance(part, Path):
+                with (
+                    sink_errors(part),
+                    pa.memory_map(str(part)) as source,
+                    pa.ipc.open_stream(source) as file,
+                ):
+                    yield from file
+            else:
+                yield from part
 
     def events(self) -> Counter[str]:
         """How many events each topic has."""

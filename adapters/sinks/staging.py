@@ -159,7 +159,12 @@ def parts(directory: Path) -> list[Path]:
     """
     with sink_errors(directory):
         found = [path for path in directory.iterdir() if path.name.startswith("part-")]
-    return sorted(found, key=lambda path: (len(path.name), path.name))
+    return sorted(found, key=number)
+
+
+def number(path: Path) -> int:
+    """The number of a part, by its file's name."""
+    return int(path.stem.removeprefix("part-"))
 
 
 def force(directory: Path) -> None:

@@ -190,11 +190,11 @@ class Bench:
         return str(row[0])
 
     def warm(self) -> None:
-        """Start workers, and compile what Spark compiles: a small snapshot and a small backlog."""
+        """Start workers, and compile what Spark and the broker compile: a small snapshot, a small backlog."""
         with self.slot("warm") as slot:
             with self.database.connect() as connection:
                 connection.execute("INSERT INTO warm SELECT * FROM warm_more")
-            with self.job(["warm"], sink="null", slot=slot) as job:
+            with self.job(["warm"], sink="kafka" if self.broker else "null", slot=slot) as job:
                 self.drain(job, self.end_of_log())
                 self.snapshot(job, "warm")
 

@@ -2,34 +2,62 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError
 
 from adapters.sinks.kafka import shares
 from adapters.sinks.kafka_client import Reason, client, said
 from adapters.sinks.kafka_delivery import truncated
-from adapters.sinks.kafka_parts import Attempt, PartFiles, of_topics
+from adapters.sinks.kafka_parts import TurnParts, of_topics
+from engine.events.batch import EVENTS
 from tests.batches import batch, numbered
 
 TRUNCATE = '{"before":null,"after":null,"source":{"table":"t"},"op":"t","ts_ms":1,"transaction":null}'
 
 
 def test_parts_are_read_in_their_order_with_what_each_topic_has(tmp_path: Path):
-    files = PartFiles(tmp_path)
-    files.write(10, [batch(("b", "4", "{}", None))])
-    files.write(
+    turn = TurnParts(tmp_path)
+    elsewhere = pickle.loads(pickle.dumps(turn))  # noqa: S301  our own bytes
+    elsewhere.write(10, [batch(("b", "4", "{}", None))])
+    turn.write(
         2, [numbered(), batch(("a", "1", "{}", None), ("b", "2", None, None)), batch(("c", "3", "{}", None))]
     )
-    files.write(3, [numbered()])
-    attempt = Attempt.of(tmp_path)
-    keys = [key for one in attempt.batches() for key in one.column("key").to_pylist()]
+    turn.write(3, [numbered()])
+    for attempt in (turn.attempt(), turn.spilled()):
+        keys = [key for one in attempt.batches() for key in one.column("key").to_pylist()]
 
-    assert keys == ["1", "2", "3", "4"]
-    assert attempt.events() == {"a": 1, "b": 2, "c": 1}
-    assert len(attempt.files) == 2
+        assert keys == ["1", "2", "3", "4"]
+        assert attempt.events() == {"a": 1, "b": 2, "c": 1}
+    assert [one.name for one in attempt.parts if isinstance(one, Path)] == [
+        "part-00002.arrow",
+        "part-00010.arrow",
+    ]
+
+
+def test_a_part_that_is_written_again_replaces_itself(tmp_path: Path):
+    turn = TurnParts(tmp_path)
+    turn.write(0, [batch(("a", "1", "{}", None))])
+    turn.write(0, [batch(("a", "2", "{}", None))])
+
+    assert [one.column("key").to_pylist() for one in turn.attempt().batches()] == [["2"]]
+
+
+def test_rows_are_held_though_their_file_is_gone(tmp_path: Path):
+    path = tmp_path / "rows.arrow"
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, EVENTS) as stream:
+        stream.write_batch(batch(("a", "1", "{}", None)))
+    turn = TurnParts(tmp_path)
+    with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as rows:
+        turn.write(0, rows)
+    path.unlink()
+
+    assert turn.attempt().bytes > 0
+    assert [one.column("key").to_pylist() for one in turn.attempt().batches()] == [["1"]]
 
 
 def test_a_task_takes_its_topics_alone():
