@@ -172,10 +172,9 @@ class ChangeReader:
             raise source_error(error, "reading change tables", self._database) from error
 
     def _learn(self, rows: int, size: int) -> None:
-        """How large rows are: at once when larger than was thought, slowly when smaller."""
+        """How large rows are: at once when larger than was thought, no less than a quarter when smaller."""
         if rows:
-            seen = max(1.0, size / rows)
-            self.row_bytes = max(seen, (self.row_bytes + seen) / 2)
+            self.row_bytes = max(1.0, size / rows, self.row_bytes / 4)
 
 
 _COMMITTED = 1 + COLUMNS.index("committed")

@@ -119,6 +119,7 @@ def mongo_lines(mongo: MongoBench, options: argparse.Namespace) -> Iterator[dict
 def sqlserver_lines(bench: SqlServerBench, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """What the chosen benchmark of SQL Server measures, one at a time."""
     rows = (options.rows or _ROWS[options.bench])[0]
+    bench.warm()
     for _ in range(options.runs):
         if options.bench == "sqlserver-stream":
             yield bench.stream(rows)
