@@ -217,6 +217,8 @@ class Opening:
             elif isinstance(extent, TableBusy):
                 self._note_busy(table.ticket, extent)
                 snapshot = snapshot.postponed([table])
+                if ahead:
+                    self.gave_way()
             else:
                 snapshot = snapshot.began(table.ticket, extent, now_ms)
         if waiting and all(table.progress is None for table in snapshot.tables):

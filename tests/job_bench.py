@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from adapters.spark.executors import LocalExecutors
-from engine.errors import SchemaChanged, SignalError, SourceError, StateError
+from engine.errors import SchemaChanged, SignalError, SourceError, StateError, TableBusy
 from engine.job import Job, Observation
 from engine.model import CollectionId, Position
 from engine.pulse import Pulse
@@ -81,10 +81,11 @@ class Scripted:
     memory_source: MemorySource
     log: ScriptedLog | None = None
     openings: list[SourceError | StateError] = field(default_factory=list)
-    refused: dict[CollectionId, SignalError] = field(default_factory=dict)
+    refused: dict[CollectionId, SignalError | TableBusy] = field(default_factory=dict)
     vanish: dict[CollectionId, SignalError] = field(default_factory=dict)
     windows: list[SchemaChanged | SourceError] = field(default_factory=list)
     opened: int = 0
+    measures: int = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.memory_source, name)
@@ -101,6 +102,7 @@ class Scripted:
         return self
 
     def measure(self, targets: Sequence[Target], *, bounded: bool = False) -> list[Any]:
+        self.measures += bool(targets)
         extents = self.memory_source.measure(targets, bounded=bounded)
         return [
             self.refused.get(target.collection) or extent

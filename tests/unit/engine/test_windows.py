@@ -334,3 +334,20 @@ class TestBehind:
 
         assert len(self.read(bench)) == 8
         assert bench.told() == ["accepted", "finished public.t", "finished public.u"]
+
+    def test_one_that_is_busy_is_asked_for_again_after_a_pause(self, tmp_path):
+        bench = Bench(tmp_path, chunk_rows=1, window_rows=5, tasks=4, slice_s=0.0, slice_bytes=1)
+        bench.execute()
+        bench.turns(1)
+        bench.execute('{"data-collections": ["public.u"]}')
+        bench.source.refused = {U: TableBusy("waits for a writer", place="public.u")}
+        while bench.source.measures < 2:
+            bench.turns(1)
+        bench.turns(1)
+
+        assert len(bench.source.memory_source.windows) == 1
+        assert bench.source.measures == 2
+        bench.source.refused = {}
+        bench.now_s += 1.0
+        bench.turns(9)
+        assert bench.told() == ["accepted", "accepted", "finished public.t", "finished public.u"]
