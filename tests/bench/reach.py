@@ -40,7 +40,8 @@ class Verdict:
 def verdicts(lines: Sequence[Line]) -> list[Verdict]:
     """Every goal, in the order of the requirements."""
     found = results(lines)
-    return [*_snapshot(lines, found), *_stream(found), *_latency(lines, found), *_rest(found)]
+    groups = (_snapshot(lines, found), _stream(found), _latency(lines, found), _rest(found), _others(found))
+    return [verdict for group in groups for verdict in group]
 
 
 def _snapshot(lines: Sequence[Line], found: list[Result]) -> list[Verdict]:
@@ -125,6 +126,23 @@ def _rest(found: list[Result]) -> list[Verdict]:
             _a_table(spans, "jobs", "transactions"),
         ),
     ]
+
+
+def _others(found: list[Result]) -> list[Verdict]:
+    kafka = chosen(found, bench="snapshot", table="wide", sink="kafka", schemas=False)
+    read, streamed = (chosen(found, bench=f"sqlserver-{what}") for what in ("snapshot", "stream"))
+    return [
+        at_least("snapshot of 12 columns into Kafka, rows/s", 120_000, _worst(kafka, "per_s", min)),
+        at_least("MongoDB snapshot, of a plain scan", 0.5, _ratio(found, "mongodb-snapshot")),
+        at_least("MongoDB stream, of a plain loop", 0.7, _ratio(found, "mongodb-stream")),
+        at_least("SQL Server's stand-in, stream, rows/s", 50_000, _worst(streamed, "per_s", min)),
+        at_least("SQL Server's stand-in, snapshot, rows/s", 100_000, _worst(read, "per_s", min)),
+        at_least("the same, times a chunk a round trip", 100, _worst(read, "ratio", min)),
+    ]
+
+
+def _ratio(found: list[Result], bench: str) -> float | None:
+    return _worst(chosen(found, bench=bench), "ratio", min)
 
 
 def _a_table(found: list[Result], *names: str) -> float | None:

@@ -66,6 +66,8 @@ OURS = (
     Item("kafka", "kafka"),
     Item("mongodb-snapshot", "mongodb-snapshot"),
     Item("mongodb-stream", "mongodb-stream"),
+    Item("sqlserver-snapshot", "sqlserver-snapshot"),
+    Item("sqlserver-stream", "sqlserver-stream"),
 )
 PEERS = (
     Item("peers-postgres", "--source postgres", "tests.bench.peers"),
