@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from engine import state as saved
 from engine.errors import PositionLost, SinkError, SinkRefused, SourceError
 from engine.groups import spread
-from engine.merge_key import key_of
 from engine.model import ExecuteSnapshot, LogMessage, StopSnapshot
+from engine.opening import with_moved
 from engine.ports import Encoded
 from engine.progress import goes_on
 from engine.windows import Windows
@@ -218,10 +218,7 @@ class Job:
 
     @staticmethod
     def _note_moved(state: State, encoded: Encoded) -> State:
-        snapshot = state.snapshot
-        for collection, keys in encoded.moved.items():
-            snapshot = snapshot.moved(collection, frozenset(key_of(key) for key in keys))
-        return replace(state, snapshot=snapshot)
+        return replace(state, snapshot=with_moved(state.snapshot, encoded.moved))
 
     def _obey(self, state: State, encoded: Encoded) -> State:
         seams = self._seams

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, assert_never
 from uuid import uuid4
 
@@ -21,9 +22,9 @@ from engine.rate import Rate, reading_s
 from engine.trouble import Remedy, Trouble
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from engine.model import Run
+    from engine.model import CollectionId
     from engine.seams import Pace, Seams
     from engine.snapshot import Snapshot, Table
     from engine.state import State
@@ -121,6 +122,8 @@ class Opening:
             self._open_after_s = now_s + 1.0
             return state, None
         self._lagging_since_s = None
+        if ahead and not _follows(state.snapshot, ahead):
+            return state, None
         state = self._measured(state, ahead)
         state = replace(state, snapshot=ended(state.snapshot, self._seams.desk))
         try:
@@ -128,9 +131,10 @@ class Opening:
             runs = plan_window(snapshot, self._budget(), self._seams.source.tables().boundaries)
         except (TableBusy, SchemaChanged) as error:
             return self.refused(state, error, behind=bool(ahead)), None
-        if not runs or (ahead and not _goes_on(state.snapshot, runs)):
-            return state, None
-        return state, Window(str(uuid4()), runs)
+        if ahead:
+            initial = state.snapshot.tables[0].initial
+            runs = tuple(takewhile(lambda run: run.target.initial == initial and not run.keys, runs))
+        return state, Window(str(uuid4()), runs) if runs else None
 
     def refused(self, state: State, error: TableBusy | SchemaChanged, *, behind: bool = False) -> State:
         """Deal with a window that could not be planned or opened.
@@ -205,6 +209,8 @@ class Opening:
         """Measure the collections that come next in the queue; refuse those that can't be read."""
         left = _after(state.snapshot, ahead).tables
         waiting = [table for table in left if table.progress is None]
+        if not waiting:
+            return state
         if len(waiting) < len(left):
             waiting = waiting[:1]
         waiting = waiting[:_MEASURED_AT_ONCE]
@@ -221,15 +227,13 @@ class Opening:
                     self.gave_way()
             else:
                 snapshot = snapshot.began(table.ticket, extent, now_ms)
-        if waiting and all(table.progress is None for table in snapshot.tables):
+        if all(table.progress is None for table in snapshot.tables):
             self._open_after_s = self._seams.now() + self._pace.backoff_s
-        return replace(state, snapshot=self._with_hidden(snapshot) if waiting else snapshot)
+        return replace(state, snapshot=self._with_hidden(snapshot))
 
     def _with_hidden(self, snapshot: Snapshot) -> Snapshot:
         """With the rows that were hidden from the measuring: they may be past the greatest key it found."""
-        for collection, keys in self._seams.source.hidden_moves().items():
-            snapshot = snapshot.moved(collection, frozenset(key_of(key) for key in keys))
-        return snapshot
+        return with_moved(snapshot, self._seams.source.hidden_moves())
 
     def _note_busy(self, ticket: int, error: TableBusy) -> None:
         """Say once why a collection is kept waiting."""
@@ -266,7 +270,16 @@ def _after(snapshot: Snapshot, ahead: Sequence[Advance]) -> Snapshot:
     return snapshot.without(snapshot.done) if ahead else snapshot
 
 
-def _goes_on(snapshot: Snapshot, runs: Sequence[Run]) -> bool:
-    """Whether a window may be read behind another: more of the same, and no row again that is on its way."""
-    initial = snapshot.tables[0].initial
-    return all(run.target.initial == initial and not run.keys for run in runs)
+def _follows(snapshot: Snapshot, ahead: Sequence[Advance]) -> bool:
+    """Whether a window may be read behind these: of the same kind, and no row again that is on its way."""
+    left = _after(snapshot, ahead).tables
+    if not left or left[0].initial != snapshot.tables[0].initial:
+        return False
+    return left[0].progress is None or bool(left[0].progress.left)
+
+
+def with_moved(snapshot: Snapshot, moved: Mapping[CollectionId, frozenset[tuple[bytes, bytes]]]) -> Snapshot:
+    """The queue with rows noted that changed their key and lack a value: `Encoded.moved`."""
+    for collection, pairs in moved.items():
+        snapshot = snapshot.moved(collection, frozenset((key_of(old), key_of(new)) for old, new in pairs))
+    return snapshot

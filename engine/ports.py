@@ -155,14 +155,14 @@ class Encoded:
     """What encoding a span told, beside the events that went to the writer as `parts` parts.
 
     `superseded` is counted for the open windows alone; `signals` are the signal table's inserts. `moved`
-    holds the new merge keys of rows that changed their key and lack a value, of every collection.
+    holds the merge keys, before and after, of rows that changed theirs and lack a value, of every collection.
     """
 
     parts: int = 0
     events: int = 0
     signals: tuple[SignalRow, ...] = ()
     superseded: Superseded = field(default_factory=Superseded)
-    moved: Mapping[CollectionId, frozenset[bytes]] = field(default_factory=dict)
+    moved: Mapping[CollectionId, frozenset[tuple[bytes, bytes]]] = field(default_factory=dict)
 
 
 class OpenWindow(Protocol):
@@ -204,7 +204,7 @@ class Source(Protocol):
     def memory(self) -> Mapping[str, Any]:
         """What the source wants saved with the turn that it encoded last."""
 
-    def hidden_moves(self) -> Mapping[CollectionId, frozenset[bytes]]:
+    def hidden_moves(self) -> Mapping[CollectionId, frozenset[tuple[bytes, bytes]]]:
         """`Encoded.moved` of entries that were streamed and may still be hidden from new snapshots."""
 
     def tables(self) -> Tables:

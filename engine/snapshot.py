@@ -157,10 +157,14 @@ class Snapshot:
         """The entries of which nothing is left to read."""
         return tuple(table for table in self.tables if table.progress and table.progress.done)
 
-    def moved(self, collection: CollectionId, keys: frozenset[Key]) -> Snapshot:
-        """Read these keys of a collection again, if it is being read: a row may have come past its ranges."""
+    def moved(self, collection: CollectionId, pairs: frozenset[tuple[Key, Key]]) -> Snapshot:
+        """Read rows of a collection again that went from one key to another, if it is being read.
+
+        They may have come past its ranges, or left a key that waits to be read again.
+        """
+        keys = frozenset(after for _before, after in pairs)
         tables = (
-            _moved(table, keys) if table.target.collection == collection else table for table in self.tables
+            _moved(table, pairs) if table.target.collection == collection else table for table in self.tables
         )
         failed = (one.with_keys(keys) if one.target.collection == collection else one for one in self.failed)
         return replace(self, tables=tuple(tables), failed=tuple(failed))
@@ -197,14 +201,27 @@ def _advanced(table: Table, advance: Advance) -> Table:
     return replace(table, progress=advance.applied(table.progress)) if table.progress else table
 
 
-def _moved(table: Table, keys: frozenset[Key]) -> Table:
+def _moved(table: Table, pairs: frozenset[tuple[Key, Key]]) -> Table:
     if table.resumes is not None:
-        return replace(table, resumes=table.resumes.with_keys(keys))
-    return replace(table, progress=_reading_again(table.progress, keys)) if table.progress else table
+        return replace(table, resumes=table.resumes.with_keys(frozenset(after for _before, after in pairs)))
+    return replace(table, progress=_reading_again(table.progress, pairs)) if table.progress else table
 
 
-def _reading_again(progress: Progress, keys: frozenset[Key]) -> Progress:
-    """Once all ranges are read, a row that comes past them comes by a window's own account."""
-    unread = progress.left or progress.missing
-    added = tuple(sorted(keys.difference(progress.reread), key=str)) if unread else ()
+def _reading_again(progress: Progress, pairs: frozenset[tuple[Key, Key]]) -> Progress:
+    """Once all ranges are read, a row comes past them by a window's own account, or from a key that waits."""
+    if progress.left or progress.missing:
+        moved = {after for _before, after in pairs}
+    else:
+        moved = _whither(progress.reread, pairs)
+    added = tuple(sorted(moved.difference(progress.reread), key=str))
     return replace(progress, reread=progress.reread + added)
+
+
+def _whither(keys: Sequence[Key], pairs: frozenset[tuple[Key, Key]]) -> set[Key]:
+    """Where rows under these keys may have gone, over several moves."""
+    found: set[Key] = set()
+    there = set(keys)
+    while more := {after for before, after in pairs if before in there} - found:
+        found |= more
+        there |= more
+    return found

@@ -12,10 +12,11 @@ sending are the job's.
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from engine.errors import SchemaChanged, SourceError, TableBusy
+from engine.errors import PositionLost, SchemaChanged, SourceError, TableBusy
 from engine.extent import Advance
 from engine.leaving import ended, gave_up, restless
 from engine.marks import NO_MARKS, Marks, marks
@@ -126,8 +127,9 @@ class Windows:
     def _give_up(self, first: int) -> None:
         """Close a window and those behind it, which begin where it would have ended."""
         self._opened, given_up = self._opened[:first], self._opened[first:]
-        for one in given_up:
-            one.reading.close()
+        with ExitStack() as closing:
+            for one in given_up:
+                closing.callback(one.reading.close)
 
     # Emitting.
 
@@ -186,6 +188,7 @@ class Windows:
             return state, 0, first_part
         opened = self._opened[0]
         if not opened.sent:
+            self._note(opened, opened.staged, state.position)
             self._opening.went_well(opened.window, sum(one.rows for one in opened.waiting), opened.read_s)
         end, files = opened.next_slice(self._slices.most_bytes)
         runs = opened.window.runs[opened.sent : end]
@@ -252,7 +255,15 @@ class Windows:
             self._open(window)
         except (TableBusy, SchemaChanged) as error:
             return self._opening.refused(state, error, behind=bool(self._opened))
-        tickets = {run.ticket for run in window.runs}
+        except SourceError as error:
+            if isinstance(error, PositionLost) or not self._opened:
+                raise
+            # If the session is lost the log tells, or the next window once it is alone.
+            _log.warning("the next window does not open yet: %s", error)
+            self._opening.gave_way()
+            return state
+        before = {run.ticket for one in self._opened[:-1] for run in one.window.runs}
+        tickets = {run.ticket for run in window.runs} - before
         return replace(state, snapshot=state.snapshot.opened(tickets, int(self._seams.now() * 1000)))
 
     def _open(self, window: Window) -> None:

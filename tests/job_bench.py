@@ -102,7 +102,7 @@ class Scripted:
         return self
 
     def measure(self, targets: Sequence[Target], *, bounded: bool = False) -> list[Any]:
-        self.measures += bool(targets)
+        self.measures += 1
         extents = self.memory_source.measure(targets, bounded=bounded)
         return [
             self.refused.get(target.collection) or extent

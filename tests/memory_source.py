@@ -261,14 +261,14 @@ class MemorySource:
             self._held = None
         return self._held is not None
 
-    def hidden_moves(self) -> dict[CollectionId, frozenset[bytes]]:
+    def hidden_moves(self) -> dict[CollectionId, frozenset[tuple[bytes, bytes]]]:
         return self._moves([change for changes in self._unsettled.values() for change in changes])
 
-    def _moved(self, logged: Sequence[LoggedEntry]) -> dict[CollectionId, frozenset[bytes]]:
+    def _moved(self, logged: Sequence[LoggedEntry]) -> dict[CollectionId, frozenset[tuple[bytes, bytes]]]:
         return self._moves([entry.change for entry in logged])
 
-    def _moves(self, changes: Sequence[Change]) -> dict[CollectionId, frozenset[bytes]]:
-        moved: dict[CollectionId, frozenset[bytes]] = {}
+    def _moves(self, changes: Sequence[Change]) -> dict[CollectionId, frozenset[tuple[bytes, bytes]]]:
+        moved: dict[CollectionId, frozenset[tuple[bytes, bytes]]] = {}
         for change in changes:
             if (
                 self.guards.moves
@@ -276,8 +276,8 @@ class MemorySource:
                 and change.old is not None
                 and change.large is None
             ):
-                keys = frozenset([key_array([change.key])[0].as_py()])
-                moved[change.collection] = moved.get(change.collection, frozenset()) | keys
+                before, after = (one.as_py() for one in key_array([change.old, change.key]))
+                moved[change.collection] = moved.get(change.collection, frozenset()) | {(before, after)}
         return moved
 
     @staticmethod

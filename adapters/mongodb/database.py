@@ -155,7 +155,7 @@ class MongoSource:
         """Whether a job that streams no log has come to its end."""
         return self._first.done(state)
 
-    def hidden_moves(self) -> Mapping[CollectionId, frozenset[bytes]]:
+    def hidden_moves(self) -> Mapping[CollectionId, frozenset[tuple[bytes, bytes]]]:
         """None: documents keep their `_id`."""
         return {}
 

@@ -296,8 +296,8 @@ class PostgresSource:
         """Whether a job that streams no log has come to its end."""
         return self._first.done(state)
 
-    def hidden_moves(self) -> dict[CollectionId, frozenset[bytes]]:
-        """The new keys of moved rows that lack a value, of transactions not seen visible yet."""
+    def hidden_moves(self) -> dict[CollectionId, frozenset[tuple[bytes, bytes]]]:
+        """The keys of moved rows that lack a value, of transactions not seen visible yet."""
         ids = self._opened().relations.ids
         return {ids[oid]: keys for oid, keys in self._unsettled.moved_keys().items() if oid in ids}
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from engine.model import CollectionId
 
     Ids = Mapping[int, CollectionId]
+    Pairs = frozenset[tuple[bytes, bytes]]
 
 
 def by(decoded: Sequence[Decoded], shown: Visibility, ids: Ids) -> Superseded:
@@ -67,9 +68,9 @@ def noted(waiting: Unsettled, decoded: Sequence[Decoded], visibility: Visibility
     return waiting
 
 
-def moved(decoded: Sequence[Decoded], ids: Ids) -> dict[CollectionId, frozenset[bytes]]:
-    """The new keys of rows that changed theirs and lack a value."""
-    found: dict[CollectionId, frozenset[bytes]] = {}
+def moved(decoded: Sequence[Decoded], ids: Ids) -> dict[CollectionId, Pairs]:
+    """The keys before and after of rows that changed theirs and lack a value."""
+    found: dict[CollectionId, Pairs] = {}
     for one in decoded:
         for oid, keys in unsettled.moved_keys(one.incomplete).items():
             found[ids[oid]] = found.get(ids[oid], frozenset()) | keys

@@ -99,12 +99,12 @@ class Unsettled:
             found[xid] = found.get(xid, frozenset()) | {oid}
         return self.add({xid: Touches(truncated=oids) for xid, oids in found.items()})
 
-    def moved_keys(self) -> dict[int, frozenset[bytes]]:
-        """By relation, the new keys of rows that lack a value and had another key before."""
-        found: dict[int, frozenset[bytes]] = {}
+    def moved_keys(self) -> dict[int, Pairs]:
+        """By relation, the keys before and after of rows that lack a value and changed their key."""
+        found: dict[int, Pairs] = {}
         for touches in self.transactions.values():
             for oid, pairs in touches.lacking.items():
-                moved = {after for before, after in pairs if before != after}
+                moved = {(before, after) for before, after in pairs if before != after}
                 found[oid] = found.get(oid, frozenset()) | moved
         return found
 
@@ -218,13 +218,13 @@ def lacking_pairs(lacking: pa.Table, oid: int, visibility: Visibility) -> tuple[
     return tuple(_pairs(rows))
 
 
-def moved_keys(lacking: pa.Table) -> dict[int, frozenset[bytes]]:
-    """By relation, the new keys of rows that lack a value and had another key before."""
-    found: dict[int, set[bytes]] = {}
+def moved_keys(lacking: pa.Table) -> dict[int, Pairs]:
+    """By relation, the keys before and after of rows that lack a value and changed their key."""
+    found: dict[int, Pairs] = {}
     moved = lacking.filter(pc.not_equal(lacking.column("key"), lacking.column("old")))
     for _xid, oid, rows in _grouped(moved):
-        found.setdefault(oid, set()).update(rows.column("key").to_pylist())
-    return {oid: frozenset(keys) for oid, keys in found.items()}
+        found[oid] = found.get(oid, frozenset()) | frozenset(_pairs(rows))
+    return found
 
 
 def superseding_rows(touched: pa.Table, oid: int, visibility: Visibility) -> pa.LargeBinaryArray:

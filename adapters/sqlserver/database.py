@@ -179,7 +179,7 @@ class SqlServerSource:
         """Whether a job that streams no log has come to its end."""
         return not self._announced and self._first.done(state)
 
-    def hidden_moves(self) -> Mapping[CollectionId, frozenset[bytes]]:
+    def hidden_moves(self) -> Mapping[CollectionId, frozenset[tuple[bytes, bytes]]]:
         """None: what was streamed was committed, and rows are read behind locks."""
         return {}
 

@@ -189,11 +189,24 @@ class TestGaps:
         assert again.tables[-1].progress == Progress(rekeyed, 9, EXTENT.ranges)
 
     def test_a_row_that_moves_out_of_the_gap_without_a_value_is_read_too(self):
-        moved = self.failed().moved(A.collection, frozenset([("500",)])).execute(ExecuteSnapshot("a", (A,)))
+        moved = (
+            self.failed()
+            .moved(A.collection, frozenset([(("7",), ("500",))]))
+            .execute(ExecuteSnapshot("a", (A,)))
+        )
         progress = moved.began(3, EXTENT, 9).tables[-1].progress
 
         assert progress
         assert (progress.left, progress.reread) == (ranges(("10", "20")), (("500",),))
+
+    def test_a_row_that_leaves_a_key_that_waits_to_be_read_again_is_followed(self):
+        waiting = Progress(EXTENT, 9, (), reread=(("7",),))
+        moves = [(("8",), ("9",)), (("7",), ("8",)), (("1",), ("2",))]
+        queue = Snapshot((Table(1, "s", A, waiting),)).moved(A.collection, frozenset(moves))
+
+        progress = queue.tables[0].progress
+        assert progress
+        assert progress.reread == (("7",), ("8",), ("9",))
 
     def test_one_that_is_small_now_is_read_whole(self):
         whole = Extent(10, 100, whole=True)
@@ -203,7 +216,12 @@ class TestGaps:
 
     def test_a_row_that_moves_while_the_gap_waits_in_the_queue_is_read_too(self):
         waiting = self.failed().execute(ExecuteSnapshot("again", (A,)))
-        progress = waiting.moved(A.collection, frozenset([("500",)])).began(3, EXTENT, 9).tables[-1].progress
+        progress = (
+            waiting.moved(A.collection, frozenset([(("7",), ("500",))]))
+            .began(3, EXTENT, 9)
+            .tables[-1]
+            .progress
+        )
 
         assert progress
         assert progress.reread == (("500",),)

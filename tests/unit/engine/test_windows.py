@@ -9,6 +9,7 @@ import pytest
 
 from engine import state as saved
 from engine.errors import SchemaChanged, SignalError, SourceError, TableBusy
+from engine.extent import Progress
 from engine.model import Position
 from tests.job_bench import BOTH, Bench, ScriptedLog, T, U
 from tests.memory_source import Change, MemorySpan
@@ -260,6 +261,12 @@ class TestBehind:
     def read(self, bench: Bench) -> list[tuple[str, Any]]:
         return [(topic, key) for op, topic, key in bench.events() if op == "r"]
 
+    def progress(self, bench: Bench) -> Progress:
+        """That of the first collection in the queue."""
+        progress = bench.job.state.snapshot.tables[0].progress
+        assert progress
+        return progress
+
     def test_the_next_window_is_read_while_one_goes_out(self, bench):
         first, second = bench.source.memory_source.windows
         sent = self.read(bench)
@@ -351,3 +358,57 @@ class TestBehind:
         bench.now_s += 1.0
         bench.turns(9)
         assert bench.told() == ["accepted", "accepted", "finished public.t", "finished public.u"]
+
+    def test_nothing_is_measured_while_the_last_one_goes_out(self, tmp_path):
+        bench = Bench(tmp_path, chunk_rows=1, window_rows=5, tasks=4, slice_s=0.0, slice_bytes=1)
+        bench.execute()
+        bench.turns(6)
+
+        assert bench.told() == ["accepted", "finished public.t"]
+        assert bench.source.measures == 1
+
+    def test_a_lost_connection_while_it_opens_leaves_the_first(self, tmp_path):
+        bench = Bench(tmp_path, window_rows=4, slice_s=0.0, slice_bytes=1)
+        bench.execute(BOTH)
+        bench.turns(1)
+        bench.source.windows = [SourceError("no connection is left")]
+        while bench.source.windows:
+            bench.turns(1)
+        sent = len(bench.source.memory_source.windows)
+        bench.now_s += 1.0
+        bench.turns(8)
+
+        assert sent == 1
+        assert len(self.read(bench)) == 8
+
+    def test_its_opening_does_not_start_its_table_s_clock_again(self, tmp_path):
+        bench = Bench(tmp_path, window_rows=2, chunk_rows=1)
+        bench.execute()
+        signal = tuple(bench.database.log[-1:])
+        # The first window contains this, and waits for it.
+        bench.database.commit(Change(U, 9, "new"))
+        bench.source.log = ScriptedLog([MemorySpan(Position((9,)), signal)])
+        bench.turns(1)
+        bench.now_s += 5.0
+        bench.turns(3)
+
+        assert len(bench.source.memory_source.windows) == 2
+        assert self.progress(bench).since_ms == 1_000_000
+
+    def test_a_row_that_leaves_a_key_that_waits_is_read_at_its_new_one(self, tmp_path):
+        bench = Bench(tmp_path, window_rows=5, slice_s=0.0, slice_bytes=1)
+        bench.execute(BOTH)
+        while len(bench.source.memory_source.windows) < 2:
+            bench.turns(1)
+        second = reading(bench)
+        second._polls = 6
+        bench.database.commit(Change(T, 5, "newer", large=None))
+        while len(bench.source.memory_source.windows) == 2:
+            bench.turns(1)
+        waits = self.progress(bench).reread
+        bench.database.commit(Change(T, 9, "newer", old=5, large=None))
+        bench.turns(12)
+
+        assert waits == (("5",),)
+        assert bench.told() == ["accepted", "finished public.u", "finished public.t"]
+        assert ("public.t", 9) in self.read(bench)

@@ -149,7 +149,7 @@ def test_parts_go_over_the_limit_together(monkeypatch):
 def test_moved_rows_are_those_that_had_another_key():
     rows = lacking((T, 14, b"2", b"1"), (T, 15, b"9", b"9"), (U, 14, b"3", b"4"), (T, 16, b"5", b"6"))
 
-    assert moved_keys(rows) == {T: frozenset([b"2", b"5"]), U: frozenset([b"3"])}
+    assert moved_keys(rows) == {T: frozenset([(b"1", b"2"), (b"6", b"5")]), U: frozenset([(b"4", b"3")])}
     assert moved_keys(lacking()) == {}
 
 
