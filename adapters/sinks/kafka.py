@@ -68,7 +68,7 @@ class KafkaSink:
         self._staging = Staging(self._directory)
         self._topics = Topics(settings)
         self._delivery: Delivery | None = Delivery(settings)
-        self._parts = TurnParts(self._directory)
+        self._parts = TurnParts(self._directory, _LOCAL_BYTES)
         self._reached = False
         self._committed: int | None = None
         self._warned: set[str] = set()
@@ -80,7 +80,7 @@ class KafkaSink:
         if not self._reached:
             self._topics.reach()
             self._reached = True
-        self._parts = TurnParts(self._staging.begin(turn))
+        self._parts = TurnParts(self._staging.begin(turn), _LOCAL_BYTES)
         return self._parts
 
     def commit(self, turn: int) -> None:
@@ -91,7 +91,7 @@ class KafkaSink:
         while not self._sent(self._parts):
             pass
         self._committed = turn
-        self._parts = TurnParts(self._directory)
+        self._parts = TurnParts(self._directory, _LOCAL_BYTES)
         self._staging.clear()
 
     def applied(self, turn: int) -> bool:
@@ -137,6 +137,7 @@ class KafkaSink:
         if attempt.bytes <= _LOCAL_BYTES:
             truncated = self._local().send(attempt.batches())
         else:
+            del attempt
             send = SendTopics(self._settings, parts.spilled())
             truncated = frozenset().union(*self._executors.map(send, shares(events, self._tasks)))
         self._warn(truncated)

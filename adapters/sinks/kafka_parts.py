@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,23 +47,35 @@ class PartFiles:
 
 
 class TurnParts:
-    """Takes the parts of a turn; see the port. What a task elsewhere is given writes files."""
+    """Takes the parts of a turn; see the port. What a task elsewhere is given writes files.
 
-    def __init__(self, directory: Path) -> None:
-        self._files = PartFiles(directory)
+    No more than `most_bytes` are held in memory; parts beyond are files, too.
+    """
+
+    def __init__(self, directory: Path, most_bytes: int) -> None:
+        self._files, self._most_bytes = PartFiles(directory), most_bytes
         self._held: dict[int, tuple[pa.RecordBatch, ...]] = {}
+        self._adding = Lock()
 
     def __reduce__(self) -> tuple[type[PartFiles], tuple[Path]]:
         return PartFiles, (self._files.directory,)
 
     def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> None:
-        """Hold the part's batches as they are."""
-        self._held[part] = tuple(batch for batch in batches if batch.num_rows)
+        """Hold the part's batches as they are, while there is room."""
+        written = tuple(batch for batch in batches if batch.num_rows)
+        with self._adding:
+            self._held.pop(part, None)
+            fits = _bytes(written) + sum(map(_bytes, self._held.values())) <= self._most_bytes
+            if fits:
+                self._held[part] = written
+        if not fits:
+            self._files.write(part, written)
 
     def attempt(self) -> Attempt:
         """What was written, here and elsewhere."""
-        written: dict[int, Path | tuple[pa.RecordBatch, ...]] = dict(self._held)
-        written |= {number(path): path for path in parts(self._files.directory)}
+        written: dict[int, Path | tuple[pa.RecordBatch, ...]]
+        written = {number(path): path for path in parts(self._files.directory)}
+        written |= self._held
         return Attempt(tuple(written[part] for part in sorted(written)))
 
     def spilled(self) -> Attempt:
@@ -82,10 +95,7 @@ class Attempt:
     @property
     def bytes(self) -> int:
         """The size of all parts."""
-        return sum(
-            part.stat().st_size if isinstance(part, Path) else sum(batch.nbytes for batch in part)
-            for part in self.parts
-        )
+        return sum(part.stat().st_size if isinstance(part, Path) else _bytes(part) for part in self.parts)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Every batch in order; files are mapped into memory, and read as far as is asked."""
@@ -108,6 +118,10 @@ class Attempt:
             counts = np.bincount(batch.column("topic").indices.to_numpy(), minlength=len(names))
             found.update({name: int(count) for name, count in zip(names, counts, strict=True) if count})
         return found
+
+
+def _bytes(batches: Iterable[pa.RecordBatch]) -> int:
+    return sum(batch.nbytes for batch in batches)
 
 
 def of_topics(batch: pa.RecordBatch, topics: frozenset[str]) -> pa.RecordBatch:

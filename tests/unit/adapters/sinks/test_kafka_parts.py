@@ -21,7 +21,7 @@ TRUNCATE = '{"before":null,"after":null,"source":{"table":"t"},"op":"t","ts_ms":
 
 
 def test_parts_are_read_in_their_order_with_what_each_topic_has(tmp_path: Path):
-    turn = TurnParts(tmp_path)
+    turn = TurnParts(tmp_path, 1 << 20)
     elsewhere = pickle.loads(pickle.dumps(turn))  # noqa: S301  our own bytes
     elsewhere.write(10, [batch(("b", "4", "{}", None))])
     turn.write(
@@ -40,18 +40,29 @@ def test_parts_are_read_in_their_order_with_what_each_topic_has(tmp_path: Path):
 
 
 def test_a_part_that_is_written_again_replaces_itself(tmp_path: Path):
-    turn = TurnParts(tmp_path)
+    turn = TurnParts(tmp_path, 1 << 20)
     turn.write(0, [batch(("a", "1", "{}", None))])
     turn.write(0, [batch(("a", "2", "{}", None))])
 
     assert [one.column("key").to_pylist() for one in turn.attempt().batches()] == [["2"]]
 
 
+def test_parts_beyond_the_bound_are_files(tmp_path: Path):
+    one = batch(("a", "1", "{}", None))
+    turn = TurnParts(tmp_path, one.nbytes)
+    turn.write(1, [one])
+    turn.write(0, [one])
+    turn.write(0, [batch(("a", "0", "{}", None))])
+
+    assert [isinstance(part, Path) for part in turn.attempt().parts] == [True, False]
+    assert [batch.column("key").to_pylist() for batch in turn.attempt().batches()] == [["0"], ["1"]]
+
+
 def test_rows_are_held_though_their_file_is_gone(tmp_path: Path):
     path = tmp_path / "rows.arrow"
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, EVENTS) as stream:
         stream.write_batch(batch(("a", "1", "{}", None)))
-    turn = TurnParts(tmp_path)
+    turn = TurnParts(tmp_path, 1 << 20)
     with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as rows:
         turn.write(0, rows)
     path.unlink()
