@@ -48,10 +48,12 @@ class Background:
 
     def close(self, release: Callable[[], None] = lambda: None) -> None:
         """Stop reading, let go of what is held for it, remove what was staged."""
-        if not self._staged.done():
-            self._reading.cancel()
-        release()
-        # A task may still be writing; nobody waits for it.
-        self._staged.add_done_callback(lambda _done: clear(self._reading.directory))
-        self._pool.shutdown(wait=False)
-        self._reading.closed()
+        try:
+            if not self._staged.done():
+                self._reading.cancel()
+            release()
+        finally:
+            # A task may still be writing; nobody waits for it.
+            self._staged.add_done_callback(lambda _done: clear(self._reading.directory))
+            self._pool.shutdown(wait=False)
+            self._reading.closed()
