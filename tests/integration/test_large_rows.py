@@ -48,7 +48,7 @@ def staged(job: Driven, tmp_path: Path) -> list[list[int]]:
         window = job.job.window
         if window is not None and window.id != seen:
             directory = tmp_path / "state" / "staging" / window.id
-            opened: Any = job.job._windows._opened
+            opened: Any = job.job._windows._opened[-1]
             while not opened.reading._rows._staged.done():
                 time.sleep(0.01)
             seen = window.id
