@@ -265,9 +265,10 @@ def _named(state: State, error: TidemarkError) -> Sequence[Table]:
 
 def _after(snapshot: Snapshot, ahead: Sequence[Advance]) -> Snapshot:
     """The queue as it will be once these have gone out."""
-    for advance in ahead:
-        snapshot = snapshot.advanced(advance)
-    return snapshot.without(snapshot.done) if ahead else snapshot
+    if not ahead:
+        return snapshot
+    snapshot = snapshot.advanced(*ahead)
+    return snapshot.without(snapshot.done)
 
 
 def _follows(snapshot: Snapshot, ahead: Sequence[Advance]) -> bool:

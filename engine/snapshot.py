@@ -148,9 +148,12 @@ class Snapshot:
             self, tables=tuple(_opened(t, now_ms) if t.ticket in tickets else t for t in self.tables)
         )
 
-    def advanced(self, advance: Advance) -> Snapshot:
-        """Record a window's work; that of an entry which was stopped meanwhile is passed over."""
-        return self._with(advance.ticket, lambda table: _advanced(table, advance))
+    def advanced(self, *advances: Advance) -> Snapshot:
+        """Record a window's work on some entries; that on one which was stopped meanwhile is passed over."""
+        done = {advance.ticket: advance for advance in advances}
+        return replace(
+            self, tables=tuple(_advanced(t, done[t.ticket]) if t.ticket in done else t for t in self.tables)
+        )
 
     @property
     def done(self) -> tuple[Table, ...]:

@@ -12,6 +12,7 @@ sending are the job's.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -84,15 +85,16 @@ class _Opened:
 
     def ahead(self) -> list[Advance]:
         """What it will have done once all of it has gone out, if nothing need be read again."""
-        runs, waiting = self.window.runs[self.sent :], self.waiting
+        runs: dict[int, list[Run]] = {}
+        rows: Counter[int] = Counter()
+        size: Counter[int] = Counter()
+        for run in self.window.runs[self.sent :]:
+            runs.setdefault(run.ticket, []).append(run)
+        for one in self.waiting:
+            rows[one.ticket] += one.rows
+            size[one.ticket] += one.bytes
         return [
-            Advance(
-                ticket,
-                _runs_of(runs, ticket),
-                rows=sum(one.rows for one in waiting if one.ticket == ticket),
-                bytes=sum(one.bytes for one in waiting if one.ticket == ticket),
-            )
-            for ticket in dict.fromkeys(run.ticket for run in runs)
+            Advance(ticket, tuple(its), rows=rows[ticket], bytes=size[ticket]) for ticket, its in runs.items()
         ]
 
 
@@ -138,7 +140,7 @@ class Windows:
         for at, opened in enumerate(self._opened):
             try:
                 staged = opened.reading.poll()
-            except (SchemaChanged, SourceError, TableBusy) as error:
+            except SourceError as error:
                 self._give_up(at)
                 return self._failed(state, opened.window, error)
             self._note(opened, staged, state.position)
@@ -154,7 +156,7 @@ class Windows:
             opened.reached = True
             self._opening.waited(now_s - opened.since_s - opened.read_s)
 
-    def _failed(self, state: State, window: Window, error: SchemaChanged | SourceError | TableBusy) -> State:
+    def _failed(self, state: State, window: Window, error: SourceError) -> State:
         if isinstance(error, SchemaChanged) or self._opened:
             # What is behind another window is judged once it is read alone.
             _log.warning("window %s is given up and will be read again: %s", window.id, error)
@@ -205,7 +207,7 @@ class Windows:
         state = self._record(state, opened, runs, list(zip(files, emitted, strict=True)))
         opened.sent = end
         if end == len(opened.window.runs):
-            self._opened.remove(opened)
+            del self._opened[0]
             opened.reading.close()
         return state, sum(one.rows for one in emitted), first_part + len(emissions)
 
