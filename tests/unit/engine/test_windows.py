@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
@@ -14,6 +14,9 @@ from engine.model import Position
 from tests.job_bench import BOTH, Bench, ScriptedLog, T, U
 from tests.memory_source import Change, MemorySpan
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 @pytest.fixture
 def bench(tmp_path):
@@ -23,6 +26,17 @@ def bench(tmp_path):
 def reading(bench: Bench) -> Any:
     """The window that was opened last."""
     return bench.source.memory_source.windows[-1]
+
+
+def sliced(tmp_path: Path, **pace: Any) -> Bench:
+    """A job whose windows go out a run at a time."""
+    return Bench(tmp_path, **{"window_rows": 4, "slice_s": 0.0, "slice_bytes": 1, **pace})
+
+
+def until_two(bench: Bench) -> None:
+    """Turn until a second window is open."""
+    while len(bench.source.memory_source.windows) < 2:
+        bench.turns(1)
 
 
 class TestWindows:
@@ -252,10 +266,9 @@ class TestBehind:
 
     @pytest.fixture
     def bench(self, tmp_path):
-        bench = Bench(tmp_path, window_rows=4, slice_s=0.0, slice_bytes=1)
+        bench = sliced(tmp_path)
         bench.execute(BOTH)
-        while len(bench.source.memory_source.windows) < 2:
-            bench.turns(1)
+        until_two(bench)
         return bench
 
     def read(self, bench: Bench) -> list[tuple[str, Any]]:
@@ -279,7 +292,6 @@ class TestBehind:
         assert bench.told() == ["accepted", "finished public.t", "finished public.u"]
 
     def test_no_third_one_is_opened(self, bench):
-        bench.source.log = None
         reading(bench)._polls = 100
         bench.turns(3)
 
@@ -328,7 +340,7 @@ class TestBehind:
         assert bench.told() == ["accepted", "finished public.t", "finished public.u"]
 
     def test_one_that_can_t_open_leaves_the_queue_as_it_is(self, tmp_path):
-        bench = Bench(tmp_path, window_rows=4, slice_s=0.0, slice_bytes=1)
+        bench = sliced(tmp_path)
         bench.execute(BOTH)
         bench.turns(1)
         bench.source.windows = [SchemaChanged("no such column")]
@@ -343,7 +355,7 @@ class TestBehind:
         assert bench.told() == ["accepted", "finished public.t", "finished public.u"]
 
     def test_one_that_is_busy_is_asked_for_again_after_a_pause(self, tmp_path):
-        bench = Bench(tmp_path, chunk_rows=1, window_rows=5, tasks=4, slice_s=0.0, slice_bytes=1)
+        bench = sliced(tmp_path, chunk_rows=1, window_rows=5, tasks=4)
         bench.execute()
         bench.turns(1)
         bench.execute('{"data-collections": ["public.u"]}')
@@ -360,7 +372,7 @@ class TestBehind:
         assert bench.told() == ["accepted", "accepted", "finished public.t", "finished public.u"]
 
     def test_nothing_is_measured_while_the_last_one_goes_out(self, tmp_path):
-        bench = Bench(tmp_path, chunk_rows=1, window_rows=5, tasks=4, slice_s=0.0, slice_bytes=1)
+        bench = sliced(tmp_path, chunk_rows=1, window_rows=5, tasks=4)
         bench.execute()
         bench.turns(6)
 
@@ -368,7 +380,7 @@ class TestBehind:
         assert bench.source.measures == 1
 
     def test_a_lost_connection_while_it_opens_leaves_the_first(self, tmp_path):
-        bench = Bench(tmp_path, window_rows=4, slice_s=0.0, slice_bytes=1)
+        bench = sliced(tmp_path)
         bench.execute(BOTH)
         bench.turns(1)
         bench.source.windows = [SourceError("no connection is left")]
@@ -396,10 +408,9 @@ class TestBehind:
         assert self.progress(bench).since_ms == 1_000_000
 
     def test_a_row_that_leaves_a_key_that_waits_is_read_at_its_new_one(self, tmp_path):
-        bench = Bench(tmp_path, window_rows=5, slice_s=0.0, slice_bytes=1)
+        bench = sliced(tmp_path, window_rows=5)
         bench.execute(BOTH)
-        while len(bench.source.memory_source.windows) < 2:
-            bench.turns(1)
+        until_two(bench)
         second = reading(bench)
         second._polls = 6
         bench.database.commit(Change(T, 5, "newer", large=None))
