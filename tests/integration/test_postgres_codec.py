@@ -171,18 +171,23 @@ def test_null_empty_and_separators_are_told_apart(database):
         )
         connection.execute("INSERT INTO t VALUES (1, NULL, '', NULL, NULL, NULL, NULL, '', NULL, B'')")
         connection.execute("INSERT INTO t VALUES (2, '', NULL, '', '', 0, '', 'x', '{}', NULL)")
-        connection.execute("INSERT INTO t VALUES (3, E'\\x1f', NULL, E't\\x1f', 'é', 0, '', 'f', '{}', B'1')")
+        connection.execute("INSERT INTO t VALUES (3, '', 'b', '', 'é', 0, '', '', '{}', B'')")
+        connection.execute("INSERT INTO t VALUES (4, E'\\x1f', NULL, E't\\x1f', 'é', 0, '', 'f', '{}', B'1')")
+        connection.execute("INSERT INTO t VALUES (5, 'a', 'b', 'c', E'\\x1f', 0, '', '', '{}', B'')")
     table = next(iter(Catalog(database.connect).describe([CollectionId(("public", "t"))]).values()))
 
     expected = [
         ["1", None, "", None, None, None, None, "", None, ""],
         ["2", "", None, "", "   ", "0", "\\x", "x", "{}", None],
-        ["3", "\x1f", None, "t\x1f", "é  ", "0", "\\x", "f", "{}", "1"],
+        ["3", "", "b", "", "é  ", "0", "\\x", "", "{}", ""],
+        ["4", "\x1f", None, "t\x1f", "é  ", "0", "\\x", "f", "{}", "1"],
+        ["5", "a", "b", "c", "\x1f  ", "0", "\\x", "", "{}", ""],
     ]
     assert split(database, table, RowMode.EXACT) == expected
-    assert split(database, table, RowMode.FAST, "id < 3") == expected[:2]
-    with pytest.raises(SeparatorInData):
-        split(database, table, RowMode.FAST)
+    assert split(database, table, RowMode.FAST, "id < 4") == expected[:3]
+    for holder in (4, 5):
+        with pytest.raises(SeparatorInData):
+            split(database, table, RowMode.FAST, f"id = {holder}")
 
 
 def split(database: Database, table: Table, mode: RowMode, where: str = "true") -> list[list[str | None]]:

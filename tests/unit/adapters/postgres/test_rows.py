@@ -16,8 +16,12 @@ SHAPE = RowShape(("id", "a", "b"), (False, True, True), (1,))
 
 def test_expressions_quote_names_and_nest_what_is_too_much_for_a_function():
     assert row_expression(SHAPE, RowMode.FAST) == (
-        """concat("a" IS NOT DISTINCT FROM NULL, E'\\x1f', "id", E'\\x1f', "a", E'\\x1f', "b")"""
+        """CASE WHEN "a" IS DISTINCT FROM NULL AND "b" IS DISTINCT FROM NULL"""
+        """ THEN concat_ws(E'\\x1f', 'f', "id", "a", "b")"""
+        """ ELSE concat("a" IS NOT DISTINCT FROM NULL, E'\\x1f', "id", E'\\x1f', "a", E'\\x1f', "b") END"""
     )
+    never_null = RowShape(("id",), (False,), ())
+    assert row_expression(never_null, RowMode.FAST) == """concat_ws(E'\\x1f', '', "id")"""
     assert row_expression(RowShape((), (), ()), RowMode.FAST) == "''"
     wide = RowShape(tuple(f'c"{at}' for at in range(1000)), (True,) * 1000, tuple(range(1000)))
     for mode in (RowMode.FAST, RowMode.EXACT):
