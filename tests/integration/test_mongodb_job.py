@@ -284,8 +284,9 @@ def test_a_state_that_can_not_go_on_is_a_clear_stop(mongodb, tmp_path, spark, st
 
 
 def test_a_position_that_the_oplog_has_lost_is_a_clear_stop(tmp_path, spark):
+    # Nothing is cut that the server may need after its last checkpoint.
     with (
-        MongoServer(oplog_mb=1) as server,
+        MongoServer(oplog_mb=1, checkpoint_s=1) as server,
         server.connect() as client,
         driven(server, tmp_path, spark) as job,
     ):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
-MINUTES, KAFKA_MINUTES, SQLSERVER_MINUTES = 0.7, 0.3, 0.3
+MINUTES, OTHERS_MINUTES = 0.4, 0.3
 
 
 def test_no_history_violates_what_must_always_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -27,7 +27,7 @@ def test_no_history_violates_what_must_always_hold(tmp_path: Path, capsys: pytes
 
 def test_no_history_on_mongodb_violates_it_either(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     with Run(tmp_path, 18, source="mongodb") as run:
-        found = run.histories("make test", MINUTES)
+        found = run.histories("make test", OTHERS_MINUTES)
 
     said = capsys.readouterr().out
     assert found == 0, said
@@ -38,7 +38,7 @@ def test_no_history_on_the_stand_in_for_sql_server_violates_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     with Run(tmp_path, 18, source="sqlserver") as run:
-        found = run.histories("c", SQLSERVER_MINUTES)
+        found = run.histories("c", OTHERS_MINUTES)
 
     said = capsys.readouterr().out
     assert found == 0, said
@@ -49,7 +49,7 @@ def test_topics_lack_nothing_though_job_and_broker_are_killed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     with Run(tmp_path, 18, kafka=True, initial=True) as run:
-        found = run.histories("k117", KAFKA_MINUTES)
+        found = run.histories("k117", OTHERS_MINUTES)
 
     said = capsys.readouterr().out
     assert found == 0, said

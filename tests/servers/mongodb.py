@@ -107,10 +107,12 @@ class MongoServer:
         settings: Sequence[str] = (),
         cache_gb: float = 0.5,
         oplog_mb: int = 512,
+        checkpoint_s: int = 60,
         security: Security | None = None,
     ) -> None:
         self.port = free_port()
         self._settings, self._cache_gb, self._oplog_mb = tuple(settings), cache_gb, oplog_mb
+        self._checkpoint_s = checkpoint_s
         self._program = program()
         self._folder = Path(tempfile.mkdtemp(prefix="tidemark-mongodb-"))
         self._security = security
@@ -162,7 +164,7 @@ class MongoServer:
         return [
             *("--dbpath", str(data), "--port", str(self.port), "--bind_ip", self.host),
             *("--replSet", REPLICA_SET, "--oplogSize", str(self._oplog_mb), "--nounixsocket"),
-            *("--wiredTigerCacheSizeGB", str(self._cache_gb)),
+            *("--wiredTigerCacheSizeGB", str(self._cache_gb), "--syncdelay", str(self._checkpoint_s)),
             *parameters,
             *(self._security.arguments(self._folder) if self._security else ()),
         ]
