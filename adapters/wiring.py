@@ -24,7 +24,8 @@ from adapters.sinks.null import NullSink
 from adapters.spark.ending import end, outlived
 from adapters.spark.executors import SparkExecutors, ThreadExecutors
 from adapters.spark.session import spark_session
-from adapters.spark.state import HadoopStateStore
+from adapters.spark.state import FileStateStore
+from adapters.spark.storage import storage
 from engine.config.settings import SinkKind
 from engine.errors import SourceError
 from engine.events.heartbeat import heartbeat
@@ -147,7 +148,7 @@ def building(
         seams = Seams(
             source=wired.source,
             sink=sink,
-            store=HadoopStateStore(spark, places.checkpoint),
+            store=FileStateStore(storage(spark, places.checkpoint)),
             executors=_emitters(spark),
             desk=desk,
             pulse=_pulse(settings, wired),

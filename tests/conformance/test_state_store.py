@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from adapters.spark.state import HadoopStateStore
+from adapters.spark.state import FileStateStore
+from adapters.spark.storage import storage
 from engine.errors import InvariantError
 from engine.ports import SavedState, SavedStates
 from tests.fakes import MemoryStateStore
+from tests.hadoop_storage import through_hadoop
 
 
 @dataclass
@@ -25,17 +27,32 @@ class MemoryBench:
 
 
 @dataclass
-class HadoopBench:
+class LocalBench:
     spark: Any
     directory: str
 
     def open(self):
-        return HadoopStateStore(self.spark, self.directory)
+        return FileStateStore(storage(self.spark, self.directory))
+
+
+@dataclass
+class HadoopBench:
+    """The local file system as any other of Hadoop's; in an object store's clothes if not `renames`."""
+
+    spark: Any
+    directory: str
+    renames: bool
+
+    def open(self):
+        return FileStateStore(through_hadoop(self.spark, self.directory, renames=self.renames))
 
 
 STORES = [
     "memory",
-    *(pytest.param(name, marks=pytest.mark.integration) for name in ("local path", "file uri")),
+    *(
+        pytest.param(name, marks=pytest.mark.integration)
+        for name in ("local path", "file uri", "hadoop", "object store")
+    ),
 ]
 
 
@@ -45,7 +62,9 @@ def bench(request, tmp_path):
         return MemoryBench()
     spark = request.getfixturevalue("spark")
     directory = tmp_path / "check point%20" / "ü"
-    return HadoopBench(spark, str(directory) if request.param == "local path" else directory.as_uri())
+    if request.param in {"hadoop", "object store"}:
+        return HadoopBench(spark, str(directory), renames=request.param == "hadoop")
+    return LocalBench(spark, str(directory) if request.param == "local path" else directory.as_uri())
 
 
 @pytest.fixture

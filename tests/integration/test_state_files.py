@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 
 import pytest
 
-from adapters.spark.state import KEPT, HadoopStateStore
+from adapters.spark.state import KEPT, FileStateStore
+from adapters.spark.storage import storage
 from engine.errors import StateError
 from engine.ports import SavedState
+from tests.hadoop_storage import through_hadoop
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
 def store(spark, tmp_path):
-    return HadoopStateStore(spark, str(tmp_path))
+    return FileStateStore(storage(spark, str(tmp_path)))
 
 
 def save(store, *turns):
@@ -38,7 +42,7 @@ def test_the_last_few_promoted_states_are_kept_and_nothing_else(store, tmp_path)
 
 def test_states_of_an_earlier_process_are_counted_among_the_kept(spark, store, tmp_path):
     save(store, *range(1, 7))
-    save(HadoopStateStore(spark, str(tmp_path)), 7, 8)
+    save(FileStateStore(storage(spark, str(tmp_path))), 7, 8)
 
     assert names(tmp_path) == [f"turn-{turn:012d}.json" for turn in range(9 - KEPT, 9)]
 
@@ -115,9 +119,8 @@ def test_a_pending_state_that_was_promoted_already_is_removed(store, tmp_path):
     assert names(tmp_path) == ["turn-000000000001.json"]
 
 
-def test_an_object_store_gets_its_objects_whole_under_their_own_names(store, tmp_path):
-    # The local file system in an object store's clothes: no rename of partial files, no fsync.
-    store._scheme = "s3a"
+def test_an_object_store_gets_its_objects_whole_under_their_own_names(spark, tmp_path):
+    store = FileStateStore(through_hadoop(spark, str(tmp_path), renames=False))
     store.save_pending(1, b"first")
     store.save_pending(1, b"second")
     written = names(tmp_path)
@@ -131,16 +134,29 @@ def test_storage_that_refuses_is_a_state_error(spark, tmp_path):
     (tmp_path / "file").write_text("")
 
     with pytest.raises(StateError, match="file"):
-        HadoopStateStore(spark, str(tmp_path / "file")).save_pending(1, b"{}")
+        storage(spark, str(tmp_path / "file"))
+    with pytest.raises(StateError, match="file"):
+        through_hadoop(spark, str(tmp_path / "file"), renames=True)
 
 
-def test_a_write_that_fails_leaves_nothing_behind(store, tmp_path):
+def test_a_write_that_fails_leaves_nothing_behind(store, tmp_path, monkeypatch):
+    def full(_descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StateError, match="No space left"):
+        store.save_pending(1, b"{}")
+
+    assert names(tmp_path) == []
+
+
+def test_a_write_that_fails_in_the_jvm_leaves_nothing_behind(spark, tmp_path):
     class Full:
         def write(self, _content):
-            raise OSError(28, "No space left on device")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
         def close(self):
-            raise OSError(28, "No space left on device")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     class FullSystem:
         """The local file system, on which files can be made and not written."""
@@ -155,9 +171,10 @@ def test_a_write_that_fails_leaves_nothing_behind(store, tmp_path):
             self.system.create(*args).close()
             return Full()
 
-    store._system = FullSystem(store._system)
+    hadoop = through_hadoop(spark, str(tmp_path), renames=True)
+    hadoop._system = FullSystem(hadoop._system)
     with pytest.raises(StateError, match="No space left"):
-        store.save_pending(1, b"{}")
+        FileStateStore(hadoop).save_pending(1, b"{}")
 
     assert names(tmp_path) == []
 
@@ -165,11 +182,11 @@ def test_a_write_that_fails_leaves_nothing_behind(store, tmp_path):
 @pytest.mark.parametrize("directory", ["nosuch://bucket/checkpoint", "", "c:heck:point", "hdfs://"])
 def test_a_directory_that_hadoop_does_not_understand_is_a_state_error(spark, directory):
     with pytest.raises(StateError, match="check that the checkpoint's storage"):
-        HadoopStateStore(spark, directory)
+        storage(spark, directory)
 
 
 def test_storage_that_went_away_is_a_state_error(spark, tmp_path):
-    store = HadoopStateStore(spark, str(tmp_path / "checkpoint"))
+    store = FileStateStore(storage(spark, str(tmp_path / "checkpoint")))
     (tmp_path / "checkpoint").rmdir()
 
     with pytest.raises(StateError, match="checkpoint"):

@@ -27,7 +27,7 @@ from adapters.postgres import (
 )
 from adapters.postgres.log import PostgresLog
 from adapters.sinks.files import FilesSink
-from adapters.spark.state import HadoopStateStore
+from adapters.spark.state import FileStateStore
 from engine.job import Job
 from engine.merge import Superseded
 from engine.snapshot import Snapshot
@@ -134,7 +134,7 @@ def _keeping(_save: Any) -> Any:
 
 
 def _saving_late(promote: Any) -> Any:
-    save = HadoopStateStore.save_pending
+    save = FileStateStore.save_pending
 
     def promoted(store: Any, turn: int) -> None:
         if turn in _KEPT:
@@ -197,7 +197,7 @@ MUTANTS: dict[str, Mutant] = {
     "saved before acknowledged": Mutant("every-step", ((PostgresLog, "take", _acknowledging),)),
     "saved before sent": Mutant(
         "every-step",
-        ((HadoopStateStore, "promote", _saving_late), (HadoopStateStore, "save_pending", _keeping)),
+        ((FileStateStore, "promote", _saving_late), (FileStateStore, "save_pending", _keeping)),
     ),
     "a pending turn counts only if sent": Mutant("every-step", ((Job, "settle", _settling(answer=True)),)),
     "a pending turn counts if sent": Mutant("every-step", ((Job, "settle", _settling(answer=False)),)),
