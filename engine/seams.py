@@ -39,7 +39,7 @@ class Pace:
     window_bytes: int = 256 << 20
     max_chunks: int | None = None
     tasks: int = 2
-    slice_s: float = 0.2
+    slice_s: float = 0.05
     slice_bytes: int = 16 << 20
     max_lag_s: float = 5.0
     idle_s: float = 0.1

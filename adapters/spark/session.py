@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark import SparkConf, SparkContext
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger("adapters")
 POSTGRES_JDBC = "org.postgresql:postgresql:42.7.7"
 SQLSERVER_JDBC = "com.microsoft.sqlserver:mssql-jdbc:12.10.1.jre11"
+
+NICENESS = 10
+"""How far Spark's processes on the driver's machine stand back; see `_give_way`."""
 
 _DEFAULTS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
@@ -60,7 +65,24 @@ def spark_session(
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     _quiet(session.sparkContext)
+    if master.startswith("local"):
+        _give_way(session.sparkContext)
     return session
+
+
+def _give_way(context: SparkContext) -> None:
+    """Let the driver, and a database on the same cores, go before Spark's JVM and the workers it starts.
+
+    A window is read by as many tasks as there are cores, and a turn needs only moments of one. Linux
+    keeps a priority per thread, which the threads and processes that it starts inherit.
+    """
+    jvm = getattr(context._gateway, "proc", None)  # noqa: SLF001  there is no public way
+    if jvm is None:  # not ours: spark-submit started it
+        return
+    threads = Path(f"/proc/{jvm.pid}/task")
+    for thread in [int(path.name) for path in threads.iterdir()] if threads.is_dir() else [jvm.pid]:
+        with suppress(OSError):  # it may have ended
+            os.setpriority(os.PRIO_PROCESS, thread, NICENESS)
 
 
 def _quiet(context: SparkContext) -> None:
