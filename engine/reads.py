@@ -33,8 +33,13 @@ class ReadEvents:
     source_json: str
     ts_ms: int
 
+    @property
+    def around(self) -> tuple[str, str]:
+        """What stands around each value."""
+        return self.codec.value_wrap
+
     def staged(self, rows: pa.Array, mode: RowMode) -> pa.RecordBatch:
-        """Rows' texts as a batch of STAGED. Raises SeparatorInData in FAST mode."""
+        """Rows' texts as a batch of STAGED, less what is `around`. Raises SeparatorInData in FAST mode."""
         columns = split_rows(rows, self.shape, mode)
         keys, values = self.codec.reads(columns, self.source_json, self.ts_ms)
         count = len(values)

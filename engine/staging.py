@@ -3,6 +3,9 @@
 A window's tasks write what they have read here, already encoded, beside each row's merge key. When
 the window closes, what was superseded meanwhile is left out and the rest goes to the sink. So no
 row passes through the driver, and the log goes on being streamed while a window is read.
+
+Values' schemas, where they are on, are larger than most rows and the same for all rows of a run: a file has
+them once, as the text around every value.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import pyarrow as pa
 from engine.errors import SourceError
 from engine.events.batch import EVENTS
 from engine.events.envelope import with_mark
+from engine.events.text import join
 from engine.marks import NO_MARKS, Marks
 from engine.merge import KEY_TYPE
 
@@ -29,7 +33,10 @@ if TYPE_CHECKING:
     from engine.ports import PartWriter
 
 STAGED = EVENTS.append(pa.field("merge_key", KEY_TYPE))
-"""Rows as staged: finished events and their merge keys."""
+"""Rows as staged: finished events but for what is around their values, and their merge keys."""
+_AROUND = (b"before", b"after")
+_VALUE = EVENTS.get_field_index("value")
+_AT_ONCE_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +76,7 @@ class _Survivors:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         with self._mapped() as source, pa.ipc.open_stream(source) as batches:
+            around = [(batches.schema.metadata or {}).get(name, b"").decode() for name in _AROUND]
             # All at once: what supersedes may be far more than a batch, and is hashed every time. The
             # file is mapped, so this holds no rows.
             staged = list(batches)
@@ -82,7 +90,7 @@ class _Survivors:
                     events = events.filter(mask.slice(at, batch.num_rows).combine_chunks())
                 at += batch.num_rows
                 self.rows += events.num_rows
-                yield events
+                yield from _completed(events, *around)
 
     def _mapped(self) -> pa.MemoryMappedFile:
         try:
@@ -93,6 +101,19 @@ class _Survivors:
                 place=self._path,
                 hint="driver and executors must share tidemark.staging.dir, and nobody else may clear it",
             ) from error
+
+
+def _completed(events: pa.RecordBatch, before: str, after: str) -> Iterator[pa.RecordBatch]:
+    """The events with these texts around their values; not many bytes at once."""
+    if not events.num_rows or not (before or after):
+        yield events
+        return
+    row_bytes = len(before) + len(after) + events.nbytes / events.num_rows
+    rows = max(1, int(_AT_ONCE_BYTES / row_bytes))
+    for start in range(0, events.num_rows, rows):
+        some = events.slice(start, rows)
+        values = join([before, some.column(_VALUE), after], some.num_rows)
+        yield some.set_column(_VALUE, EVENTS.field(_VALUE), values)
 
 
 def marked(batches: Iterable[pa.RecordBatch], marks: Marks) -> Iterator[pa.RecordBatch]:
@@ -117,18 +138,21 @@ def marked(batches: Iterable[pa.RecordBatch], marks: Marks) -> Iterator[pa.Recor
 def _with_mark(batch: pa.RecordBatch, row: int, mark: str | None) -> pa.RecordBatch:
     if mark is None:
         return batch
-    at = batch.schema.get_field_index("value")
-    values = batch.column(at)
+    values = batch.column(_VALUE)
     value = pa.array([with_mark(values[row].as_py(), mark)], values.type)
     changed = pa.concat_arrays([values.slice(0, row), value, values.slice(row + 1)])
-    return batch.set_column(at, batch.schema.field(at), changed)
+    return batch.set_column(_VALUE, EVENTS.field(_VALUE), changed)
 
 
 @contextmanager
-def staging_file(path: str) -> Iterator[Callable[[pa.RecordBatch], None]]:
-    """Open a staged run for writing; gives the function that takes its batches."""
+def staging_file(path: str, around: tuple[str, str] = ("", "")) -> Iterator[Callable[[pa.RecordBatch], None]]:
+    """Open a staged run for writing; gives the function that takes its batches.
+
+    `around` is what stands before and behind each value, in JSON text, once it is emitted.
+    """
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    with pa.OSFile(path, "wb") as sink, pa.ipc.new_stream(sink, STAGED) as stream:
+    schema = STAGED.with_metadata({name: text.encode() for name, text in zip(_AROUND, around, strict=True)})
+    with pa.OSFile(path, "wb") as sink, pa.ipc.new_stream(sink, schema) as stream:
         yield stream.write_batch
 
 

@@ -83,7 +83,8 @@ class ReadRuns:
         path = f"{self.directory}/run-{read.index:05d}.arrow"
         collection = read.run.target.collection
         rows = size = 0
-        with staging_file(path) as write, collection_errors("reading documents", collection):
+        around = read.events.codec.value_wrap
+        with staging_file(path, around) as write, collection_errors("reading documents", collection):
             for raw, starts in self._batches(read):
                 for batch in read.events.batches(raw, starts):
                     write(batch)

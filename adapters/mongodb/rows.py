@@ -64,12 +64,11 @@ class ReadEvents:
         codec, rows = self.codec, len(ids)
         before, after = codec.key_wrap
         keys = join([f'{before}{{"id":"', escape(ids), f'"}}{after}'], rows)
-        before, after = codec.value_wrap
         tail = (
             f'","patch":null,"filter":null,"updateDescription":null,"source":{self.source_json},"op":"r"'
-            f',"ts_ms":{self.ts_ms},"transaction":null}}{after}'
+            f',"ts_ms":{self.ts_ms},"transaction":null}}'
         )
-        values = join([f'{before}{{"before":null,"after":"', *embedded, tail], rows)
+        values = join(['{"before":null,"after":"', *embedded, tail], rows)
         topics = pa.DictionaryArray.from_arrays(
             pa.array(np.zeros(rows, np.int32)), pa.array([codec.topic], pa.string())
         )

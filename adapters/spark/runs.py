@@ -66,7 +66,7 @@ class ReadTask:
                 for index, rows in self._by_run(batch):
                     if index not in writers:
                         path = self._path(index)
-                        writers[index] = files.enter_context(staging_file(path))
+                        writers[index] = files.enter_context(staging_file(path, self.reads[index].around))
                         results[index] = [index, 0, 0, path, False]
                     result = results[index]
                     try:

@@ -81,8 +81,11 @@ class TableCodec:
         return join([self.key_wrap[0], *object_pieces(self.key, shown), self.key_wrap[1]], rows)
 
     def reads(self, columns: Sequence[Text], source_json: str, ts_ms: int) -> tuple[Text | None, Text]:
-        """Keys and values of READ events; `source_json` is their source block, `ts_ms` the present."""
+        """Keys of READ events, and their values less `value_wrap`.
+
+        `source_json` is their source block, `ts_ms` the present.
+        """
         encoded = self.row(columns)
-        tail: list[Piece] = [f'{ts_ms},"transaction":null}}{self.value_wrap[1]}']
+        tail: list[Piece] = [f'{ts_ms},"transaction":null}}']
         pieces = value_pieces(None, encoded.pieces, [source_json], "r", tail)
-        return encoded.key, join([self.value_wrap[0], *pieces], len(columns[0]))
+        return encoded.key, join(pieces, len(columns[0]))

@@ -9,6 +9,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
+from engine import staging
 from engine.errors import SourceError
 from engine.marks import Mark, Marks
 from engine.merge import KEY_TYPE, Newer
@@ -82,6 +83,29 @@ def test_rows_dropped_for_incomplete_entries_are_told(tmp_path):
     one = staged(tmp_path / "run", rows(1, 2), rows(3))
 
     assert emitted(Emission(one, Newer(keys, lacking=keys), 0)) == (Emitted(2, (b"2",)), ["1", "3"])
+
+
+@pytest.mark.parametrize("at_once", [1, 300, 1 << 20])
+def test_what_is_around_all_values_is_kept_once(tmp_path, monkeypatch, at_once):
+    monkeypatch.setattr(staging, "_AT_ONCE_BYTES", at_once)
+    path, schema = tmp_path / "run", '{"é":"%s"}' % ("x" * 1000)
+    with staging_file(str(path), ('{"schema":' + schema + ',"payload":', "}")) as write:
+        for batch in (rows(1, 2), rows(), rows(3, 4, 5)):
+            write(batch)
+    one = Staged(1, T, str(path), 5, 0)
+    marks = Marks(first=Mark.FIRST, last=Mark.LAST)
+    sink, plain = MemorySink(), MemorySink()
+    said = Emission(one, newer(2), 0, marks).write(sink.writer(1))
+    Emission(staged(tmp_path / "plain", rows(1, 2, 3, 4, 5)), newer(2), 0, marks).write(plain.writer(1))
+    for each in (sink, plain):
+        each.commit(1)
+
+    assert said == Emitted(4)
+    assert [event["key"] for event in sink.events()] == ["1", "3", "4", "5"]
+    assert [event["value"] for event in sink.events()] == [
+        '{"schema":' + schema + ',"payload":' + event["value"] + "}" for event in plain.events()
+    ]
+    assert path.read_bytes().count(b"x" * 1000) == 1
 
 
 def test_a_file_can_be_emitted_again(tmp_path):

@@ -56,10 +56,12 @@ def test_the_text_of_schemas_is_made_with_the_codec_and_not_again(monkeypatch):
     columns = [pa.array(["1", "2"], pa.large_string())] * 4
 
     keys, values = codec.reads(columns, read_source(PLAIN, TABLE.id, ReadPlace(1)), 2)
+    before, after = codec.value_wrap
 
     assert keys is not None
     assert all(
-        json.loads(text)["schema"]["type"] == "struct" for text in [*keys.to_pylist(), *values.to_pylist()]
+        json.loads(text)["schema"]["type"] == "struct"
+        for text in [*keys.to_pylist(), *(before + value + after for value in values.to_pylist())]
     )
 
 
