@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 class Slices:
     """How much goes out in a turn: what takes `slice_s` from the first byte to the sink's commit.
 
-    The first time, `first_bytes`; never less than a sixteenth of them.
+    The first time, `first_bytes`; never less than a quarter of them: a store may take longer for any turn.
     """
 
     slice_s: float
@@ -33,4 +33,4 @@ class Slices:
             return
         (size, since_s), self._begun = self._begun, None
         if size:
-            self.most_bytes = max(self.first_bytes / 16, size * self.slice_s / max(now_s - since_s, 0.001))
+            self.most_bytes = max(self.first_bytes / 4, size * self.slice_s / max(now_s - since_s, 0.001))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 STAGED = EVENTS.append(pa.field("merge_key", KEY_TYPE))
 """Rows as staged: finished events but for what is around their values, and their merge keys."""
-_AROUND = (b"before", b"after")
+_AROUND = (b"value_before", b"value_after")
 _VALUE = EVENTS.get_field_index("value")
 _AT_ONCE_BYTES = 16 << 20
 
@@ -108,7 +108,7 @@ def _completed(events: pa.RecordBatch, before: str, after: str) -> Iterator[pa.R
     if not events.num_rows or not (before or after):
         yield events
         return
-    row_bytes = len(before) + len(after) + events.nbytes / events.num_rows
+    row_bytes = len(before.encode()) + len(after.encode()) + events.nbytes / events.num_rows
     rows = max(1, int(_AT_ONCE_BYTES / row_bytes))
     for start in range(0, events.num_rows, rows):
         some = events.slice(start, rows)
@@ -144,8 +144,14 @@ def _with_mark(batch: pa.RecordBatch, row: int, mark: str | None) -> pa.RecordBa
     return batch.set_column(_VALUE, EVENTS.field(_VALUE), changed)
 
 
+def emitted_bytes(staged: pa.RecordBatch, around: tuple[str, str]) -> int:
+    """The size of staged rows with what is around their values."""
+    size: int = staged.nbytes + staged.num_rows * sum(map(len, around))
+    return size
+
+
 @contextmanager
-def staging_file(path: str, around: tuple[str, str] = ("", "")) -> Iterator[Callable[[pa.RecordBatch], None]]:
+def staging_file(path: str, around: tuple[str, str]) -> Iterator[Callable[[pa.RecordBatch], None]]:
     """Open a staged run for writing; gives the function that takes its batches.
 
     `around` is what stands before and behind each value, in JSON text, once it is emitted.

@@ -444,7 +444,7 @@ class MemoryWindow:
                 for key, (value, large) in rows
             ]
         )
-        with staging_file(path) as write:
+        with staging_file(path, ("", "")) as write:
             keys = key_array([key for key, _value in rows]) if rows else pa.array([], KEY_TYPE)
             write(pa.RecordBatch.from_arrays([*events.columns, keys], schema=STAGED))
         return Staged(run.ticket, run.target.collection, path, len(rows), events.nbytes, index)

@@ -21,7 +21,7 @@ from adapters.mongodb.raw import document_starts, fields, int64
 from adapters.mongodb.server import RAW, collection_errors, shared_client, source_errors
 from adapters.spark.executors import SparkExecutors
 from engine.model import Staged
-from engine.staging import staging_file
+from engine.staging import emitted_bytes, staging_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -88,7 +88,7 @@ class ReadRuns:
             for raw, starts in self._batches(read):
                 for batch in read.events.batches(raw, starts):
                     write(batch)
-                    rows, size = rows + batch.num_rows, size + batch.nbytes
+                    rows, size = rows + batch.num_rows, size + emitted_bytes(batch, around)
         return Staged(read.run.ticket, collection, path, rows, size, read.index)
 
     def _batches(self, read: RunRead) -> Iterator[tuple[bytes, Ints]]:

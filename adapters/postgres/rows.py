@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _ARGUMENTS = 90
 """Below the 100 arguments that a function can take."""
 _SEPARATOR = "E'\\x1f'"
+_JOINED = f"concat_ws({_SEPARATOR}, "
 _NEVER_EMPTY = frozenset(
     [
         "bool",
@@ -118,7 +119,7 @@ def _fast(names: list[str], shape: RowShape) -> str:
     if not names:
         return "''"
     there = [f"{name} {IS_THERE}" for name, nullable in zip(names, shape.nullable, strict=True) if nullable]
-    full = _call(f"concat_ws({_SEPARATOR}, ", [f"'{'f' * len(shape.flagged)}'", *names])
+    full = _call(_JOINED, [f"'{'f' * len(shape.flagged)}'", *names])
     if not there:
         return full
     flags = [f"{names[index]} {IS_NULL}" for index in shape.flagged]
@@ -130,8 +131,8 @@ def _concat(parts: list[str]) -> str:
     return _call("concat(", parts)
 
 
-def _call(function: str, parts: list[str]) -> str:
-    """A call with any number of arguments, of a function whose calls may be nested in groups."""
+def _call(begun: str, parts: list[str]) -> str:
+    """A call that is `begun`, with any number of arguments: in groups, each a call of its own."""
     while len(parts) > _ARGUMENTS:
-        parts = [_call(function, parts[at : at + _ARGUMENTS]) for at in range(0, len(parts), _ARGUMENTS)]
-    return f"{function}{', '.join(parts)})"
+        parts = [_call(begun, parts[at : at + _ARGUMENTS]) for at in range(0, len(parts), _ARGUMENTS)]
+    return f"{begun}{', '.join(parts)})"

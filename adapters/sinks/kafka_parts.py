@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -55,21 +56,34 @@ class TurnParts:
     def __init__(self, directory: Path, most_bytes: int) -> None:
         self._files, self._most_bytes = PartFiles(directory), most_bytes
         self._held: dict[int, tuple[pa.RecordBatch, ...]] = {}
-        self._adding = Lock()
+        self._reserved: dict[int, int] = {}
+        self._reserving = Lock()
 
     def __reduce__(self) -> tuple[type[PartFiles], tuple[Path]]:
         return PartFiles, (self._files.directory,)
 
     def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> None:
         """Hold the part's batches as they are, while there is room."""
-        written = tuple(batch for batch in batches if batch.num_rows)
-        with self._adding:
+        self._forget(part)
+        taken: list[pa.RecordBatch] = []
+        given = (batch for batch in batches if batch.num_rows)
+        for batch in given:
+            taken.append(batch)
+            if not self._reserve(part, batch.nbytes):
+                self._forget(part)
+                self._files.write(part, chain(taken, given))
+                return
+        self._held[part] = tuple(taken)
+
+    def _reserve(self, part: int, size: int) -> bool:
+        with self._reserving:
+            self._reserved[part] = self._reserved.get(part, 0) + size
+            return sum(self._reserved.values()) <= self._most_bytes
+
+    def _forget(self, part: int) -> None:
+        with self._reserving:
+            self._reserved.pop(part, None)
             self._held.pop(part, None)
-            fits = _bytes(written) + sum(map(_bytes, self._held.values())) <= self._most_bytes
-            if fits:
-                self._held[part] = written
-        if not fits:
-            self._files.write(part, written)
 
     def attempt(self) -> Attempt:
         """What was written, here and elsewhere."""
@@ -83,6 +97,7 @@ class TurnParts:
         for part, batches in self._held.items():
             self._files.write(part, batches)
         self._held.clear()
+        self._reserved.clear()
         return self.attempt()
 
 

@@ -76,7 +76,7 @@ class ReadTask:
                         continue
                     writers[index](staged)
                     result[1] = int(result[1]) + staged.num_rows
-                    result[2] = int(result[2]) + staged.nbytes
+                    result[2] = int(result[2]) + self.reads[index].bytes(staged)
         if results:
             yield pa.RecordBatch.from_arrays(
                 [

@@ -22,8 +22,12 @@ _log = logging.getLogger("adapters")
 POSTGRES_JDBC = "org.postgresql:postgresql:42.7.7"
 SQLSERVER_JDBC = "com.microsoft.sqlserver:mssql-jdbc:12.10.1.jre11"
 
-NICENESS = 10
-"""How far Spark's processes on the driver's machine stand back; see `_give_way`."""
+NICENESS = 5
+"""How far Spark's processes stand back behind the driver; see `_give_way`.
+
+They do some of the stream's work too, large spans, so it is a little, not all.
+"""
+_MOST_NICE = 19
 
 _DEFAULTS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
@@ -63,9 +67,10 @@ def spark_session(
     builder = SparkSession.builder.appName("tidemark").master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
+    ours = SparkContext._active_spark_context is None  # noqa: SLF001  there is no public way
     session = builder.getOrCreate()
     _quiet(session.sparkContext)
-    if master.startswith("local"):
+    if ours and str(session.sparkContext.master).startswith("local"):
         _give_way(session.sparkContext)
     return session
 
@@ -79,10 +84,21 @@ def _give_way(context: SparkContext) -> None:
     jvm = getattr(context._gateway, "proc", None)  # noqa: SLF001  there is no public way
     if jvm is None:  # not ours: spark-submit started it
         return
-    threads = Path(f"/proc/{jvm.pid}/task")
-    for thread in [int(path.name) for path in threads.iterdir()] if threads.is_dir() else [jvm.pid]:
-        with suppress(OSError):  # it may have ended
-            os.setpriority(os.PRIO_PROCESS, thread, NICENESS)
+    niceness = min(_MOST_NICE, os.getpriority(os.PRIO_PROCESS, 0) + NICENESS)
+    done: set[int] = set()
+    while left := _threads(jvm.pid) - done:
+        for thread in left:
+            with suppress(OSError):  # it may have ended
+                os.setpriority(os.PRIO_PROCESS, thread, niceness)
+        done |= left
+
+
+def _threads(process: int) -> set[int]:
+    """A process's threads, as far as the system tells; one may start others before it is reached."""
+    try:
+        return {int(path.name) for path in Path(f"/proc/{process}/task").iterdir()}
+    except OSError:
+        return {process}
 
 
 def _quiet(context: SparkContext) -> None:

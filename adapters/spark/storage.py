@@ -131,7 +131,13 @@ class LocalStorage:
 
     def exists(self, name: str) -> bool:
         """See the port."""
-        return (self._root / name).exists()
+        with self._failing(name):
+            try:
+                (self._root / name).stat()
+            except FileNotFoundError:
+                self._root.stat()
+                return False
+            return True
 
     def _failing(self, name: str) -> contextlib.AbstractContextManager[None]:
         return failing(f"{self.place}/{name}")
@@ -178,7 +184,7 @@ class HadoopStorage:
         with self._failing(target):
             if self._system.rename(self._path(source), self._path(target)):
                 return
-            # HDFS does not replace. What stood here was this turn's too, and had not been sent.
+            # HDFS does not replace. What stands here is a state of the same turn, which had not been sent.
             self.delete(target)
             if not self._system.rename(self._path(source), self._path(target)):
                 raise StateError(f"can't be renamed from {source!r}", place=f"{self.place}/{target}")
@@ -226,7 +232,9 @@ def failing(place: str) -> Iterator[None]:
     except PySparkException as exc:
         # PySpark puts exceptions of its own in the place of some of Java's.
         raise StateError(str(exc).splitlines()[0], place=place, hint=_HINT) from exc
-    except (Py4JError, OSError) as exc:
+    except OSError as exc:
+        raise StateError(exc.strerror or str(exc), place=place, hint=_HINT) from exc
+    except Py4JError as exc:
         raise StateError(f"the storage can't be reached: {exc}", place=place, hint=_HINT) from exc
 
 

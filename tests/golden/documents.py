@@ -22,6 +22,7 @@ from adapters.sqlserver.rows import row_shape
 from adapters.sqlserver.schema_changes import ChangeType, SchemaChange, schema_changes
 from adapters.sqlserver.source import ReadPlace, read_source
 from adapters.sqlserver.table import Column, Table
+from engine.events.batch import EVENTS
 from engine.events.rows import SEPARATOR, RowMode
 from engine.events.settings import EventSettings
 from engine.model import CollectionId
@@ -84,7 +85,10 @@ class Example:
             source = read_source(self.settings, table.id, ReadPlace(one["ts_ms"]))
             reads = ReadEvents(codec_for(table, self.settings), row_shape(table), source, one["now_ms"])
             staged = reads.staged(pa.array([_text(table, one["values"])]), RowMode.FAST)
-            yield staged.select(["topic", "key", "value", "headers"])
+            before, after = reads.around
+            field = EVENTS.field("value")
+            values = [f"{before}{value}{after}" for value in staged["value"].to_pylist()]
+            yield staged.select(EVENTS.names).set_column(2, field, pa.array(values, field.type))
 
 
 def examples() -> list[Example]:

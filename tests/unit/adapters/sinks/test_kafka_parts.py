@@ -133,3 +133,18 @@ def test_the_reason_is_why_a_broker_is_down_rather_than_that_all_are():
         said(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "Broker: Message size too large"))
         == "message size too large"
     )
+
+
+def test_a_part_beyond_the_bound_is_written_as_it_comes(tmp_path):
+    drawn = []
+
+    def batches():
+        for number in range(4):
+            drawn.append(len(list(tmp_path.iterdir())))
+            yield numbered(number)
+
+    turn = TurnParts(tmp_path, numbered(0).nbytes)
+    turn.write(0, batches())
+
+    assert drawn == [0, 0, 1, 1]
+    assert sum(batch.num_rows for batch in turn.attempt().batches()) == 4
