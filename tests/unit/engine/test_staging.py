@@ -108,6 +108,23 @@ def test_what_is_around_all_values_is_kept_once(tmp_path, monkeypatch, at_once):
     assert path.read_bytes().count(b"x" * 1000) == 1
 
 
+def test_a_mark_is_put_into_the_source_block_behind_a_schema(tmp_path):
+    value = '{"before":null,"after":{"v":"snapshot"},"source":{"db":"d","snapshot":"true","lsn":1},"op":"r"}'
+    schema = '{"field":",\\"snapshot\\":\\"true\\","}'
+    path = tmp_path / "run"
+    batch = rows(1)
+    at = STAGED.get_field_index("value")
+    with staging_file(str(path), ('{"schema":' + schema + ',"payload":', "}")) as write:
+        write(batch.set_column(at, STAGED.field(at), pa.array([value], STAGED.field(at).type)))
+    sink = MemorySink()
+    Emission(Staged(1, T, str(path), 1, 0), newer(), 0, Marks(Mark.FIRST)).write(sink.writer(1))
+    sink.commit(1)
+
+    (event,) = sink.events()
+    marked = value.replace('"true"', '"first"')
+    assert event["value"] == '{"schema":' + schema + ',"payload":' + marked + "}"
+
+
 def test_a_file_can_be_emitted_again(tmp_path):
     emission = Emission(staged(tmp_path / "run", rows(1, 2)), newer(1), 0)
 
