@@ -12,7 +12,7 @@ from engine.events.batch import EVENTS
 from engine.events.rows import split_rows
 from engine.merge import KEY_TYPE
 from engine.merge_key import merge_keys
-from engine.staging import STAGED, emitted_bytes
+from engine.staging import STAGED
 
 if TYPE_CHECKING:
     from engine.events.codec import TableCodec
@@ -37,10 +37,6 @@ class ReadEvents:
     def around(self) -> tuple[str, str]:
         """What stands around each value."""
         return self.codec.value_wrap
-
-    def bytes(self, staged: pa.RecordBatch) -> int:
-        """The size of rows as they are emitted."""
-        return emitted_bytes(staged, self.around)
 
     def staged(self, rows: pa.Array, mode: RowMode) -> pa.RecordBatch:
         """Rows' texts as a batch of STAGED, less what is `around`. Raises SeparatorInData in FAST mode."""

@@ -76,7 +76,7 @@ class _Survivors:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         with self._mapped() as source, pa.ipc.open_stream(source) as batches:
-            around = [(batches.schema.metadata or {}).get(name, b"").decode() for name in _AROUND]
+            around = [batches.schema.metadata[name].decode() for name in _AROUND]
             # All at once: what supersedes may be far more than a batch, and is hashed every time. The
             # file is mapped, so this holds no rows.
             staged = list(batches)

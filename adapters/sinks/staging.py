@@ -20,6 +20,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from adapters.disk import force_directory
 from engine.errors import InvariantError, SinkError, SinkRefused
 
 if TYPE_CHECKING:
@@ -168,10 +169,6 @@ def number(path: Path) -> int:
 
 
 def force(directory: Path) -> None:
-    """Force a directory's entries to disk: a renamed file is only safe when its directory is."""
+    """Force a directory's entries to disk; a failure is a SinkError."""
     with sink_errors(directory):
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        force_directory(directory)

@@ -22,6 +22,8 @@ from engine.errors import InvariantError, StateError
 from engine.ports import SavedState, SavedStates
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from adapters.spark.storage import Storage
 
 KEPT: Final = 5
@@ -41,8 +43,9 @@ class FileStateStore:
 
     def load(self) -> SavedStates:
         """Read the newest promoted state, and a pending one that is newer; see the port."""
-        self._remove_partial()
-        promoted, pending = self._list()
+        names = self._storage.names()
+        self._remove_partial(names)
+        promoted, pending = _turns(names)
         self._promoted = promoted
         newest = promoted[-1] if promoted else -1
         for turn in [turn for turn in pending if turn <= newest]:
@@ -78,24 +81,25 @@ class FileStateStore:
 
     def _known_promoted(self) -> list[int]:
         if self._promoted is None:
-            self._promoted = self._list()[0]
+            self._promoted = _turns(self._storage.names())[0]
         return self._promoted
 
-    def _remove_partial(self) -> None:
-        for name in self._storage.names():
+    def _remove_partial(self, names: Iterable[str]) -> None:
+        for name in names:
             whole = partial_of(name)
             if whole and _NAME.fullmatch(whole):
                 self._storage.delete(name)
 
-    def _list(self) -> tuple[list[int], list[int]]:
-        """The turns promoted and pending, in order; files that are not ours are passed over."""
-        found = [match for match in map(_NAME.fullmatch, self._storage.names()) if match]
-        promoted = sorted(int(match[1]) for match in found if not match[2])
-        return promoted, sorted(int(match[1]) for match in found if match[2])
-
     def _read(self, turn: int, *, pending: bool) -> SavedState:
         name = _name(turn, pending=pending)
         return _opened(turn, self._storage.read(name), place=f"{self._storage.place}/{name}")
+
+
+def _turns(names: Iterable[str]) -> tuple[list[int], list[int]]:
+    """The turns promoted and pending, in order; files that are not ours are passed over."""
+    found = [match for match in map(_NAME.fullmatch, names) if match]
+    promoted = sorted(int(match[1]) for match in found if not match[2])
+    return promoted, sorted(int(match[1]) for match in found if match[2])
 
 
 def _name(turn: int, *, pending: bool) -> str:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped] # ships no types
 from pyspark.errors import PySparkException
 
+from adapters.disk import force_directory
 from engine.errors import StateError
 
 if TYPE_CHECKING:
@@ -118,11 +119,7 @@ class LocalStorage:
         """See the port."""
         with self._failing(target):
             (self._root / source).replace(self._root / target)
-            descriptor = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            force_directory(self._root)
 
     def delete(self, name: str) -> None:
         """See the port."""
