@@ -35,13 +35,13 @@ class ReadEvents:
 
     @property
     def around(self) -> tuple[str, str]:
-        """What stands around each value."""
-        return self.codec.value_wrap
+        """What stands before and behind each row in its event's value."""
+        return self.codec.around_reads(self.source_json, self.ts_ms)
 
     def staged(self, rows: pa.Array, mode: RowMode) -> pa.RecordBatch:
-        """Rows' texts as a batch of STAGED, less what is `around`. Raises SeparatorInData in FAST mode."""
+        """Rows' texts as a batch of STAGED. Raises SeparatorInData in FAST mode."""
         columns = split_rows(rows, self.shape, mode)
-        keys, values = self.codec.reads(columns, self.source_json, self.ts_ms)
+        keys, values = self.codec.reads(columns)
         count = len(values)
         chosen = [columns[at] for at in self.codec.merge_key]
         merge = merge_keys(chosen) if chosen else pa.repeat(pa.scalar(b"", KEY_TYPE), count)

@@ -4,8 +4,8 @@ A window's tasks write what they have read here, already encoded, beside each ro
 the window closes, what was superseded meanwhile is left out and the rest goes to the sink. So no
 row passes through the driver, and the log goes on being streamed while a window is read.
 
-Values' schemas, where they are on, are larger than most rows and the same for all rows of a run: a file has
-them once, as the text around every value.
+What stands around a row in its event's value (source block, schema) is larger than most rows, and the same
+for all rows of a run: a file has it once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from engine.ports import PartWriter
 
 STAGED = EVENTS.append(pa.field("merge_key", KEY_TYPE))
-"""Rows as staged: finished events but for what is around their values, and their merge keys."""
+"""Rows as staged: finished events but for what is around the rows in their values, and their merge keys."""
 _AROUND = (b"value_before", b"value_after")
 _VALUE = EVENTS.get_field_index("value")
 _AT_ONCE_BYTES = 16 << 20

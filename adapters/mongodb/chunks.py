@@ -83,7 +83,7 @@ class ReadRuns:
         path = f"{self.directory}/run-{read.index:05d}.arrow"
         collection = read.run.target.collection
         rows = size = 0
-        around = read.events.codec.value_wrap
+        around = read.events.around
         with staging_file(path, around) as write, collection_errors("reading documents", collection):
             for raw, starts in self._batches(read):
                 for batch in read.events.batches(raw, starts):

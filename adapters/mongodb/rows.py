@@ -36,6 +36,16 @@ class ReadEvents:
     source_json: str
     ts_ms: int
 
+    @property
+    def around(self) -> tuple[str, str]:
+        """What stands before and behind each document in its event's value."""
+        before, after = self.codec.value_wrap
+        tail = (
+            f'","patch":null,"filter":null,"updateDescription":null,"source":{self.source_json},"op":"r"'
+            f',"ts_ms":{self.ts_ms},"transaction":null}}'
+        )
+        return f'{before}{{"before":null,"after":"', tail + after
+
     def batches(self, raw: bytes, starts: Ints) -> list[pa.RecordBatch]:
         """The staged rows of the documents that stand there, in ascending places."""
         found, others = ([], range(len(starts))) if self.codec.field_rules.rules else written(raw, starts)
@@ -64,11 +74,7 @@ class ReadEvents:
         codec, rows = self.codec, len(ids)
         before, after = codec.key_wrap
         keys = join([f'{before}{{"id":"', escape(ids), f'"}}{after}'], rows)
-        tail = (
-            f'","patch":null,"filter":null,"updateDescription":null,"source":{self.source_json},"op":"r"'
-            f',"ts_ms":{self.ts_ms},"transaction":null}}'
-        )
-        values = join(['{"before":null,"after":"', *embedded, tail], rows)
+        values = join(embedded, rows)
         topics = pa.DictionaryArray.from_arrays(
             pa.array(np.zeros(rows, np.int32)), pa.array([codec.topic], pa.string())
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from engine.events.envelope import value_pieces
+from engine.events.envelope import around_read
 from engine.events.field import Field, Mask, object_pieces
 from engine.events.text import Piece, Text, join
 
@@ -80,12 +80,15 @@ class TableCodec:
         ]
         return join([self.key_wrap[0], *object_pieces(self.key, shown), self.key_wrap[1]], rows)
 
-    def reads(self, columns: Sequence[Text], source_json: str, ts_ms: int) -> tuple[Text | None, Text]:
-        """Keys of READ events, and their values less `value_wrap`.
-
-        `source_json` is their source block, `ts_ms` the present.
-        """
+    def reads(self, columns: Sequence[Text]) -> tuple[Text | None, Text]:
+        """Keys of READ events, and of their values the rows: what `around_reads` stands around."""
         encoded = self.row(columns)
-        tail: list[Piece] = [f'{ts_ms},"transaction":null}}']
-        pieces = value_pieces(None, encoded.pieces, [source_json], "r", tail)
-        return encoded.key, join(pieces, len(columns[0]))
+        return encoded.key, join(encoded.pieces, len(columns[0]))
+
+    def around_reads(self, source_json: str, ts_ms: int) -> tuple[str, str]:
+        """What stands before and behind the row in the value of a READ event.
+
+        `source_json` is its source block, `ts_ms` the present.
+        """
+        (opened, closed), (before, after) = self.value_wrap, around_read(source_json, ts_ms)
+        return opened + before, after + closed

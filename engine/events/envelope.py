@@ -119,3 +119,9 @@ def value_pieces(
         ',"source":',
     ]
     return [*pieces, *source, f',"op":"{op}","ts_ms":', *tail]
+
+
+def around_read(source_json: str, ts_ms: int) -> tuple[str, str]:
+    """The payload of a READ's value before and behind its row, the same for all rows of a run."""
+    after = f',"source":{source_json},"op":"r","ts_ms":{ts_ms},"transaction":null}}'
+    return '{"before":null,"after":', after

@@ -15,7 +15,7 @@ from adapters.postgres.decode import SpanPart, decode
 from adapters.postgres.pgoutput import parse_relation
 from adapters.postgres.rows import row_expression, row_shape
 from adapters.postgres.session import TEXT_SETTINGS, startup_options
-from adapters.postgres.source import Moment, ReadPlace, read_source
+from adapters.postgres.source import Moment
 from adapters.postgres.sql import quote_ident, quote_table
 from adapters.postgres.table import relation_of
 from adapters.postgres.timeline import TransactionContext
@@ -109,9 +109,9 @@ class Recorded:
             query = f"SELECT {row_expression(shape, mode)} FROM {quote_table(table.schema, table.name)}"
             texts = pa.array([row[0] for row in connection.execute(query)], pa.string())
         columns = split_rows(texts, shape, mode)
-        keys, values = codec.reads(columns, read_source(settings, table.id, ReadPlace(1)), 2)
+        keys, rows = codec.reads(columns)
         assert keys is not None
-        return dict(zip(keys.to_pylist(), map(after, values.to_pylist()), strict=True))
+        return dict(zip(keys.to_pylist(), rows.to_pylist(), strict=True))
 
     def inserts(self, table: Table, settings: EventSettings) -> dict[str, str]:
         """The `after` text of every insert in the log, by the event's key."""

@@ -95,11 +95,12 @@ def streamed(shop: StandInDatabase, table: Table, settings: EventSettings, mode:
     return afters(decode([batch], rules, Watch(), 0).events)
 
 
-def read(shop: StandInDatabase, table: Table, settings: EventSettings, mode: RowMode) -> list[Any]:
+def read(shop: StandInDatabase, table: Table, settings: EventSettings, mode: RowMode) -> list[str]:
     """What a query makes of all rows."""
     rows = shop.query(f"SELECT {row_text(readable(table), mode)} FROM [dbo].[t] ORDER BY [id]")
     events = ReadEvents(codec_for(table, settings), row_shape(table), "{}", 0)
-    return afters(events.staged(pa.array([row[0] for row in rows]), mode))
+    found: list[str] = events.staged(pa.array([row[0] for row in rows]), mode).column("value").to_pylist()
+    return found
 
 
 def afters(events: pa.RecordBatch) -> list[str]:

@@ -120,7 +120,7 @@ def test_fields_are_left_out_of_what_is_read_too():
     raw, starts = places([bson.encode({"_id": 1, "secret": 2})] * 50)
     (batch,) = ReadEvents(codec_of(COLLECTION, rules), "{}", 7).batches(raw, starts)
 
-    assert all('"after":"{\\"_id\\": 1}"' in value for value in batch.column("value").to_pylist())
+    assert set(batch.column("value").to_pylist()) == {'{\\"_id\\": 1}'}
 
 
 def test_the_documents_of_an_array_are_found_by_their_numbers():

@@ -38,9 +38,8 @@ def read(
 ):
     codec = codec_for(replace(relation_of(TABLE), identity=identity), table, settings, {})
     columns = [pa.array([row[at] for row in rows], pa.large_string()) for at in range(4)]
-    keys, values = codec.reads(columns, read_source(settings, TABLE.id, ReadPlace(1)), 2)
-    afters = [json.loads(value)["after"] for value in values.to_pylist()]
-    return [None] * len(rows) if keys is None else keys.to_pylist(), afters
+    keys, found = codec.reads(columns)
+    return [None] * len(rows) if keys is None else keys.to_pylist(), list(map(json.loads, found.to_pylist()))
 
 
 def test_the_key_has_its_own_order_and_null_becomes_the_default():
@@ -55,13 +54,13 @@ def test_the_text_of_schemas_is_made_with_the_codec_and_not_again(monkeypatch):
     monkeypatch.setattr(Schema, "json", lambda *_: pytest.fail("made again"))
     columns = [pa.array(["1", "2"], pa.large_string())] * 4
 
-    keys, values = codec.reads(columns, read_source(PLAIN, TABLE.id, ReadPlace(1)), 2)
-    before, after = codec.value_wrap
+    keys, rows = codec.reads(columns)
+    before, after = codec.around_reads(read_source(PLAIN, TABLE.id, ReadPlace(1)), 2)
 
     assert keys is not None
     assert all(
         json.loads(text)["schema"]["type"] == "struct"
-        for text in [*keys.to_pylist(), *(before + value + after for value in values.to_pylist())]
+        for text in [*keys.to_pylist(), *(before + row + after for row in rows.to_pylist())]
     )
 
 
