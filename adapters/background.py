@@ -53,7 +53,7 @@ class Background:
                 self._reading.cancel()
             release()
         finally:
-            # A task may still be writing; nobody waits for it.
-            self._staged.add_done_callback(lambda _done: clear(self._reading.directory))
+            # Behind a task that may still be writing, and many files take a while: nobody waits for it.
+            self._pool.submit(clear, self._reading.directory)
             self._pool.shutdown(wait=False)
             self._reading.closed()

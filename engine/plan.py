@@ -28,8 +28,8 @@ _REREAD_AT_ONCE = 5_000
 """Keys named in one query."""
 _SLACK = 1.1
 """How many more rows may be left than estimated without another window for a few of them."""
-_PIECES = 6
-_PIECE_ROWS = 50_000
+_PIECES = 12
+_PIECE_ROWS = 25_000
 """A task reads several runs one after the other, of no fewer rows each: a window goes out run by run."""
 
 
