@@ -32,7 +32,7 @@ class Background:
 
     def __init__(self, reading: Reading, sealed: Callable[[], None]) -> None:
         self._reading, self._seal = reading, sealed
-        self._sealed = False
+        self._sealed = self._closed = False
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="tidemark-window")
         self._staged: Future[list[Staged]] = self._pool.submit(reading.read)
 
@@ -53,7 +53,9 @@ class Background:
                 self._reading.cancel()
             release()
         finally:
-            # Behind a task that may still be writing, and many files take a while: nobody waits for it.
-            self._pool.submit(clear, self._reading.directory)
+            if not self._closed:
+                # Behind a task that may still be writing, and many files take a while: nobody waits for it.
+                self._pool.submit(clear, self._reading.directory)
+                self._closed = True
             self._pool.shutdown(wait=False)
             self._reading.closed()

@@ -146,7 +146,10 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """The rows that one task read of one run: a file of STAGED batches. `run` is its number in the window."""
+    """The rows that one task read of one run: a file of STAGED batches, of so many `bytes`.
+
+    `run` is its number in the window.
+    """
 
     ticket: int
     collection: CollectionId

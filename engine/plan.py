@@ -30,7 +30,10 @@ _SLACK = 1.1
 """How many more rows may be left than estimated without another window for a few of them."""
 _PIECES = 12
 _PIECE_ROWS = 25_000
-"""A task reads several runs one after the other, of no fewer rows each: a window goes out run by run."""
+"""A task reads several runs one after the other, of no fewer rows each, nor of fewer than a chunk has.
+
+A window goes out run by run.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,8 @@ def _plan_table(
         return [Run(table.ticket, table.target, None, None, chunks, key=extent.key)], True
     rows = _rows_now(progress, budget)
     tasks = 1 if budget.alone else max(1, min(budget.tasks, rows // budget.chunk_rows))
-    count = 1 if budget.alone else tasks * max(1, min(_PIECES, rows // (tasks * _PIECE_ROWS)))
+    piece_rows = max(_PIECE_ROWS, budget.chunk_rows)
+    count = 1 if budget.alone else tasks * max(1, min(_PIECES, rows // (tasks * piece_rows)))
     step = ceil(rows / count)
     runs: list[Run] = []
     for place, left in enumerate(progress.left):

@@ -183,7 +183,7 @@ class OpenWindow(Protocol):
         """Whether the stream has passed every change that the rows may contain."""
 
     def close(self) -> None:
-        """Stop reading, let go of what the database holds for the window, drop what was staged."""
+        """Stop reading, let go of what the database holds for the window, drop what was staged, soon."""
 
 
 class Source(Protocol):

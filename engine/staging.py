@@ -36,7 +36,7 @@ STAGED = EVENTS.append(pa.field("merge_key", KEY_TYPE))
 """Rows as staged: finished events but for what is around the rows in their values, and their merge keys."""
 _AROUND = (b"value_before", b"value_after")
 _VALUE = EVENTS.get_field_index("value")
-_AT_ONCE_BYTES = 16 << 20
+_AT_ONCE_BYTES = 2 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +104,8 @@ class _Survivors:
 
 
 def _completed(events: pa.RecordBatch, before: str, after: str) -> Iterator[pa.RecordBatch]:
-    """The events with these texts around their values; not many bytes at once."""
-    if not events.num_rows or not (before or after):
-        yield events
+    """The events with these texts around their rows; few bytes at once, which stay in a processor's cache."""
+    if not events.num_rows:
         return
     row_bytes = len(before.encode()) + len(after.encode()) + events.nbytes / events.num_rows
     rows = max(1, int(_AT_ONCE_BYTES / row_bytes))
@@ -144,17 +143,11 @@ def _with_mark(batch: pa.RecordBatch, row: int, mark: str | None) -> pa.RecordBa
     return batch.set_column(_VALUE, EVENTS.field(_VALUE), changed)
 
 
-def emitted_bytes(staged: pa.RecordBatch, around: tuple[str, str]) -> int:
-    """The size of staged rows with what is around their values."""
-    size: int = staged.nbytes + staged.num_rows * sum(map(len, around))
-    return size
-
-
 @contextmanager
 def staging_file(path: str, around: tuple[str, str]) -> Iterator[Callable[[pa.RecordBatch], None]]:
     """Open a staged run for writing; gives the function that takes its batches.
 
-    `around` is what stands before and behind each value, in JSON text, once it is emitted.
+    `around` is what stands before and behind each row, in JSON text, in the value that is emitted.
     """
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     schema = STAGED.with_metadata({name: text.encode() for name, text in zip(_AROUND, around, strict=True)})

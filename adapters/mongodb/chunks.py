@@ -21,7 +21,7 @@ from adapters.mongodb.raw import document_starts, fields, int64
 from adapters.mongodb.server import RAW, collection_errors, shared_client, source_errors
 from adapters.spark.executors import SparkExecutors
 from engine.model import Staged
-from engine.staging import emitted_bytes, staging_file
+from engine.staging import staging_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -83,12 +83,12 @@ class ReadRuns:
         path = f"{self.directory}/run-{read.index:05d}.arrow"
         collection = read.run.target.collection
         rows = size = 0
-        around = read.events.around
-        with staging_file(path, around) as write, collection_errors("reading documents", collection):
+        staging = staging_file(path, read.events.around)
+        with staging as write, collection_errors("reading documents", collection):
             for raw, starts in self._batches(read):
                 for batch in read.events.batches(raw, starts):
                     write(batch)
-                    rows, size = rows + batch.num_rows, size + emitted_bytes(batch, around)
+                    rows, size = rows + batch.num_rows, size + batch.nbytes
         return Staged(read.run.ticket, collection, path, rows, size, read.index)
 
     def _batches(self, read: RunRead) -> Iterator[tuple[bytes, Ints]]:

@@ -1,8 +1,8 @@
 """The parts of a turn on their way to Kafka: batches kept in memory, or Arrow files, taken in order.
 
 Owns where parts wait and which topics they hold. Kafka shows whatever it is given at once, so a turn's
-events wait here until it is committed. What the driver's own threads write stays as it is, little enough
-for a turn; rows that were staged stay mapped from their files. Tasks elsewhere write files.
+events wait here until it is committed. What the driver's own threads write stays in memory, as far as it is
+little enough. Tasks elsewhere write files.
 """
 
 from __future__ import annotations

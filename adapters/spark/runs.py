@@ -18,7 +18,7 @@ from pyspark import TaskContext
 from adapters.spark.worker import spare_worker
 from engine.events.rows import RowMode, SeparatorInData
 from engine.model import Staged
-from engine.staging import emitted_bytes, staging_file
+from engine.staging import staging_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -76,7 +76,7 @@ class ReadTask:
                         continue
                     writers[index](staged)
                     result[1] = int(result[1]) + staged.num_rows
-                    result[2] = int(result[2]) + emitted_bytes(staged, self.reads[index].around)
+                    result[2] = int(result[2]) + staged.nbytes
         if results:
             yield pa.RecordBatch.from_arrays(
                 [

@@ -7,6 +7,8 @@ gating role counts. All bounds are literals: LSNs as binary, so that no driver c
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil
 from typing import TYPE_CHECKING, TypeVar
 
 from adapters.sqlserver.place import ZERO, lsn_literal
@@ -30,8 +32,10 @@ CLOCK = "SELECT DATEPART(TZOFFSET, SYSDATETIMEOFFSET()) AS [minutes]"
 
 
 def portions(branches: Sequence[T]) -> list[Sequence[T]]:
-    """What a UNION ALL of many branches is divided into: each costs the server several plans."""
-    return [branches[at : at + _BRANCHES] for at in range(0, len(branches), _BRANCHES)]
+    """What a UNION ALL of many branches is divided into, alike: each costs the server several plans."""
+    count = ceil(len(branches) / _BRANCHES)
+    ends = [len(branches) * at // count for at in range(count + 1)] if count else []
+    return [branches[start:end] for start, end in pairwise(ends)]
 
 
 def _rows(share: Share, join: str = "") -> str:

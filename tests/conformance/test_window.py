@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-import pyarrow as pa
 import pytest
 
-from engine.events.batch import EVENTS
 from engine.extent import Extent
 from engine.merge import Superseded
 from engine.model import Run, Target, Window
+from engine.staging import Emission
 from engine.state import State
 from tests.conformance.subjects import TIMEOUT_S, T, open_log
 from tests.fakes import MemorySink
@@ -105,32 +104,20 @@ def staged_by(window: OpenWindow) -> Sequence[Staged]:
     return staged
 
 
-def batches(staged: Staged) -> list[pa.RecordBatch]:
-    with pa.OSFile(staged.path) as file, pa.ipc.open_stream(file) as stream:
-        return list(stream)
-
-
 def rows_of(subject: Subject, staged: Sequence[Staged]) -> list[Row]:
     """The rows staged, in no particular order of the runs."""
-    told = [
-        subject.row(event)
-        for one in staged
-        for batch in batches(one)
-        for event in batch.select(EVENTS.names).to_pylist()
-    ]
-    return sorted(row for row in told if row is not None)
+    return surviving(subject, staged, Superseded())
 
 
 def surviving(subject: Subject, staged: Sequence[Staged], superseded: Superseded) -> list[Row]:
     """The rows that the merge rule leaves."""
-    kept: list[Row] = []
-    for one in staged:
-        for batch in batches(one):
-            mask = superseded.of(one.collection).survivors(batch.column("merge_key"))
-            events = batch if mask is None else batch.filter(mask)
-            told = (subject.row(event) for event in events.select(EVENTS.names).to_pylist())
-            kept += [row for row in told if row is not None]
-    return sorted(kept)
+    sink = MemorySink()
+    writer = sink.writer(1)
+    for part, one in enumerate(staged):
+        Emission(one, superseded.of(one.collection), part).write(writer)
+    sink.commit(1)
+    told = [subject.row(event) for event in sink.events()]
+    return sorted(row for row in told if row is not None)
 
 
 def put(*keys: int, value: str = "old") -> list[Change]:
@@ -267,7 +254,10 @@ class TestClosing:
         window.close()
 
         assert there == [True]
-        assert not any(path.exists() for path in paths)
+        deadline = time.monotonic() + TIMEOUT_S
+        while any(path.exists() for path in paths):
+            assert time.monotonic() < deadline, "it is still there"
+            time.sleep(0.01)
 
     @pytest.mark.parametrize("polled", [False, True])
     def test_it_may_come_at_any_time_and_twice(self, subject, reader, polled):

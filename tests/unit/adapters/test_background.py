@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -30,4 +31,21 @@ def test_one_whose_end_fails_is_closed_all_the_same(tmp_path: Path):
     background._pool.shutdown(wait=True)
 
     assert closed == [1]
+    assert not staged.exists()
+
+
+def test_it_may_be_closed_twice_and_after_the_reading_is_done(tmp_path: Path):
+    staged, closed = tmp_path / "window", []
+    staged.mkdir()
+    background = Background(
+        Reading(list, lambda: closed.append("cancelled"), str(staged), lambda: closed.append("closed")),
+        lambda: None,
+    )
+    while background.staged() is None:
+        time.sleep(0.001)
+    background.close()
+    background.close()
+    background._pool.shutdown(wait=True)
+
+    assert closed == ["closed", "closed"]
     assert not staged.exists()

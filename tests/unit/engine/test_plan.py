@@ -354,3 +354,14 @@ def test_runs_are_contiguous_and_cover_everything_up_to_the_greatest_key(numbers
 )
 def test_bytes_bound_a_window_of_large_rows_below_a_chunk(row_bytes, expected):
     assert Budget(rows=100, bytes=1000, tasks=2, chunk_rows=10).rows_for(row_bytes) == expected
+
+
+@pytest.mark.parametrize(
+    ("rows", "chunk_rows", "runs"),
+    [(600_000, 1024, 24), (200_000, 1024, 8), (30_000, 1024, 2), (600_000, 100_000, 6)],
+)
+def test_a_task_reads_several_runs_none_of_them_small(rows: int, chunk_rows: int, runs: int):
+    many = Extent(rows=10**7, bytes=10**9, greatest=(str(10**7),), span=(1, 10**7))
+    budget = replace(BUDGET, rows=rows, chunk_rows=chunk_rows)
+
+    assert len(plan_window(snapshot((A, many)), budget, LETTERS)) == runs

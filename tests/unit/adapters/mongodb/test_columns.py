@@ -8,6 +8,7 @@ from typing import Any
 
 import bson
 import numpy as np
+import orjson
 import pytest
 from bson.binary import Binary
 from bson.datetime_ms import DatetimeMS
@@ -112,6 +113,24 @@ def test_both_roads_give_the_same_events(value: object):
     single = [batch for start in starts for batch in events.batches(raw, np.array([start]))]
 
     assert together.to_pylist() == [row for batch in single for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("schemas", [False, True])
+def test_what_is_around_documents_makes_a_value_of_each(schemas):
+    rules = Rules(EventSettings("tm", "", value_schemas=schemas), CaptureSettings(), "rs0")
+    events = ReadEvents(codec_of(COLLECTION, rules), '{"db":"é"}', 7)
+    (batch,) = events.batches(*places([bson.encode({"_id": 1, "s": 'q"\\'})] * 2))
+    before, after = events.around
+    value = orjson.loads(before + batch.column("value")[1].as_py() + after)
+    payload = value["payload"] if schemas else value
+
+    assert ("schema" in value) == schemas
+    assert orjson.loads(payload.pop("after")) == {"_id": 1, "s": 'q"\\'}
+    assert {name: part for name, part in payload.items() if part is not None} == {
+        "source": {"db": "é"},
+        "op": "r",
+        "ts_ms": 7,
+    }
 
 
 def test_fields_are_left_out_of_what_is_read_too():

@@ -91,4 +91,6 @@ def test_portions_are_all_there_is_in_order(count: int):
     found = portions(list(range(count)))
 
     assert [one for portion in found for one in portion] == list(range(count))
-    assert all(0 < len(portion) <= 50 for portion in found)
+    sizes = [len(portion) for portion in found]
+    assert all(0 < size <= 50 for size in sizes)
+    assert max(sizes, default=0) - min(sizes, default=0) <= 1
