@@ -25,7 +25,7 @@ class Pace:
 
     `window_rows` bounds the first window, before a rate is known; `max_chunks` None is no bound.
     `longest_window_s` is for sources whose windows hold nothing in the database: see `rate.reading_s`.
-    A window's rows go out in slices that take a turn about `slice_s`, the first one of `slice_bytes`.
+    A window's rows go out in slices that take a turn about `slice_s`, the first of `slice_bytes` as staged.
     No window opens while the stream lags more than `max_lag_s`. A silent log's position is saved
     every `save_s`. After a SourceError the log is opened again `retries` times (None: no bound; as long
     as it has never been open, `first_retries` times), with pauses that double up to the longest, and
@@ -40,7 +40,7 @@ class Pace:
     max_chunks: int | None = None
     tasks: int = 2
     slice_s: float = 0.05
-    slice_bytes: int = 16 << 20
+    slice_bytes: int = 8 << 20
     max_lag_s: float = 5.0
     idle_s: float = 0.1
     waiting_s: float = 0.01
