@@ -49,6 +49,8 @@ KEY = Mode(strict=False, numbers=True)
 
 _COEFFICIENT, _EXPONENT_BIAS = (1 << 49) - 1, 6176
 """Of a decimal's higher half: the bits of its coefficient, and what its exponent is more than it means."""
+_TOO_MANY = 10**34
+"""A coefficient of more than 34 digits is none: such a decimal counts as nought."""
 
 # Strings.
 
@@ -206,9 +208,9 @@ def _decimal(raw: bytes, start: int, end: int, mode: Mode) -> str:
 def _decimal_value(bid: bytes) -> Decimal:
     """The driver's own way takes forty times as long; it is left what is rare."""
     high = int.from_bytes(bid[8:], "little")
-    if high >> 61 & 3 == 3:
-        return Decimal128.from_bid(bid).to_decimal()
     number = (high & _COEFFICIENT) << 64 | int.from_bytes(bid[:8], "little")
+    if high >> 61 & 3 == 3 or number >= _TOO_MANY:
+        return Decimal128.from_bid(bid).to_decimal()
     sign = "-" if high >> 63 else ""
     return Decimal(f"{sign}{number}E{(high >> 49 & 0x3FFF) - _EXPONENT_BIAS}")
 

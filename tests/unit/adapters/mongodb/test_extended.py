@@ -107,6 +107,9 @@ def test_other_ids_have_keys_of_their_own(different: tuple[object, ...]):
 @example(high=0x7800 << 48, low=0)
 @example(high=0xFC00 << 48, low=0)
 @example(high=0xB03C << 48, low=1)
+@example(high=0x1_ED09_BEAD_87C0, low=0x378D_8E63_FFFF_FFFF)
+@example(high=0x1_ED09_BEAD_87C0, low=0x378D_8E64_0000_0000)
+@example(high=0xB040 << 48 | 0x1_FFFF_FFFF_FFFF, low=5)
 def test_decimals_are_written_as_the_driver_writes_them(high: int, low: int):
     decimal = Decimal128.from_bid(struct.pack("<QQ", low, high))
 
