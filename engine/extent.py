@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from engine.model import Key, Run
 
-_EVENT_BYTES = 1024
-"""What an event adds to its row, roughly."""
+_STAGED_BYTES = 1024
+"""What a row may have more where it is staged: names, and its key twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class Advance:
 
     def _learned(self, extent: Extent) -> Extent:
         """With the size that its rows turned out to have, where they are larger than was estimated."""
-        seen = self.bytes - _EVENT_BYTES * self.rows
+        seen = self.bytes - _STAGED_BYTES * self.rows
         if not self.rows or seen * extent.rows <= extent.bytes * self.rows:
             return extent
         return replace(extent, bytes=seen * extent.rows // self.rows)

@@ -7,7 +7,6 @@ gating role counts. All bounds are literals: LSNs as binary, so that no driver c
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from math import ceil
 from typing import TYPE_CHECKING, TypeVar
 
@@ -33,9 +32,8 @@ CLOCK = "SELECT DATEPART(TZOFFSET, SYSDATETIMEOFFSET()) AS [minutes]"
 
 def portions(branches: Sequence[T]) -> list[Sequence[T]]:
     """What a UNION ALL of many branches is divided into, alike: each costs the server several plans."""
-    count = ceil(len(branches) / _BRANCHES)
-    ends = [len(branches) * at // count for at in range(count + 1)] if count else []
-    return [branches[start:end] for start, end in pairwise(ends)]
+    size, count = len(branches), ceil(len(branches) / _BRANCHES)
+    return [branches[size * at // count : size * (at + 1) // count] for at in range(count)]
 
 
 def _rows(share: Share, join: str = "") -> str:

@@ -111,17 +111,18 @@ def value_pieces(
     before: list[Piece] | None, after: list[Piece] | None, source: list[Piece], op: str, tail: list[Piece]
 ) -> list[Piece]:
     """The payload of a value; `tail` is what follows `"ts_ms":`, up to the end of the object."""
-    pieces: list[Piece] = [
-        '{"before":',
-        *(before or ["null"]),
-        ',"after":',
-        *(after or ["null"]),
-        ',"source":',
-    ]
-    return [*pieces, *source, f',"op":"{op}","ts_ms":', *tail]
+    opened, closed = _around(before, source, op, tail)
+    return [*opened, *(after or ["null"]), *closed]
+
+
+def _around(
+    before: list[Piece] | None, source: list[Piece], op: str, tail: list[Piece]
+) -> tuple[list[Piece], list[Piece]]:
+    opened: list[Piece] = ['{"before":', *(before or ["null"]), ',"after":']
+    return opened, [',"source":', *source, f',"op":"{op}","ts_ms":', *tail]
 
 
 def around_read(source_json: str, ts_ms: int) -> tuple[str, str]:
     """The payload of a READ's value before and behind its row, the same for all rows of a run."""
-    after = f',"source":{source_json},"op":"r","ts_ms":{ts_ms},"transaction":null}}'
-    return '{"before":null,"after":', after
+    opened, closed = _around(None, [source_json], "r", [f'{ts_ms},"transaction":null}}'])
+    return "".join(map(str, opened)), "".join(map(str, closed))
