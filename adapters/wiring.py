@@ -13,13 +13,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 from urllib.parse import urlparse
 
 from adapters.signals.desk import make_desk
 from adapters.sinks.console import ConsoleSink
 from adapters.sinks.files import FilesSink
 from adapters.sinks.kafka import KafkaSink
+from adapters.sinks.lines import json_lines
 from adapters.sinks.null import NullSink
 from adapters.spark.ending import end, outlived
 from adapters.spark.executors import SparkExecutors, ThreadExecutors
@@ -34,7 +35,7 @@ from engine.marks import Mark
 from engine.progress import ProgressLog
 from engine.pulse import Pulse
 from engine.seams import Pace, Seams
-from engine.staging import clear
+from engine.staging import StagingArea, clear
 
 if TYPE_CHECKING:
     import threading
@@ -45,21 +46,23 @@ if TYPE_CHECKING:
     from engine.config.settings import Settings, SinkSettings
     from engine.job import Observation
     from engine.model import Position
-    from engine.ports import Executors, Sink, Source
+    from engine.ports import Executors, Render, Sink, Source
     from engine.state import State
     from signals.answers import Answer
 
 _log = logging.getLogger("adapters")
 LOCAL_ROWS = 20_000
 """Rows and entries that are encoded in the driver, where a Spark job would take longer."""
+_RENDERS: Final[dict[SinkKind, Render]] = {SinkKind.FILES: json_lines}
+"""The sinks that take texts rendered beforehand, and how they render them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Directories: a URI for the state, a path that driver and executors share for what is staged."""
+    """Where things are kept: a URI for the state; for what is staged, what driver and executors share."""
 
     checkpoint: str
-    staging: str
+    staging: StagingArea
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +139,9 @@ def building(
     """
     with ExitStack() as held:
         places = held.enter_context(_places(settings))
-        held.callback(clear, places.staging)
-        sink = make_sink(
-            settings.sink, SparkExecutors(spark), f"{places.staging}/kafka", tasks=tasks_of(spark)
-        )
+        held.callback(clear, places.staging.directory)
+        spool = places.staging.within("kafka").directory
+        sink = make_sink(settings.sink, SparkExecutors(spark), spool, tasks=tasks_of(spark))
         held.callback(sink.close)
         wired = wire(places)
         held.callback(wired.close)
@@ -204,7 +206,7 @@ def _places(settings: Settings) -> Iterator[Places]:
         checkpoint = settings.job.checkpoint or f"{temporary}/checkpoint"
         staging = settings.job.staging or _staging_beside(settings, checkpoint, temporary)
         clear(staging)
-        yield Places(checkpoint, staging)
+        yield Places(checkpoint, StagingArea(staging, _RENDERS.get(settings.sink.kind)))
 
 
 def _staging_beside(settings: Settings, checkpoint: str, temporary: str) -> str:

@@ -39,6 +39,29 @@ class PartWriter(Protocol):
         """
 
 
+class Render(Protocol):
+    """How a sink writes events as text. Goes to the executors, so it must pickle."""
+
+    def __call__(self, events: pa.RecordBatch, /, around: tuple[str, str] = ("", "")) -> pa.LargeStringArray:
+        """The text of each event, with a line break at its end; blanks may stand before that.
+
+        `around` stands before and behind each value, of which none is null then.
+        """
+
+
+class TextWriter(PartWriter, Protocol):
+    """The writer of a sink that takes texts which were rendered beforehand."""
+
+    def write_texts(self, part: int, texts: Iterable[pa.LargeStringArray]) -> None:
+        """Write a part, as `write` does, of events that are rendered."""
+
+    def take(self, part: int, path: str) -> None:
+        """Make a file of rendered events a part as it is; it is on disk, and nobody writes to it any more.
+
+        The file may be gone from its place afterwards, or not. Raises SinkError.
+        """
+
+
 class Sink(Protocol):
     """Where events go, a turn at a time; turns are begun in the order of their numbers.
 

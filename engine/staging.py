@@ -1,158 +1,158 @@
-"""READ events between being read and being emitted: Arrow files in the staging directory.
+"""READ events between being read and being emitted: files in the staging directory.
 
 A window's tasks write what they have read here, already encoded, beside each row's merge key. When
 the window closes, what was superseded meanwhile is left out and the rest goes to the sink. So no
 row passes through the driver, and the log goes on being streamed while a window is read.
 
-What stands around a row in its event's value (source block, schema) is larger than most rows, and the same
-for all rows of a run: a file has it once.
+Rows are staged in one of two forms, each with an Arrow file, at the path that a run is known by:
+
+- events less what stands around a row in its value (source block, schema), which is larger than most rows
+  and the same for all rows of a run: the file has it once, in its metadata;
+- for a sink that renders events as text, that text, in a file beside it: all that is left to be done when
+  the window closes is to hand that file over. The Arrow file has merge keys and the sizes of the texts.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
-from contextlib import contextmanager
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pyarrow as pa
 
-from engine.errors import SourceError
 from engine.events.batch import EVENTS
-from engine.events.envelope import with_mark
-from engine.events.text import join
-from engine.marks import NO_MARKS, Marks
+from engine.events.text import text_parts
 from engine.merge import KEY_TYPE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
+    from concurrent.futures import Future
+    from io import FileIO
+    from typing import Self
 
-    from engine.merge import Newer
-    from engine.model import Staged
-    from engine.ports import PartWriter
+    from engine.events.text import Bytes
+    from engine.ports import Render
 
-STAGED = EVENTS.append(pa.field("merge_key", KEY_TYPE))
+_MERGE_KEY: Final = pa.field("merge_key", KEY_TYPE)
+STAGED: Final = EVENTS.append(_MERGE_KEY)
 """Rows as staged: finished events but for what is around the rows in their values, and their merge keys."""
-_AROUND = (b"value_before", b"value_after")
-_VALUE = EVENTS.get_field_index("value")
+RENDERED: Final = pa.schema([_MERGE_KEY, ("size", pa.int64())])
+"""What is beside rendered rows: the size of each one's text, in bytes."""
+AROUND: Final = (b"value_before", b"value_after")
+"""The metadata of STAGED files: the text before and behind each row in its event's value."""
 _AT_ONCE_BYTES = 2 << 20
+_FORCED_BYTES = 1 << 20
+"""Little at once, since whoever else forces something to the same disk waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Emitted:
-    """What became of a staged run: READ events written, and keys dropped for a row that lacks a value."""
+class StagingArea:
+    """Where rows are staged, and how their events are rendered, if they are; goes to the executors."""
 
-    rows: int
-    lacking: tuple[bytes, ...] = ()
+    directory: str
+    render: Render | None = None
+
+    def within(self, name: str) -> StagingArea:
+        """A directory of this one."""
+        return replace(self, directory=f"{self.directory}/{name}")
+
+    def path(self, run: int, attempt: int = 0) -> str:
+        """Where a run's rows are staged."""
+        return f"{self.directory}/run-{run:05d}-{attempt}.arrow"
+
+    @contextmanager
+    def file(self, path: str, around: tuple[str, str]) -> Iterator[Callable[[pa.RecordBatch], None]]:
+        """Open a run for writing; gives the function that takes its batches, of STAGED.
+
+        `around` is what stands before and behind each row, in JSON text, in the value that is emitted.
+        """
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as open_files:
+            if self.render is None:
+                values = (text.encode() for text in around)
+                schema = STAGED.with_metadata(dict(zip(AROUND, values, strict=True)))
+                yield _arrow(open_files, path, schema).write_batch
+            else:
+                texts = open_files.enter_context(_Texts(texts_beside(path)))
+                yield _Rendered(self.render, around, texts, _arrow(open_files, path, RENDERED)).write
+
+
+def _arrow(files: ExitStack, path: str, schema: pa.Schema) -> pa.RecordBatchStreamWriter:
+    sink = files.enter_context(pa.OSFile(path, "wb"))
+    return files.enter_context(pa.ipc.new_stream(sink, schema))
 
 
 @dataclass(frozen=True, slots=True)
-class Emission:
-    """A staged run on its way to the sink, as part `part` of a turn; a value for executors."""
+class _Rendered:
+    """Writes rows' events as text, and what must be known of each."""
 
-    staged: Staged
-    newer: Newer
-    part: int
-    marks: Marks = NO_MARKS
+    render: Render
+    around: tuple[str, str]
+    texts: _Texts
+    known: pa.RecordBatchStreamWriter
 
-    def write(self, writer: PartWriter) -> Emitted:
-        """Write what survives. Raises SourceError if the staged file is gone."""
-        survivors = _Survivors(self)
-        writer.write(self.part, survivors if self.marks == NO_MARKS else marked(survivors, self.marks))
-        return Emitted(survivors.rows, tuple(survivors.lacking))
-
-
-EVENTS_WIDTH = len(EVENTS)
-
-
-class _Survivors:
-    """A staged run's batches less what was superseded; counted as they are passed on."""
-
-    def __init__(self, emission: Emission) -> None:
-        self._path, self._newer = emission.staged.path, emission.newer
-        self.rows = 0
-        self.lacking: list[bytes] = []
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        with self._mapped() as source, pa.ipc.open_stream(source) as batches:
-            around = [batches.schema.metadata[name].decode() for name in _AROUND]
-            # All at once: what supersedes may be far more than a batch, and is hashed every time. The
-            # file is mapped, so this holds no rows.
-            staged = list(batches)
-            keys = pa.chunked_array([batch.column(EVENTS_WIDTH) for batch in staged], KEY_TYPE)
-            mask = self._newer.survivors(keys)
-            self.lacking = self._newer.dropped_lacking(keys, mask)
-            at = 0
-            for batch in staged:
-                events = batch.select(range(EVENTS_WIDTH))
-                if mask is not None:
-                    events = events.filter(mask.slice(at, batch.num_rows).combine_chunks())
-                at += batch.num_rows
-                self.rows += events.num_rows
-                yield from _completed(events, *around)
-
-    def _mapped(self) -> pa.MemoryMappedFile:
-        try:
-            return pa.memory_map(self._path)
-        except FileNotFoundError as error:
-            raise SourceError(
-                "rows that were staged are gone",
-                place=self._path,
-                hint="driver and executors must share tidemark.staging.dir, and nobody else may clear it",
-            ) from error
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take a batch of STAGED."""
+        for some in few(batch, self.around):
+            ends, data = text_parts(self.render(some.select(range(len(EVENTS))), self.around))
+            self.texts.write(data[ends[0] : ends[-1]])
+            merge_keys, sizes = some.column(len(EVENTS)), pa.array(np.diff(ends))
+            self.known.write_batch(pa.RecordBatch.from_arrays([merge_keys, sizes], schema=RENDERED))
 
 
-def _completed(events: pa.RecordBatch, before: str, after: str) -> Iterator[pa.RecordBatch]:
-    """The events with these texts around their rows; few bytes at once, which stay in a processor's cache."""
-    if not events.num_rows:
+class _Texts:
+    """A file that is forced to disk as it grows, beside whoever writes it, and whole at its end."""
+
+    def __init__(self, path: str) -> None:
+        self._file = Path(path).open("wb", buffering=0)  # noqa: SIM115  this is a context manager itself
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="tidemark-force")
+        self._forcing: Future[None] | None = None
+        self._unforced = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        with self._file, self._pool:
+            if self._forcing is not None:
+                self._forcing.result()
+            os.fsync(self._file.fileno())
+
+    def write(self, text: Bytes) -> None:
+        """Write it all."""
+        write_all(self._file, text.data)
+        self._unforced += len(text)
+        if self._unforced >= _FORCED_BYTES and (self._forcing is None or self._forcing.done()):
+            self._unforced = 0
+            self._forcing = self._pool.submit(os.fsync, self._file.fileno())
+
+
+def write_all(file: FileIO, text: memoryview) -> int:
+    """Write all of a text, of which the kernel takes 2 GiB at once at most; gives its size."""
+    written = 0
+    while written < len(text):
+        written += file.write(text[written:])
+    return written
+
+
+def few(batch: pa.RecordBatch, around: tuple[str, str]) -> Iterator[pa.RecordBatch]:
+    """A batch in pieces of as many rows as make few bytes with these texts around: what a cache holds."""
+    if not batch.num_rows:
         return
-    row_bytes = len(before.encode()) + len(after.encode()) + events.nbytes / events.num_rows
+    row_bytes = sum(len(text.encode()) for text in around) + batch.nbytes / batch.num_rows
     rows = max(1, int(_AT_ONCE_BYTES / row_bytes))
-    for start in range(0, events.num_rows, rows):
-        some = events.slice(start, rows)
-        values = join([before, some.column(_VALUE), after], some.num_rows)
-        yield some.set_column(_VALUE, EVENTS.field(_VALUE), values)
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
 
 
-def marked(batches: Iterable[pa.RecordBatch], marks: Marks) -> Iterator[pa.RecordBatch]:
-    """The batches with marks on the first row and on the last; those without rows are left out."""
-    held: pa.RecordBatch | None = None
-    first = marks.first
-    for batch in batches:
-        if not batch.num_rows:
-            continue
-        if held is not None:
-            yield _with_mark(held, 0, first)
-            first = None
-        held = batch
-    if held is None:
-        return
-    if held.num_rows == 1:
-        yield _with_mark(held, 0, Marks(first, marks.last).single)
-    else:
-        yield _with_mark(_with_mark(held, 0, first), held.num_rows - 1, marks.last)
-
-
-def _with_mark(batch: pa.RecordBatch, row: int, mark: str | None) -> pa.RecordBatch:
-    if mark is None:
-        return batch
-    values = batch.column(_VALUE)
-    value = pa.array([with_mark(values[row].as_py(), mark)], values.type)
-    changed = pa.concat_arrays([values.slice(0, row), value, values.slice(row + 1)])
-    return batch.set_column(_VALUE, EVENTS.field(_VALUE), changed)
-
-
-@contextmanager
-def staging_file(path: str, around: tuple[str, str]) -> Iterator[Callable[[pa.RecordBatch], None]]:
-    """Open a staged run for writing; gives the function that takes its batches.
-
-    `around` is what stands before and behind each row, in JSON text, in the value that is emitted.
-    """
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    schema = STAGED.with_metadata({name: text.encode() for name, text in zip(_AROUND, around, strict=True)})
-    with pa.OSFile(path, "wb") as sink, pa.ipc.new_stream(sink, schema) as stream:
-        yield stream.write_batch
+def texts_beside(path: str) -> str:
+    """Where the texts of rendered rows are, of a run staged at this path."""
+    return f"{path.removesuffix('.arrow')}.text"
 
 
 def clear(directory: str) -> None:

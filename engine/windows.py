@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from engine.emission import Emission
 from engine.errors import PositionLost, SchemaChanged, SourceError, TableBusy
 from engine.extent import Advance
 from engine.leaving import ended, gave_up, restless
@@ -24,17 +25,16 @@ from engine.marks import NO_MARKS, Marks, marks
 from engine.merge_key import key_of, merge_keys_of
 from engine.opening import Opening
 from engine.slices import Slices
-from engine.staging import Emission
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from engine.emission import Emitted
     from engine.merge import Superseded
     from engine.model import Position, Run, Staged, Window
     from engine.ports import OpenWindow, PartWriter
     from engine.seams import Pace, Seams
     from engine.snapshot import Snapshot, Table
-    from engine.staging import Emitted
     from engine.state import State
 
 _log = logging.getLogger("engine")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from engine.errors import InvariantError, SinkError
 from engine.ports import SavedState, SavedStates
@@ -13,11 +16,23 @@ from signals.topic import Place, Record
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    import pyarrow as pa
-
 Event = dict[str, Any]
 
 # MemorySink
+
+_FIELD = "\x1f"
+
+
+def memory_text(events: pa.RecordBatch, around: tuple[str, str] = ("", "")) -> pa.LargeStringArray:
+    """A `Render`: what a MemoryWriter takes back as the same events."""
+    before, after = around
+    lines = []
+    for event in events.to_pylist():
+        value = None if event["value"] is None else f"{before}{event['value']}{after}"
+        fields = (event["topic"], event["key"], value, event["headers"])
+        lines.append(_FIELD.join("\0" if one is None else one for one in fields) + "\n")
+    return pa.array(lines, pa.large_string())
+
 
 _ATTEMPTS: dict[str, dict[int, list[Event]]] = {}
 """Parts by attempt; a writer names its attempt and holds nothing else, so it may be pickled."""
@@ -28,7 +43,23 @@ class MemoryWriter:
     attempt: str
 
     def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> None:
-        events = [event for batch in batches for event in batch.to_pylist()]
+        self._keep(part, [event for batch in batches for event in batch.to_pylist()])
+
+    def write_texts(self, part: int, texts: Iterable[pa.LargeStringArray]) -> None:
+        self._keep_lines(part, "".join(text for some in texts for text in some.to_pylist()))
+
+    def take(self, part: int, path: str) -> None:
+        self._keep_lines(part, Path(path).read_text("utf-8"))
+
+    def _keep_lines(self, part: int, text: str) -> None:
+        assert not text or text.endswith("\n")
+        events = []
+        for line in text.split("\n")[:-1]:
+            fields = [None if one == "\0" else one for one in line.strip(" ").split(_FIELD)]
+            events.append(dict(zip(("topic", "key", "value", "headers"), fields, strict=True)))
+        self._keep(part, events)
+
+    def _keep(self, part: int, events: list[Event]) -> None:
         if self.attempt not in _ATTEMPTS:
             raise SinkError("a newer attempt of the turn has begun", place="memory")
         _ATTEMPTS[self.attempt][part] = events

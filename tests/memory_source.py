@@ -20,7 +20,8 @@ from engine.merge import KEY_TYPE, Superseded
 from engine.merge_key import merge_keys
 from engine.model import CollectionId, Position, SignalRow, Staged
 from engine.ports import Encoded
-from engine.staging import STAGED, staging_file
+from engine.staging import STAGED, StagingArea
+from tests.fakes import memory_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -444,7 +445,8 @@ class MemoryWindow:
                 for key, (value, large) in rows
             ]
         )
-        with staging_file(path, ("", "")) as write:
+        area = StagingArea(self._staging, memory_text if index % 2 else None)
+        with area.file(path, ("", "")) as write:
             keys = key_array([key for key, _value in rows]) if rows else pa.array([], KEY_TYPE)
             write(pa.RecordBatch.from_arrays([*events.columns, keys], schema=STAGED))
         return Staged(run.ticket, run.target.collection, path, len(rows), events.nbytes, index)

@@ -20,8 +20,8 @@ from adapters.mongodb.keys import key_value
 from adapters.mongodb.raw import document_starts, fields, int64
 from adapters.mongodb.server import RAW, collection_errors, shared_client, source_errors
 from adapters.spark.executors import SparkExecutors
+from adapters.spark.runs import attempt
 from engine.model import Staged
-from engine.staging import staging_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from adapters.mongodb.server import Connection
     from engine.events.text import Ints
     from engine.model import Run
+    from engine.staging import StagingArea
 
 _READING = "adapters.mongodb.rows"
 
@@ -71,7 +72,7 @@ class ReadRuns:
 
     connection: Connection
     at: tuple[int, int]
-    directory: str
+    area: StagingArea
     batch_rows: int
 
     def __call__(self, reads: Sequence[RunRead]) -> list[tuple[int, Staged]]:
@@ -80,10 +81,10 @@ class ReadRuns:
         return [(index, one) for index, one in staged if one.rows]
 
     def _stage(self, read: RunRead) -> Staged:
-        path = f"{self.directory}/run-{read.index:05d}.arrow"
+        path = self.area.path(read.index, attempt())
         collection = read.run.target.collection
         rows = size = 0
-        staging = staging_file(path, read.events.around)
+        staging = self.area.file(path, read.events.around)
         with staging as write, collection_errors("reading documents", collection):
             for raw, starts in self._batches(read):
                 for batch in read.events.batches(raw, starts):
@@ -130,10 +131,10 @@ class ChunkReader:
     """Reads windows by Spark's tasks; `tasks` of them at once."""
 
     def __init__(
-        self, spark: SparkSession, connection: Connection, staging: str, *, tasks: int, batch_rows: int
+        self, spark: SparkSession, connection: Connection, area: StagingArea, *, tasks: int, batch_rows: int
     ) -> None:
         self._context, self._executors = spark.sparkContext, SparkExecutors(spark)
-        self._connection, self._staging = connection, staging
+        self._connection, self._area = connection, area
         self._tasks, self._batch_rows = tasks, batch_rows
         self._reached = False
 
@@ -146,14 +147,14 @@ class ChunkReader:
     def read(self, window_id: str, reads: Sequence[RunRead], at: tuple[int, int]) -> list[Staged]:
         """Read all runs as of a cluster time; the staged ones in their order. Blocks."""
         self._context.setJobGroup(f"tidemark-{window_id}", "tidemark window", interruptOnCancel=True)
-        task = ReadRuns(self._connection, at, self.directory(window_id), self._batch_rows)
+        task = ReadRuns(self._connection, at, self._area.within(window_id), self._batch_rows)
         groups = [list(reads[first :: self._tasks]) for first in range(min(self._tasks, len(reads)))]
         done = [one for staged in self._executors.map(task, groups) for one in staged]
         return [staged for _index, staged in sorted(done, key=lambda one: one[0])]
 
     def directory(self, window_id: str) -> str:
         """Where a window's rows are staged."""
-        return f"{self._staging}/{window_id}"
+        return self._area.within(window_id).directory
 
     def cancel(self, window_id: str) -> None:
         """Stop a window's tasks."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from engine.config.settings import Settings
     from engine.job import Job
     from engine.seams import Seams
+    from engine.staging import StagingArea
 
 _LOCAL_CHANGES = 5_000
 """Change events that the driver encodes itself, at 20 to 40 µs each; a Spark job costs 0.2 s."""
@@ -80,11 +81,14 @@ def _wired(
 
 
 def make_source(
-    settings: Settings, spark: SparkSession, staging: str, sleep: Callable[[float], object] = time.sleep
+    settings: Settings,
+    spark: SparkSession,
+    staging: StagingArea,
+    sleep: Callable[[float], object] = time.sleep,
 ) -> MongoSource:
     """The source of the settings; `sleep` waits before an initial snapshot."""
     connection = connection_of(settings.mongodb)
-    encoder = SpanEncoder(SparkExecutors(spark), staging, local_rows=_LOCAL_CHANGES)
+    encoder = SpanEncoder(SparkExecutors(spark), staging.directory, local_rows=_LOCAL_CHANGES)
     fetch = settings.snapshot.fetch_size
     reader = ChunkReader(spark, connection, staging, tasks=tasks_of(spark), batch_rows=fetch)
     server = Server(connection)

@@ -16,8 +16,8 @@ from urllib.parse import urlencode
 from adapters.postgres.near import Query
 from adapters.postgres.rows import row_expression
 from adapters.postgres.session import TEXT_SETTINGS
+from adapters.postgres.sessions import NO_TIMEOUTS
 from adapters.postgres.sql import quote_literal
-from adapters.postgres.watermark import NO_TIMEOUTS
 from adapters.spark.failures import SPARK_ERRORS, source_error
 from adapters.spark.runs import RESULT_DDL, ReadTask, nothing, staged_runs
 from engine.errors import SourceError
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from engine.events.codec import TableCodec
     from engine.events.rows import RowShape
     from engine.model import CollectionId, Run, Staged
+    from engine.staging import StagingArea
 
 _log = logging.getLogger("adapters")
 _FETCH_BYTES = 4 << 20
@@ -132,9 +133,15 @@ class ChunkReader:
     """Reads windows through one SparkSession."""
 
     def __init__(
-        self, spark: SparkSession, jdbc: Jdbc, staging: str, *, tasks: int, near: NearReader | None = None
+        self,
+        spark: SparkSession,
+        jdbc: Jdbc,
+        area: StagingArea,
+        *,
+        tasks: int,
+        near: NearReader | None = None,
     ) -> None:
-        self._spark, self._jdbc, self._staging, self._tasks = spark, jdbc, staging, tasks
+        self._spark, self._jdbc, self._area, self._tasks = spark, jdbc, area, tasks
         self._near = near
         self._reached = False
         self._fetched: dict[CollectionId, int] = {}
@@ -155,18 +162,18 @@ class ChunkReader:
         """
         context = self._spark.sparkContext
         context.setJobGroup(f"tidemark-{window_id}", f"window {window_id}", interruptOnCancel=True)
-        directory = self.directory(window_id)
+        area = self._area.within(window_id)
         how = _How(window_id, exported, ts_ms, min(most_tasks or self._tasks, self._tasks))
-        results = self._job(dict(enumerate(reads)), RowMode.FAST, how, directory)
+        results = self._job(dict(enumerate(reads)), RowMode.FAST, how, area)
         collided = {row["run"]: reads[row["run"]] for row in results if row["collided"]}
         results = [row for row in results if not row["collided"]]
         if collided:
-            results += self._job(collided, RowMode.EXACT, how, f"{directory}/exact")
+            results += self._job(collided, RowMode.EXACT, how, area.within("exact"))
         return staged_runs(results, [read.run for read in reads])
 
     def directory(self, window_id: str) -> str:
         """Where a window's rows are staged."""
-        return f"{self._staging}/{window_id}"
+        return self._area.within(window_id).directory
 
     def cancel(self, window_id: str) -> None:
         """Stop a window's tasks."""
@@ -188,11 +195,11 @@ class ChunkReader:
         self._reached = True
 
     def _job(
-        self, reads: Mapping[int, RunRead], mode: RowMode, how: _How, directory: str
+        self, reads: Mapping[int, RunRead], mode: RowMode, how: _How, area: StagingArea
     ) -> list[dict[str, Any]]:
         known = {index: read.events(how.ts_ms) for index, read in reads.items()}
         if self._near is not None and self._near.takes(reads):
-            near = ReadTask(known, directory, mode)
+            near = ReadTask(known, area, mode)
             try:
                 return self._near.read(how.window_id, _near_query(reads, mode, how.exported), near)
             except SourceError:
@@ -200,7 +207,7 @@ class ChunkReader:
             except Exception as error:
                 raise source_error(error, "reading rows", "driver") from error
         alone = tuple(reads) if len(reads) <= how.tasks else ()
-        task = ReadTask(known, directory, mode, alone)
+        task = ReadTask(known, area, mode, alone)
         while True:
             fetched = self._fetched_at_once(reads)
             try:

@@ -17,18 +17,23 @@ if TYPE_CHECKING:
 _TEXT: Final = pa.large_string()
 
 
-def json_lines(batch: pa.RecordBatch) -> pa.Buffer:
-    """One JSON object per event: topic, key, value (both as JSON, or null), headers (a list)."""
+def json_lines(batch: pa.RecordBatch, around: tuple[str, str] = ("", "")) -> pa.LargeStringArray:
+    """One JSON object per event: topic, key, value (both as JSON, or null), headers (a list).
+
+    `around` stands before and behind each value, of which none is null then.
+    """
+    before, after = around
     topics = _topics(batch, lambda topic: '{"topic":' + orjson.dumps(topic).decode() + ',"key":')
     key, value = _column(batch, "key"), _column(batch, "value")
     headers = _column(batch, "headers")
+    opened = _text(f',"value":{before}')
     if headers.null_count == len(headers):
-        return _joined(topics, key, _text(',"value":'), value, _text(',"headers":[]}\n'))
+        return _joined(topics, key, opened, value, _text(f'{after},"headers":[]}}\n'))
     headers = pc.fill_null(headers, _text("[]"))
-    return _joined(topics, key, _text(',"value":'), value, _text(',"headers":'), headers, _text("}\n"))
+    return _joined(topics, key, opened, value, _text(f'{after},"headers":'), headers, _text("}\n"))
 
 
-def readable_lines(batch: pa.RecordBatch) -> pa.Buffer:
+def readable_lines(batch: pa.RecordBatch) -> pa.LargeStringArray:
     """One line per event for a reader: topic, key, value, and headers where there are any."""
     topics = _topics(batch, lambda topic: topic + " ")
     headers = pc.binary_join_element_wise(_text(" "), _column(batch, "headers"), _text(""))
@@ -52,10 +57,6 @@ def _topics(batch: pa.RecordBatch, rendered: Callable[[str], str]) -> pa.Array |
     return _text(names[0]) if len(names) == 1 else pa.array(names, _TEXT).take(topics.indices)
 
 
-def _joined(*pieces: pa.Array | pa.Scalar) -> pa.Buffer:
-    """The pieces row by row, one row after the other; a null piece reads `null`."""
-    rows = pc.binary_join_element_wise(*pieces, _text(""), null_handling="replace", null_replacement="null")
-    _, offsets, data = rows.buffers()
-    ends = memoryview(offsets).cast("q")
-    first, last = ends[rows.offset], ends[rows.offset + len(rows)]
-    return data.slice(first, last - first)
+def _joined(*pieces: pa.Array | pa.Scalar) -> pa.LargeStringArray:
+    """The pieces row by row; a null piece reads `null`."""
+    return pc.binary_join_element_wise(*pieces, _text(""), null_handling="replace", null_replacement="null")

@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Final
 
 from adapters.disk import force_directory
 from engine.errors import InvariantError, SinkError, SinkRefused
+from engine.events.text import text_parts
+from engine.staging import write_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from io import FileIO
     from pathlib import Path
 
     import pyarrow as pa
@@ -40,6 +41,8 @@ _HINTS: Final = {
     errno.EMFILE: "raise the limit of open files",
     errno.EPIPE: "whoever read the output has gone",
 }
+_NO_LINKS: Final = {errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS}
+"""Another file system, or one that has no second names."""
 
 
 @contextlib.contextmanager
@@ -99,31 +102,56 @@ class StagedWriter:
     """Writes parts into an attempt's directory, each event rendered by `render`."""
 
     directory: Path
-    render: Callable[[pa.RecordBatch], pa.Buffer]
+    render: Callable[[pa.RecordBatch], pa.LargeStringArray]
 
     def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> None:
+        """Render the part and write it; memory: one batch and its text at a time."""
+        self.write_texts(part, map(self.render, batches))
+
+    def write_texts(self, part: int, texts: Iterable[pa.LargeStringArray]) -> None:
         """Write the part under a name of its own, force it to disk, then give it its real name.
 
-        Memory: one batch and its text at a time. A part without events leaves no file.
+        A part without events leaves no file.
         """
-        with replacing(self.directory / f"part-{part:05d}.jsonl") as partial:
-            if not self._write(partial, batches):
+        with replacing(self._path(part)) as partial:
+            if not _write(partial, texts):
                 partial.unlink()
 
-    def _write(self, partial: Path, batches: Iterable[pa.RecordBatch]) -> int:
-        with sink_errors(partial):
-            file = partial.open("xb", buffering=0)
-        size = 0
-        # Only the file's own errors are the sink's: `batches` may fail for reasons of its own.
-        with file:
-            for batch in batches:
-                if batch.num_rows:
-                    text = memoryview(self.render(batch))
-                    with sink_errors(partial):
-                        size += _write_all(file, text)
-            with sink_errors(partial):
-                os.fsync(file.fileno())
-        return size
+    def take(self, part: int, path: str) -> None:
+        """Give a file, which is on disk, the part's name as well; copy it where that can't be."""
+        target = self._path(part)
+        with sink_errors(target):
+            target.unlink(missing_ok=True)
+            try:
+                target.hardlink_to(path)
+            except OSError as error:
+                if error.errno not in _NO_LINKS:
+                    raise
+            else:
+                return
+        with replacing(target) as partial, sink_errors(partial):
+            shutil.copyfile(path, partial)
+            with partial.open("rb") as copy:
+                os.fsync(copy.fileno())
+
+    def _path(self, part: int) -> Path:
+        return self.directory / f"part-{part:05d}.jsonl"
+
+
+def _write(path: Path, texts: Iterable[pa.LargeStringArray]) -> int:
+    with sink_errors(path):
+        file = path.open("xb", buffering=0)
+    size = 0
+    # Only the file's own errors are the sink's: `texts` may fail for reasons of its own.
+    with file:
+        for some in texts:
+            ends, data = text_parts(some)
+            if len(some):
+                with sink_errors(path):
+                    size += write_all(file, data[ends[0] : ends[-1]].data)
+        with sink_errors(path):
+            os.fsync(file.fileno())
+    return size
 
 
 @contextlib.contextmanager
@@ -143,14 +171,6 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
-
-
-def _write_all(file: FileIO, text: memoryview) -> int:
-    # The kernel takes at most 2 GiB at once.
-    written = 0
-    while written < len(text):
-        written += file.write(text[written:])
-    return written
 
 
 def parts(directory: Path) -> list[Path]:

@@ -18,13 +18,13 @@ from pyspark import TaskContext
 from adapters.spark.worker import spare_worker
 from engine.events.rows import RowMode, SeparatorInData
 from engine.model import Staged
-from engine.staging import staging_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from engine.model import Run
     from engine.reads import ReadEvents
+    from engine.staging import StagingArea
 
 _READING = "engine.reads"
 RESULT = pa.schema(
@@ -48,7 +48,7 @@ class ReadTask:
     """
 
     reads: Mapping[int, ReadEvents]
-    directory: str
+    area: StagingArea
     mode: RowMode
     alone: tuple[int, ...] = ()
 
@@ -65,8 +65,8 @@ class ReadTask:
             for batch in batches:
                 for index, rows in self._by_run(batch):
                     if index not in writers:
-                        path = self._path(index)
-                        writers[index] = files.enter_context(staging_file(path, self.reads[index].around))
+                        path = self.area.path(index, attempt())
+                        writers[index] = files.enter_context(self.area.file(path, self.reads[index].around))
                         results[index] = [index, 0, 0, path, False]
                     result = results[index]
                     try:
@@ -99,10 +99,11 @@ class ReadTask:
         for start, end in pairwise(starts):
             yield int(runs[start]), rows.slice(start, end - start)
 
-    def _path(self, index: int) -> str:
-        context = TaskContext.get()
-        attempt = context.taskAttemptId() if context else 0
-        return f"{self.directory}/run-{index:05d}-{attempt}.arrow"
+
+def attempt() -> int:
+    """The number of the task's attempt, of which no other has it; 0 outside of Spark."""
+    context = TaskContext.get()
+    return int(context.taskAttemptId()) if context else 0
 
 
 def nothing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

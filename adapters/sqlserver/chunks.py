@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from engine.config.settings import SnapshotSettings
     from engine.model import Run, Staged
     from engine.reads import ReadEvents
+    from engine.staging import StagingArea
 
 _FETCH_BYTES = 4 << 20
 
@@ -59,7 +60,7 @@ class RunRead:
 class _How:
     """Where rows are staged, by how many tasks they are read at most, what is set for their queries."""
 
-    directory: str
+    area: StagingArea
     tasks: int
     session: tuple[str, ...]
 
@@ -68,9 +69,9 @@ class ChunkReader:
     """Reads windows through one SparkSession, by `settings`; `tasks` at once."""
 
     def __init__(
-        self, spark: SparkSession, jdbc: JdbcOf, staging: str, settings: SnapshotSettings, *, tasks: int
+        self, spark: SparkSession, jdbc: JdbcOf, area: StagingArea, settings: SnapshotSettings, *, tasks: int
     ) -> None:
-        self._spark, self._jdbc, self._staging = spark, jdbc, staging
+        self._spark, self._jdbc, self._area = spark, jdbc, area
         self._tasks, self._fetch_rows = tasks, settings.fetch_size
         patience_ms = settings.lock_timeout_ms
         self._patience = (f"SET LOCK_TIMEOUT {patience_ms}",) if patience_ms else ()
@@ -99,7 +100,7 @@ class ChunkReader:
         context = self._spark.sparkContext
         context.setJobGroup(f"tidemark-{window_id}", f"window {window_id}", interruptOnCancel=True)
         tasks, session = min(most_tasks or self._tasks, self._tasks), (*self._patience, *session)
-        how = _How(self.directory(window_id), tasks, session)
+        how = _How(self._area.within(window_id), tasks, session)
         results: list[dict[str, Any]] = []
         for database in dict.fromkeys(read.database for read in reads):
             mine = {index: read for index, read in enumerate(reads) if read.database == database}
@@ -111,13 +112,13 @@ class ChunkReader:
         collided = {row["run"]: reads[row["run"]] for row in results if row["collided"]}
         results = [row for row in results if not row["collided"]]
         if collided:
-            again = replace(how, directory=f"{how.directory}/escaped")
+            again = replace(how, area=how.area.within("escaped"))
             results += self._jobs(collided, RowMode.ESCAPED, again)
         return results
 
     def directory(self, window_id: str) -> str:
         """Where a window's rows are staged."""
-        return f"{self._staging}/{window_id}"
+        return self._area.within(window_id).directory
 
     def cancel(self, window_id: str) -> None:
         """Stop a window's tasks."""
@@ -144,7 +145,7 @@ class ChunkReader:
         tasks = min(how.tasks, len(reads))
         alone = tuple(reads) if len(reads) <= tasks else ()
         events = {index: read.events for index, read in reads.items()}
-        task = ReadTask(events, how.directory, mode, alone)
+        task = ReadTask(events, how.area, mode, alone)
         branches = [
             read.query(index, place % tasks, mode) for place, (index, read) in enumerate(reads.items())
         ]

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from engine.config.sources import SqlServerSettings
     from engine.job import Job
     from engine.seams import Seams
+    from engine.staging import StagingArea
 
     ReachOf = Callable[[SqlServerSettings], Reach]
 
@@ -108,7 +109,7 @@ def _wired(
 def make_source(
     settings: Settings,
     spark: SparkSession,
-    staging: str,
+    staging: StagingArea,
     sleep: Callable[[float], object] = time.sleep,
     reach: ReachOf = server.reach,
 ) -> SqlServerSource:
@@ -119,7 +120,7 @@ def make_source(
     means = Means(
         SpanEncoder(SparkExecutors(spark)),
         ChunkReader(spark, jdbc, staging, settings.snapshot, tasks=tasks),
-        lambda database: ChangeReader(spark, jdbc, database, f"{staging}/log"),
+        lambda database: ChangeReader(spark, jdbc, database, f"{staging.directory}/log"),
         _bounds(settings, tasks),
         history(settings.sqlserver.history, settings.events.topic_prefix),
     )

@@ -23,6 +23,7 @@ from engine.config import parse
 from engine.errors import SourceError
 from engine.model import CollectionId, Position, Target
 from engine.snapshotters import snapshotter
+from engine.staging import StagingArea
 from tests.driven import properties
 from tests.memory_source import Change, MemoryDatabase, MemorySource
 
@@ -142,8 +143,10 @@ class PostgresSubject:
         del given["signal.data.collection"]
         settings = parse(given)
         jdbc = Jdbc(jdbc_url(settings.postgres), jdbc_properties(settings.postgres))
-        staging = str(self._directory / "staging")
-        encoder = SpanEncoder(settings.events, LocalExecutors(), staging, lambda: None, local_rows=1_000_000)
+        staging = StagingArea(str(self._directory / "staging"))
+        encoder = SpanEncoder(
+            settings.events, LocalExecutors(), staging.directory, lambda: None, local_rows=1_000_000
+        )
         reader = ChunkReader(self._spark, jdbc, staging, tasks=2)
         server = make_server(settings.postgres)
         first = FirstSnapshot(settings, server, snapshotter(settings.snapshot), time.sleep)
@@ -221,7 +224,7 @@ class MongoSubject:
                 "tidemark.window.max.chunks": "1000",
             }
         )
-        self._opened = make_source(settings, self._spark, str(self._directory / "staging"))
+        self._opened = make_source(settings, self._spark, StagingArea(str(self._directory / "staging")))
         return self._opened
 
     def row(self, event: dict[str, Any]) -> Row | None:

@@ -14,12 +14,13 @@ import pytest
 from adapters.sinks.console import ConsoleSink
 from adapters.sinks.files import FilesSink
 from adapters.sinks.kafka import KafkaSink
+from adapters.sinks.lines import json_lines
 from adapters.sinks.null import NullSink
 from adapters.spark.executors import LocalExecutors
 from engine.config.settings import KafkaSettings
 from engine.errors import InvariantError, SinkError
 from tests.batches import batch, numbered
-from tests.fakes import MemorySink
+from tests.fakes import MemorySink, memory_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -168,6 +169,75 @@ def test_a_part_that_failed_half_way_is_written_again(bench, opened):
     sink.commit(1)
 
     assert bench.keys() == ["0"]
+
+
+RENDERED = {"memory": memory_text, "files": json_lines}
+"""The sinks that take what was rendered for them."""
+takes = pytest.mark.parametrize("bench", RENDERED, indirect=True)
+
+
+@pytest.fixture
+def texts(request, tmp_path):
+    """A file of rendered events with these keys."""
+    render = RENDERED[request.node.callspec.params["bench"]]
+
+    def write(name, *numbers):
+        path = tmp_path / name
+        path.write_text("".join(render(numbered(*numbers)).to_pylist()))
+        return str(path)
+
+    return write
+
+
+@takes
+def test_a_file_of_texts_is_a_part_as_others_are(bench, opened, texts):
+    sink = opened()
+    writer = sink.writer(1)
+    writer.write(2, [numbered(3)])
+    writer.take(1, texts("a", 1, 2))
+    writer.take(0, texts("b", 0))
+    before = bench.keys()
+    sink.commit(1)
+
+    assert before == []
+    assert bench.keys() == ["0", "1", "2", "3"]
+
+
+@takes
+def test_a_file_taken_again_replaces_what_the_part_had(bench, opened, texts):
+    sink = opened()
+    writer = sink.writer(1)
+    writer.write(0, [numbered(7, 8, 9)])
+    given = texts("a", 0)
+    writer.take(0, given)
+    writer.take(0, given)
+    sink.commit(1)
+
+    assert bench.keys() == ["0"]
+
+
+@takes
+def test_a_task_of_an_earlier_attempt_can_not_have_a_file_taken(bench, opened, texts):
+    sink = opened()
+    stray = sink.writer(1)
+    sink.writer(1).write(0, [numbered(0)])
+    with contextlib.suppress(SinkError):
+        stray.take(1, texts("a", 7))
+    sink.commit(1)
+
+    assert bench.keys() == ["0"]
+
+
+@takes
+def test_texts_are_written_as_events_are(bench, opened):
+    render = json_lines if isinstance(bench, FilesBench) else memory_text
+    sink = opened()
+    sink.writer(1).write_texts(0, (render(numbered(*some)) for some in ((0, 1), (), (2,))))
+    sink.commit(1)
+    sink.writer(2).write_texts(0, iter(()))
+    sink.commit(2)
+
+    assert bench.keys() == ["0", "1", "2"]
 
 
 def test_a_turn_begun_again_starts_afresh(bench, opened):

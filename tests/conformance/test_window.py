@@ -10,10 +10,10 @@ from uuid import uuid4
 
 import pytest
 
+from engine.emission import Emission
 from engine.extent import Extent
 from engine.merge import Superseded
 from engine.model import Run, Target, Window
-from engine.staging import Emission
 from engine.state import State
 from tests.conformance.subjects import TIMEOUT_S, T, open_log
 from tests.fakes import MemorySink

@@ -31,6 +31,7 @@ from engine.events.settings import EventSettings
 from engine.extent import Extent
 from engine.merge_key import key_of
 from engine.model import CollectionId, Key, Run, Target
+from engine.staging import StagingArea
 from tests.servers.mongodb import MongoServer
 
 pytestmark = pytest.mark.integration
@@ -89,7 +90,7 @@ class Reader:
 
     def read(self, runs: list[Run]) -> list[list[Key]]:
         """The merge keys that each run reads, in the order read."""
-        task = ReadRuns(self._connection, self._server.now(), str(self._directory), 3)
+        task = ReadRuns(self._connection, self._server.now(), StagingArea(str(self._directory)), 3)
         staged = dict(task([RunRead(at, run, self._events) for at, run in enumerate(runs)]))
         return [_keys(staged[at].path) if at in staged else [] for at in range(len(runs))]
 

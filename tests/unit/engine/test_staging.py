@@ -9,14 +9,16 @@ import orjson
 import pyarrow as pa
 import pytest
 
+from engine import emission as emitting
 from engine import staging
+from engine.emission import Emission, Emitted
 from engine.errors import SourceError
 from engine.marks import Mark, Marks
 from engine.merge import KEY_TYPE, Newer
 from engine.model import CollectionId, Staged
-from engine.staging import STAGED, Emission, Emitted, clear, staging_file
+from engine.staging import STAGED, StagingArea, clear, texts_beside
 from tests.batches import numbered
-from tests.fakes import MemorySink
+from tests.fakes import MemorySink, memory_text
 
 T = CollectionId(("public", "t"))
 
@@ -30,11 +32,20 @@ def newer(*numbers: int, truncated: bool = False) -> Newer:
     return Newer(pa.array([str(number).encode() for number in numbers], KEY_TYPE), truncated=truncated)
 
 
-def staged(path: Path, *batches: pa.RecordBatch) -> Staged:
-    with staging_file(str(path), ("", "")) as write:
+@pytest.fixture(params=[None, memory_text], ids=["events", "texts"])
+def area(request, tmp_path) -> StagingArea:
+    """A place for rows in either form."""
+    return StagingArea(str(tmp_path), request.param)
+
+
+def staged(
+    area: StagingArea, *batches: pa.RecordBatch, run: int = 0, around: tuple[str, str] = ("", "")
+) -> Staged:
+    path = area.path(run)
+    with area.file(path, around) as write:
         for batch in batches:
             write(batch)
-    return Staged(1, T, str(path), sum(batch.num_rows for batch in batches), 0)
+    return Staged(1, T, path, sum(batch.num_rows for batch in batches), 0)
 
 
 def emitted(emission: Emission) -> tuple[Emitted, list[str]]:
@@ -45,7 +56,7 @@ def emitted(emission: Emission) -> tuple[Emitted, list[str]]:
     return said, [event["key"] for event in sink.events()]
 
 
-def test_what_supersedes_is_looked_up_once_for_all_batches(tmp_path, monkeypatch):
+def test_what_supersedes_is_looked_up_once_for_all_batches(area, monkeypatch):
     """It may be millions of keys, which each look-up hashes anew."""
     asked: list[int] = []
     survivors = Newer.survivors
@@ -55,7 +66,7 @@ def test_what_supersedes_is_looked_up_once_for_all_batches(tmp_path, monkeypatch
         return survivors(newer, keys)
 
     monkeypatch.setattr(Newer, "survivors", noted)
-    one = staged(tmp_path / "run", rows(1, 2), rows(3), rows(4, 5, 6))
+    one = staged(area, rows(1, 2), rows(3), rows(4, 5, 6))
 
     assert emitted(Emission(one, newer(2, 5), 0)) == (Emitted(4), ["1", "3", "4", "6"])
     assert asked == [6]
@@ -72,31 +83,72 @@ def test_what_supersedes_is_looked_up_once_for_all_batches(tmp_path, monkeypatch
         (newer(truncated=True), []),
     ],
 )
-def test_what_was_superseded_is_left_out(tmp_path, superseding, expected):
-    one = staged(tmp_path / "window" / "run", rows(1, 2), rows(), rows(3, 4))
+def test_what_was_superseded_is_left_out(area, superseding, expected):
+    one = staged(area.within("window"), rows(1, 2), rows(), rows(3, 4))
 
     assert emitted(Emission(one, superseding, 0)) == (Emitted(len(expected)), expected)
 
 
-def test_rows_dropped_for_incomplete_entries_are_told(tmp_path):
+MANY = range(100, 1100)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize(
+    "superseding",
+    [
+        [100],
+        [1099],
+        [100, 101, 102, 500, 501, 1098, 1099],
+        list(range(100, 1099)),
+        list(range(101, 1100)),
+        list(range(100, 1100, 2)),
+        list(range(101, 1100, 2)),
+    ],
+    ids=["first", "last", "several", "all but the last", "all but the first", "even", "odd"],
+)
+def test_few_rows_left_out_become_blanks_and_many_are_no_part_of_a_copy(
+    tmp_path, monkeypatch, share, superseding
+):
+    """The same rows either way, and however often."""
+    monkeypatch.setattr(emitting, "_BLANKED", share)
+    area = StagingArea(str(tmp_path), memory_text)
+    one = staged(area, rows(*MANY[:300]), rows(*MANY[300:]))
+    text, size = Path(texts_beside(one.path)), Path(texts_beside(one.path)).stat().st_size
+    expected = [str(number) for number in MANY if number not in superseding]
+    emission = Emission(one, newer(*superseding), 0)
+
+    assert emitted(emission) == emitted(emission) == (Emitted(len(expected)), expected)
+    blanked = sum(len(f"{number}") for number in superseding) <= share * sum(len(f"{n}") for n in MANY)
+    assert text.stat().st_size == size
+    assert (text.read_bytes().count(b"\n") == len(expected)) == blanked
+
+
+def test_a_text_as_large_as_the_disk_is_forced_to_goes_there_in_pieces(area, monkeypatch):
+    monkeypatch.setattr(staging, "_FORCED_BYTES", 100)
+    one = staged(area, *(rows(*MANY[at : at + 50]) for at in range(0, 1000, 50)))
+
+    assert emitted(Emission(one, newer(), 0)) == (Emitted(1000), [str(number) for number in MANY])
+
+
+def test_rows_dropped_for_incomplete_entries_are_told(area):
     keys = pa.array([b"2", b"9"], KEY_TYPE)
-    one = staged(tmp_path / "run", rows(1, 2), rows(3))
+    one = staged(area, rows(1, 2), rows(3))
 
     assert emitted(Emission(one, Newer(keys, lacking=keys), 0)) == (Emitted(2, (b"2",)), ["1", "3"])
 
 
 @pytest.mark.parametrize("at_once", [1, 2600, 1 << 20])
-def test_what_is_around_all_values_is_kept_once(tmp_path, monkeypatch, at_once):
+def test_what_is_around_all_values_is_kept_once(area, monkeypatch, at_once):
     monkeypatch.setattr(staging, "_AT_ONCE_BYTES", at_once)
-    path, schema = tmp_path / "run", '{"é":"%s"}' % ("x" * 1000)
-    with staging_file(str(path), ('{"schema":' + schema + ',"payload":', "}")) as write:
-        for batch in (rows(1, 2), rows(), rows(3, 4, 5)):
-            write(batch)
-    one = Staged(1, T, str(path), 5, 0)
+    schema = '{"é":"%s"}' % ("x" * 1000)
+    around = ('{"schema":' + schema + ',"payload":', "}")
+    one = staged(area, rows(1, 2), rows(), rows(3, 4, 5), around=around)
     marks = Marks(first=Mark.FIRST, last=Mark.LAST)
     sink, plain = MemorySink(), MemorySink()
     said = Emission(one, newer(2), 0, marks).write(sink.writer(1))
-    Emission(staged(tmp_path / "plain", rows(1, 2, 3, 4, 5)), newer(2), 0, marks).write(plain.writer(1))
+    Emission(staged(StagingArea(area.directory), rows(1, 2, 3, 4, 5), run=1), newer(2), 0, marks).write(
+        plain.writer(1)
+    )
     for each in (sink, plain):
         each.commit(1)
 
@@ -105,19 +157,18 @@ def test_what_is_around_all_values_is_kept_once(tmp_path, monkeypatch, at_once):
     assert [event["value"] for event in sink.events()] == [
         '{"schema":' + schema + ',"payload":' + event["value"] + "}" for event in plain.events()
     ]
-    assert path.read_bytes().count(b"x" * 1000) == 1
+    assert Path(one.path).read_bytes().count(b"x" * 1000) == (area.render is None)
 
 
-def test_a_mark_is_put_into_the_source_block_behind_a_schema(tmp_path):
+def test_a_mark_is_put_into_the_source_block_behind_a_schema(area):
     value = '{"before":null,"after":{"v":"snapshot"},"source":{"db":"d","snapshot":"true","lsn":1},"op":"r"}'
     schema = '{"field":",\\"snapshot\\":\\"true\\","}'
-    path = tmp_path / "run"
     batch = rows(1)
     at = STAGED.get_field_index("value")
-    with staging_file(str(path), ('{"schema":' + schema + ',"payload":', "}")) as write:
-        write(batch.set_column(at, STAGED.field(at), pa.array([value], STAGED.field(at).type)))
+    batch = batch.set_column(at, STAGED.field(at), pa.array([value], STAGED.field(at).type))
     sink = MemorySink()
-    Emission(Staged(1, T, str(path), 1, 0), newer(), 0, Marks(Mark.FIRST)).write(sink.writer(1))
+    one = staged(area, batch, around=('{"schema":' + schema + ',"payload":', "}"))
+    Emission(one, newer(), 0, Marks(Mark.FIRST)).write(sink.writer(1))
     sink.commit(1)
 
     (event,) = sink.events()
@@ -125,48 +176,48 @@ def test_a_mark_is_put_into_the_source_block_behind_a_schema(tmp_path):
     assert event["value"] == '{"schema":' + schema + ',"payload":' + marked + "}"
 
 
-def test_a_file_can_be_emitted_again(tmp_path):
-    emission = Emission(staged(tmp_path / "run", rows(1, 2)), newer(1), 0)
+def test_a_file_can_be_emitted_again(area):
+    emission = Emission(staged(area, rows(1, 2)), newer(1), 0)
 
     assert emitted(emission) == emitted(emission) == (Emitted(1), ["2"])
 
 
-def test_a_file_without_rows_emits_nothing(tmp_path):
-    assert emitted(Emission(staged(tmp_path / "run"), newer(), 0)) == (Emitted(0), [])
+def test_a_file_without_rows_emits_nothing(area):
+    assert emitted(Emission(staged(area), newer(), 0)) == (Emitted(0), [])
 
 
-def test_an_emission_is_its_part_of_the_turn(tmp_path):
+def test_an_emission_is_its_part_of_the_turn(area):
     sink = MemorySink()
     writer = sink.writer(1)
-    Emission(staged(tmp_path / "b", rows(2)), newer(), 5).write(writer)
-    Emission(staged(tmp_path / "a", rows(1)), newer(), 4).write(writer)
+    Emission(staged(area, rows(2), run=1), newer(), 5).write(writer)
+    Emission(staged(area, rows(1), run=2), newer(), 4).write(writer)
     sink.commit(1)
 
     assert [event["key"] for event in sink.events()] == ["1", "2"]
 
 
-def test_an_emission_travels_to_executors(tmp_path):
-    emission = Emission(staged(tmp_path / "run", rows(1, 2)), newer(1), 3)
+def test_an_emission_travels_to_executors(area):
+    emission = Emission(staged(area, rows(1, 2)), newer(1), 3)
     there = pickle.loads(pickle.dumps(emission))  # noqa: S301  our own bytes
 
     assert emitted(there) == (Emitted(1), ["2"])
 
 
-def test_a_staged_file_that_is_gone_is_a_fault_of_the_source(tmp_path):
-    one = staged(tmp_path / "run", rows(1))
-    clear(str(tmp_path))
+def test_a_staged_file_that_is_gone_is_a_fault_of_the_source(area):
+    one = staged(area, rows(1))
+    clear(area.directory)
 
     with pytest.raises(SourceError, match="staged are gone; driver and executors must share"):
         emitted(Emission(one, newer(), 0))
 
 
-def test_clearing_removes_everything_below(tmp_path):
-    one = staged(tmp_path / "window" / "exact" / "run", rows(1))
-    clear(str(tmp_path / "window"))
-    clear(str(tmp_path / "window"))
+def test_clearing_removes_everything_below(area):
+    one = staged(area.within("window").within("exact"), rows(1))
+    clear(area.within("window").directory)
+    clear(area.within("window").directory)
 
     assert not Path(one.path).exists()
-    assert tmp_path.exists()
+    assert Path(area.directory).exists()
 
 
 FIRST, LAST, LAST_OF = Mark.FIRST, Mark.LAST, Mark.LAST_OF_COLLECTION
@@ -202,7 +253,7 @@ def said(emission: Emission) -> list[tuple[str, str]]:
         (Marks(FIRST, LAST), newer(truncated=True), []),
     ],
 )
-def test_marks_are_set_on_the_first_and_the_last_row_that_survive(tmp_path, marks, superseding, expected):
-    one = staged(tmp_path / "run", reads(1, 2), reads(), reads(3), reads(4), reads())
+def test_marks_are_set_on_the_first_and_the_last_row_that_survive(area, marks, superseding, expected):
+    one = staged(area, reads(1, 2), reads(), reads(3), reads(4), reads())
 
     assert said(Emission(one, superseding, 0, marks)) == expected

@@ -17,7 +17,18 @@ HEADERS = '[{"key":"__debezium.newkey","value":{"id":2}}]'
 
 
 def lines(rows):
-    return bytes(json_lines(rows)).decode().splitlines()
+    return [text.removesuffix("\n") for text in json_lines(rows).to_pylist()]
+
+
+def test_what_stands_around_a_value_is_put_there_by_the_way():
+    rows = batch(("p.t", "1", '"é"', None), ("p.t", "2", "{}", None), ("p.t", "3", "{}", HEADERS))
+    around = ('{"schema":{},"payload":', "}")
+    wrapped = batch(
+        *((t, k, around[0] + v + around[1], h) for t, k, v, h in map(dict.values, rows.to_pylist()))
+    )
+
+    assert json_lines(rows, around) == json_lines(wrapped)
+    assert json_lines(rows[:2], around) == json_lines(wrapped[:2])
 
 
 def test_a_line_holds_the_event_as_it_came():
@@ -65,13 +76,13 @@ def test_unused_topics_of_a_dictionary_are_not_written():
 
 @pytest.mark.parametrize("render", [json_lines, readable_lines])
 def test_no_rows_are_no_text(render):
-    assert bytes(render(batch())) == b""
+    assert render(batch()).to_pylist() == []
 
 
 def test_readable_lines_leave_out_what_is_not_there():
     rows = batch(("p.t", '{"id":1}', '{"op":"d"}', HEADERS), ("p.t", '{"id":1}', None, None))
 
-    assert bytes(readable_lines(rows)).decode().splitlines() == [
+    assert "".join(readable_lines(rows).to_pylist()).splitlines() == [
         'p.t {"id":1} {"op":"d"} ' + HEADERS,
         'p.t {"id":1} null',
     ]
@@ -94,6 +105,6 @@ def test_every_line_reads_back(events):
         for topic, key, value, headers in events
     ]
 
-    text = bytes(json_lines(batch(*events))).decode()
+    text = "".join(json_lines(batch(*events)).to_pylist())
 
     assert [json.loads(line) for line in text.split("\n")[:-1]] == expected

@@ -6,6 +6,7 @@ import errno
 import os
 import resource
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -81,6 +82,30 @@ def test_a_write_that_finds_no_space_fails_the_part_and_leaves_nothing(tmp_path)
 def test_a_directory_that_is_gone_is_a_sink_error(tmp_path):
     with pytest.raises(SinkError, match="a newer attempt"):
         StagedWriter(tmp_path / "gone", json_lines).write(0, [numbered(1)])
+
+
+@pytest.mark.parametrize("code", [errno.EXDEV, errno.EPERM, errno.ENOTSUP])
+def test_a_file_that_can_not_be_linked_is_copied(tmp_path, monkeypatch, code):
+    def refused(_path: Path, _to: str) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(Path, "hardlink_to", refused)
+    (tmp_path / "turn").mkdir()
+    given = tmp_path / "run.text"
+    given.write_bytes(b"x" * (3 << 20))
+    StagedWriter(tmp_path / "turn", json_lines).take(4, str(given))
+
+    assert [path.name for path in (tmp_path / "turn").iterdir()] == ["part-00004.jsonl"]
+    assert (tmp_path / "turn" / "part-00004.jsonl").read_bytes() == given.read_bytes()
+
+
+def test_a_file_of_another_user_s_is_an_error_of_the_sink(tmp_path, monkeypatch):
+    def refused(_path: Path, _to: str) -> None:
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(Path, "hardlink_to", refused)
+    with pytest.raises(SinkError, match="let the job's user write there"):
+        StagedWriter(tmp_path, json_lines).take(4, str(tmp_path / "run.text"))
 
 
 def test_a_turn_that_was_not_begun_has_no_attempt(tmp_path):

@@ -14,6 +14,7 @@ from adapters.sqlserver.table import Column, Table
 from engine.config.settings import SnapshotSettings
 from engine.errors import SourceError, TableBusy
 from engine.model import CollectionId, Run, Target
+from engine.staging import StagingArea
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +61,9 @@ def read(spark: Session, runs: Sequence[RunRead], **more: Any) -> None:
         return Jdbc(database, "", query, {"set": "|".join(session)})
 
     settings = SnapshotSettings(lock_timeout_ms=700)
-    ChunkReader(cast("SparkSession", spark), jdbc, "/nowhere", settings, tasks=2).read("w", runs, **more)
+    ChunkReader(cast("SparkSession", spark), jdbc, StagingArea("/nowhere"), settings, tasks=2).read(
+        "w", runs, **more
+    )
 
 
 def run(name: str) -> RunRead:

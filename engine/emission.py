@@ -1,0 +1,175 @@
+"""From the staging directory to the sink: what was superseded meanwhile is left out of a run.
+
+Owns both ways: staged events are completed and written; rendered texts are handed over as they are. A
+sink takes their file by its name, so that a turn waits for no row of it.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.errors import SourceError
+from engine.events.batch import EVENTS
+from engine.events.envelope import with_mark
+from engine.events.text import join
+from engine.marks import NO_MARKS, Marks
+from engine.merge import KEY_TYPE
+from engine.staging import AROUND, few, texts_beside, write_all
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from engine.merge import Newer
+    from engine.model import Staged
+    from engine.ports import PartWriter, TextWriter
+
+_VALUE = EVENTS.get_field_index("value")
+_BLANKED = 1 / 8
+"""The share of a file that may become blanks; the rest is copied where more is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """What became of a staged run: READ events written, and keys dropped for a row that lacks a value."""
+
+    rows: int
+    lacking: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """A staged run on its way to the sink, as part `part` of a turn; a value for executors."""
+
+    staged: Staged
+    newer: Newer
+    part: int
+    marks: Marks = NO_MARKS
+
+    def write(self, writer: PartWriter) -> Emitted:
+        """Write what survives. Raises SourceError if the staged file is gone."""
+        with _mapped(self.staged.path) as source, pa.ipc.open_stream(source) as stream:
+            # All at once: what supersedes may be far more than a batch, and is hashed every time. The
+            # file is mapped, so this holds no rows.
+            batches, metadata = list(stream), stream.schema.metadata
+        keys = pa.chunked_array([batch.column("merge_key") for batch in batches], KEY_TYPE)
+        mask = self.newer.survivors(keys)
+        rows = len(keys) if mask is None else pc.sum(mask).as_py() or 0
+        if metadata is None:
+            self._hand_over(cast("TextWriter", writer), batches, mask, rows)
+        else:
+            around = [metadata[name].decode() for name in AROUND]
+            writer.write(self.part, marked(_completed(_surviving(batches, mask), *around), self.marks))
+        return Emitted(rows, tuple(self.newer.dropped_lacking(keys, mask)))
+
+    def _hand_over(
+        self, writer: TextWriter, batches: Sequence[pa.RecordBatch], mask: pa.ChunkedArray | None, rows: int
+    ) -> None:
+        path = texts_beside(self.staged.path)
+        if rows and self.marks == NO_MARKS and (mask is None or _blanked(path, batches, mask)):
+            writer.take(self.part, path)
+            return
+        with _mapped(path) as source:
+            texts = marked(_surviving(_texts(source.read_buffer(), batches), mask), self.marks)
+            writer.write_texts(self.part, (batch.column("value") for batch in texts))
+
+
+@contextmanager
+def _mapped(path: str) -> Iterator[pa.MemoryMappedFile]:
+    try:
+        source = pa.memory_map(path)
+    except FileNotFoundError as error:
+        raise SourceError(
+            "rows that were staged are gone",
+            place=path,
+            hint="driver and executors must share tidemark.staging.dir, and nobody else may clear it",
+        ) from error
+    with source:
+        yield source
+
+
+def _surviving(batches: Iterable[pa.RecordBatch], mask: pa.ChunkedArray | None) -> Iterator[pa.RecordBatch]:
+    at = 0
+    for batch in batches:
+        if mask is None:
+            yield batch
+        else:
+            yield batch.filter(mask.slice(at, batch.num_rows).combine_chunks())
+        at += batch.num_rows
+
+
+def _completed(batches: Iterable[pa.RecordBatch], before: str, after: str) -> Iterator[pa.RecordBatch]:
+    """Staged rows as events, with these texts around their values."""
+    for batch in batches:
+        for some in few(batch.select(range(len(EVENTS))), (before, after)):
+            values = join([before, some.column("value"), after], some.num_rows)
+            yield some.set_column(_VALUE, EVENTS.field(_VALUE), values)
+
+
+def _texts(text: pa.Buffer, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The texts of rendered rows, in the batches in which they are known, where they stand."""
+    end = 0
+    for batch in batches:
+        ends = end + np.concatenate(([0], np.cumsum(batch.column("size").to_numpy())))
+        end = int(ends[-1])
+        texts = pa.LargeStringArray.from_buffers(batch.num_rows, pa.py_buffer(ends), text)
+        yield pa.RecordBatch.from_arrays([texts], names=["value"])
+
+
+def _blanked(path: str, batches: Sequence[pa.RecordBatch], mask: pa.ChunkedArray) -> bool:
+    """Blank out the rows that do not survive, where that is a small part of the file; whether it was.
+
+    Blanks may stand at the end of any text: the line break before the rows moves to the end of theirs.
+    """
+    sizes = np.concatenate([batch.column("size").to_numpy() for batch in batches])
+    ends = np.concatenate(([0], np.cumsum(sizes)))
+    dropped = ~mask.to_numpy()
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], dropped, [False]))))
+    gaps = ends[edges].reshape(-1, 2)
+    if (gaps[:, 1] - gaps[:, 0]).sum() > _BLANKED * ends[-1]:
+        return False
+    with Path(path).open("r+b", buffering=0) as file:
+        for begin, end in gaps.tolist():
+            file.seek(max(begin - 1, 0))
+            write_all(file, memoryview(b" " * (end - begin)))
+        os.fsync(file.fileno())
+    return True
+
+
+def marked(batches: Iterable[pa.RecordBatch], marks: Marks) -> Iterator[pa.RecordBatch]:
+    """The batches with marks on the first row's value and on the last's; those without rows are left out."""
+    if marks == NO_MARKS:
+        yield from batches
+        return
+    held: pa.RecordBatch | None = None
+    first = marks.first
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        if held is not None:
+            yield _with_mark(held, 0, first)
+            first = None
+        held = batch
+    if held is None:
+        return
+    if held.num_rows == 1:
+        yield _with_mark(held, 0, Marks(first, marks.last).single)
+    else:
+        yield _with_mark(_with_mark(held, 0, first), held.num_rows - 1, marks.last)
+
+
+def _with_mark(batch: pa.RecordBatch, row: int, mark: str | None) -> pa.RecordBatch:
+    if mark is None:
+        return batch
+    at = batch.schema.get_field_index("value")
+    values = batch.column(at)
+    value = pa.array([with_mark(values[row].as_py(), mark)], values.type)
+    changed = pa.concat_arrays([values.slice(0, row), value, values.slice(row + 1)])
+    return batch.set_column(at, batch.schema.field(at), changed)
