@@ -6,7 +6,8 @@ decided elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ from adapters.postgres.table import Column, PgType, Table
 from engine.errors import SourceError, TableBusy
 from engine.model import CollectionId
 
-Connect = Callable[[], "psycopg.Connection[Any]"]
+Connect = Callable[[], AbstractContextManager["psycopg.Connection[Any]"]]
 
 _HIDDEN = "('pg_catalog', 'information_schema', 'pg_toast')"
 
@@ -27,18 +28,17 @@ SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.rel
 WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND n.nspname NOT IN {_HIDDEN}
 ORDER BY n.nspname, c.relname
 """
-_OIDS = """
-SELECT c.oid FROM unnest(%s::text[], %s::text[]) AS wanted(schema, name)
+_WANTED = """%(oids)s::oid[] || ARRAY(
+SELECT c.oid FROM unnest(%(schemas)s::text[], %(names)s::text[]) AS wanted(schema, name)
 JOIN pg_namespace n ON n.nspname = wanted.schema
 JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = wanted.name
-WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
-"""
-_TABLES = """
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f'))"""
+_TABLES = f"""
 SELECT c.oid, n.nspname, c.relname, c.relkind, c.relreplident, pg_relation_filenode(c.oid), c.relpersistence,
        c.relispartition, c.relrowsecurity,
        ARRAY(SELECT inhparent FROM pg_inherits WHERE inhrelid = c.oid ORDER BY inhseqno)::oid[],
        ARRAY(SELECT inhrelid FROM pg_inherits WHERE inhparent = c.oid ORDER BY inhrelid)::oid[]
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = ANY(%s)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = ANY({_WANTED})
 """
 _DEFAULT = "CASE WHEN a.attgenerated = '' THEN pg_get_expr(d.adbin, d.adrelid) END"
 _COLUMNS = f"""
@@ -48,16 +48,16 @@ SELECT a.attrelid, a.attname, a.atttypid, a.atttypmod,
        a.attgenerated, a.attnum, a.attidentity, a.attcollation
 FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
 LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-WHERE a.attrelid = ANY(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attrelid, a.attnum
+WHERE a.attrelid = ANY({_WANTED}) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attrelid, a.attnum
 """
-_KEYS = """
+_KEYS = f"""
 SELECT i.indrelid, i.indisprimary, i.indisreplident, i.indimmediate,
        i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL,
        ARRAY(SELECT a.attname FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(num, place)
              JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.num
              WHERE k.place <= i.indnkeyatts ORDER BY k.place)::text[]
 FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
-WHERE i.indrelid = ANY(%s) AND i.indisunique ORDER BY i.indrelid, c.relname
+WHERE i.indrelid = ANY({_WANTED}) AND i.indisunique ORDER BY i.indrelid, c.relname
 """
 _TYPES = """
 SELECT t.oid, t.typname, n.nspname, t.typtype, t.typcategory,
@@ -87,7 +87,7 @@ class _Index:
 
 
 class Catalog:
-    """The catalog of one database; each call takes a connection of its own and closes it.
+    """The catalog of one database; each call is a transaction, on the connection that `connect` gives.
 
     A driver's failure is a SourceError.
     """
@@ -97,27 +97,23 @@ class Catalog:
 
     def tables(self) -> list[CollectionId]:
         """Every permanent table and partitioned table outside the system's schemas, by name."""
-        return [CollectionId((schema, name)) for schema, name in self._query(_LISTED)]
-
-    def oids(self, ids: Iterable[CollectionId]) -> list[int]:
-        """The oids of those that exist, in no particular order."""
-        wanted = list(ids)
-        return [
-            row[0]
-            for row in self._query(_OIDS, [one.parts[0] for one in wanted], [one.parts[-1] for one in wanted])
-        ]
+        return [CollectionId((schema, name)) for schema, name in self._queries(_LISTED)[0]]
 
     def describe(self, tables: Iterable[int | CollectionId], *, defaults: bool = True) -> dict[int, Table]:
         """The tables by oid; one that doesn't exist (any more) is left out.
 
-        All are read from one snapshot, in four queries. Only reading the columns' defaults needs locks on
+        All are read from one snapshot, in three queries. Only reading the columns' defaults needs locks on
         the tables: TableBusy if one can't be had soon; without `defaults` that can't happen.
         """
         wanted = list(tables)
         named = [one for one in wanted if isinstance(one, CollectionId)]
-        oids = [one for one in wanted if isinstance(one, int)] + (self.oids(named) if named else [])
+        asked: dict[str, Sequence[object]] = {
+            "oids": [one for one in wanted if isinstance(one, int)],
+            "schemas": [one.parts[0] for one in named],
+            "names": [one.parts[-1] for one in named],
+        }
         columns_query = _COLUMNS if defaults else _COLUMNS.replace(_DEFAULT, "NULL::text")
-        found, columns, keys = self._queries((_TABLES, oids), (columns_query, oids), (_KEYS, oids))
+        found, columns, keys = self._queries(_TABLES, columns_query, _KEYS, asked=asked)
         by_table: dict[int, list[Column]] = {}
         for oid, *column in columns:
             by_table.setdefault(oid, []).append(Column(*column))
@@ -129,19 +125,18 @@ class Catalog:
 
     def types(self) -> dict[int, PgType]:
         """Every type of the database that a column can have, the row types of tables left out."""
-        return {row[0]: _type(row) for row in self._query(_TYPES)}
+        return {row[0]: _type(row) for row in self._queries(_TYPES)[0]}
 
-    def _query(self, sql: str, *arguments: object) -> list[tuple[Any, ...]]:
-        return self._queries((sql, *arguments))[0]
-
-    def _queries(self, *queries: tuple[Any, ...]) -> list[list[tuple[Any, ...]]]:
+    def _queries(
+        self, *queries: str, asked: Mapping[str, Sequence[object]] | None = None
+    ) -> list[list[tuple[Any, ...]]]:
+        """What the queries give, sent all at once."""
         try:
-            with self._connect() as connection:
-                connection.autocommit = False
-                connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-                connection.read_only = True
+            with self._connect() as connection, connection.pipeline(), connection.transaction():
+                connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
                 connection.execute(_AS_TEXT)
-                return [connection.execute(sql, arguments).fetchall() for sql, *arguments in queries]
+                cursors = [connection.execute(query.encode(), asked) for query in queries]
+                return [cursor.fetchall() for cursor in cursors]
         except psycopg.errors.LockNotAvailable as error:
             raise TableBusy("a table that must be described is locked by another session") from error
         except psycopg.Error as error:

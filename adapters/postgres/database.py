@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ from adapters.postgres.server import (
     check_identity,
     source_errors,
 )
+from adapters.postgres.sessions import Sessions
 from adapters.postgres.signal_table import check_signal_table
 from adapters.postgres.source import ReadPlace, read_source
 from adapters.postgres.table import relation_of
@@ -105,6 +107,7 @@ class PostgresSource:
         self._context: TransactionContext | None = None
         self._published = Noted()
         self._windows: dict[str, PostgresWindow] = {}
+        self._sessions = Sessions(server.connect)
 
     # The log.
 
@@ -114,8 +117,7 @@ class PostgresSource:
         check_identity(state.identity, identity)
         self._server.refuse_standby()
         self._reader.reach()
-        catalog = Catalog(self._server.connect)
-        self._open_session(catalog)
+        catalog = self._open_session()
         if self._first.streams:
             self._publish(catalog)
             check_signal_table(self._server, self._settings)
@@ -154,6 +156,7 @@ class PostgresSource:
     def close(self) -> None:
         """Give up what is held for an initial snapshot, and the connection beside the log."""
         self._first.release()
+        self._sessions.close()
         self._close_session()
 
     def _close_session(self) -> None:
@@ -171,9 +174,10 @@ class PostgresSource:
             status_interval_s=self._settings.postgres.status_interval_ms / 1000,
         )
 
-    def _open_session(self, catalog: Catalog) -> None:
+    def _open_session(self) -> Catalog:
         self._close_session()
         control = self._server.connect()
+        catalog = Catalog(lambda: nullcontext(control))
         with source_errors("setting up the control connection"):
             # A missing synchronous standby must not hold up what only flushes the log.
             control.execute("SET synchronous_commit = local")
@@ -183,6 +187,7 @@ class PostgresSource:
         extents = Extents(control, publication, readable, whole_bytes=whole)
         relations = Relations(catalog, self._settings.events, self._captures)
         self._session = Session(control, extents, relations)
+        return catalog
 
     def _captures(self, schema: str, table: str) -> bool:
         signal = self._settings.signals.collection
@@ -290,6 +295,7 @@ class PostgresSource:
             self._retention.look(self._opened().control)
         if not self._windows:
             self._first.let_pass(self._opened().control)
+            self._sessions.trim()
         return self._first.holds(state)
 
     def done(self, state: State) -> bool:
@@ -397,12 +403,12 @@ class PostgresSource:
         control = self._opened().control
         strategy, signal = self._settings.snapshot.watermarking, self._settings.signals.collection
         if strategy is Watermarking.VISIBILITY:
-            held = ExportedSnapshot(self._server, tables, time.monotonic)
+            held = ExportedSnapshot(self._sessions, tables, time.monotonic)
             return VisibilityWatermark(held, control, time.monotonic), held
         if signal is None:
             raise InvariantError("signal rows need a signal table")
         table = SignalTable(signal, control, delete=strategy is Watermarking.INSERT_DELETE)
-        rows = SignalRows(self._server, tables, window.id, table, time.monotonic)
+        rows = SignalRows(self._sessions, tables, window.id, table, time.monotonic)
         return rows, rows.held
 
     def _place(self, exported: Exported) -> ReadPlace:

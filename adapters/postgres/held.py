@@ -20,6 +20,7 @@ from psycopg import pq
 
 from adapters.postgres.log import connect_replication
 from adapters.postgres.server import drop_slot, source_errors
+from adapters.postgres.sessions import Sessions
 from adapters.postgres.sql import quote_ident
 from adapters.postgres.visibility import format_lsn, parse_lsn
 from adapters.postgres.watermark import ExportedSnapshot, Holding
@@ -99,7 +100,7 @@ def begin_log(server: Server, beginning: Beginning, tables: Callable[[], Sequenc
 
 def _exported(server: Server, tables: Sequence[CollectionId], holding: Holding) -> ExportedSnapshot:
     try:
-        held = ExportedSnapshot(server, tables, time.monotonic, holding)
+        held = ExportedSnapshot(Sessions(server.connect, kept=0), tables, time.monotonic, holding)
     except TableBusy as error:
         hint = "another session holds it locked; snapshot.lock.timeout.ms says how long to wait"
         raise SourceError(error.message, place=error.place, hint=hint) from error

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, LiteralString, Protocol
 import psycopg
 from psycopg import sql
 
-from adapters.postgres.server import Server, source_errors, table_errors
+from adapters.postgres.server import source_errors, table_errors
 from adapters.postgres.visibility import Visibility, format_lsn, normalised, parse_lsn
 from engine.errors import SchemaChanged, SourceError
 from engine.model import Position
@@ -26,19 +26,18 @@ from engine.model import Position
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from adapters.postgres.sessions import Sessions
     from engine.model import CollectionId
 
 _log = logging.getLogger("adapters")
 _PUSH_AFTER_S = 0.02
 _CHECK_EVERY_S = 0.25
 _GIVE_WAY_AFTER_S = 1.0
-
-
-NO_TIMEOUTS = (
-    "SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN"
-    " ('statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout')"
+_EXPORT: LiteralString = (
+    "SELECT pg_export_snapshot(), pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text,"
+    " pg_size_bytes(current_setting('wal_segment_size')), pg_size_bytes(current_setting('wal_block_size'))"
 )
-"""A window lasts as long as it must, whatever the role or the database allows others."""
+"""The position is looked up while the statement runs, behind its snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +67,15 @@ class ExportedSnapshot:
 
     def __init__(
         self,
-        server: Server,
+        sessions: Sessions,
         tables: Sequence[CollectionId],
         clock: Callable[[], float],
         holding: Holding = Holding(),
     ) -> None:
-        self._clock = clock
+        self._sessions, self._clock, self._closed = sessions, clock, False
         self._waited_since: float | None = None
         self._next_check = 0.0
-        self.session = server.connect()
+        self.session = sessions.take()
         try:
             with source_errors("exporting a snapshot"):
                 self.exported = self._export(tables, holding)
@@ -86,7 +85,6 @@ class ExportedSnapshot:
 
     def _export(self, tables: Sequence[CollectionId], holding: Holding) -> Exported:
         run = self.session.execute
-        run(NO_TIMEOUTS)
         if holding.lock_timeout_ms is not None:
             run(sql.SQL("SET lock_timeout = {}").format(holding.lock_timeout_ms))
         run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -96,16 +94,11 @@ class ExportedSnapshot:
                 run(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(sql.Identifier(*table.parts)))
         if holding.adopt:
             run(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(holding.adopt))
-        row = run("SELECT pg_export_snapshot(), pg_current_snapshot()::text").fetchone()
-        after = run(
-            "SELECT pg_current_wal_insert_lsn()::text,"
-            " (SELECT setting::bigint FROM pg_settings WHERE name = 'wal_segment_size'),"
-            " (SELECT setting::bigint FROM pg_settings WHERE name = 'wal_block_size')"
-        ).fetchone()
-        if row is None or after is None:
+        row = run(_EXPORT).fetchone()
+        if row is None:
             raise SourceError("the server gave no snapshot")
-        horizon = normalised(parse_lsn(after[0]), after[1], after[2])
-        return Exported(row[0], row[1], Visibility.parse(row[1]), horizon)
+        name, text, lsn, *sizes = row
+        return Exported(name, text, Visibility.parse(text), normalised(parse_lsn(lsn), *sizes))
 
     def give_way(self, control: psycopg.Connection) -> None:
         """Raise SchemaChanged when another session has waited for our locks for a second."""
@@ -140,7 +133,9 @@ class ExportedSnapshot:
 
     def close(self) -> None:
         """End the transaction; readers that have adopted the snapshot keep it."""
-        self.session.close()
+        if not self._closed:
+            self._closed = True
+            self._sessions.give(self.session)
 
 
 class GivesWay(Protocol):
@@ -244,7 +239,7 @@ class SignalRows:
 
     def __init__(
         self,
-        server: Server,
+        sessions: Sessions,
         tables: Sequence[CollectionId],
         window_id: str,
         signals: SignalTable,
@@ -254,7 +249,7 @@ class SignalRows:
         self._table = sql.Identifier(*signals.id.parts)
         self._closed = False
         self._insert("open")
-        self._held = ExportedSnapshot(server, tables, clock)
+        self._held = ExportedSnapshot(sessions, tables, clock)
 
     def _insert(self, what: str) -> None:
         statement = sql.SQL("INSERT INTO {} VALUES (%s, %s, NULL)").format(self._table)

@@ -15,6 +15,7 @@ import pytest
 from adapters.postgres import unsettled, watermark
 from adapters.postgres.chunks import session_statement
 from adapters.postgres.job import jdbc_properties, jdbc_url, make_server
+from adapters.postgres.sessions import Sessions
 from adapters.postgres.watermark import ExportedSnapshot
 from engine.config import parse
 from engine.merge import Superseded
@@ -231,7 +232,7 @@ class TestHorizon:
         with table.connect() as connection:
             connection.execute("SELECT pg_switch_wal()")
             row = connection.execute("SELECT pg_current_wal_insert_lsn() - '0/0'").fetchone()
-        held = ExportedSnapshot(server, [T], time.monotonic)
+        held = ExportedSnapshot(Sessions(server.connect, kept=0), [T], time.monotonic)
         try:
             assert row is not None
             if int(row[0]) % (16 << 20) == 40:
@@ -284,7 +285,7 @@ class TestReaders:
     @pytest.fixture
     def held(self, table: Database, tmp_path: Path) -> Iterator[ExportedSnapshot]:
         settings = parse(properties(table, tmp_path))
-        held = ExportedSnapshot(make_server(settings.postgres), [T], time.monotonic)
+        held = ExportedSnapshot(Sessions(make_server(settings.postgres).connect, kept=0), [T], time.monotonic)
         with table.connect() as connection:
             connection.execute("INSERT INTO t VALUES (11, 'later')")
         yield held
