@@ -13,14 +13,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import TYPE_CHECKING, assert_never
 from urllib.parse import urlparse
 
 from adapters.signals.desk import make_desk
 from adapters.sinks.console import ConsoleSink
 from adapters.sinks.files import FilesSink
 from adapters.sinks.kafka import KafkaSink
-from adapters.sinks.lines import json_lines
 from adapters.sinks.null import NullSink
 from adapters.spark.ending import end, outlived
 from adapters.spark.executors import SparkExecutors, ThreadExecutors
@@ -46,23 +45,25 @@ if TYPE_CHECKING:
     from engine.config.settings import Settings, SinkSettings
     from engine.job import Observation
     from engine.model import Position
-    from engine.ports import Executors, Render, Sink, Source
+    from engine.ports import Executors, Sink, Source
     from engine.state import State
     from signals.answers import Answer
 
 _log = logging.getLogger("adapters")
 LOCAL_ROWS = 20_000
 """Rows and entries that are encoded in the driver, where a Spark job would take longer."""
-_RENDERS: Final[dict[SinkKind, Render]] = {SinkKind.FILES: json_lines}
-"""The sinks that take texts rendered beforehand, and how they render them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where things are kept: a URI for the state; for what is staged, what driver and executors share."""
+    """Where things are kept: a URI for the state; what driver and executors share, for what is staged.
+
+    `windows` is for the rows of windows.
+    """
 
     checkpoint: str
-    staging: StagingArea
+    staging: str
+    windows: StagingArea
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,19 +139,21 @@ def building(
     `wrap` puts something between the job and its ports.
     """
     with ExitStack() as held:
-        places = held.enter_context(_places(settings))
-        held.callback(clear, places.staging.directory)
-        spool = places.staging.within("kafka").directory
-        sink = make_sink(settings.sink, SparkExecutors(spark), spool, tasks=tasks_of(spark))
+        checkpoint, staging = held.enter_context(_directories(settings))
+        sink = make_sink(settings.sink, SparkExecutors(spark), f"{staging}/kafka", tasks=tasks_of(spark))
         held.callback(sink.close)
-        wired = wire(places)
+        windows = sink.windows if isinstance(sink, FilesSink) else StagingArea(staging)
+        for directory in {staging, windows.directory}:
+            clear(directory)
+            held.callback(clear, directory)
+        wired = wire(Places(checkpoint, staging, windows))
         held.callback(wired.close)
         desk = make_desk(settings.signals, settings.events.topic_prefix, onlookers.answer)
         held.callback(desk.close)
         seams = Seams(
             source=wired.source,
             sink=sink,
-            store=FileStateStore(storage(spark, places.checkpoint)),
+            store=FileStateStore(storage(spark, checkpoint)),
             executors=_emitters(spark),
             desk=desk,
             pulse=_pulse(settings, wired),
@@ -200,13 +203,12 @@ def _pace(settings: Settings, spark: SparkSession, wired: Wired) -> Pace:
 
 
 @contextmanager
-def _places(settings: Settings) -> Iterator[Places]:
-    """The directories of a job; without a checkpoint in the settings, temporary ones."""
+def _directories(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Checkpoint and staging directory of a job; without a checkpoint in the settings, temporary ones."""
     with tempfile.TemporaryDirectory(prefix="tidemark-") as temporary:
         checkpoint = settings.job.checkpoint or f"{temporary}/checkpoint"
         staging = settings.job.staging or _staging_beside(settings, checkpoint, temporary)
-        clear(staging)
-        yield Places(checkpoint, StagingArea(staging, _RENDERS.get(settings.sink.kind)))
+        yield checkpoint, staging
 
 
 def _staging_beside(settings: Settings, checkpoint: str, temporary: str) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -20,20 +19,22 @@ from engine.errors import SourceError
 from engine.events.batch import EVENTS
 from engine.events.envelope import with_mark
 from engine.events.text import join
+from engine.files import sink_errors
 from engine.marks import NO_MARKS, Marks
 from engine.merge import KEY_TYPE
-from engine.staging import AROUND, few, texts_beside, write_all
+from engine.staging import AROUND, RENDERED, few, texts_beside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from engine.events.text import Ints
     from engine.merge import Newer
     from engine.model import Staged
     from engine.ports import PartWriter, TextWriter
 
 _VALUE = EVENTS.get_field_index("value")
-_BLANKED = 1 / 8
-"""The share of a file that may become blanks; the rest is copied where more is left out."""
+_BLANKED, _BLANKED_BYTES = 1 / 8, 64 << 10
+"""The share of a file that may become blanks, and so many side by side; else what survives is copied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +59,12 @@ class Emission:
         with _mapped(self.staged.path) as source, pa.ipc.open_stream(source) as stream:
             # All at once: what supersedes may be far more than a batch, and is hashed every time. The
             # file is mapped, so this holds no rows.
-            batches, metadata = list(stream), stream.schema.metadata
+            batches, rendered = list(stream), stream.schema == RENDERED
+            metadata = stream.schema.metadata
         keys = pa.chunked_array([batch.column("merge_key") for batch in batches], KEY_TYPE)
         mask = self.newer.survivors(keys)
         rows = len(keys) if mask is None else pc.sum(mask).as_py() or 0
-        if metadata is None:
+        if rendered:
             self._hand_over(cast("TextWriter", writer), batches, mask, rows)
         else:
             around = [metadata[name].decode() for name in AROUND]
@@ -83,16 +85,23 @@ class Emission:
 
 @contextmanager
 def _mapped(path: str) -> Iterator[pa.MemoryMappedFile]:
-    try:
+    with _present(path):
         source = pa.memory_map(path)
+    with source:
+        yield source
+
+
+@contextmanager
+def _present(path: str) -> Iterator[None]:
+    try:
+        yield
     except FileNotFoundError as error:
         raise SourceError(
             "rows that were staged are gone",
             place=path,
-            hint="driver and executors must share tidemark.staging.dir, and nobody else may clear it",
+            hint="driver and executors must share tidemark.staging.dir, or the files sink's directory,"
+            " and nobody else may clear it",
         ) from error
-    with source:
-        yield source
 
 
 def _surviving(batches: Iterable[pa.RecordBatch], mask: pa.ChunkedArray | None) -> Iterator[pa.RecordBatch]:
@@ -124,23 +133,35 @@ def _texts(text: pa.Buffer, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
 
 
 def _blanked(path: str, batches: Sequence[pa.RecordBatch], mask: pa.ChunkedArray) -> bool:
-    """Blank out the rows that do not survive, where that is a small part of the file; whether it was.
+    """Blank out the rows that do not survive, where that is little of the file; whether it was.
 
-    Blanks may stand at the end of any text: the line break before the rows moves to the end of theirs.
+    Blanks stand before the next row's text, so there are none at the end. The texts of the others stay as
+    they are, so that the same can be done again, or more.
     """
-    sizes = np.concatenate([batch.column("size").to_numpy() for batch in batches])
-    ends = np.concatenate(([0], np.cumsum(sizes)))
-    dropped = ~mask.to_numpy()
-    edges = np.flatnonzero(np.diff(np.concatenate(([False], dropped, [False]))))
+    ends = _ends(batches)
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], ~mask.to_numpy(), [False]))))
     gaps = ends[edges].reshape(-1, 2)
-    if (gaps[:, 1] - gaps[:, 0]).sum() > _BLANKED * ends[-1]:
+    lengths = gaps[:, 1] - gaps[:, 0]
+    if lengths.sum() > _BLANKED * ends[-1] or lengths.max() > _BLANKED_BYTES or gaps[-1, 1] == ends[-1]:
         return False
-    with Path(path).open("r+b", buffering=0) as file:
-        for begin, end in gaps.tolist():
-            file.seek(max(begin - 1, 0))
-            write_all(file, memoryview(b" " * (end - begin)))
-        os.fsync(file.fileno())
+    with sink_errors(path), _present(path):
+        try:
+            file = os.open(path, os.O_WRONLY)
+        except PermissionError:  # an executor of another user wrote it
+            return False
+        try:
+            for begin, end in gaps.tolist():
+                os.pwrite(file, b" " * (end - begin), begin)
+            os.fsync(file)
+        finally:
+            os.close(file)
     return True
+
+
+def _ends(batches: Sequence[pa.RecordBatch]) -> Ints:
+    """Where the texts of rendered rows begin, and where the last one ends."""
+    sizes = [batch.column("size").to_numpy() for batch in batches]
+    return np.concatenate(([0], np.cumsum(np.concatenate(sizes))))
 
 
 def marked(batches: Iterable[pa.RecordBatch], marks: Marks) -> Iterator[pa.RecordBatch]:

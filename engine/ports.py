@@ -43,7 +43,7 @@ class Render(Protocol):
     """How a sink writes events as text. Goes to the executors, so it must pickle."""
 
     def __call__(self, events: pa.RecordBatch, /, around: tuple[str, str] = ("", "")) -> pa.LargeStringArray:
-        """The text of each event, with a line break at its end; blanks may stand before that.
+        """The text of each event, with a line break at its end; before each the sink allows blanks.
 
         `around` stands before and behind each value, of which none is null then.
         """
@@ -58,7 +58,7 @@ class TextWriter(PartWriter, Protocol):
     def take(self, part: int, path: str) -> None:
         """Make a file of rendered events a part as it is; it is on disk, and nobody writes to it any more.
 
-        The file may be gone from its place afterwards, or not. Raises SinkError.
+        Its name may be removed before the turn is committed. Raises SinkError.
         """
 
 

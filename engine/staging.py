@@ -8,8 +8,8 @@ Rows are staged in one of two forms, each with an Arrow file, at the path that a
 
 - events less what stands around a row in its value (source block, schema), which is larger than most rows
   and the same for all rows of a run: the file has it once, in its metadata;
-- for a sink that renders events as text, that text, in a file beside it: all that is left to be done when
-  the window closes is to hand that file over. The Arrow file has merge keys and the sizes of the texts.
+- for a sink that takes rendered events, their texts, in a file beside it: all that is left to be done when
+  the window closes is to hand that file over. The Arrow file has the merge keys and the texts' sizes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -27,15 +27,13 @@ import pyarrow as pa
 
 from engine.events.batch import EVENTS
 from engine.events.text import text_parts
+from engine.files import sink_errors, write_all
 from engine.merge import KEY_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Future
-    from io import FileIO
-    from typing import Self
 
-    from engine.events.text import Bytes
     from engine.ports import Render
 
 _MERGE_KEY: Final = pa.field("merge_key", KEY_TYPE)
@@ -70,74 +68,109 @@ class StagingArea:
         """Open a run for writing; gives the function that takes its batches, of STAGED.
 
         `around` is what stands before and behind each row, in JSON text, in the value that is emitted.
+        Raises SinkError where there is no place to write, which is waited for: no row is left out for it.
         """
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        with ExitStack() as open_files:
-            if self.render is None:
-                values = (text.encode() for text in around)
-                schema = STAGED.with_metadata(dict(zip(AROUND, values, strict=True)))
-                yield _arrow(open_files, path, schema).write_batch
-            else:
-                texts = open_files.enter_context(_Texts(texts_beside(path)))
-                yield _Rendered(self.render, around, texts, _arrow(open_files, path, RENDERED)).write
+        with sink_errors(path):
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            file = _Rendered(path, around, self.render) if self.render else _Events(path, around)
+        try:
+            yield file.write
+        except BaseException:
+            file.abandon()
+            raise
+        with sink_errors(path):
+            file.close()
 
 
-def _arrow(files: ExitStack, path: str, schema: pa.Schema) -> pa.RecordBatchStreamWriter:
-    sink = files.enter_context(pa.OSFile(path, "wb"))
-    return files.enter_context(pa.ipc.new_stream(sink, schema))
+class _Events:
+    """A run as an Arrow file."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Rendered:
-    """Writes rows' events as text, and what must be known of each."""
-
-    render: Render
-    around: tuple[str, str]
-    texts: _Texts
-    known: pa.RecordBatchStreamWriter
+    def __init__(self, path: str, around: tuple[str, str]) -> None:
+        self._path = path
+        values = (text.encode() for text in around)
+        self._arrow = _Arrow(path, STAGED.with_metadata(dict(zip(AROUND, values, strict=True))))
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take a batch of STAGED."""
-        for some in few(batch, self.around):
-            ends, data = text_parts(self.render(some.select(range(len(EVENTS))), self.around))
-            self.texts.write(data[ends[0] : ends[-1]])
-            merge_keys, sizes = some.column(len(EVENTS)), pa.array(np.diff(ends))
-            self.known.write_batch(pa.RecordBatch.from_arrays([merge_keys, sizes], schema=RENDERED))
+        with sink_errors(self._path):
+            self._arrow.stream.write_batch(batch)
+
+    def close(self) -> None:
+        """Have the file whole."""
+        self._arrow.close()
+
+    def abandon(self) -> None:
+        """Let go of it, as it is."""
+        self._arrow.abandon()
 
 
-class _Texts:
-    """A file that is forced to disk as it grows, beside whoever writes it, and whole at its end."""
+class _Rendered:
+    """A run as texts, and an Arrow file with what must be known of each.
 
-    def __init__(self, path: str) -> None:
-        self._file = Path(path).open("wb", buffering=0)  # noqa: SIM115  this is a context manager itself
+    The texts are forced to disk as they grow, beside whoever writes them, and whole at the end.
+    """
+
+    def __init__(self, path: str, around: tuple[str, str], render: Render) -> None:
+        self._path, self._around, self._render = path, around, render
+        self._texts = Path(texts_beside(path)).open("wb", buffering=0)  # noqa: SIM115  `close` closes it
+        self._arrow = _Arrow(path, RENDERED)
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="tidemark-force")
         self._forcing: Future[None] | None = None
         self._unforced = 0
 
-    def __enter__(self) -> Self:
-        return self
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take a batch of STAGED."""
+        for some in few(batch, self._around):
+            ends, data = text_parts(self._render(some.select(range(len(EVENTS))), self._around))
+            merge_keys, sizes = some.column(len(EVENTS)), pa.array(np.diff(ends))
+            with sink_errors(self._path):
+                self._unforced += write_all(self._texts, data[ends[0] : ends[-1]].data)
+                self._force()
+                self._arrow.stream.write_batch(
+                    pa.RecordBatch.from_arrays([merge_keys, sizes], schema=RENDERED)
+                )
 
-    def __exit__(self, *_error: object) -> None:
-        with self._file, self._pool:
+    def _force(self) -> None:
+        """Begin to force what was written, if that is enough and no force is under way."""
+        if self._unforced < _FORCED_BYTES:
+            return
+        if self._forcing is not None:
+            if not self._forcing.done():
+                return
+            self._forcing.result()  # an error is told once, to whoever forces next
+        self._unforced = 0
+        self._forcing = self._pool.submit(os.fsync, self._texts.fileno())
+
+    def close(self) -> None:
+        """Have both files whole, and the texts on disk."""
+        with self._texts, self._pool:
             if self._forcing is not None:
                 self._forcing.result()
-            os.fsync(self._file.fileno())
+            os.fsync(self._texts.fileno())
+        self._arrow.close()
 
-    def write(self, text: Bytes) -> None:
-        """Write it all."""
-        write_all(self._file, text.data)
-        self._unforced += len(text)
-        if self._unforced >= _FORCED_BYTES and (self._forcing is None or self._forcing.done()):
-            self._unforced = 0
-            self._forcing = self._pool.submit(os.fsync, self._file.fileno())
+    def abandon(self) -> None:
+        """Let go of both, as they are."""
+        with self._texts, self._pool:
+            self._arrow.abandon()
 
 
-def write_all(file: FileIO, text: memoryview) -> int:
-    """Write all of a text, of which the kernel takes 2 GiB at once at most; gives its size."""
-    written = 0
-    while written < len(text):
-        written += file.write(text[written:])
-    return written
+class _Arrow:
+    """An Arrow stream in a file."""
+
+    def __init__(self, path: str, schema: pa.Schema) -> None:
+        self._file = pa.OSFile(path, "wb")
+        self.stream = pa.ipc.new_stream(self._file, schema)
+
+    def close(self) -> None:
+        """End the stream."""
+        self.stream.close()
+        self._file.close()
+
+    def abandon(self) -> None:
+        """Close the file alone."""
+        with suppress(OSError):
+            self._file.close()
 
 
 def few(batch: pa.RecordBatch, around: tuple[str, str]) -> Iterator[pa.RecordBatch]:

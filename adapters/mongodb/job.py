@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from engine.config.settings import Settings
     from engine.job import Job
     from engine.seams import Seams
-    from engine.staging import StagingArea
 
 _LOCAL_CHANGES = 5_000
 """Change events that the driver encodes itself, at 20 to 40 µs each; a Spark job costs 0.2 s."""
@@ -76,21 +75,21 @@ def building(
 def _wired(
     settings: Settings, spark: SparkSession, sleep: Callable[[float], object], places: Places
 ) -> Wired:
-    source = make_source(settings, spark, places.staging, sleep)
+    source = make_source(settings, spark, places, sleep)
     return Wired(source, source.close, shown, done=source.done, marks=frozenset({Mark.LAST}))
 
 
 def make_source(
     settings: Settings,
     spark: SparkSession,
-    staging: StagingArea,
+    places: Places,
     sleep: Callable[[float], object] = time.sleep,
 ) -> MongoSource:
     """The source of the settings; `sleep` waits before an initial snapshot."""
     connection = connection_of(settings.mongodb)
-    encoder = SpanEncoder(SparkExecutors(spark), staging.directory, local_rows=_LOCAL_CHANGES)
+    encoder = SpanEncoder(SparkExecutors(spark), places.staging, local_rows=_LOCAL_CHANGES)
     fetch = settings.snapshot.fetch_size
-    reader = ChunkReader(spark, connection, staging, tasks=tasks_of(spark), batch_rows=fetch)
+    reader = ChunkReader(spark, connection, places.windows, tasks=tasks_of(spark), batch_rows=fetch)
     server = Server(connection)
     first = FirstSnapshot(settings, server, snapshotter(settings.snapshot), sleep)
     return MongoSource(settings, server, encoder, reader, first)

@@ -130,17 +130,28 @@ class Catalog:
     def _queries(
         self, *queries: str, asked: Mapping[str, Sequence[object]] | None = None
     ) -> list[list[tuple[Any, ...]]]:
-        """What the queries give, sent all at once."""
+        """What the queries give, sent all at once on a connection that is in no transaction."""
         try:
-            with self._connect() as connection, connection.pipeline(), connection.transaction():
-                connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-                connection.execute(_AS_TEXT)
-                cursors = [connection.execute(query.encode(), asked) for query in queries]
-                return [cursor.fetchall() for cursor in cursors]
+            with self._connect() as connection:
+                try:
+                    return _sent_together(connection, queries, asked)
+                finally:
+                    connection.rollback()  # of one that failed
         except psycopg.errors.LockNotAvailable as error:
             raise TableBusy("a table that must be described is locked by another session") from error
         except psycopg.Error as error:
             raise SourceError(f"the catalog can't be read: {error}".rstrip(), place="catalog") from error
+
+
+def _sent_together(
+    connection: psycopg.Connection, queries: Sequence[str], asked: Mapping[str, Sequence[object]] | None
+) -> list[list[tuple[Any, ...]]]:
+    with connection.pipeline():
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        connection.execute(_AS_TEXT)
+        cursors = [connection.execute(query.encode(), asked) for query in queries]
+        connection.execute("COMMIT")
+        return [cursor.fetchall() for cursor in cursors]
 
 
 def _type(row: tuple[Any, ...]) -> PgType:

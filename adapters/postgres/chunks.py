@@ -18,9 +18,9 @@ from adapters.postgres.rows import row_expression
 from adapters.postgres.session import TEXT_SETTINGS
 from adapters.postgres.sessions import NO_TIMEOUTS
 from adapters.postgres.sql import quote_literal
-from adapters.spark.failures import SPARK_ERRORS, source_error
+from adapters.spark.failures import SPARK_ERRORS, job_error
 from adapters.spark.runs import RESULT_DDL, ReadTask, nothing, staged_runs
-from engine.errors import SourceError
+from engine.errors import TidemarkError
 from engine.events.rows import RowMode
 from engine.reads import ReadEvents
 
@@ -191,7 +191,7 @@ class ChunkReader:
         try:
             frame.repartition(self._tasks).mapInArrow(nothing, RESULT_DDL).collect()
         except Exception as error:
-            raise source_error(error, "reading rows", "spark jdbc") from error
+            raise job_error(error, "reading rows", "spark jdbc") from error
         self._reached = True
 
     def _job(
@@ -202,10 +202,10 @@ class ChunkReader:
             near = ReadTask(known, area, mode)
             try:
                 return self._near.read(how.window_id, _near_query(reads, mode, how.exported), near)
-            except SourceError:
+            except TidemarkError:
                 raise
             except Exception as error:
-                raise source_error(error, "reading rows", "driver") from error
+                raise job_error(error, "reading rows", "driver") from error
         alone = tuple(reads) if len(reads) <= how.tasks else ()
         task = ReadTask(known, area, mode, alone)
         while True:
@@ -215,7 +215,7 @@ class ChunkReader:
                 return [row.asDict() for row in frame.mapInArrow(task, RESULT_DDL).collect()]
             except Exception as error:
                 if fetched == 1 or not _too_large(error):
-                    raise source_error(error, "reading rows", "spark jdbc") from error
+                    raise job_error(error, "reading rows", "spark jdbc") from error
                 self._fetch_fewer(reads, fetched)
 
     def _fetched_at_once(self, reads: Mapping[int, RunRead]) -> int:

@@ -156,10 +156,10 @@ class PostgresSource:
     def close(self) -> None:
         """Give up what is held for an initial snapshot, and the connection beside the log."""
         self._first.release()
-        self._sessions.close()
         self._close_session()
 
     def _close_session(self) -> None:
+        self._sessions.close()
         if self._session is not None:
             self._session.control.close()
             self._session = None
@@ -295,7 +295,7 @@ class PostgresSource:
             self._retention.look(self._opened().control)
         if not self._windows:
             self._first.let_pass(self._opened().control)
-            self._sessions.trim()
+        self._sessions.trim()
         return self._first.holds(state)
 
     def done(self, state: State) -> bool:

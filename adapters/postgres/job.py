@@ -110,16 +110,14 @@ def _source(
     postgres = settings.postgres
     jdbc = Jdbc(
         jdbc_url(postgres),
-        jdbc_properties(postgres) | readers_key(postgres.ssl_key, places.staging.directory),
+        jdbc_properties(postgres) | readers_key(postgres.ssl_key, places.staging),
         postgres.initial_statements,
         settings.snapshot.fetch_size,
     )
     near = NearReader(server.connect, Bounds(settings.job.window_local_rows, settings.snapshot.chunk_size))
-    reader = ChunkReader(spark, jdbc, places.staging, tasks=tasks_of(spark), near=near)
+    reader = ChunkReader(spark, jdbc, places.windows, tasks=tasks_of(spark), near=near)
     xmin = SlotXmin(server, postgres.slot, postgres.xmin_interval_ms / 1000)
-    encoder = SpanEncoder(
-        settings.events, SparkExecutors(spark), places.staging.directory, xmin, local_rows=LOCAL_ROWS
-    )
+    encoder = SpanEncoder(settings.events, SparkExecutors(spark), places.staging, xmin, local_rows=LOCAL_ROWS)
     return PostgresSource(settings, server, encoder, reader, first)
 
 

@@ -7,6 +7,7 @@ meanwhile. Owns the sessions between two windows, and how long they are kept whe
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -45,6 +46,8 @@ class Sessions:
         while self._spare:
             session, _since_s = self._spare.pop()
             try:
+                while session.pgconn.get_result():
+                    pass
                 session.execute("SELECT")
             except psycopg.Error:
                 session.close()
@@ -60,14 +63,13 @@ class Sessions:
         return session
 
     def give(self, session: psycopg.Connection) -> None:
-        """End the session's transaction, and keep it for a while."""
-        try:
-            if len(self._spare) < self._kept and not session.closed:
-                session.rollback()
+        """End the session's transaction, and keep it for a while. Waits for no answer of the server's."""
+        if len(self._spare) < self._kept and not session.closed:
+            with suppress(psycopg.Error):
+                session.pgconn.send_query(b"ROLLBACK")
+                session.pgconn.flush()
                 self._spare.append((session, self._clock()))
                 return
-        except psycopg.Error:
-            pass
         session.close()
 
     def trim(self) -> None:

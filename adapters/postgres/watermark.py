@@ -85,9 +85,9 @@ class ExportedSnapshot:
 
     def _export(self, tables: Sequence[CollectionId], holding: Holding) -> Exported:
         run = self.session.execute
-        if holding.lock_timeout_ms is not None:
-            run(sql.SQL("SET lock_timeout = {}").format(holding.lock_timeout_ms))
         run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        if holding.lock_timeout_ms is not None:
+            run(sql.SQL("SET LOCAL lock_timeout = {}").format(holding.lock_timeout_ms))
         for table in tables:
             # Before the snapshot is taken, which LOCK TABLE does not do.
             with table_errors("locking the table", table):
@@ -121,6 +121,8 @@ class ExportedSnapshot:
     @property
     def alive(self) -> bool:
         """Whether the transaction is still there."""
+        if self._closed:
+            return False
         try:
             self.session.execute("SELECT")
         except psycopg.Error:

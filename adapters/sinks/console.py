@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adapters.sinks.lines import readable_lines
-from adapters.sinks.staging import StagedWriter, Staging, parts, sink_errors
+from adapters.sinks.staging import StagedWriter, Staging, parts
 from engine.errors import SinkRefused
+from engine.files import sink_errors
 
 if TYPE_CHECKING:
     from typing import BinaryIO

@@ -5,7 +5,10 @@ not at all, and may take the directories in the order of their names:
 
     <directory>/turn-000000000042/part-00000.jsonl    a committed turn
                /.staging/…                            a turn being written
+               /.windows/…                            rows that wait for their turn
                /.empty-turn                           the number of the last turn without events
+
+A line is an event; blanks may stand before it, where a row was superseded while it waited.
 
 The directory must be seen by the driver and the executors alike, on one file system that renames
 atomically and that `fsync` forces to disk.
@@ -19,8 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adapters.sinks.lines import json_lines
-from adapters.sinks.staging import StagedWriter, Staging, force, parts, sink_errors, turn_name
+from adapters.sinks.staging import StagedWriter, Staging, force, parts, turn_name
 from engine.errors import SinkRefused
+from engine.files import sink_errors
+from engine.staging import StagingArea
 
 if TYPE_CHECKING:
     from engine.ports import PartWriter
@@ -35,6 +40,11 @@ class FilesSink:
         with sink_errors(self._directory):
             self._directory.mkdir(parents=True, exist_ok=True)
         self._staging = Staging(self._directory / ".staging")
+
+    @property
+    def windows(self) -> StagingArea:
+        """Where windows' rows are staged: rendered, and on the file system that they will stay on."""
+        return StagingArea(str(self._directory / ".windows"), json_lines)
 
     def writer(self, turn: int) -> PartWriter:
         """Begin a turn; see the port."""

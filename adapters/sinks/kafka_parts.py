@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from adapters.sinks.staging import number, parts, replacing, sink_errors
+from adapters.sinks.staging import number, parts, replacing
 from engine.events.batch import EVENTS
+from engine.files import sink_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adapters.sinks.staging import Staging, parts, sink_errors
+from adapters.sinks.staging import Staging, parts
 from engine.errors import SinkRefused
+from engine.files import sink_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """Where the parts of a turn wait until it is committed, and how they reach the disk.
 
-Owns the attempt directories, the part files, what is forced to disk, and how an operating system's
-error becomes a SinkError. What a committed turn is, each sink decides.
+Owns the attempt directories, the part files, and what is forced to disk. What a committed turn is, each
+sink decides.
 
     <root>/turn-000000000042.<attempt>/part-00000.jsonl         a finished part
                                       /.part-00001.<task>       a part being written
@@ -13,47 +13,22 @@ an earlier attempt fails, instead of adding to a turn that is not its own.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import shutil
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from adapters.disk import force_directory
-from engine.errors import InvariantError, SinkError, SinkRefused
+from engine.errors import InvariantError
 from engine.events.text import text_parts
-from engine.staging import write_all
+from engine.files import sink_errors, write_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     import pyarrow as pa
-
-_HINTS: Final = {
-    errno.ENOSPC: "free some space",
-    errno.EDQUOT: "raise the quota or free some space",
-    errno.EACCES: "let the job's user write there",
-    errno.EPERM: "let the job's user write there",
-    errno.EROFS: "the file system is read-only",
-    errno.ENOENT: "it was removed, or a newer attempt of the turn has begun",
-    errno.EMFILE: "raise the limit of open files",
-    errno.EPIPE: "whoever read the output has gone",
-}
-_NO_LINKS: Final = {errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS}
-"""Another file system, or one that has no second names."""
-
-
-@contextlib.contextmanager
-def sink_errors(path: Path | str) -> Iterator[None]:
-    """Turn an OSError about `path` into a SinkError that says what to do."""
-    try:
-        yield
-    except OSError as exc:
-        reason = (exc.strerror or str(exc)).lower()
-        kind = SinkRefused if exc.errno == errno.EPIPE else SinkError
-        raise kind(reason, place=str(path), hint=_HINTS.get(exc.errno or 0, "")) from exc
 
 
 def turn_name(turn: int) -> str:
@@ -119,20 +94,13 @@ class StagedWriter:
 
     def take(self, part: int, path: str) -> None:
         """Give a file, which is on disk, the part's name as well; copy it where that can't be."""
-        target = self._path(part)
-        with sink_errors(target):
-            target.unlink(missing_ok=True)
+        with replacing(self._path(part)) as partial, sink_errors(partial):
             try:
-                target.hardlink_to(path)
-            except OSError as error:
-                if error.errno not in _NO_LINKS:
-                    raise
-            else:
-                return
-        with replacing(target) as partial, sink_errors(partial):
-            shutil.copyfile(path, partial)
-            with partial.open("rb") as copy:
-                os.fsync(copy.fileno())
+                partial.hardlink_to(path)
+            except OSError:
+                shutil.copyfile(path, partial)
+                with partial.open("rb") as copy:
+                    os.fsync(copy.fileno())
 
     def _path(self, part: int) -> Path:
         return self.directory / f"part-{part:05d}.jsonl"

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from adapters.spark.failures import SPARK_ERRORS, source_error
+from adapters.spark.failures import SPARK_ERRORS, job_error
 from adapters.spark.worker import spare_worker
 from engine.errors import TidemarkError
 
@@ -54,7 +54,7 @@ class SparkExecutors:
         try:
             attempted = self._context.parallelize(items, len(items)).map(_Attempt(task)).collect()
         except SPARK_ERRORS as error:
-            raise source_error(error, f"a job of {len(items)} tasks") from error
+            raise job_error(error, f"a job of {len(items)} tasks") from error
         return [_result(one) for one in attempted]
 
 

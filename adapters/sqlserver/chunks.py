@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from adapters.spark.failures import source_error
+from adapters.spark.failures import job_error
 from adapters.spark.runs import RESULT_DDL, ReadTask, nothing, staged_runs
 from adapters.sqlserver import sizes
 from adapters.sqlserver.failures import LOCK_WAITED_FOR
 from adapters.sqlserver.statements import portions
-from engine.errors import SourceError, TableBusy
+from engine.errors import TableBusy
 from engine.events.rows import RowMode
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from adapters.sqlserver.readable import ReadTable
     from adapters.sqlserver.reading import JdbcOf
     from engine.config.settings import SnapshotSettings
+    from engine.errors import SinkError, SourceError
     from engine.model import Run, Staged
     from engine.reads import ReadEvents
     from engine.staging import StagingArea
@@ -85,7 +86,7 @@ class ChunkReader:
             frame = self._load(database, "SELECT 0 AS [task], N'' AS [r]", 1, ("1", ())).select("r")
             frame.repartition(self._tasks).mapInArrow(nothing, RESULT_DDL).collect()
         except Exception as error:
-            raise source_error(error, "reading rows", database) from error
+            raise job_error(error, "reading rows", database) from error
         self._reached.add(database)
 
     def read(
@@ -176,9 +177,9 @@ class ChunkReader:
         )
 
 
-def _failed(error: Exception, reads: Mapping[int, RunRead]) -> SourceError:
+def _failed(error: Exception, reads: Mapping[int, RunRead]) -> SourceError | SinkError:
     """What a failed job says; TableBusy where a lock was not had in time, of the table if it is but one."""
     tables = {str(read.read.table.id) for read in reads.values()}
     database = next(iter(reads.values())).database
-    said = source_error(error, "reading rows", tables.pop() if len(tables) == 1 else database)
+    said = job_error(error, "reading rows", tables.pop() if len(tables) == 1 else database)
     return TableBusy(said.message, place=said.place) if LOCK_WAITED_FOR in said.message else said

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from engine.config.sources import SqlServerSettings
     from engine.job import Job
     from engine.seams import Seams
-    from engine.staging import StagingArea
 
     ReachOf = Callable[[SqlServerSettings], Reach]
 
@@ -95,7 +94,7 @@ def _wired(
     reach: ReachOf,
     places: Places,
 ) -> Wired:
-    source = make_source(settings, spark, places.staging, sleep, reach)
+    source = make_source(settings, spark, places, sleep, reach)
     return Wired(
         source,
         source.close,
@@ -109,7 +108,7 @@ def _wired(
 def make_source(
     settings: Settings,
     spark: SparkSession,
-    staging: StagingArea,
+    places: Places,
     sleep: Callable[[float], object] = time.sleep,
     reach: ReachOf = server.reach,
 ) -> SqlServerSource:
@@ -119,8 +118,8 @@ def make_source(
     jdbc = found.reach.jdbc
     means = Means(
         SpanEncoder(SparkExecutors(spark)),
-        ChunkReader(spark, jdbc, staging, settings.snapshot, tasks=tasks),
-        lambda database: ChangeReader(spark, jdbc, database, f"{staging.directory}/log"),
+        ChunkReader(spark, jdbc, places.windows, settings.snapshot, tasks=tasks),
+        lambda database: ChangeReader(spark, jdbc, database, f"{places.staging}/log"),
         _bounds(settings, tasks),
         history(settings.sqlserver.history, settings.events.topic_prefix),
     )

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from adapters.spark.failures import source_error
+from adapters.spark.failures import job_error
 from adapters.sqlserver import statements
 from adapters.sqlserver.changes import (
     COLUMNS,
@@ -169,7 +169,7 @@ class ChangeReader:
             staged = frame.select(*COLUMNS).mapInArrow(stage, RESULT_DDL)
             return [row.asDict() for row in staged.collect()]
         except Exception as error:
-            raise source_error(error, "reading change tables", self._database) from error
+            raise job_error(error, "reading change tables", self._database) from error
 
     def _learn(self, rows: int, size: int) -> None:
         """How large rows are: at once when larger than was thought, no less than a quarter when smaller."""

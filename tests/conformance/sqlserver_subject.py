@@ -10,7 +10,7 @@ from adapters.sqlserver.job import make_source
 from adapters.sqlserver.place import ZERO, Place, position_of
 from engine.config import parse
 from engine.model import CollectionId, Target
-from engine.staging import StagingArea
+from tests.conformance.subjects import places_in
 from tests.driven_sqlserver import SIGNALS, properties
 
 if TYPE_CHECKING:
@@ -65,8 +65,9 @@ class SqlServerSubject:
             )
         )
         self._server.start_capture(0.01)
-        staging = StagingArea(str(self._directory / "staging"))
-        self._opened = make_source(settings, self._spark, staging, reach=lambda _settings: self._server.reach)
+        self._opened = make_source(
+            settings, self._spark, places_in(self._directory), reach=lambda _settings: self._server.reach
+        )
         return self._opened
 
     def row(self, event: dict[str, Any]) -> Row | None:

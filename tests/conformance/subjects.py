@@ -19,6 +19,7 @@ from adapters.postgres.encode import SpanEncoder
 from adapters.postgres.first import FirstSnapshot
 from adapters.postgres.job import jdbc_properties, jdbc_url, make_server
 from adapters.spark.executors import LocalExecutors
+from adapters.wiring import Places
 from engine.config import parse
 from engine.errors import SourceError
 from engine.model import CollectionId, Position, Target
@@ -44,6 +45,12 @@ T = CollectionId(("public", "t"))
 TIMEOUT_S = 20.0
 Row = tuple[int, str | None]
 """A key and its value; None: the row is gone."""
+
+
+def places_in(directory: Path) -> Places:
+    """Places for all that a source keeps."""
+    staging = str(directory / "staging")
+    return Places(str(directory / "checkpoint"), staging, StagingArea(staging))
 
 
 class Subject(Protocol):
@@ -143,11 +150,9 @@ class PostgresSubject:
         del given["signal.data.collection"]
         settings = parse(given)
         jdbc = Jdbc(jdbc_url(settings.postgres), jdbc_properties(settings.postgres))
-        staging = StagingArea(str(self._directory / "staging"))
-        encoder = SpanEncoder(
-            settings.events, LocalExecutors(), staging.directory, lambda: None, local_rows=1_000_000
-        )
-        reader = ChunkReader(self._spark, jdbc, staging, tasks=2)
+        staging = str(self._directory / "staging")
+        encoder = SpanEncoder(settings.events, LocalExecutors(), staging, lambda: None, local_rows=1_000_000)
+        reader = ChunkReader(self._spark, jdbc, StagingArea(staging), tasks=2)
         server = make_server(settings.postgres)
         first = FirstSnapshot(settings, server, snapshotter(settings.snapshot), time.sleep)
         self._opened = PostgresSource(settings, server, encoder, reader, first)
@@ -224,7 +229,7 @@ class MongoSubject:
                 "tidemark.window.max.chunks": "1000",
             }
         )
-        self._opened = make_source(settings, self._spark, StagingArea(str(self._directory / "staging")))
+        self._opened = make_source(settings, self._spark, places_in(self._directory))
         return self._opened
 
     def row(self, event: dict[str, Any]) -> Row | None:

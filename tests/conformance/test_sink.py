@@ -7,6 +7,7 @@ import io
 import json
 import pickle
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,8 +24,6 @@ from tests.batches import batch, numbered
 from tests.fakes import MemorySink, memory_text
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.servers.kafka import KafkaBroker
 
 
@@ -201,6 +200,17 @@ def test_a_file_of_texts_is_a_part_as_others_are(bench, opened, texts):
 
     assert before == []
     assert bench.keys() == ["0", "1", "2", "3"]
+
+
+@takes
+def test_the_name_of_a_file_that_was_taken_may_go_before_the_commit(bench, opened, texts):
+    sink = opened()
+    given = texts("a", 0, 1)
+    sink.writer(1).take(0, given)
+    Path(given).unlink()
+    sink.commit(1)
+
+    assert bench.keys() == ["0", "1"]
 
 
 @takes

@@ -5,19 +5,23 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
+from psycopg.pq import TransactionStatus
 
 from adapters.postgres import unsettled, watermark
+from adapters.postgres.catalog import Catalog
 from adapters.postgres.chunks import session_statement
 from adapters.postgres.job import jdbc_properties, jdbc_url, make_server
 from adapters.postgres.sessions import Sessions
 from adapters.postgres.watermark import ExportedSnapshot
 from engine.config import parse
+from engine.errors import TableBusy
 from engine.merge import Superseded
 from engine.model import CollectionId
 from tests.driven import SIGNAL_TABLE, driven, properties
@@ -355,3 +359,80 @@ class TestLargeValues:
         bodies = self.bodies(documents, tmp_path, spark, "UPDATE t SET v = 'new' WHERE id < 4")
 
         assert bodies[3] == UNAVAILABLE
+
+
+class TestSessions:
+    """Sessions of windows are used again, and nobody notices."""
+
+    now_s = 0.0
+
+    @pytest.fixture
+    def sessions(self, table: Database) -> Iterator[Sessions]:
+        server = make_server(parse(properties(table, Path("unused"))).postgres)
+        made = Sessions(server.connect, clock=lambda: self.now_s)
+        yield made
+        made.close()
+
+    def test_a_session_comes_back_without_transaction_locks_and_time_limits(self, table, sessions):
+        held = ExportedSnapshot(sessions, [T], time.monotonic)
+        held.close()
+        held.close()
+        again, other = sessions.take(), sessions.take()
+        try:
+            assert again is held.session
+            assert other is not again
+            assert not held.alive
+            assert again.info.transaction_status == TransactionStatus.IDLE
+            with table.connect(autocommit=False) as connection:
+                connection.execute("SET lock_timeout = '5s'")
+                connection.execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
+            assert again.execute("SHOW statement_timeout").fetchone() == ("0",)
+        finally:
+            again.close()
+            other.close()
+
+    def test_one_that_holds_a_failed_transaction_or_has_died_is_no_obstacle(self, table, sessions):
+        failed, killed = sessions.take(), sessions.take()
+        failed.execute("BEGIN")
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            failed.execute("SELECT 1 / 0")
+        sessions.give(failed)
+        sessions.give(killed)
+        with table.connect() as connection:
+            connection.execute("SELECT pg_terminate_backend(%s)", [killed.info.backend_pid])
+        ones = [sessions.take(), sessions.take()]
+        try:
+            assert ones[0] is failed
+            assert [one.execute("SELECT 1").fetchone() for one in ones] == [(1,), (1,)]
+            assert killed.closed
+        finally:
+            for one in ones:
+                one.close()
+
+    def test_no_more_are_kept_than_windows_are_in_progress_and_for_a_while(self, sessions):
+        taken = [sessions.take() for _ in range(3)]
+        for one in taken:
+            sessions.give(one)
+        kept = [one for one in taken if not one.closed]
+        self.now_s = 9.0
+        sessions.trim()
+        kept_on = [one for one in taken if not one.closed]
+        self.now_s = 11.0
+        sessions.trim()
+
+        assert len(kept) == len(kept_on) == 2
+        assert all(one.closed for one in taken)
+
+    def test_the_catalog_leaves_a_shared_connection_free_when_a_table_is_locked(self, table):
+        server = make_server(parse(properties(table, Path("unused"))).postgres)
+        with table.connect(autocommit=False) as blocking, closing(server.connect()) as shared:
+            blocking.execute("ALTER TABLE t ADD COLUMN more int DEFAULT 7")
+            blocking.commit()
+            blocking.execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
+            catalog = Catalog(lambda: nullcontext(shared))
+            with pytest.raises(TableBusy, match="locked by another session"):
+                catalog.describe([T])
+            assert shared.info.transaction_status == TransactionStatus.IDLE
+            blocking.rollback()
+            assert [one.id for one in catalog.describe([T]).values()] == [T]
+            assert shared.info.transaction_status == TransactionStatus.IDLE

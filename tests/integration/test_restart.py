@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
-ROWS = 24_000
+ROWS = 120_000
 TOPIC = f"{PREFIX}.public.orders"
 
 

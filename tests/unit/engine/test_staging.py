@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import pickle
+import resource
+import signal
+import time
+from itertools import count, groupby
 from pathlib import Path
 
 import orjson
@@ -12,7 +18,7 @@ import pytest
 from engine import emission as emitting
 from engine import staging
 from engine.emission import Emission, Emitted
-from engine.errors import SourceError
+from engine.errors import SinkError, SourceError
 from engine.marks import Mark, Marks
 from engine.merge import KEY_TYPE, Newer
 from engine.model import CollectionId, Staged
@@ -92,7 +98,9 @@ def test_what_was_superseded_is_left_out(area, superseding, expected):
 MANY = range(100, 1100)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize(
+    ("share", "side_by_side"), [(0.0, 1 << 20), (0.5, 1 << 20), (1.0, 1 << 20), (1.0, 100)]
+)
 @pytest.mark.parametrize(
     "superseding",
     [
@@ -107,20 +115,103 @@ MANY = range(100, 1100)
     ids=["first", "last", "several", "all but the last", "all but the first", "even", "odd"],
 )
 def test_few_rows_left_out_become_blanks_and_many_are_no_part_of_a_copy(
-    tmp_path, monkeypatch, share, superseding
+    tmp_path, monkeypatch, share, side_by_side, superseding
 ):
     """The same rows either way, and however often."""
     monkeypatch.setattr(emitting, "_BLANKED", share)
+    monkeypatch.setattr(emitting, "_BLANKED_BYTES", side_by_side)
     area = StagingArea(str(tmp_path), memory_text)
     one = staged(area, rows(*MANY[:300]), rows(*MANY[300:]))
-    text, size = Path(texts_beside(one.path)), Path(texts_beside(one.path)).stat().st_size
+    before = Path(texts_beside(one.path)).read_bytes()
     expected = [str(number) for number in MANY if number not in superseding]
     emission = Emission(one, newer(*superseding), 0)
 
     assert emitted(emission) == emitted(emission) == (Emitted(len(expected)), expected)
-    blanked = sum(len(f"{number}") for number in superseding) <= share * sum(len(f"{n}") for n in MANY)
-    assert text.stat().st_size == size
-    assert (text.read_bytes().count(b"\n") == len(expected)) == blanked
+    size, width = len(before), before.index(b"\n") + 1
+    gap = max(len(list(run)) for _, run in groupby(MANY, superseding.__contains__) if _)
+    blanked = len(superseding) * width <= share * size and gap * width <= side_by_side
+    blanked &= MANY[-1] not in superseding
+    assert (Path(texts_beside(one.path)).read_bytes() != before) == blanked
+
+
+def test_what_supersedes_more_leaves_out_more_of_what_has_blanks(tmp_path):
+    one = staged(StagingArea(str(tmp_path), memory_text), rows(*MANY))
+    marks = Marks(Mark.FIRST)
+    for gone in ({100}, {100, 102}, {100, 102, 103}, {100, 102, 103, 1098}, {103, *MANY[::2]}, set(MANY)):
+        expected = [str(number) for number in MANY if number not in gone]
+        assert emitted(Emission(one, newer(*gone), 0)) == (Emitted(len(expected)), expected)
+        assert emitted(Emission(one, newer(*gone), 0, marks)) == (Emitted(len(expected)), expected)
+
+
+def test_texts_that_another_user_wrote_are_copied_without_what_was_superseded(tmp_path, monkeypatch):
+    def refused(path: str, _flags: int) -> int:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    one = staged(StagingArea(str(tmp_path), memory_text), rows(*MANY))
+    monkeypatch.setattr(os, "open", refused)
+
+    assert emitted(Emission(one, newer(*MANY[1:]), 0)) == (Emitted(1), ["100"])
+    assert emitted(Emission(one, newer(100), 0))[0] == Emitted(999)
+
+
+def test_a_disk_that_fails_while_rows_are_blanked_is_an_error_of_the_sink(tmp_path, monkeypatch):
+    one = staged(StagingArea(str(tmp_path), memory_text), rows(*MANY))
+    monkeypatch.setattr(os, "fsync", broken)
+
+    with pytest.raises(SinkError, match="input/output error"):
+        emitted(Emission(one, newer(500), 0))
+
+
+def test_texts_that_are_gone_are_a_fault_of_the_source(tmp_path):
+    one = staged(StagingArea(str(tmp_path), memory_text), rows(*MANY))
+    Path(texts_beside(one.path)).unlink()
+
+    with pytest.raises(SourceError, match="staged are gone"):
+        emitted(Emission(one, newer(500), 0))
+
+
+def broken(_file: int) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+@pytest.mark.parametrize("failing", [1, 2, 10, 20])
+def test_texts_that_were_not_forced_to_disk_are_not_staged(tmp_path, monkeypatch, failing):
+    """Linux tells of it once, to whoever forces the file next."""
+    monkeypatch.setattr(staging, "_FORCED_BYTES", 1)
+    asked = count(1)
+    monkeypatch.setattr(os, "fsync", lambda file: broken(file) if next(asked) == failing else None)
+
+    def stage() -> None:
+        area = StagingArea(str(tmp_path), memory_text)
+        with area.file(area.path(0), ("", "")) as write:
+            for at in range(0, 1000, 50):
+                write(rows(*MANY[at : at + 50]))
+                time.sleep(0.002)  # the force under way may end
+
+    with pytest.raises(SinkError, match="input/output error"):
+        stage()
+
+
+def test_a_full_disk_is_waited_for_by_the_turn_and_leaves_no_row_out(area):
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(SinkError, match="run-00000-0"):
+            staged(area, rows(*MANY))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+        signal.signal(signal.SIGXFSZ, before)
+
+
+def test_rows_that_fail_are_let_go_with_their_own_error(area):
+    def stage() -> None:
+        with area.file(area.path(0), ("", "")) as write:
+            write(rows(1))
+            raise ConnectionResetError("the database went away")
+
+    with pytest.raises(ConnectionResetError, match="went away"):
+        stage()
 
 
 def test_a_text_as_large_as_the_disk_is_forced_to_goes_there_in_pieces(area, monkeypatch):

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from adapters.sinks.lines import json_lines
-from adapters.sinks.staging import StagedWriter, Staging, parts, sink_errors
+from adapters.sinks.staging import StagedWriter, Staging, parts
 from engine.errors import InvariantError, SinkError
+from engine.files import sink_errors
 from tests.batches import numbered
 
 
@@ -99,13 +100,13 @@ def test_a_file_that_can_not_be_linked_is_copied(tmp_path, monkeypatch, code):
     assert (tmp_path / "turn" / "part-00004.jsonl").read_bytes() == given.read_bytes()
 
 
-def test_a_file_of_another_user_s_is_an_error_of_the_sink(tmp_path, monkeypatch):
-    def refused(_path: Path, _to: str) -> None:
-        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+def test_a_file_that_is_gone_leaves_what_the_part_had(tmp_path):
+    writer = StagedWriter(tmp_path, json_lines)
+    writer.write(4, [numbered(1)])
+    with pytest.raises(SinkError, match="it was removed"):
+        writer.take(4, str(tmp_path / "run.text"))
 
-    monkeypatch.setattr(Path, "hardlink_to", refused)
-    with pytest.raises(SinkError, match="let the job's user write there"):
-        StagedWriter(tmp_path, json_lines).take(4, str(tmp_path / "run.text"))
+    assert [path.name for path in tmp_path.iterdir()] == ["part-00004.jsonl"]
 
 
 def test_a_turn_that_was_not_begun_has_no_attempt(tmp_path):

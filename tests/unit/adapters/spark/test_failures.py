@@ -9,7 +9,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-unt
 from pyspark.errors import PySparkRuntimeError
 
 from adapters.spark.executors import SparkExecutors
-from adapters.spark.failures import source_error, telling_line
+from adapters.spark.failures import job_error, telling_line
 from engine.errors import SinkError, SourceError
 
 HEAD = "An error occurred while calling o138.collectToPython.\n"
@@ -70,7 +70,7 @@ def test_the_line_that_tells_is_kept(text, expected):
 
 
 def test_it_says_what_failed_and_where():
-    assert str(source_error(Py4JError("a\nb"), "reading rows", "spark jdbc")) == (
+    assert str(job_error(Py4JError("a\nb"), "reading rows", "spark jdbc")) == (
         "spark jdbc: reading rows failed: a"
     )
 
