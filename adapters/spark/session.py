@@ -39,6 +39,11 @@ _DEFAULTS: Mapping[str, str] = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.execution.arrow.useLargeVarTypes": "true",
     "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+    # A worker's next batch needs the memory that the last one has left: given back to the system, every
+    # page of it comes at the price of a fault. Milliseconds for Arrow's allocator, bytes for the C library's.
+    "spark.executorEnv.MIMALLOC_PURGE_DELAY": "10000",
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(256 << 20),
 }
 
 
