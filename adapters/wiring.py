@@ -220,7 +220,7 @@ def _staging_beside(settings: Settings, checkpoint: str, temporary: str) -> str:
 
 
 def _emitters(spark: SparkSession) -> Executors:
-    """Who copies staged rows to the sink: on one machine the driver, since tasks may hold all slots."""
+    """Who gives staged rows to the sink: on one machine the driver, since tasks may hold all slots."""
     local = (spark.sparkContext.master or "").startswith("local")
     return ThreadExecutors(tasks_of(spark)) if local else SparkExecutors(spark)
 

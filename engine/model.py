@@ -146,9 +146,9 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """The rows that one task read of one run: a file of STAGED batches, of so many `bytes`.
+    """The rows that one task read of one run: a file, see `engine.staging`.
 
-    `run` is its number in the window.
+    `bytes` are the rows' own, without what all have alike; `run` is the run's number in the window.
     """
 
     ticket: int

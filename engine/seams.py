@@ -63,7 +63,7 @@ class Pace:
 class Seams:
     """Everything the job works with, behind its ports; `now` is Unix time in seconds.
 
-    `executors` copy staged rows to the sink, more than `local_rows` at once.
+    `executors` give staged rows to the sink, more than `local_rows` at once.
     `sleep` may return early when the job is to stop; `show` gives a position as its database writes it;
     `done` says that nothing is left to do; `marks` are those that an initial snapshot's events know.
     """
