@@ -143,7 +143,7 @@ def building(
         sink = make_sink(settings.sink, SparkExecutors(spark), f"{staging}/kafka", tasks=tasks_of(spark))
         held.callback(sink.close)
         windows = sink.windows if isinstance(sink, FilesSink) else StagingArea(staging)
-        for directory in {staging, windows.directory}:
+        for directory in dict.fromkeys((staging, windows.directory)):
             clear(directory)
             held.callback(clear, directory)
         wired = wire(Places(checkpoint, staging, windows))

@@ -55,7 +55,7 @@ class Emission:
     marks: Marks = NO_MARKS
 
     def write(self, writer: PartWriter) -> Emitted:
-        """Write what survives. Raises SourceError if the staged file is gone."""
+        """Write what survives. Raises SourceError if the staged file is gone, else SinkError."""
         with _mapped(self.staged.path) as source, pa.ipc.open_stream(source) as stream:
             # All at once: what supersedes may be far more than a batch, and is hashed every time. The
             # file is mapped, so this holds no rows.
@@ -151,11 +151,16 @@ def _blanked(path: str, batches: Sequence[pa.RecordBatch], mask: pa.ChunkedArray
             return False
         try:
             for begin, end in gaps.tolist():
-                os.pwrite(file, b" " * (end - begin), begin)
+                _blank(file, begin, end)
             os.fsync(file)
         finally:
             os.close(file)
     return True
+
+
+def _blank(file: int, begin: int, end: int) -> None:
+    while begin < end:
+        begin += os.pwrite(file, b" " * (end - begin), begin)
 
 
 def _ends(batches: Sequence[pa.RecordBatch]) -> Ints:

@@ -7,7 +7,7 @@
     │  ├─ PositionLost   the log no longer reaches back: stop
     │  ├─ SchemaChanged  a table moved, or can't be read as planned: look again, then give it up
     │  └─ TableBusy      somebody holds a lock on a table: wait, and read others meanwhile
-    ├─ SinkError         events were not accepted: back off, do the turn again, never skip
+    ├─ SinkError         events were not accepted, or had no place: back off, try again, never skip
     │  └─ SinkRefused    the sink will never take them: stop
     ├─ StateError        the saved state is unreadable or in use: stop
     └─ InvariantError    our own bug: never caught

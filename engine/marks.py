@@ -6,12 +6,17 @@ Nobody looks ahead: where the first table has no rows, no row is `first`, and so
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from engine.extent import Advance
+
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
+
+    from engine.model import Run, Staged
+    from engine.snapshot import Snapshot
 
 PLAIN = "true"
 """What a row says that is neither the first nor the last of anything."""
@@ -48,12 +53,31 @@ class Marks:
 NO_MARKS = Marks()
 
 
-def marks(place: tuple[int, int], *, opens: bool, ends: bool) -> Marks:
-    """The marks of one table's rows; `place` is (n, m): table n of m, from 1.
+def marks(snapshot: Snapshot, runs: Sequence[Run], staged: Sequence[Staged]) -> list[Marks]:
+    """The marks of each file of rows that goes out now, of these runs of an initial snapshot.
 
-    `opens`: none of the table's rows came before them. `ends`: none comes after.
+    The order is that in which tables are read, which busy ones change: the first one is the one before
+    which nothing has come, the last one that behind which no other is left.
     """
-    number, of = place
-    first = Mark.FIRST if number == 1 else Mark.FIRST_OF_COLLECTION
-    last = Mark.LAST if number == of else Mark.LAST_OF_COLLECTION
-    return Marks(first if opens else None, last if ends else None)
+    found = [NO_MARKS] * len(staged)
+    tables = {one.ticket: one for one in snapshot.tables if one.initial and one.place and one.progress}
+    left = {one.ticket for one in snapshot.tables if one.initial}
+    begun = any(one.place and one.place[1] > len(left) for one in tables.values())
+    begun |= any(one.progress and one.progress.emitted for one in tables.values())
+    for ticket in dict.fromkeys(run.ticket for run in runs):
+        progress = tables[ticket].progress if ticket in tables else None
+        if progress is None:
+            continue
+        advance = Advance(ticket, tuple(run for run in runs if run.ticket == ticket))
+        if ends := advance.applied(progress).done:
+            left.discard(ticket)
+        files = [at for at, one in enumerate(staged) if one.ticket == ticket and one.rows]
+        if not files:
+            begun |= ends
+            continue
+        first = Mark.FIRST_OF_COLLECTION if begun else Mark.FIRST
+        last = Mark.LAST_OF_COLLECTION if left else Mark.LAST
+        found[files[0]] = Marks(first=None if progress.emitted else first)
+        found[files[-1]] = replace(found[files[-1]], last=last if ends else None)
+        begun = True
+    return found

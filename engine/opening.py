@@ -24,6 +24,7 @@ from engine.trouble import Remedy, Trouble
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from engine.errors import SinkError
     from engine.model import CollectionId
     from engine.seams import Pace, Seams
     from engine.snapshot import Snapshot, Table
@@ -44,7 +45,7 @@ class Opening:
         self._rate = Rate()
         self._waited_s = 0.0
         self._trouble = Trouble()
-        self._failures = 0
+        self._failures = self._without_room = 0
         self._open_after_s = 0.0
         self._lagging_since_s: float | None = None
         self._lag_told = False
@@ -55,7 +56,7 @@ class Opening:
 
     def went_well(self, window: Window, rows: int, elapsed_s: float) -> None:
         """Note a window of so many rows that took so long from its opening to its end."""
-        self._failures = 0
+        self._failures = self._without_room = 0
         self._trouble = self._trouble.mended(window, self._usual_rows())
         self._rate = self._rate.learned(rows, elapsed_s)
 
@@ -66,6 +67,13 @@ class Opening:
     def gave_way(self) -> None:
         """Let whoever waits for the tables of a window go first."""
         self._open_after_s = self._seams.now() + self._pace.backoff_s
+
+    def no_room(self, error: SinkError) -> None:
+        """Wait until there is room for rows, longer each time; no row is left out for that."""
+        self._without_room += 1
+        pause_s = self._pace.pause_s(self._without_room)
+        self._open_after_s = self._seams.now() + pause_s
+        _log.warning("%s; the window is read again in %.1f s", error, pause_s)
 
     def failed(self, state: State, window: Window, error: SourceError) -> State:
         """Deal with a window whose rows could not be read."""

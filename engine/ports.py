@@ -199,7 +199,7 @@ class OpenWindow(Protocol):
         """The rows read, as staged; None while reading goes on.
 
         Raises SchemaChanged if the window must be given up and read again, SourceError if rows
-        could not be read.
+        could not be read, SinkError if there was no place to stage them.
         """
 
     def reached(self, position: Position) -> bool:

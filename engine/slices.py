@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+_TIMES = 4
+
 
 @dataclass(slots=True)
 class Slices:
     """How much goes out in a turn: what takes `slice_s` from the first byte to the sink's commit.
 
-    The first time, `first_bytes`; never less than a quarter of them: a store may take longer for any turn.
+    The first time, `first_bytes`. Never less than a quarter of them: a store may take longer for any turn.
+    Nor more than four times as many: a sink that takes files by their names may have to copy the next ones.
     """
 
     slice_s: float
@@ -33,4 +36,5 @@ class Slices:
             return
         (size, since_s), self._begun = self._begun, None
         if size:
-            self.most_bytes = max(self.first_bytes / 4, size * self.slice_s / max(now_s - since_s, 0.001))
+            learned = size * self.slice_s / max(now_s - since_s, 0.001)
+            self.most_bytes = min(max(self.first_bytes / _TIMES, learned), self.first_bytes * _TIMES)

@@ -75,11 +75,11 @@ class StagingArea:
             file = _Rendered(path, around, self.render) if self.render else _Events(path, around)
         try:
             yield file.write
+            with sink_errors(path):
+                file.close()
         except BaseException:
             file.abandon()
             raise
-        with sink_errors(path):
-            file.close()
 
 
 class _Events:
@@ -112,8 +112,12 @@ class _Rendered:
 
     def __init__(self, path: str, around: tuple[str, str], render: Render) -> None:
         self._path, self._around, self._render = path, around, render
-        self._texts = Path(texts_beside(path)).open("wb", buffering=0)  # noqa: SIM115  `close` closes it
         self._arrow = _Arrow(path, RENDERED)
+        try:
+            self._texts = Path(texts_beside(path)).open("wb", buffering=0)  # noqa: SIM115  `close` closes it
+        except OSError:
+            self._arrow.abandon()
+            raise
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="tidemark-force")
         self._forcing: Future[None] | None = None
         self._unforced = 0
@@ -151,8 +155,10 @@ class _Rendered:
 
     def abandon(self) -> None:
         """Let go of both, as they are."""
-        with self._texts, self._pool:
-            self._arrow.abandon()
+        self._arrow.abandon()
+        self._pool.shutdown()
+        with suppress(OSError):
+            self._texts.close()
 
 
 class _Arrow:

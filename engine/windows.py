@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from engine.emission import Emission
-from engine.errors import PositionLost, SchemaChanged, SourceError, TableBusy
+from engine.errors import PositionLost, SchemaChanged, SinkError, SinkRefused, SourceError, TableBusy
 from engine.extent import Advance
 from engine.leaving import ended, gave_up, restless
-from engine.marks import NO_MARKS, Marks, marks
+from engine.marks import marks
 from engine.merge_key import key_of, merge_keys_of
 from engine.opening import Opening
 from engine.slices import Slices
@@ -143,6 +143,13 @@ class Windows:
             except SourceError as error:
                 self._give_up(at)
                 return self._failed(state, opened.window, error)
+            except SinkRefused:
+                raise
+            except SinkError as error:
+                # Nothing is wrong with the log, nor with the window in front.
+                self._give_up(at)
+                self._opening.no_room(error)
+                return state
             self._note(opened, staged, state.position)
         return state
 
@@ -195,12 +202,12 @@ class Windows:
         end, files = opened.next_slice(self._slices.most_bytes)
         runs = opened.window.runs[opened.sent : end]
         known = self._seams.marks
-        marked = [one.among(known) for one in _marked(state.snapshot, runs, files)]
+        marked = [one.among(known) for one in marks(state.snapshot, runs, files)]
         collections = {one.collection for one in files}
         newer = {collection: opened.superseded.of(collection) for collection in collections}
         emissions = [
-            Emission(one, newer[one.collection], part, marks)
-            for part, (one, marks) in enumerate(zip(files, marked, strict=True), first_part)
+            Emission(one, newer[one.collection], part, its)
+            for part, (one, its) in enumerate(zip(files, marked, strict=True), first_part)
         ]
         self._slices.begin(sum(one.bytes for one in files), self._seams.now())
         emitted = self._write(emissions, writer)
@@ -272,20 +279,6 @@ class Windows:
         since_s = self._seams.now()
         reading = self._seams.source.open_window(window)
         self._opened.append(_Opened(window, reading, reading.superseded, reading.superseded, since_s))
-
-
-def _marked(snapshot: Snapshot, runs: Sequence[Run], staged: Sequence[Staged]) -> list[Marks]:
-    """The marks of each file of rows, which are those of an initial snapshot's first and last ones."""
-    found = [NO_MARKS] * len(staged)
-    for table in snapshot.tables if runs[0].target.initial else ():
-        files = [at for at, one in enumerate(staged) if one.ticket == table.ticket and one.rows]
-        if table.place is None or table.progress is None or not files:
-            continue
-        after = Advance(table.ticket, _runs_of(runs, table.ticket)).applied(table.progress)
-        of_table = marks(table.place, opens=not table.progress.emitted, ends=after.done)
-        found[files[0]] = Marks(first=of_table.first)
-        found[files[-1]] = replace(found[files[-1]], last=of_table.last)
-    return found
 
 
 def _runs_of(runs: Sequence[Run], ticket: int) -> tuple[Run, ...]:

@@ -7,7 +7,7 @@ decided elsewhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,8 +135,10 @@ class Catalog:
             with self._connect() as connection:
                 try:
                     return _sent_together(connection, queries, asked)
-                finally:
-                    connection.rollback()  # of one that failed
+                except psycopg.Error:
+                    with suppress(psycopg.Error):
+                        connection.rollback()
+                    raise
         except psycopg.errors.LockNotAvailable as error:
             raise TableBusy("a table that must be described is locked by another session") from error
         except psycopg.Error as error:

@@ -142,7 +142,8 @@ def _answer(server: Server, connection: pq.abc.PGconn, beginning: Beginning) -> 
     tell_at = time.monotonic() + _TOLD_AFTER_S
     while connection.is_busy():
         select.select([connection.socket], [], [], 1.0)
-        connection.consume_input()
+        with source_errors("creating the replication slot"):
+            connection.consume_input()
         if beginning.stopping():
             connection.get_cancel().cancel()
             raise SourceError("stopped while the replication slot was made")

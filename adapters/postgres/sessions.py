@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import psycopg
+from psycopg import generators
 
 from adapters.postgres.server import source_errors
 
@@ -46,8 +47,7 @@ class Sessions:
         while self._spare:
             session, _since_s = self._spare.pop()
             try:
-                while session.pgconn.get_result():
-                    pass
+                session.wait(generators.fetch_many(session.pgconn))
                 session.execute("SELECT")
             except psycopg.Error:
                 session.close()

@@ -17,14 +17,14 @@ SPARK_ERRORS = (Py4JError, PySparkException, OSError, EOFError)
 """What PySpark raises for a failed job or task, and for a JVM or a worker that is gone."""
 
 _TELLING = re.compile(r"ERROR:|FATAL:|^[\w.]*(Error|Exception|Lost|Changed): ")
-_REFUSED = re.compile(rf"^\s*{SinkError.__module__}\.{SinkError.__name__}: (.*)$", re.MULTILINE)
+_SINK_ERROR = re.compile(rf"\b{SinkError.__module__}\.{SinkError.__name__}: (.*)")
 _WRAPPING = re.compile(r"ERROR:|FATAL:|(Error|Exception|Lost|Changed): ")
 
 
 def job_error(error: Exception, what: str, place: str = "spark") -> SourceError | SinkError:
     """`what` failed, with the telling line of Spark's error; a SinkError of a task's is one here, too."""
-    if refused := _REFUSED.search(_text(error)):
-        return SinkError(refused[1].strip())
+    if told := _SINK_ERROR.search(_text(error)):
+        return SinkError(told[1].strip())
     return SourceError(f"{what} failed: {telling_line(error)}", place=place)
 
 

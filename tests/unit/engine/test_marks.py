@@ -2,26 +2,119 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 import pytest
 
+from engine.extent import Advance, Extent
 from engine.marks import Mark, Marks, marks
+from engine.model import CollectionId, Run, Staged
+from engine.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 FIRST, LAST = Mark.FIRST, Mark.LAST
 FIRST_OF, LAST_OF = Mark.FIRST_OF_COLLECTION, Mark.LAST_OF_COLLECTION
 
 
-@pytest.mark.parametrize(
-    ("place", "expected"),
-    [((1, 3), Marks(FIRST, LAST_OF)), ((2, 3), Marks(FIRST_OF, LAST_OF)), ((3, 3), Marks(FIRST_OF, LAST))],
-)
-def test_a_table_s_rows_by_its_place(place, expected):
-    assert marks(place, opens=True, ends=True) == expected
+class Reading:
+    """An initial snapshot of some tables, each of two runs; says the marks of what goes out."""
+
+    def __init__(self, *names: str) -> None:
+        self.snapshot = Snapshot().begin([CollectionId((name,)) for name in names], "initial")
+        for table in self.snapshot.tables:
+            extent = Extent(20, 2000, greatest=("20",), span=(1, 20), key=("k",))
+            self.snapshot = self.snapshot.began(table.ticket, extent, 0)
+
+    def sends(self, *pieces: tuple[str, int], empty: Sequence[str] = ()) -> dict[tuple[str, int], str]:
+        """Pieces, as a table and its first or second half; those of empty tables have no rows."""
+        tables = {str(table.target.collection): table for table in self.snapshot.tables}
+        bounds: list[tuple[str, ...] | None] = [None, ("10",), ("20",)]
+        runs = [
+            Run(tables[name].ticket, tables[name].target, bounds[half], bounds[half + 1], key=("k",))
+            for name, half in pieces
+        ]
+        staged = [
+            Staged(run.ticket, run.target.collection, "", 0 if name in empty else 10, 0, at)
+            for at, (run, (name, _half)) in enumerate(zip(runs, pieces, strict=True))
+        ]
+        found = marks(self.snapshot, runs, staged)
+        for run, one in zip(runs, staged, strict=True):
+            self.snapshot = self.snapshot.advanced(Advance(run.ticket, (run,), one.rows, one.rows))
+        self.snapshot = self.snapshot.without(self.snapshot.done)
+        return {
+            piece: "/".join(f"{side}" for side in (one.first, one.last) if side)
+            for piece, one in zip(pieces, found, strict=True)
+        }
+
+    def postpone(self, name: str) -> None:
+        """Put a busy table behind the others."""
+        self.snapshot = self.snapshot.postponed(
+            table for table in self.snapshot.tables if str(table.target.collection) == name
+        )
 
 
-def test_rows_in_the_middle_of_a_table_have_none():
-    assert marks((1, 1), opens=False, ends=False) == Marks()
-    assert marks((1, 1), opens=True, ends=False) == Marks(first=FIRST)
-    assert marks((1, 1), opens=False, ends=True) == Marks(last=LAST)
+def test_each_table_has_a_first_row_and_a_last_one():
+    reading = Reading("a", "b", "c")
+
+    assert reading.sends(("a", 0)) == {("a", 0): FIRST}
+    assert reading.sends(("a", 1), ("b", 0)) == {("a", 1): LAST_OF, ("b", 0): FIRST_OF}
+    assert reading.sends(("b", 1), ("c", 0), ("c", 1)) == {
+        ("b", 1): LAST_OF,
+        ("c", 0): FIRST_OF,
+        ("c", 1): LAST,
+    }
+
+
+def test_rows_of_one_file_may_be_first_and_last():
+    reading = Reading("a", "b")
+    first = reading.sends(("a", 0), ("a", 1), empty=["a"])
+
+    assert first == {("a", 0): "", ("a", 1): ""}
+    assert reading.sends(("b", 0), ("b", 1)) == {("b", 0): FIRST_OF, ("b", 1): LAST}
+
+
+def test_a_first_table_without_rows_leaves_no_row_first_in_one_turn_either():
+    sent = Reading("a", "b").sends(("a", 0), ("a", 1), ("b", 0), ("b", 1), empty=["a"])
+
+    assert [*sent.values()] == ["", "", FIRST_OF, LAST]
+
+
+def test_where_the_last_table_has_no_rows_nobody_looks_ahead():
+    reading = Reading("a", "b")
+
+    assert reading.sends(("a", 0), ("a", 1)) == {("a", 0): FIRST, ("a", 1): LAST_OF}
+    assert reading.sends(("b", 0), ("b", 1), empty=["b"]) == {("b", 0): "", ("b", 1): ""}
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_busy_table_is_marked_where_it_comes(before):
+    """Before any of its rows, or amid them."""
+    reading = Reading("a", "b")
+    sent = {} if before else reading.sends(("a", 0))
+    reading.postpone("a")
+    sent |= reading.sends(("b", 0), ("b", 1))
+    sent |= reading.sends(*([("a", 0)] if before else []), ("a", 1))
+
+    assert sent == {
+        ("b", 0): FIRST if before else FIRST_OF,
+        ("b", 1): LAST_OF,
+        ("a", 0): FIRST_OF if before else FIRST,
+        ("a", 1): LAST,
+    }
+
+
+def test_rows_asked_for_by_a_signal_have_none():
+    snapshot = Reading("a").snapshot
+    (table,) = snapshot.tables
+    mine = replace(table, target=replace(table.target, initial=False), place=None)
+    run = Run(mine.ticket, mine.target, None, None, key=("k",))
+
+    assert marks(
+        replace(snapshot, tables=(mine,)), [run], [Staged(mine.ticket, mine.target.collection, "", 1, 0)]
+    ) == [Marks()]
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,10 @@ def after(*slices: tuple[int, float]) -> float:
     [
         ((), FIRST),
         (((FIRST, 0.1),), FIRST),
-        (((FIRST, 0.01),), 10 * FIRST),
-        (((FIRST, 0.01), (10 * FIRST, 0.2)), 5 * FIRST),
+        (((FIRST, 0.05),), 2 * FIRST),
+        (((FIRST, 0.05), (2 * FIRST, 0.4)), FIRST / 2),
+        # A sink that was given names may have to copy the next files.
+        (((FIRST, 0.001),), 4 * FIRST),
         (((FIRST, 0.2),), FIRST / 2),
         # A store that takes its time for any turn makes no slice smaller than this.
         (((FIRST, 5.0),), FIRST / 4),

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from engine import state as saved
-from engine.errors import SchemaChanged, SignalError, SourceError, TableBusy
+from engine.errors import SchemaChanged, SignalError, SinkError, SinkRefused, SourceError, TableBusy
 from engine.extent import Progress
 from engine.model import Position
 from tests.job_bench import BOTH, Bench, ScriptedLog, T, U
@@ -90,6 +90,34 @@ class TestWindows:
 
         assert meanwhile is None
         assert bench.told() == ["accepted", "finished public.t"]
+
+    def test_rows_without_a_place_are_read_again_after_ever_longer_pauses_and_none_is_left_out(
+        self, tmp_path
+    ):
+        bench = Bench(tmp_path, window_retries=1, backoff_s=0.5, longest_backoff_s=4.0)
+        bench.execute()
+        bench.turns(1)
+        pauses = []
+        for _ in range(6):
+            reading(bench).failure = SinkError("no space left")
+            bench.turns(1)
+            begun = bench.now_s
+            while bench.job.window is None:
+                bench.now_s += 0.25
+                bench.turns(1)
+            pauses.append(bench.now_s - begun)
+        bench.turns(6)
+
+        assert pauses == [0.5, 1.0, 2.0, 4.0, 4.0, 4.0]
+        assert bench.told() == ["accepted", "finished public.t"]
+        assert bench.source.opened == 1
+
+    def test_what_no_retry_mends_stops_the_job(self, bench):
+        bench.execute()
+        bench.turns(1)
+        reading(bench).failure = SinkRefused("nobody reads it")
+        with pytest.raises(SinkRefused):
+            bench.turns(1)
 
     def test_in_the_end_its_tables_are_answered_as_failed_and_the_others_go_on(self, tmp_path):
         bench = Bench(tmp_path, window_retries=2, max_chunks=1)
@@ -327,7 +355,9 @@ class TestBehind:
         assert self.read(bench) == [("public.t", key) for key in range(1, 6)]
         assert bench.told() == ["accepted", "accepted", "stopped public.u", "finished public.t"]
 
-    @pytest.mark.parametrize("error", [SourceError("bad block"), TableBusy("locked", place="public.t")])
+    @pytest.mark.parametrize(
+        "error", [SourceError("bad block"), TableBusy("locked", place="public.t"), SinkError("no space left")]
+    )
     def test_a_failure_of_the_second_is_judged_once_it_is_read_alone(self, bench, error):
         reading(bench).failure = error
         bench.turns(4)

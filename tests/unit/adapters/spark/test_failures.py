@@ -100,6 +100,23 @@ def test_a_task_s_own_error_keeps_its_class():
         SparkExecutors(session()).map(refuse, [1])
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "engine.errors.SinkError: {}",
+        "  engine.errors.SinkError: {}",
+        "Caused by: engine.errors.SinkError: {}",
+    ],
+)
+def test_a_task_without_a_place_to_write_is_found_in_what_the_job_says(line):
+    told = "/data/run-00001-7.arrow: no space left on device; free some space"
+    error = Exception(f"{HEAD}Traceback (most recent call last):\n{line.format(told)}\n{TAIL}")
+
+    raised = job_error(error, "reading rows")
+    assert isinstance(raised, SinkError)
+    assert str(raised) == told
+
+
 def test_results_come_in_the_items_order():
     assert SparkExecutors(session()).map(str, [2, 1]) == ["2", "1"]
 
