@@ -122,13 +122,13 @@ def _completed(batches: Iterable[pa.RecordBatch], before: str, after: str) -> It
             yield some.set_column(_VALUE, EVENTS.field(_VALUE), values)
 
 
-def _texts(text: pa.Buffer, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _texts(text: pa.Buffer, batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The texts of rendered rows, in the batches in which they are known, where they stand."""
-    end = 0
+    ends, at = _ends(batches), 0
     for batch in batches:
-        ends = end + np.concatenate(([0], np.cumsum(batch.column("size").to_numpy())))
-        end = int(ends[-1])
-        texts = pa.LargeStringArray.from_buffers(batch.num_rows, pa.py_buffer(ends), text)
+        mine = pa.py_buffer(ends[at : at + batch.num_rows + 1])
+        texts = pa.LargeStringArray.from_buffers(batch.num_rows, mine, text)
+        at += batch.num_rows
         yield pa.RecordBatch.from_arrays([texts], names=["value"])
 
 
@@ -165,8 +165,7 @@ def _blank(file: int, begin: int, end: int) -> None:
 
 def _ends(batches: Sequence[pa.RecordBatch]) -> Ints:
     """Where the texts of rendered rows begin, and where the last one ends."""
-    sizes = [batch.column("size").to_numpy() for batch in batches]
-    return np.concatenate(([0], np.cumsum(np.concatenate(sizes))))
+    return np.cumsum(np.concatenate(([0], *(batch.column("size").to_numpy() for batch in batches))))
 
 
 def marked(batches: Iterable[pa.RecordBatch], marks: Marks) -> Iterator[pa.RecordBatch]:

@@ -72,7 +72,11 @@ class StagingArea:
         """
         with sink_errors(path):
             Path(path).parent.mkdir(parents=True, exist_ok=True)
-            file = _Rendered(path, around, self.render) if self.render else _Events(path, around)
+            if self.render:
+                file: _Arrow | _Rendered = _Rendered(path, around, self.render)
+            else:
+                values = (text.encode() for text in around)
+                file = _Arrow(path, STAGED.with_metadata(dict(zip(AROUND, values, strict=True))))
         try:
             yield file.write
             with sink_errors(path):
@@ -82,26 +86,27 @@ class StagingArea:
             raise
 
 
-class _Events:
-    """A run as an Arrow file."""
+class _Arrow:
+    """Batches of one schema as an Arrow file; for a run, of STAGED."""
 
-    def __init__(self, path: str, around: tuple[str, str]) -> None:
-        self._path = path
-        values = (text.encode() for text in around)
-        self._arrow = _Arrow(path, STAGED.with_metadata(dict(zip(AROUND, values, strict=True))))
+    def __init__(self, path: str, schema: pa.Schema) -> None:
+        self._path, self._file = path, pa.OSFile(path, "wb")
+        self._stream = pa.ipc.new_stream(self._file, schema)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take a batch of STAGED."""
+        """Take a batch."""
         with sink_errors(self._path):
-            self._arrow.stream.write_batch(batch)
+            self._stream.write_batch(batch)
 
     def close(self) -> None:
         """Have the file whole."""
-        self._arrow.close()
+        self._stream.close()
+        self._file.close()
 
     def abandon(self) -> None:
         """Let go of it, as it is."""
-        self._arrow.abandon()
+        with suppress(OSError):
+            self._file.close()
 
 
 class _Rendered:
@@ -130,9 +135,7 @@ class _Rendered:
             with sink_errors(self._path):
                 self._unforced += write_all(self._texts, data[ends[0] : ends[-1]].data)
                 self._force()
-                self._arrow.stream.write_batch(
-                    pa.RecordBatch.from_arrays([merge_keys, sizes], schema=RENDERED)
-                )
+            self._arrow.write(pa.RecordBatch.from_arrays([merge_keys, sizes], schema=RENDERED))
 
     def _force(self) -> None:
         """Begin to force what was written, if that is enough and no force is under way."""
@@ -159,24 +162,6 @@ class _Rendered:
         self._pool.shutdown()
         with suppress(OSError):
             self._texts.close()
-
-
-class _Arrow:
-    """An Arrow stream in a file."""
-
-    def __init__(self, path: str, schema: pa.Schema) -> None:
-        self._file = pa.OSFile(path, "wb")
-        self.stream = pa.ipc.new_stream(self._file, schema)
-
-    def close(self) -> None:
-        """End the stream."""
-        self.stream.close()
-        self._file.close()
-
-    def abandon(self) -> None:
-        """Close the file alone."""
-        with suppress(OSError):
-            self._file.close()
 
 
 def few(batch: pa.RecordBatch, around: tuple[str, str]) -> Iterator[pa.RecordBatch]:
