@@ -1,12 +1,21 @@
-"""What files need to outlive the machine. Raises OSError, which callers turn into errors of their own."""
+"""What files need to outlive the machine, and to be read by nobody else.
+
+Raises OSError, which callers turn into errors of their own.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
+import uuid
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from io import FileIO
     from pathlib import Path
+
+_FILE_MODE, _DIRECTORY_MODE = 0o600, 0o700
 
 
 def force_directory(directory: Path) -> None:
@@ -16,3 +25,32 @@ def force_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def make_private(directory: Path) -> None:
+    """Make a directory that only its owner may enter; one that is there stays as it is."""
+    if not directory.is_dir():
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=_DIRECTORY_MODE, exist_ok=True)
+
+
+def take_over(directory: Path) -> Path:
+    """Make a directory, private, and the only one beside its siblings; what they hold vanishes at once.
+
+    Whoever is about to rename something out of a sibling can't any more. Gives the directory.
+    """
+    make_private(directory.parent)
+    make_private(directory)
+    for sibling in directory.parent.iterdir():
+        if sibling.is_dir() and sibling.name != directory.name:
+            gone = directory.parent / f".gone-{uuid.uuid4().hex}"
+            with contextlib.suppress(FileNotFoundError):
+                sibling.rename(gone)
+            shutil.rmtree(gone, ignore_errors=True)
+    return directory
+
+
+def open_private(path: Path) -> FileIO:
+    """Open a new file for writing, without a buffer, that only its owner may read."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)
+    return open(descriptor, "wb", buffering=0)  # noqa: PTH123  a descriptor has no path

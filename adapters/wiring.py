@@ -13,8 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, assert_never
-from urllib.parse import urlparse
+from typing import TYPE_CHECKING, Protocol, assert_never
 
 from adapters.signals.desk import make_desk
 from adapters.sinks.console import ConsoleSink
@@ -24,11 +23,14 @@ from adapters.sinks.null import NullSink
 from adapters.spark.ending import end, outlived
 from adapters.spark.executors import SparkExecutors, ThreadExecutors
 from adapters.spark.session import spark_session
-from adapters.spark.state import FileStateStore
-from adapters.spark.storage import storage
-from engine.config.settings import SinkKind
-from engine.errors import SourceError
+from adapters.storage.directory import LocalStorage, storage
+from adapters.storage.lease import Claim, FileLease, Leases
+from adapters.storage.state import FileStateStore, newest_epoch
+from adapters.storage.workspace import staging_base, take_workspace, workspace_of
+from engine.config.settings import SinkAhead, SinkKind
+from engine.errors import LeaseLost, SourceError
 from engine.events.heartbeat import heartbeat
+from engine.files import sink_errors
 from engine.job import Job
 from engine.marks import Mark
 from engine.progress import ProgressLog
@@ -39,6 +41,7 @@ from engine.staging import StagingArea, clear
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from pyspark.sql import SparkSession
 
@@ -58,12 +61,15 @@ LOCAL_ROWS = 20_000
 class Places:
     """Where things are kept: a URI for the state; what driver and executors share, for what is staged.
 
-    `windows` is for the rows of windows.
+    `windows` is for the rows of windows. `owner` and `previous` name who holds the checkpoint's lease, and
+    who held it before; empty where nobody did.
     """
 
     checkpoint: str
     staging: str
     windows: StagingArea
+    owner: str = ""
+    previous: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +129,45 @@ def trying() -> Iterator[None]:
         _log.warning("%s", error)
 
 
+class Building(Protocol):
+    """How a source's job is put together; see `building`."""
+
+    def __call__(
+        self,
+        settings: Settings,
+        spark: SparkSession,
+        onlookers: Onlookers,
+        *,
+        sleep: Callable[[float], object],
+    ) -> AbstractContextManager[Job]:
+        """The job, not yet started."""
+
+
+def run_jobs(
+    settings: Settings,
+    packages: tuple[str, ...],
+    spark: SparkSession | None,
+    stop: threading.Event,
+    onlookers: Onlookers,
+    build: Building,
+) -> bool:
+    """Run the job until `stop` is set, on `spark` or a session made with these packages.
+
+    A job that has lost its lease is given up, and another one stands by in its place. Gives whether the lease
+    was held to the end.
+    """
+    with on_spark(settings, packages, spark, stop) as session:
+        while not stop.is_set():
+            try:
+                with build(settings, session, onlookers, sleep=stop.wait) as job:
+                    job.run(stop.is_set)
+                    return True
+            except LeaseLost as error:
+                if not stop.is_set():
+                    _log.warning("%s; nothing more is written, standing by", error)
+        return False
+
+
 @contextmanager
 def building(
     settings: Settings,
@@ -135,25 +180,43 @@ def building(
 ) -> Iterator[Job]:
     """The job, not yet started; its sink and its staging directory are given up at the end.
 
-    `sleep` is its pause before it tries again, in seconds; it may end early when the job is to stop.
-    `wrap` puts something between the job and its ports.
+    Before anything is touched it stands by until the checkpoint and the sink are its own; raises LeaseHeld
+    where that is not wanted, LeaseLost if the job is to stop meanwhile. `sleep` is its pause before it tries
+    again, in seconds; it is true, and may end early, when the job is to stop. `wrap` puts something between
+    the job and its ports.
     """
     with ExitStack() as held:
-        checkpoint, staging = held.enter_context(_directories(settings))
-        sink = make_sink(settings.sink, SparkExecutors(spark), f"{staging}/kafka", tasks=tasks_of(spark))
+        checkpoint, staging_base = held.enter_context(_directories(settings))
+        directory = storage(spark, checkpoint)
+        claim = Claim(settings.name, settings.job.lease_ttl_ms, wait=settings.job.lease_wait)
+        states = FileLease(directory, claim, epoch_in=newest_epoch)
+        events = _lease_on_events(settings.sink, claim)
+        leases = Leases(claim, [states, *([events] if events else [])])
+        held.callback(leases.release)
+        if not leases.take(sleep):
+            raise LeaseLost("stopped while standing by", place=checkpoint)
+        workspace = workspace_of(staging_base, settings.name, checkpoint)
+        staging = str(take_workspace(workspace, states.epoch))
+        held.callback(clear, staging)
+        sink = make_sink(
+            settings.sink,
+            SparkExecutors(spark),
+            f"{staging}/kafka",
+            tasks=tasks_of(spark),
+            epoch=events.epoch if events else 0,
+        )
         held.callback(sink.close)
         windows = sink.windows if isinstance(sink, FilesSink) else StagingArea(staging)
-        for directory in dict.fromkeys((staging, windows.directory)):
-            clear(directory)
-            held.callback(clear, directory)
-        wired = wire(Places(checkpoint, staging, windows))
+        held.callback(clear, windows.directory)
+        previous = states.previous.id if states.previous else ""
+        wired = wire(Places(checkpoint, staging, windows, claim.id, previous))
         held.callback(wired.close)
         desk = make_desk(settings.signals, settings.events.topic_prefix, onlookers.answer)
         held.callback(desk.close)
         seams = Seams(
             source=wired.source,
             sink=sink,
-            store=FileStateStore(storage(spark, checkpoint)),
+            store=FileStateStore(directory, states.epoch),
             executors=_emitters(spark),
             desk=desk,
             pulse=_pulse(settings, wired),
@@ -163,8 +226,19 @@ def building(
             show=wired.show,
             done=wired.done,
             marks=wired.marks,
+            lease=leases,
         )
         yield Job(wrap(seams), _pace(settings, spark, wired), _observer(settings, onlookers))
+
+
+def _lease_on_events(settings: SinkSettings, claim: Claim) -> FileLease | None:
+    """The lease on a sink that one job at a time may write to, whatever its checkpoint."""
+    if settings.kind is not SinkKind.FILES:
+        return None
+    with sink_errors(settings.directory):
+        # Made here, so that it is not private.
+        Path(settings.directory).mkdir(parents=True, exist_ok=True)
+    return FileLease(LocalStorage(Path(settings.directory).absolute()), claim, prefix=".")
 
 
 def _observer(settings: Settings, onlookers: Onlookers) -> Callable[[Observation], None]:
@@ -198,6 +272,7 @@ def _pace(settings: Settings, spark: SparkSession, wired: Wired) -> Pace:
         retries=None if job.max_retries < 0 else job.max_retries,
         first_retries=wired.first_retries,
         first_backoff_s=wired.first_backoff_s,
+        repeats_behind_sink=settings.sink.ahead is SinkAhead.REPEAT,
         longest_backoff_s=max(0.5, job.restart_wait_ms / 1000),
     )
 
@@ -207,16 +282,7 @@ def _directories(settings: Settings) -> Iterator[tuple[str, str]]:
     """Checkpoint and staging directory of a job; without a checkpoint in the settings, temporary ones."""
     with tempfile.TemporaryDirectory(prefix="tidemark-") as temporary:
         checkpoint = settings.job.checkpoint or f"{temporary}/checkpoint"
-        staging = settings.job.staging or _staging_beside(settings, checkpoint, temporary)
-        yield checkpoint, staging
-
-
-def _staging_beside(settings: Settings, checkpoint: str, temporary: str) -> str:
-    """Beside a local checkpoint, where there is room for state; else in a temporary directory."""
-    place = urlparse(checkpoint)
-    if settings.job.checkpoint and place.scheme in {"", "file"}:
-        return str(Path(place.path).absolute() / "staging")
-    return f"{temporary}/staging"
+        yield checkpoint, staging_base(settings.job) or f"{temporary}/staging"
 
 
 def _emitters(spark: SparkSession) -> Executors:
@@ -225,11 +291,16 @@ def _emitters(spark: SparkSession) -> Executors:
     return ThreadExecutors(tasks_of(spark)) if local else SparkExecutors(spark)
 
 
-def make_sink(settings: SinkSettings, executors: Executors, staging: str, *, tasks: int) -> Sink:
-    """The sink of the settings; one that stages does so in a directory of its own."""
+def make_sink(
+    settings: SinkSettings, executors: Executors, staging: str, *, tasks: int, epoch: int = 0
+) -> Sink:
+    """The sink of the settings; one that stages does so in a directory of its own.
+
+    `epoch` is that of the lease on the sink.
+    """
     match settings.kind:
         case SinkKind.FILES:
-            return FilesSink(settings.directory)
+            return FilesSink(settings.directory, epoch, settings.mode)
         case SinkKind.CONSOLE:
             return ConsoleSink()
         case SinkKind.NULL:

@@ -1,6 +1,7 @@
 """The `tidemark` command: `run` a job, `check` a configuration.
 
-Owns exit codes (0 a clean stop, 1 a failure, 2 a configuration that can't be used), signals of
+Owns exit codes (0 a clean stop, 1 a failure, 2 a configuration that can't be used, 3 another job holds the
+checkpoint or the sink and waiting is not wanted), signals of
 the operating system, logging, and how errors are shown. It is the one place of the engine that
 reaches for an adapter; what the job does is the adapter's and the engine's affair.
 """
@@ -21,7 +22,7 @@ from rich.text import Text
 
 from engine.config import Explained, Settings, explain, load, read
 from engine.config.sources import MongoSettings, PostgresSettings, SqlServerSettings
-from engine.errors import ConfigError, InvariantError, TidemarkError
+from engine.errors import ConfigError, InvariantError, LeaseHeld, TidemarkError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from engine.config.settings import Source
 
 FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
-FAILED, UNUSABLE = 1, 2
+FAILED, UNUSABLE, HELD = 1, 2, 3
 
 # locals in a traceback could show a password
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
@@ -98,6 +99,7 @@ def check(
     """Check CONFIG and say what becomes of each property; connects to nothing."""
     with _exit_codes(config):
         settings = read(config)
+        import_module("adapters.storage.workspace").check(settings)
         for line in _table(explain(load(config), defaults=defaults)):
             typer.echo(line)
         for warning in settings.warnings:
@@ -154,7 +156,7 @@ def _exit_codes(config: str) -> Iterator[None]:
         raise typer.Exit(UNUSABLE) from None
     except TidemarkError as exc:
         _show(f"{type(exc).__name__}: {exc}", ())
-        raise typer.Exit(FAILED) from None
+        raise typer.Exit(HELD if isinstance(exc, LeaseHeld) else FAILED) from None
 
 
 def _show(title: str, lines: Iterable[str]) -> None:

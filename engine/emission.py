@@ -1,7 +1,8 @@
 """From the staging directory to the sink: what was superseded meanwhile is left out of a run.
 
 Owns both ways: staged events are completed and written; rendered texts are handed over as they are. A
-sink takes their file by its name, so that a turn waits for no row of it.
+sink takes their file by its name, so that a turn waits for no row of it. Each file is compared with its
+checksum before it is mapped, and one that is handed over by its name with its size.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.checksum import Checksum
 from engine.errors import SourceError
 from engine.events.batch import EVENTS
 from engine.events.envelope import with_mark
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
     from engine.events.text import Ints
     from engine.merge import Newer
-    from engine.model import Staged
+    from engine.model import Part, Staged
     from engine.ports import PartWriter, TextWriter
 
 _VALUE = EVENTS.get_field_index("value")
@@ -39,10 +41,15 @@ _BLANKED, _BLANKED_BYTES = 1 / 8, 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """What became of a staged run: READ events written, and keys dropped for a row that lacks a value."""
+    """What became of a staged run: the part written, and keys dropped for a row that lacks a value."""
 
-    rows: int
+    part: Part
     lacking: tuple[bytes, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """The READ events written."""
+        return self.part.events
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +62,8 @@ class Emission:
     marks: Marks = NO_MARKS
 
     def write(self, writer: PartWriter) -> Emitted:
-        """Write what survives. Raises SourceError if the staged file is gone, else SinkError."""
-        with _mapped(self.staged.path) as source, pa.ipc.open_stream(source) as stream:
+        """Write what survives. Raises SourceError if the staged file is gone or damaged, else SinkError."""
+        with _mapped(self.staged.path, self.staged.arrow) as source, pa.ipc.open_stream(source) as stream:
             # All at once: what supersedes may be far more than a batch, and is hashed every time. The
             # file is mapped, so this holds no rows.
             batches, rendered = list(stream), stream.schema == RENDERED
@@ -65,30 +72,53 @@ class Emission:
         mask = self.newer.survivors(keys)
         rows = len(keys) if mask is None else pc.sum(mask).as_py() or 0
         if rendered:
-            self._hand_over(cast("TextWriter", writer), batches, mask, rows)
+            part = self._hand_over(cast("TextWriter", writer), batches, mask, rows)
         else:
             around = [metadata[name].decode() for name in AROUND]
-            writer.write(self.part, marked(_completed(_surviving(batches, mask), *around), self.marks))
-        return Emitted(rows, tuple(self.newer.dropped_lacking(keys, mask)))
+            part = writer.write(self.part, marked(_completed(_surviving(batches, mask), *around), self.marks))
+        return Emitted(part, tuple(self.newer.dropped_lacking(keys, mask)))
 
     def _hand_over(
         self, writer: TextWriter, batches: Sequence[pa.RecordBatch], mask: pa.ChunkedArray | None, rows: int
-    ) -> None:
-        path = texts_beside(self.staged.path)
-        if rows and self.marks == NO_MARKS and (mask is None or _blanked(path, batches, mask)):
-            writer.take(self.part, path)
-            return
-        with _mapped(path) as source:
-            texts = marked(_surviving(_texts(source.read_buffer(), batches), mask), self.marks)
-            writer.write_texts(self.part, (batch.column("value") for batch in texts))
+    ) -> Part:
+        path, texts = texts_beside(self.staged.path), self.staged.texts
+        if rows and self.marks == NO_MARKS:
+            _check_size(path, texts)
+            if mask is None:
+                return writer.take(self.part, path, rows, texts)
+            if blanked := _blanked(path, texts, batches, mask):
+                return writer.take(self.part, path, rows, blanked)
+        with _mapped(path, texts) as source:
+            surviving = marked(_surviving(_texts(source.read_buffer(), batches), mask), self.marks)
+            return writer.write_texts(self.part, (batch.column("value") for batch in surviving))
 
 
 @contextmanager
-def _mapped(path: str) -> Iterator[pa.MemoryMappedFile]:
+def _mapped(path: str, checksum: Checksum) -> Iterator[pa.MemoryMappedFile]:
+    """A staged file, mapped, if it is what was written."""
+    _check_size(path, checksum)
     with _present(path):
         source = pa.memory_map(path)
     with source:
+        if Checksum.of(source.read_buffer()) != checksum:
+            raise _damaged(path, "its checksum is wrong")
+        source.seek(0)
         yield source
+
+
+def _check_size(path: str, checksum: Checksum) -> None:
+    with _present(path):
+        size = os.stat(path).st_size  # noqa: PTH116  a path's text
+    if size != checksum.bytes:
+        raise _damaged(path, f"it has {size} bytes of {checksum.bytes}")
+
+
+def _damaged(path: str, how: str) -> SourceError:
+    return SourceError(
+        f"rows that were staged are damaged: {how}",
+        place=path,
+        hint="they are read again; if this goes on, look at the disk of the staging directory",
+    )
 
 
 @contextmanager
@@ -132,30 +162,35 @@ def _texts(text: pa.Buffer, batches: Sequence[pa.RecordBatch]) -> Iterator[pa.Re
         yield pa.RecordBatch.from_arrays([texts], names=["value"])
 
 
-def _blanked(path: str, batches: Sequence[pa.RecordBatch], mask: pa.ChunkedArray) -> bool:
-    """Blank out the rows that do not survive, where that is little of the file; whether it was.
+def _blanked(
+    path: str, texts: Checksum, batches: Sequence[pa.RecordBatch], mask: pa.ChunkedArray
+) -> Checksum | None:
+    """Blank out the rows that do not survive, where that is little of the file; its checksum then, else None.
 
     Blanks stand before the next row's text, so there are none at the end. The texts of the others stay as
-    they are, so that the same can be done again, or more.
+    they are.
     """
     ends = _ends(batches)
     edges = np.flatnonzero(np.diff(np.concatenate(([False], ~mask.to_numpy(), [False]))))
     gaps = ends[edges].reshape(-1, 2)
     lengths = gaps[:, 1] - gaps[:, 0]
     if lengths.sum() > _BLANKED * ends[-1] or lengths.max() > _BLANKED_BYTES or gaps[-1, 1] == ends[-1]:
-        return False
+        return None
+    with _mapped(path, texts):
+        pass  # as it was written
     with sink_errors(path), _present(path):
         try:
-            file = os.open(path, os.O_WRONLY)
+            file = os.open(path, os.O_RDWR)
         except PermissionError:  # an executor of another user wrote it
-            return False
+            return None
         try:
             for begin, end in gaps.tolist():
                 _blank(file, begin, end)
             os.fsync(file)
+            with pa.memory_map(path) as blanked:
+                return Checksum.of(blanked.read_buffer())
         finally:
             os.close(file)
-    return True
 
 
 def _blank(file: int, begin: int, end: int) -> None:

@@ -9,7 +9,10 @@
     │  └─ TableBusy      somebody holds a lock on a table: wait, and read others meanwhile
     ├─ SinkError         events were not accepted, or had no place: back off, try again, never skip
     │  └─ SinkRefused    the sink will never take them: stop
-    ├─ StateError        the saved state is unreadable or in use: stop
+    ├─ StateError        the saved state is unreadable or another database's: stop
+    │  └─ StateNotSaved  there was no room for the state: back off, try again
+    ├─ LeaseHeld         another job holds the checkpoint or the sink, and waiting is not wanted: exit 3
+    ├─ LeaseLost         another job has taken the checkpoint or the sink: touch nothing more, stand by
     └─ InvariantError    our own bug: never caught
 
 A message is lower case without a full stop and quotes values with `!r`. `hint` says in one line
@@ -71,6 +74,18 @@ class SinkRefused(SinkError):
 
 class StateError(TidemarkError):
     """The saved state can't be read, or belongs to another database."""
+
+
+class StateNotSaved(StateError):
+    """There is no room to save the state; trying again helps once there is."""
+
+
+class LeaseHeld(TidemarkError):
+    """Another job holds the checkpoint or the sink."""
+
+
+class LeaseLost(TidemarkError):
+    """Another job has taken the checkpoint or the sink over; this one may write nothing more."""
 
 
 class InvariantError(TidemarkError):

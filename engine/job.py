@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from engine import state as saved
-from engine.errors import PositionLost, SinkError, SinkRefused, SourceError
+from engine.errors import PositionLost, SinkError, SinkRefused, SourceError, StateNotSaved
 from engine.groups import spread
 from engine.model import ExecuteSnapshot, LogMessage, StopSnapshot
 from engine.opening import with_moved
@@ -30,7 +30,7 @@ from engine.windows import Windows
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from engine.model import CollectionId, Command, Window
+    from engine.model import CollectionId, Command, Part, Window
     from engine.ports import (
         LogReader,
         Span,
@@ -67,6 +67,7 @@ class Job:
         self._saved_s = 0.0
         self._failures = 0
         self._was_open = False
+        self._settled = False
 
     @property
     def window(self) -> Window | None:
@@ -74,11 +75,9 @@ class Job:
         return self._windows.window
 
     def run(self, stopping: Callable[[], bool]) -> None:
-        """Turn until `stopping`; after a SourceError or SinkError reopen the log, with growing pauses."""
-        self.settle()
-        self._say_goes_on("")
+        """Turn until `stopping`; after a failure that may pass reopen the log, with growing pauses."""
         try:
-            while not stopping() and not self._run_session(stopping):
+            while not self._run_session(stopping):
                 pass
         finally:
             self.close()
@@ -91,41 +90,70 @@ class Job:
             _log.info("%s%s", line, when)
 
     def _run_session(self, stopping: Callable[[], bool]) -> bool:
-        """Turn until `stopping`, a failure, or the end of all there is to do, which is True."""
+        """Turn until `stopping` or the end of all there is to do, which is True, or until a failure."""
         try:
-            self.start()
-            while not stopping():
+            if not self._settled:
+                self.settle()
+                if not self._failures:
+                    self._say_goes_on("")
+            if not stopping():
+                self.start()
+            while not stopping() and not self._seams.done(self._saved):
                 self.turn()
                 self._failures = 0
-                if self._seams.done(self._saved):
-                    return True
         except (PositionLost, SinkRefused):
             raise
-        except (SourceError, SinkError) as error:
+        except (SourceError, SinkError, StateNotSaved) as error:
             self._failures += 1
             self.close()
-            self.settle()
+            self._settled = False
             most = self._pace.retries if self._was_open else self._pace.first_retries
             if most is not None and self._failures > most:
                 raise
             pause_s = self._pace.pause_s(self._failures, was_open=self._was_open)
             _log.warning("%s; trying again in %.1f s", error, pause_s)
             self._seams.sleep(pause_s)
-        return False
+            return False
+        return True
 
     def settle(self) -> None:
         """Load the newest state; a turn left pending counts if the sink has all of it."""
-        states = self._seams.store.load()
+        seams = self._seams
+        seams.lease.check()
+        states = seams.store.load()
         if states.pending is not None:
             turn = states.pending.turn
-            if self._seams.sink.applied(turn):
-                self._seams.store.promote(turn)
+            if seams.sink.applied(turn):
+                seams.store.promote(turn)
             else:
-                self._seams.store.discard(turn)
-            states = self._seams.store.load()
-        self.state = saved.from_json(states.promoted.document) if states.promoted else saved.State()
-        self._saved = self.state
-        self._seams.desk.resume(self.state.channels)
+                seams.store.discard(turn)
+            states = seams.store.load()
+        state = saved.from_json(states.promoted.document) if states.promoted else saved.State()
+        self.state = self._saved = self._not_behind(state)
+        self._settled = True
+        seams.desk.resume(self.state.channels)
+
+    def _not_behind(self, state: State) -> State:
+        """The state, unless the sink holds turns that it does not know: others would be mixed with them."""
+        newest = self._seams.sink.newest()
+        if newest is None or newest <= state.turn:
+            return state
+        if self._pace.repeats_behind_sink:
+            _log.warning(
+                "the sink holds turns up to %d, the checkpoint knows %d: going on behind them;"
+                " what was sent since is sent again",
+                newest,
+                state.turn,
+            )
+            return replace(state, turn=newest)
+        knows = f"ends at turn {state.turn}" if state.turn else "is empty"
+        raise SinkRefused(
+            f"the sink holds turns up to {newest}, and the checkpoint {knows}",
+            place="checkpoint",
+            hint="use the checkpoint that this directory belongs to, or an empty directory; or set"
+            " tidemark.sink.ahead=repeat for one start, which goes on behind those turns and sends"
+            " what came since the checkpoint again",
+        )
 
     def start(self) -> None:
         """Open the log where the state stands."""
@@ -201,20 +229,34 @@ class Job:
         after = self._obey(after, encoded)
         after = self._note_moved(after, encoded)
         self._windows.supersede(encoded.superseded)
-        after, emitted, part = self._windows.emit(after, writer, encoded.parts)
+        after, emitted = self._windows.emit(after, writer, _next_number(encoded.parts))
+        parts = [*encoded.parts, *emitted]
+        events = sum(part.events for part in parts)
         if seams.pulse.due(now):
-            seams.pulse.beat(writer, part, now)
+            parts.append(seams.pulse.beat(writer, _next_number(parts), now))
         after = replace(after, channels=dict(seams.desk.memory()))
-        seams.store.save_pending(after.turn, saved.to_json(after))
-        seams.sink.commit(after.turn)
-        seams.store.promote(after.turn)
+        self._commit(after, parts)
         self._windows.committed()
         self.state = self._saved = after
         self._saved_s = now
         seams.desk.tell()
         if after.position is not None:
             log.acknowledge(after.position)
-        self._observe(Observation(after, encoded.events + emitted, self._lag_s, now, self.window))
+        self._observe(Observation(after, events, self._lag_s, now, self.window))
+
+    def _commit(self, after: State, parts: Sequence[Part]) -> None:
+        """Save the state as pending, commit the turn, promote the state; each only while the lease is ours.
+
+        Whoever has lost the lease between a check and the step behind it is stopped by that step itself: its
+        files' names are gone, see `adapters/storage/lease.py`.
+        """
+        seams = self._seams
+        seams.lease.check()
+        seams.store.save_pending(after.turn, saved.to_json(after))
+        seams.lease.check()
+        seams.sink.commit(after.turn, parts)
+        seams.lease.check()
+        seams.store.promote(after.turn)
 
     @staticmethod
     def _note_moved(state: State, encoded: Encoded) -> State:
@@ -246,3 +288,7 @@ class Job:
                 return replace(state, snapshot=snapshot)
             case LogMessage():
                 return state
+
+
+def _next_number(parts: Sequence[Part]) -> int:
+    return max((part.number for part in parts), default=-1) + 1

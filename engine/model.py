@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+from engine.checksum import NO_FILE, Checksum
+
 Key: TypeAlias = tuple[str | None, ...]
 """A row's merge key, column by column, as the database's own text (None = NULL)."""
 
@@ -148,7 +150,8 @@ class Window:
 class Staged:
     """The rows that one task read of one run: a file, see `engine.staging`.
 
-    `bytes` are the rows' own, without what all have alike; `run` is the run's number in the window.
+    `bytes` are the rows' own, without what all have alike; `run` is the run's number in the window. `arrow`
+    is the checksum of the file, `texts` that of the texts beside it, NO_FILE where rows are not rendered.
     """
 
     ticket: int
@@ -156,4 +159,18 @@ class Staged:
     path: str
     rows: int
     bytes: int
-    run: int = 0
+    run: int
+    arrow: Checksum
+    texts: Checksum = NO_FILE
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a turn as it was written: its number, how many events it has, the checksum of its file.
+
+    A part without events leaves no file. A sink that keeps no file of a part gives NO_FILE.
+    """
+
+    number: int
+    events: int
+    checksum: Checksum = NO_FILE

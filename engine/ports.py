@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from engine.checksum import Checksum
     from engine.errors import SignalError, TableBusy
     from engine.extent import Extent
-    from engine.model import CollectionId, Command, Key, Position, SignalRow, Staged, Target, Window
+    from engine.model import CollectionId, Command, Key, Part, Position, SignalRow, Staged, Target, Window
     from engine.snapshot import Table
     from engine.state import State
 
@@ -29,8 +30,10 @@ Result = TypeVar("Result")
 class PartWriter(Protocol):
     """Writes parts of one turn. Goes to the executors, so it must pickle and hold no open thing."""
 
-    def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> None:
+    def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> Part:
         """Write the events of one part, in order; parts order a turn by their number, from 0.
+
+        What was written must reach `Sink.commit`, by whichever way, else the turn is not committed.
 
         Columns: `topic` dictionary<int32, string>; `key`, `value` (null = tombstone) and `headers`
         large_string, nullable. Key and value are JSON text without raw line breaks; headers are the
@@ -52,21 +55,22 @@ class Render(Protocol):
 class TextWriter(PartWriter, Protocol):
     """The writer of a sink that takes texts which were rendered beforehand."""
 
-    def write_texts(self, part: int, texts: Iterable[pa.LargeStringArray]) -> None:
+    def write_texts(self, part: int, texts: Iterable[pa.LargeStringArray]) -> Part:
         """Write a part, as `write` does, of events that are rendered."""
 
-    def take(self, part: int, path: str) -> None:
+    def take(self, part: int, path: str, events: int, checksum: Checksum) -> Part:
         """Make a file of rendered events a part as it is; it is on disk, and nobody writes to it any more.
 
-        Its name may be removed before the turn is committed. Raises SinkError.
+        It has so many events and this checksum. Its name may be removed before the turn is committed. Raises
+        SinkError.
         """
 
 
 class Sink(Protocol):
     """Where events go, a turn at a time; turns are begun in the order of their numbers.
 
-    One job uses it at a time. What a turn wrote is seen by nobody before `commit`, and by everybody
-    after it, whole.
+    One job uses it at a time: who made it has taken whatever an earlier job's next step would need. What a
+    turn wrote is seen by nobody before `commit`, and by everybody after it, whole.
     """
 
     def writer(self, turn: int) -> PartWriter:
@@ -76,11 +80,12 @@ class Sink(Protocol):
         for a turn that is already committed, or where there is no place to write.
         """
 
-    def commit(self, turn: int) -> None:
+    def commit(self, turn: int, parts: Sequence[Part]) -> None:
         """Make a begun turn visible, at once and for good; again for the same turn does nothing.
 
-        Raises SinkError, and then the turn is either whole or absent; InvariantError for a turn
-        that was not begun here.
+        `parts` are all that were written of it. Raises SinkError where something else is found, and wherever
+        else it fails; then the turn is either whole or absent. InvariantError for a turn that was not begun
+        here.
         """
 
     def applied(self, turn: int) -> bool:
@@ -90,8 +95,18 @@ class Sink(Protocol):
         the turn is sent again.
         """
 
+    def newest(self) -> int | None:
+        """The newest turn that is committed; None if there is none, or if a sink can't know."""
+
     def close(self) -> None:
         """Give up everything held; a turn begun and not committed is lost. Twice is harmless."""
+
+
+class Lease(Protocol):
+    """The right to write to a checkpoint and a sink. One job at a time holds it, from its begin on."""
+
+    def check(self) -> None:
+        """Raise LeaseLost once another job has it, or may have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,14 +190,14 @@ class LogReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """What encoding a span told, beside the events that went to the writer as `parts` parts.
+    """What encoding a span told, beside the events that went to the writer as `parts`, numbered from 0.
 
-    `superseded` is counted for the open windows alone; `signals` are the signal table's inserts. `moved`
-    holds the merge keys, before and after, of rows that changed theirs and lack a value, of every collection.
+    Numbers may be left out. `superseded` is counted for the open windows alone; `signals` are the signal
+    table's inserts. `moved` holds the merge keys, before and after, of rows that changed theirs and lack a
+    value, of every collection.
     """
 
-    parts: int = 0
-    events: int = 0
+    parts: tuple[Part, ...] = ()
     signals: tuple[SignalRow, ...] = ()
     superseded: Superseded = field(default_factory=Superseded)
     moved: Mapping[CollectionId, frozenset[tuple[bytes, bytes]]] = field(default_factory=dict)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from engine.model import Part
     from engine.ports import PartWriter
 
 _log = logging.getLogger("engine")
@@ -34,11 +35,12 @@ class Pulse:
         """Whether a heartbeat should go with this turn."""
         return self.interval_s > 0 and now_s >= self.next_s
 
-    def beat(self, writer: PartWriter, part: int, now_s: float) -> None:
+    def beat(self, writer: PartWriter, part: int, now_s: float) -> Part:
         """Write the event as one part, and run the statement; its failure is a warning."""
         self.next_s = now_s + self.interval_s
-        writer.write(part, [self.event(int(now_s * 1000))])
+        written = writer.write(part, [self.event(int(now_s * 1000))])
         try:
             self.act()
         except SourceError as error:
             _log.warning("the heartbeat's statement failed: %s", error)
+        return written

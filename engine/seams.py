@@ -5,7 +5,7 @@ Values only; who fills them is the adapter that puts a job together, or a test.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from engine.marks import Mark
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.model import Position
-    from engine.ports import Executors, SignalDesk, Sink, Source, StateStore
+    from engine.ports import Executors, Lease, SignalDesk, Sink, Source, StateStore
     from engine.pulse import Pulse
     from engine.state import State
 
@@ -29,7 +29,8 @@ class Pace:
     No window opens while the stream lags more than `max_lag_s`. A silent log's position is saved
     every `save_s`. After a SourceError the log is opened again `retries` times (None: no bound; as long
     as it has never been open, `first_retries` times), with pauses that double up to the longest, and
-    before it has been open to no more than `first_backoff_s`.
+    before it has been open to no more than `first_backoff_s`. `repeats_behind_sink`: where the sink holds
+    turns that the state does not know, the job goes on behind them.
     """
 
     chunk_rows: int = 1024
@@ -52,11 +53,19 @@ class Pace:
     backoff_s: float = 0.5
     longest_backoff_s: float = 10.0
     first_backoff_s: float = 10.0
+    repeats_behind_sink: bool = False
 
     def pause_s(self, failures: int, *, was_open: bool = True) -> float:
         """How long to wait after so many failures in a row."""
         longest_s = self.longest_backoff_s if was_open else min(self.longest_backoff_s, self.first_backoff_s)
         return min(longest_s, self.backoff_s * 2.0 ** min(failures - 1, 20))
+
+
+class NoLease:
+    """The lease of a job that nobody can disturb."""
+
+    def check(self) -> None:
+        """It is always held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +89,4 @@ class Seams:
     show: Callable[[Position], str] = str
     done: Callable[[State], bool] = lambda _state: False
     marks: frozenset[Mark] = frozenset(Mark)
+    lease: Lease = field(default_factory=NoLease)

@@ -4,6 +4,9 @@ A window's tasks write what they have read here, already encoded, beside each ro
 the window closes, what was superseded meanwhile is left out and the rest goes to the sink. So no
 row passes through the driver, and the log goes on being streamed while a window is read.
 
+Each file's checksum is taken while it is written, and travels with what is known of the run; see
+`engine.checksum`.
+
 Rows are staged in one of two forms, each with an Arrow file, at the path that a run is known by:
 
 - events less what stands around a row in its value (source block, schema), which is larger than most rows
@@ -14,24 +17,24 @@ Rows are staged in one of two forms, each with an Arrow file, at the path that a
 
 from __future__ import annotations
 
-import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from engine.checksum import NO_FILE, PRIVATE, Checksum, ChecksumFile
 from engine.events.batch import EVENTS
 from engine.events.text import text_parts
-from engine.files import sink_errors, write_all
+from engine.files import sink_errors
 from engine.merge import KEY_TYPE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from concurrent.futures import Future
 
     from engine.ports import Render
@@ -50,10 +53,14 @@ _FORCED_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class StagingArea:
-    """Where rows are staged, and how their events are rendered, if they are; goes to the executors."""
+    """Where rows are staged, and how their events are rendered, if they are; goes to the executors.
+
+    `mode` is that of the files of texts, None: as the umask says. All others are their owner's alone.
+    """
 
     directory: str
     render: Render | None = None
+    mode: int | None = PRIVATE
 
     def within(self, name: str) -> StagingArea:
         """A directory of this one."""
@@ -64,8 +71,8 @@ class StagingArea:
         return f"{self.directory}/run-{run:05d}-{attempt}.arrow"
 
     @contextmanager
-    def file(self, path: str, around: tuple[str, str]) -> Iterator[Callable[[pa.RecordBatch], None]]:
-        """Open a run for writing; gives the function that takes its batches, of STAGED.
+    def file(self, path: str, around: tuple[str, str]) -> Iterator[RunFile]:
+        """Open a run for writing, which tells its checksums once this has ended.
 
         `around` is what stands before and behind each row, in JSON text, in the value that is emitted.
         Raises SinkError where there is no place to write, which is waited for: no row is left out for it.
@@ -73,12 +80,12 @@ class StagingArea:
         with sink_errors(path):
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             if self.render:
-                file: _Arrow | _Rendered = _Rendered(path, around, self.render)
+                file: RunFile = _Rendered(path, around, self.render, self.mode)
             else:
                 values = (text.encode() for text in around)
                 file = _Arrow(path, STAGED.with_metadata(dict(zip(AROUND, values, strict=True))))
         try:
-            yield file.write
+            yield file
             with sink_errors(path):
                 file.close()
         except BaseException:
@@ -86,11 +93,28 @@ class StagingArea:
             raise
 
 
+class RunFile(Protocol):
+    """A run that is being staged."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take a batch of STAGED."""
+
+    def close(self) -> None:
+        """Have it whole."""
+
+    def abandon(self) -> None:
+        """Let go of it, as it is."""
+
+    @property
+    def checksums(self) -> tuple[Checksum, Checksum]:
+        """Those of the Arrow file and of the texts beside it, NO_FILE where there are none."""
+
+
 class _Arrow:
     """Batches of one schema as an Arrow file; for a run, of STAGED."""
 
     def __init__(self, path: str, schema: pa.Schema) -> None:
-        self._path, self._file = path, pa.OSFile(path, "wb")
+        self._path, self._file = path, ChecksumFile(path)
         self._stream = pa.ipc.new_stream(self._file, schema)
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -108,6 +132,11 @@ class _Arrow:
         with suppress(OSError):
             self._file.close()
 
+    @property
+    def checksums(self) -> tuple[Checksum, Checksum]:
+        """See the port."""
+        return self._file.checksum, NO_FILE
+
 
 class _Rendered:
     """A run as texts, and an Arrow file with what must be known of each.
@@ -115,11 +144,11 @@ class _Rendered:
     The texts are forced to disk as they grow, beside whoever writes them, and whole at the end.
     """
 
-    def __init__(self, path: str, around: tuple[str, str], render: Render) -> None:
+    def __init__(self, path: str, around: tuple[str, str], render: Render, mode: int | None) -> None:
         self._path, self._around, self._render = path, around, render
         self._arrow = _Arrow(path, RENDERED)
         try:
-            self._texts = Path(texts_beside(path)).open("wb", buffering=0)  # noqa: SIM115  `close` closes it
+            self._texts = ChecksumFile(texts_beside(path), mode)
         except OSError:
             self._arrow.abandon()
             raise
@@ -133,7 +162,7 @@ class _Rendered:
             ends, data = text_parts(self._render(some.select(range(len(EVENTS))), self._around))
             merge_keys, sizes = some.column(len(EVENTS)), pa.array(np.diff(ends))
             with sink_errors(self._path):
-                self._unforced += write_all(self._texts, data[ends[0] : ends[-1]].data)
+                self._unforced += self._texts.write(data[ends[0] : ends[-1]].data)
                 self._force()
             self._arrow.write(pa.RecordBatch.from_arrays([merge_keys, sizes], schema=RENDERED))
 
@@ -146,14 +175,17 @@ class _Rendered:
                 return
             self._forcing.result()  # an error is told once, to whoever forces next
         self._unforced = 0
-        self._forcing = self._pool.submit(os.fsync, self._texts.fileno())
+        self._forcing = self._pool.submit(self._texts.force)
 
     def close(self) -> None:
         """Have both files whole, and the texts on disk."""
-        with self._texts, self._pool:
-            if self._forcing is not None:
-                self._forcing.result()
-            os.fsync(self._texts.fileno())
+        with self._pool:
+            try:
+                if self._forcing is not None:
+                    self._forcing.result()
+                self._texts.force()
+            finally:
+                self._texts.close()
         self._arrow.close()
 
     def abandon(self) -> None:
@@ -162,6 +194,11 @@ class _Rendered:
         self._pool.shutdown()
         with suppress(OSError):
             self._texts.close()
+
+    @property
+    def checksums(self) -> tuple[Checksum, Checksum]:
+        """See the port."""
+        return self._arrow.checksums[0], self._texts.checksum
 
 
 def few(batch: pa.RecordBatch, around: tuple[str, str]) -> Iterator[pa.RecordBatch]:

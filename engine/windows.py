@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from engine.emission import Emitted
     from engine.merge import Superseded
-    from engine.model import Position, Run, Staged, Window
+    from engine.model import Part, Position, Run, Staged, Window
     from engine.ports import OpenWindow, PartWriter
     from engine.seams import Pace, Seams
     from engine.snapshot import Snapshot, Table
@@ -188,13 +188,13 @@ class Windows:
         for one in self._opened:
             one.superseded |= superseded
 
-    def emit(self, state: State, writer: PartWriter, first_part: int) -> tuple[State, int, int]:
+    def emit(self, state: State, writer: PartWriter, first_part: int) -> tuple[State, list[Part]]:
         """Write what survives of the next slice, if the watermark is reached, as parts from `first_part` on.
 
-        Gives the state with the progress recorded, the READ events written, and the part after them.
+        Gives the state with the progress recorded, and the parts.
         """
         if not self.may_emit(state):
-            return state, 0, first_part
+            return state, []
         opened = self._opened[0]
         if not opened.sent:
             self._note(opened, opened.staged, state.position)
@@ -216,7 +216,7 @@ class Windows:
         if end == len(opened.window.runs):
             del self._opened[0]
             opened.reading.close()
-        return state, sum(one.rows for one in emitted), first_part + len(emissions)
+        return state, [one.part for one in emitted]
 
     def committed(self) -> None:
         """A turn's events are in the sink: what a slice of a window takes is learned from it."""

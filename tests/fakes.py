@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from engine.checksum import Checksum
 from engine.errors import InvariantError, SinkError
+from engine.model import Part
 from engine.ports import SavedState, SavedStates
 from signals.topic import Place, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 Event = dict[str, Any]
 
@@ -42,27 +44,32 @@ _ATTEMPTS: dict[str, dict[int, list[Event]]] = {}
 class MemoryWriter:
     attempt: str
 
-    def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> None:
-        self._keep(part, [event for batch in batches for event in batch.to_pylist()])
+    def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> Part:
+        return self._keep(part, [event for batch in batches for event in batch.to_pylist()])
 
-    def write_texts(self, part: int, texts: Iterable[pa.LargeStringArray]) -> None:
-        self._keep_lines(part, "".join(text for some in texts for text in some.to_pylist()))
+    def write_texts(self, part: int, texts: Iterable[pa.LargeStringArray]) -> Part:
+        return self._keep_lines(part, "".join(text for some in texts for text in some.to_pylist()))
 
-    def take(self, part: int, path: str) -> None:
-        self._keep_lines(part, Path(path).read_text("utf-8"))
+    def take(self, part: int, path: str, events: int, checksum: Checksum) -> Part:
+        content = Path(path).read_bytes()
+        assert Checksum.of(content) == checksum
+        taken = self._keep_lines(part, content.decode())
+        assert taken.events == events
+        return taken
 
-    def _keep_lines(self, part: int, text: str) -> None:
+    def _keep_lines(self, part: int, text: str) -> Part:
         assert not text or text.endswith("\n")
         events = []
         for line in text.split("\n")[:-1]:
             fields = [None if one == "\0" else one for one in line.strip(" ").split(_FIELD)]
             events.append(dict(zip(("topic", "key", "value", "headers"), fields, strict=True)))
-        self._keep(part, events)
+        return self._keep(part, events)
 
-    def _keep(self, part: int, events: list[Event]) -> None:
+    def _keep(self, part: int, events: list[Event]) -> Part:
         if self.attempt not in _ATTEMPTS:
             raise SinkError("a newer attempt of the turn has begun", place="memory")
         _ATTEMPTS[self.attempt][part] = events
+        return Part(part, len(events))
 
 
 @dataclass
@@ -81,17 +88,23 @@ class MemorySink:
         self._begun = (turn, attempt)
         return MemoryWriter(attempt)
 
-    def commit(self, turn: int) -> None:
+    def commit(self, turn: int, parts: Sequence[Part]) -> None:
         if self.applied(turn):
             return
         if self._begun is None or self._begun[0] != turn:
             raise InvariantError(f"turn {turn} is committed without having been begun")
-        parts = _ATTEMPTS[self._begun[1]]
-        self.turns[turn] = [event for number in sorted(parts) for event in parts[number]]
+        written = _ATTEMPTS[self._begun[1]]
+        found = {number: len(events) for number, events in written.items() if events}
+        if found != {part.number: part.events for part in parts if part.events}:
+            raise SinkError("the turn's parts are not those that were written", place="memory")
+        self.turns[turn] = [event for number in sorted(written) for event in written[number]]
         self._forget()
 
     def applied(self, turn: int) -> bool:
         return turn in self.turns
+
+    def newest(self) -> int | None:
+        return max(self.turns, default=None)
 
     def close(self) -> None:
         self._forget()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from adapters.spark.storage import HadoopStorage
+from adapters.storage.directory import HadoopStorage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

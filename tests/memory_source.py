@@ -248,10 +248,9 @@ class MemorySource:
             if entry.transaction not in shown:
                 self._unsettled.setdefault(entry.transaction, []).append(entry.change)
         start = int(span.end.order[0]) - len(span.logged)
-        writer.write(0, [batch_of([self._event(at, entry) for at, entry in enumerate(span.logged, start)])])
+        events = batch_of([self._event(at, entry) for at, entry in enumerate(span.logged, start)])
         return Encoded(
-            parts=1,
-            events=len(span.logged),
+            parts=(writer.write(0, [events]),),
             signals=self._signals(span),
             superseded=self._superseded(span.logged),
             moved=self._moved(span.logged),
@@ -446,10 +445,12 @@ class MemoryWindow:
             ]
         )
         area = StagingArea(self._staging, memory_text if index % 2 else None)
-        with area.file(path, ("", "")) as write:
+        with area.file(path, ("", "")) as file:
             keys = key_array([key for key, _value in rows]) if rows else pa.array([], KEY_TYPE)
-            write(pa.RecordBatch.from_arrays([*events.columns, keys], schema=STAGED))
-        return Staged(run.ticket, run.target.collection, path, len(rows), events.nbytes, index)
+            file.write(pa.RecordBatch.from_arrays([*events.columns, keys], schema=STAGED))
+        return Staged(
+            run.ticket, run.target.collection, path, len(rows), events.nbytes, index, *file.checksums
+        )
 
     def _contained(self, collection: CollectionId) -> dict[int | None, int]:
         """For each key, the place in the log of the last change that the snapshot shows."""

@@ -85,12 +85,12 @@ class ReadRuns:
         collection = read.run.target.collection
         rows = size = 0
         staging = self.area.file(path, read.events.around)
-        with staging as write, collection_errors("reading documents", collection):
+        with staging as file, collection_errors("reading documents", collection):
             for raw, starts in self._batches(read):
                 for batch in read.events.batches(raw, starts):
-                    write(batch)
+                    file.write(batch)
                     rows, size = rows + batch.num_rows, size + batch.nbytes
-        return Staged(read.run.ticket, collection, path, rows, size, read.index)
+        return Staged(read.run.ticket, collection, path, rows, size, read.index, *file.checksums)
 
     def _batches(self, read: RunRead) -> Iterator[tuple[bytes, Ints]]:
         """The server's answers, with where the documents stand in each, as of the window's cluster time."""

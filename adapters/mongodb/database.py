@@ -186,8 +186,7 @@ class MongoSource:
         for one in decoded:
             superseded |= one.superseded
         return Encoded(
-            parts=len(decoded),
-            events=sum(one.entries for one in decoded),
+            parts=tuple(one.part for one in decoded if one.part),
             signals=tuple(SignalRow(one.position, one.id, one.type, one.data) for one in signals),
             superseded=superseded,
         )

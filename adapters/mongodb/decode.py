@@ -22,7 +22,7 @@ from adapters.mongodb.transactions import Boundaries, OpenTransaction
 from engine.events.batch import EVENTS, no_events
 from engine.merge import Superseded
 from engine.merge_key import merge_keys
-from engine.model import CollectionId
+from engine.model import CollectionId, Part
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,13 +62,17 @@ class SignalDocument:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What a part holds: its events in order, and what the driver needs to know."""
+    """What a part holds: its events in order, and what the driver needs to know.
+
+    `part` is what the events were written as, once they are.
+    """
 
     events: pa.RecordBatch
     signals: tuple[SignalDocument, ...]
     superseded: Superseded
     open: OpenTransaction | None
     entries: int
+    part: Part | None = None
 
 
 @dataclass(slots=True)

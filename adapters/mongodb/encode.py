@@ -9,13 +9,12 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 import pyarrow as pa
 
 from adapters.mongodb.decode import Decoded, Watch, decode
+from adapters.spark.span_files import SpanFile, save
 from engine.events.batch import no_events
 
 if TYPE_CHECKING:
@@ -31,9 +30,9 @@ _PART_ROWS = 25_000
 
 @dataclass(frozen=True, slots=True)
 class PartTask:
-    """One part of a span on its way to the sink. `changes` is the path of a file, or the events."""
+    """One part of a span on its way to the sink. `changes` is a file of the events, or the events."""
 
-    changes: str | Sequence[bytes]
+    changes: SpanFile | Sequence[bytes]
     part: int
     before: OpenTransaction | None = None
 
@@ -48,12 +47,14 @@ class EncodePart:
     now_ms: int
 
     def __call__(self, task: PartTask) -> Decoded:
-        """Decode, encode, write; gives what was decoded less the events, but counted."""
-        changes = _load(task.changes) if isinstance(task.changes, str) else task.changes
+        """Decode, encode, write; gives what was decoded, and in the place of the events the part written."""
+        changes = task.changes
+        if isinstance(changes, SpanFile):
+            (batch,) = changes.load()
+            changes = batch.column(0).to_pylist()
         decoded = decode(changes, self.rules, self.watch, self.now_ms, task.before)
-        if decoded.events.num_rows:
-            self.writer.write(task.part, [decoded.events])
-        return replace(decoded, events=no_events(), entries=decoded.events.num_rows)
+        part = self.writer.write(task.part, [decoded.events]) if decoded.events.num_rows else None
+        return replace(decoded, events=no_events(), part=part)
 
 
 class SpanEncoder:
@@ -73,27 +74,12 @@ class SpanEncoder:
         return self._remote(task, changes)
 
     def _remote(self, task: EncodePart, changes: Sequence[bytes]) -> list[Decoded]:
-        directory = Path(self._staging)
-        directory.mkdir(parents=True, exist_ok=True)
-        starts = range(0, len(changes), _PART_ROWS)
-        files = [directory / f"span-{uuid4().hex}.arrow" for _start in starts]
+        files: list[SpanFile] = []
         try:
-            for path, start in zip(files, starts, strict=True):
-                _save(path, changes[start : start + _PART_ROWS])
-            parts = [PartTask(str(path), part) for part, path in enumerate(files)]
-            return self._executors.map(task, parts)
+            for start in range(0, len(changes), _PART_ROWS):
+                part = pa.array(changes[start : start + _PART_ROWS], pa.large_binary())
+                files.append(save(self._staging, pa.RecordBatch.from_arrays([part], names=["change"])))
+            return self._executors.map(task, [PartTask(file, part) for part, file in enumerate(files)])
         finally:
-            for path in files:
-                path.unlink(missing_ok=True)
-
-
-def _save(path: Path, changes: Sequence[bytes]) -> None:
-    batch = pa.RecordBatch.from_arrays([pa.array(changes, pa.large_binary())], names=["change"])
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as stream:
-        stream.write_batch(batch)
-
-
-def _load(path: str) -> list[bytes]:
-    with pa.memory_map(path) as source, pa.ipc.open_file(source) as batches:
-        found: list[bytes] = batches.get_batch(0).column(0).to_pylist()
-        return found
+            for file in files:
+                file.remove()

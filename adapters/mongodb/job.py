@@ -19,7 +19,7 @@ from adapters.mongodb.first import FirstSnapshot
 from adapters.mongodb.position import shown
 from adapters.mongodb.server import Server, connection_of
 from adapters.spark.executors import SparkExecutors
-from adapters.wiring import NOBODY, Onlookers, Places, Wired, on_spark, tasks_of, trying
+from adapters.wiring import NOBODY, Onlookers, Places, Wired, run_jobs, tasks_of, trying
 from engine.marks import Mark
 from engine.snapshotters import snapshotter
 
@@ -50,11 +50,7 @@ def run(
     """
     with trying(), closing(Server(connection_of(settings.mongodb))) as server:
         server.identity()
-    with (
-        on_spark(settings, (), spark, stop) as session,
-        building(settings, session, onlookers, sleep=stop.wait) as job,
-    ):
-        job.run(stop.is_set)
+    run_jobs(settings, (), spark, stop, onlookers, building)
 
 
 @contextmanager

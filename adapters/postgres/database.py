@@ -249,8 +249,7 @@ class PostgresSource:
                 for row in rows:
                     window.watermark.streamed(row.op, row.id)
         return Encoded(
-            parts=len(parts),
-            events=sum(one.entries for one in decoded),
+            parts=tuple(one.part for one in decoded if one.part),
             signals=tuple(
                 SignalRow(f"{format_lsn(row.position[0])}/{row.position[1]}", row.id, row.type, row.data)
                 for row in rows

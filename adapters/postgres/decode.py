@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from adapters.postgres.source import Moment
     from engine.events.codec import TableCodec
     from engine.events.settings import EventSettings
+    from engine.model import Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class Decoded:
 
     `touched` has the schema `TOUCHED`, `incomplete` that of `LACKING`. `truncated` are all relations
     emptied, captured or not, each with the 32-bit id of the transaction. `entries` counts row, truncate
-    and message entries.
+    and message entries. `part` is what the events were written as, once they are.
     """
 
     events: pa.RecordBatch
@@ -77,6 +78,7 @@ class Decoded:
     truncated: frozenset[tuple[int, int]]
     context: TransactionContext
     entries: int
+    part: Part | None = None
 
 
 def decode(

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 import pyarrow as pa
 
 from adapters.postgres.decode import Decoded, SpanPart, decode
 from adapters.postgres.source import Moment
+from adapters.spark.span_files import SpanFile, save
 from engine.events.batch import no_events
 
 if TYPE_CHECKING:
@@ -30,9 +29,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PartTask:
-    """One part of a span on its way to the sink. `messages` is the path of a file, or the array."""
+    """One part of a span on its way to the sink. `messages` is a file of them, or the array."""
 
-    messages: str | pa.Array
+    messages: SpanFile | pa.Array
     context: TransactionContext
     codecs: Mapping[int, TableCodec]
     part: int
@@ -48,18 +47,15 @@ class EncodePart:
     moment: Moment
 
     def __call__(self, task: PartTask) -> Decoded:
-        """Decode, encode, write; gives what was decoded less the events, but counted."""
-        messages = _load(task.messages) if isinstance(task.messages, str) else task.messages
+        """Decode, encode, write; gives what was decoded, and in the place of the events the part written."""
+        messages = task.messages
+        if isinstance(messages, SpanFile):
+            (batch,) = messages.load()
+            messages = batch.column(0)
         part = SpanPart(messages, task.context)
         decoded = decode(part, task.codecs, self.settings, self.watch, self.moment)
-        if decoded.events.num_rows:
-            self.writer.write(task.part, [decoded.events])
-        return replace(decoded, events=no_events(), entries=decoded.events.num_rows)
-
-
-def _load(path: str) -> pa.Array:
-    with pa.memory_map(path) as source, pa.ipc.open_file(source) as batches:
-        return batches.get_batch(0).column(0)
+        written = self.writer.write(task.part, [decoded.events]) if decoded.events.num_rows else None
+        return replace(decoded, events=no_events(), part=written)
 
 
 _LOCAL_BYTES = 16 << 20
@@ -92,7 +88,7 @@ class SpanEncoder:
         writer: PartWriter,
         before: TransactionContext | None,
     ) -> list[Decoded]:
-        """The parts' facts, in order. `Decoded.entries` counts the events that were written.
+        """The parts' facts, in order.
 
         `before` is the context that the last span ended with, None at the start.
         """
@@ -107,7 +103,7 @@ class SpanEncoder:
     def _encode(self, task: EncodePart, tasks: Sequence[PartTask], entries: int) -> list[Decoded]:
         if entries > self._local_rows and len(tasks) > 1:
             return self._remote(task, tasks)
-        size = sum(one.messages.nbytes for one in tasks if not isinstance(one.messages, str))
+        size = sum(one.messages.nbytes for one in tasks if not isinstance(one.messages, SpanFile))
         return self._remote(task, tasks) if size > _LOCAL_BYTES else [task(one) for one in tasks]
 
     def _one_by_one(
@@ -127,20 +123,13 @@ class SpanEncoder:
         return done
 
     def _remote(self, task: EncodePart, tasks: Sequence[PartTask]) -> list[Decoded]:
-        directory = Path(self._staging)
-        directory.mkdir(parents=True, exist_ok=True)
-        files = [directory / f"span-{uuid4().hex}.arrow" for _one in tasks]
+        files: list[SpanFile] = []
         try:
-            for path, one in zip(files, tasks, strict=True):
-                _save(path, one.messages)
-            remote = [replace(one, messages=str(path)) for path, one in zip(files, tasks, strict=True)]
+            for part in tasks:
+                batch = pa.RecordBatch.from_arrays([part.messages], names=["message"])
+                files.append(save(self._staging, batch))
+            remote = [replace(part, messages=file) for part, file in zip(tasks, files, strict=True)]
             return self._executors.map(task, remote)
         finally:
-            for path in files:
-                path.unlink(missing_ok=True)
-
-
-def _save(path: Path, messages: str | pa.Array) -> None:
-    batch = pa.RecordBatch.from_arrays([messages], names=["message"])
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as stream:
-        stream.write_batch(batch)
+            for file in files:
+                file.remove()

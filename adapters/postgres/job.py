@@ -24,7 +24,7 @@ from adapters.postgres.visibility import format_lsn
 from adapters.postgres.xmin import SlotXmin
 from adapters.spark.executors import SparkExecutors
 from adapters.spark.session import POSTGRES_JDBC
-from adapters.wiring import LOCAL_ROWS, NOBODY, Onlookers, Places, Wired, on_spark, tasks_of, trying
+from adapters.wiring import LOCAL_ROWS, NOBODY, Onlookers, Places, Wired, run_jobs, tasks_of, trying
 from engine.config.driver import LIBPQ
 from engine.errors import ConfigError
 from engine.snapshotters import snapshotter
@@ -60,11 +60,9 @@ def run(
     server = make_server(settings.postgres)
     with trying():
         server.identity()
-    with on_spark(settings, (POSTGRES_JDBC,), spark, stop) as session:
-        with building(settings, session, onlookers, sleep=stop.wait) as job:
-            job.run(stop.is_set)
-        if settings.postgres.drop_slot_on_stop:
-            drop_slot(server, settings.postgres.slot)
+    ended = run_jobs(settings, (POSTGRES_JDBC,), spark, stop, onlookers, building)
+    if ended and settings.postgres.drop_slot_on_stop:
+        drop_slot(server, settings.postgres.slot)
 
 
 @contextmanager

@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adapters.sinks.lines import readable_lines
-from adapters.sinks.staging import StagedWriter, Staging, parts
+from adapters.sinks.staging import StagedWriter, Staging, written_files
 from engine.errors import SinkRefused
 from engine.files import sink_errors
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import BinaryIO
 
+    from engine.model import Part
     from engine.ports import PartWriter
 
 
@@ -40,15 +42,15 @@ class ConsoleSink:
             raise SinkRefused(f"turn {turn} is printed already", place="console")
         return StagedWriter(self._staging.begin(turn), readable_lines)
 
-    def commit(self, turn: int) -> None:
+    def commit(self, turn: int, parts: Sequence[Part]) -> None:
         """Print the turn's parts in order."""
         if self.applied(turn):
             return
         staged = self._staging.begun(turn)
         stream = self._stream or sys.stdout.buffer
         with sink_errors("console"):
-            for part in parts(staged):
-                with part.open("rb") as file:
+            for path in written_files(staged, parts):
+                with path.open("rb") as file:
                     shutil.copyfileobj(file, stream, 1 << 20)
             stream.flush()
         self._printed = turn
@@ -57,6 +59,9 @@ class ConsoleSink:
     def applied(self, turn: int) -> bool:
         """Whether this process has printed the turn."""
         return turn == self._printed
+
+    def newest(self) -> None:
+        """Nobody knows what an earlier process has printed."""
 
     def close(self) -> None:
         """Remove the temporary directory."""

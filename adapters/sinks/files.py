@@ -4,47 +4,71 @@ Owns the layout of the directory and when a turn counts as committed. A reader s
 not at all, and may take the directories in the order of their names:
 
     <directory>/turn-000000000042/part-00000.jsonl    a committed turn
-               /.staging/…                            a turn being written
-               /.windows/…                            rows that wait for their turn
+                                 /.manifest.json      its parts' sizes and checksums
+               /.staging/000000000007/…               a turn being written by the job of epoch 7
+               /.windows/000000000007/…               rows that wait for their turn
                /.empty-turn                           the number of the last turn without events
+               /.lease-000000000007.json              which job may write
 
 A line is an event; blanks may stand before it, where a row was superseded while it waited.
 
 The directory must be seen by the driver and the executors alike, on one file system that renames
 atomically and that `fsync` forces to disk.
+
+A job that has lost its lease, and doesn't know it yet, can't commit: the next job takes the directory of its
+epoch away, and committing is renaming something out of that.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+import orjson
+
+from adapters.disk import make_private, take_over
 from adapters.sinks.lines import json_lines
-from adapters.sinks.staging import StagedWriter, Staging, force, parts, turn_name
-from engine.errors import SinkRefused
+from adapters.sinks.staging import StagedWriter, Staging, force, turn_name, written_files
+from engine.errors import LeaseLost, SinkRefused
 from engine.files import sink_errors
 from engine.staging import StagingArea
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.model import Part
     from engine.ports import PartWriter
+
+MANIFEST: Final = ".manifest.json"
+_TURN: Final = re.compile(r"turn-(\d{12,})")
+_EPOCH: Final = re.compile(r"\d{12,}")
 
 
 class FilesSink:
-    """Writes turns below one directory, which is made if it is missing."""
+    """Writes turns below one directory, which is made if it is missing, as the job of an epoch.
 
-    def __init__(self, directory: Path | str) -> None:
+    Whatever a job of another epoch has begun there can't be committed from now on. `mode` is that of a
+    committed turn's files, None: as the umask says.
+    """
+
+    def __init__(self, directory: Path | str, epoch: int = 0, mode: int | None = None) -> None:
         # Executors may run in another working directory.
         self._directory = Path(directory).absolute()
+        self._epoch, self._mode = epoch, mode
         with sink_errors(self._directory):
             self._directory.mkdir(parents=True, exist_ok=True)
-        self._staging = Staging(self._directory / ".staging")
+        with sink_errors(self._directory):
+            for mine in (self._root, self._windows):
+                take_over(mine)
+        self._staging = Staging(self._root)
 
     @property
     def windows(self) -> StagingArea:
         """Where windows' rows are staged: rendered, and on the file system that they will stay on."""
-        return StagingArea(str(self._directory / ".windows"), json_lines)
+        return StagingArea(str(self._windows), json_lines, self._mode)
 
     def writer(self, turn: int) -> PartWriter:
         """Begin a turn; see the port."""
@@ -54,14 +78,16 @@ class FilesSink:
                 place=str(self._directory),
                 hint="use the checkpoint that this directory belongs to, or an empty directory",
             )
-        return StagedWriter(self._staging.begin(turn), json_lines)
+        self._have_root()
+        return StagedWriter(self._staging.begin(turn), json_lines, self._mode)
 
-    def commit(self, turn: int) -> None:
+    def commit(self, turn: int, parts: Sequence[Part]) -> None:
         """Rename the attempt's directory to the turn's; see the port."""
         if self.applied(turn):
             return
         staged = self._staging.begun(turn)
-        if parts(staged):
+        if written_files(staged, parts):
+            self._describe(staged, turn, parts)
             force(staged)
             with sink_errors(self._path(turn)):
                 staged.rename(self._path(turn))
@@ -72,34 +98,88 @@ class FilesSink:
     def applied(self, turn: int) -> bool:
         """Whether the turn's directory is there, or the turn was the last one without events."""
         with sink_errors(self._directory):
-            found = self._path(turn).is_dir() or self._last_empty() == str(turn)
+            found = self._path(turn).is_dir() or self._last_empty() == turn
         if found:
             # The process that renamed it may have died before it forced the name to disk.
             force(self._directory)
         return found
 
+    def newest(self) -> int | None:
+        """The newest turn that is there, or was without events."""
+        with sink_errors(self._directory):
+            found = [int(match[1]) for match in map(_TURN.fullmatch, _names(self._directory)) if match]
+            empty = self._last_empty()
+        return max([*found, *([] if empty is None else [empty])], default=None)
+
     def close(self) -> None:
         """Remove what was not committed."""
         self._staging.clear()
 
+    @property
+    def _root(self) -> Path:
+        return self._directory / ".staging" / f"{self._epoch:012d}"
+
+    @property
+    def _windows(self) -> Path:
+        return self._directory / ".windows" / f"{self._epoch:012d}"
+
     def _path(self, turn: int) -> Path:
         return self._directory / turn_name(turn)
+
+    def _have_root(self) -> None:
+        """Make the epoch's directory again if somebody removed it; LeaseLost if that was the next job."""
+        with sink_errors(self._root):
+            if self._root.is_dir():
+                return
+            with contextlib.suppress(FileNotFoundError):
+                epochs = filter(_EPOCH.fullmatch, _names(self._root.parent))
+                if any(name > self._root.name for name in epochs):
+                    raise LeaseLost("another job has taken over", place=str(self._directory))
+            make_private(self._root)
+
+    def _describe(self, staged: Path, turn: int, parts: Sequence[Part]) -> None:
+        """Leave the parts' checksums beside them, and give the directory its mode."""
+        listed = [
+            {
+                "name": f"part-{part.number:05d}.jsonl",
+                "events": part.events,
+                "bytes": part.checksum.bytes,
+                "xxh3": part.checksum.digest,
+            }
+            for part in parts
+            if part.events
+        ]
+        path = staged / MANIFEST
+        with sink_errors(path):
+            with path.open("wb") as file:
+                file.write(orjson.dumps({"turn": turn, "parts": listed}))
+                file.flush()
+                os.fsync(file.fileno())
+            if self._mode is not None:
+                path.chmod(self._mode)
+                # Who may read a file may list its directory.
+                staged.chmod(self._mode | (self._mode & 0o444) >> 2)
 
     @property
     def _marker(self) -> Path:
         return self._directory / ".empty-turn"
 
-    def _last_empty(self) -> str:
-        with contextlib.suppress(FileNotFoundError):
-            return self._marker.read_text("ascii").strip()
-        return ""
+    def _last_empty(self) -> int | None:
+        # One that is damaged tells of no turn: at worst a turn without events is begun again.
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            return int(self._marker.read_text("ascii"))
+        return None
 
     def _mark_empty(self, turn: int) -> None:
         # An idle job turns every second: one file with a number, not a directory for each turn.
-        partial = self._marker.with_suffix(".partial")
+        partial = self._root / ".empty-turn"
         with sink_errors(self._marker):
             with partial.open("w", encoding="ascii") as file:
                 file.write(f"{turn}\n")
                 file.flush()
                 os.fsync(file.fileno())
             partial.replace(self._marker)
+
+
+def _names(directory: Path) -> list[str]:
+    return [path.name for path in directory.iterdir()]

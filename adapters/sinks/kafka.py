@@ -31,8 +31,10 @@ from engine.errors import SinkError, SinkRefused
 
 if TYPE_CHECKING:
     from collections import Counter
+    from collections.abc import Sequence
 
     from engine.config.settings import KafkaSettings
+    from engine.model import Part
     from engine.ports import Executors, PartWriter
 
 _log = logging.getLogger("adapters")
@@ -83,12 +85,12 @@ class KafkaSink:
         self._parts = TurnParts(self._staging.begin(turn), _LOCAL_BYTES)
         return self._parts
 
-    def commit(self, turn: int) -> None:
+    def commit(self, turn: int, parts: Sequence[Part]) -> None:
         """Send the turn's events and wait until the brokers have them all."""
         if self.applied(turn):
             return
         self._staging.begun(turn)
-        while not self._sent(self._parts):
+        while not self._sent(parts):
             pass
         self._committed = turn
         self._parts = TurnParts(self._directory, _LOCAL_BYTES)
@@ -98,12 +100,15 @@ class KafkaSink:
         """Whether this process has sent the turn; what an earlier one has sent nobody knows."""
         return turn == self._committed
 
+    def newest(self) -> None:
+        """Nobody knows what an earlier process has sent."""
+
     def close(self) -> None:
         """Give up the producer and what was not committed."""
         self._give_up()
         shutil.rmtree(self._directory, ignore_errors=True)
 
-    def _sent(self, parts: TurnParts) -> bool:
+    def _sent(self, parts: Sequence[Part]) -> bool:
         """Send a turn; False if it must be sent again, in smaller batches."""
         try:
             self._send(parts)
@@ -126,8 +131,8 @@ class KafkaSink:
             size,
         )
 
-    def _send(self, parts: TurnParts) -> None:
-        attempt = parts.attempt()
+    def _send(self, parts: Sequence[Part]) -> None:
+        attempt = self._parts.attempt(parts)
         events = attempt.events()
         if not events:
             return
@@ -138,7 +143,7 @@ class KafkaSink:
             truncated = self._local().send(attempt.batches())
         else:
             del attempt
-            send = SendTopics(self._settings, parts.spilled())
+            send = SendTopics(self._settings, self._parts.spilled(parts))
             truncated = frozenset().union(*self._executors.map(send, shares(events, self._tasks)))
         self._warn(truncated)
 

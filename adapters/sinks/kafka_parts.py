@@ -8,21 +8,27 @@ little enough. Tasks elsewhere write files.
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from adapters.sinks.staging import number, parts, replacing
+from adapters.sinks.staging import replacing, written_files
+from engine.checksum import NO_FILE, Checksum, ChecksumFile
+from engine.errors import SinkError
 from engine.events.batch import EVENTS
 from engine.files import sink_errors
+from engine.model import Part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+_DAMAGED = "the turn is begun again; if this goes on, look at the disk of the staging directory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +37,22 @@ class PartFiles:
 
     directory: Path
 
-    def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> None:
+    def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> Part:
         """Write the part as one stream of batches; one without events leaves no file."""
         with replacing(self.directory / f"part-{part:05d}.arrow") as partial:
-            rows = 0
+            events = 0
             with sink_errors(partial):
-                file = pa.OSFile(str(partial), "wb")
+                file = ChecksumFile(partial)
             # Only the file's own errors are the sink's: `batches` may fail for reasons of its own.
-            with file, pa.ipc.new_stream(file, EVENTS) as stream:
+            with closing(file), pa.ipc.new_stream(file, EVENTS) as stream:
                 for batch in batches:
                     if batch.num_rows:
-                        rows += batch.num_rows
+                        events += batch.num_rows
                         with sink_errors(partial):
                             stream.write_batch(batch)
-            if not rows:
+            if not events:
                 partial.unlink()
+        return Part(part, events, file.checksum if events else NO_FILE)
 
 
 class TurnParts:
@@ -57,13 +64,14 @@ class TurnParts:
     def __init__(self, directory: Path, most_bytes: int) -> None:
         self._files, self._most_bytes = PartFiles(directory), most_bytes
         self._held: dict[int, tuple[pa.RecordBatch, ...]] = {}
+        self._spilled: dict[int, Part] = {}
         self._reserved: dict[int, int] = {}
         self._reserving = Lock()
 
     def __reduce__(self) -> tuple[type[PartFiles], tuple[Path]]:
         return PartFiles, (self._files.directory,)
 
-    def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> None:
+    def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> Part:
         """Hold the part's batches as they are, while there is room."""
         self._forget(part)
         taken: list[pa.RecordBatch] = []
@@ -72,9 +80,9 @@ class TurnParts:
             taken.append(batch)
             if not self._reserve(part, batch.nbytes):
                 self._forget(part)
-                self._files.write(part, chain(taken, given))
-                return
+                return self._files.write(part, chain(taken, given))
         self._held[part] = tuple(taken)
+        return Part(part, sum(batch.num_rows for batch in taken))
 
     def _reserve(self, part: int, size: int) -> bool:
         with self._reserving:
@@ -86,45 +94,61 @@ class TurnParts:
             self._reserved.pop(part, None)
             self._held.pop(part, None)
 
-    def attempt(self) -> Attempt:
-        """What was written, here and elsewhere."""
-        written: dict[int, Path | tuple[pa.RecordBatch, ...]]
-        written = {number(path): path for path in parts(self._files.directory)}
-        written |= self._held
-        return Attempt(tuple(written[part] for part in sorted(written)))
+    def attempt(self, parts: Sequence[Part]) -> Attempt:
+        """What was written, here and elsewhere, which must be these parts; else SinkError."""
+        ordered = sorted(parts, key=lambda part: part.number)
+        ordered = [self._spilled.get(part.number, part) for part in ordered]
+        files = [part for part in ordered if part.checksum != NO_FILE]
+        paths = dict(zip(files, written_files(self._files.directory, files), strict=True))
+        held: list[PartFile | tuple[pa.RecordBatch, ...]] = []
+        for part in ordered:
+            if part in paths:
+                held.append(PartFile(paths[part], part.checksum))
+            elif part.events:
+                held.append(self._held[part.number])
+        return Attempt(tuple(held))
 
-    def spilled(self) -> Attempt:
+    def spilled(self, parts: Sequence[Part]) -> Attempt:
         """The same as files alone, for tasks elsewhere."""
-        for part, batches in self._held.items():
-            self._files.write(part, batches)
+        for number, batches in self._held.items():
+            self._spilled[number] = self._files.write(number, batches)
         self._held.clear()
         self._reserved.clear()
-        return self.attempt()
+        return self.attempt(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class PartFile:
+    """The file of a part, as it was written."""
+
+    path: Path
+    checksum: Checksum
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Its batches, mapped. Raises SinkError if they are not what was written."""
+        with sink_errors(self.path), pa.memory_map(str(self.path)) as source:
+            if Checksum.of(source.read_buffer()) != self.checksum:
+                raise SinkError("is damaged: its checksum is wrong", place=str(self.path), hint=_DAMAGED)
+            source.seek(0)
+            with pa.ipc.open_stream(source) as stream:
+                yield from stream
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """What an attempt has written, in the order of its parts: batches, or a file of them."""
 
-    parts: tuple[Path | tuple[pa.RecordBatch, ...], ...]
+    parts: tuple[PartFile | tuple[pa.RecordBatch, ...], ...]
 
     @property
     def bytes(self) -> int:
         """The size of all parts."""
-        return sum(part.stat().st_size if isinstance(part, Path) else _bytes(part) for part in self.parts)
+        return sum(part.checksum.bytes if isinstance(part, PartFile) else _bytes(part) for part in self.parts)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Every batch in order; files are mapped into memory, and read as far as is asked."""
         for part in self.parts:
-            if isinstance(part, Path):
-                with (
-                    sink_errors(part),
-                    pa.memory_map(str(part)) as source,
-                    pa.ipc.open_stream(source) as file,
-                ):
-                    yield from file
-            else:
-                yield from part
+            yield from part.batches() if isinstance(part, PartFile) else part
 
     def events(self) -> Counter[str]:
         """How many events each topic has."""

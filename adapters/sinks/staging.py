@@ -7,7 +7,8 @@ sink decides.
                                       /.part-00001.<task>       a part being written
 
 Every attempt has a directory of its own, and nobody but `begin` creates one: a task left over from
-an earlier attempt fails, instead of adding to a turn that is not its own.
+an earlier attempt fails, instead of adding to a turn that is not its own. Nor does `begin` create the root: a
+job whose root was taken away by the next one fails, too.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from adapters.disk import force_directory
-from engine.errors import InvariantError
+from adapters.disk import force_directory, make_private
+from engine.checksum import NO_FILE, Checksum, ChecksumFile
+from engine.errors import InvariantError, SinkError
 from engine.events.text import text_parts
-from engine.files import sink_errors, write_all
+from engine.files import sink_errors
+from engine.model import Part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -37,16 +40,16 @@ def turn_name(turn: int) -> str:
 
 
 class Staging:
-    """The attempt directories under one hidden root; held by the driver."""
+    """The attempt directories under one hidden root, which is made here; held by the driver."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._begun: tuple[int, Path] | None = None
+        with sink_errors(root):
+            make_private(root)
 
     def begin(self, turn: int) -> Path:
         """Remove what earlier attempts left and make a directory for a new one."""
-        with sink_errors(self._root):
-            self._root.mkdir(parents=True, exist_ok=True)
         self.clear()
         path = self._root / f"{turn_name(turn)}.{uuid.uuid4().hex}"
         with sink_errors(path):
@@ -74,52 +77,68 @@ class Staging:
 
 @dataclass(frozen=True, slots=True)
 class StagedWriter:
-    """Writes parts into an attempt's directory, each event rendered by `render`."""
+    """Writes parts into an attempt's directory, each event rendered by `render`.
+
+    `mode` is that of the parts; None: as the umask says.
+    """
 
     directory: Path
     render: Callable[[pa.RecordBatch], pa.LargeStringArray]
+    mode: int | None = None
 
-    def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> None:
+    def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> Part:
         """Render the part and write it; memory: one batch and its text at a time."""
-        self.write_texts(part, map(self.render, batches))
+        return self.write_texts(part, map(self.render, batches))
 
-    def write_texts(self, part: int, texts: Iterable[pa.LargeStringArray]) -> None:
+    def write_texts(self, part: int, texts: Iterable[pa.LargeStringArray]) -> Part:
         """Write the part under a name of its own, force it to disk, then give it its real name.
 
         A part without events leaves no file.
         """
         with replacing(self._path(part)) as partial:
-            if not _write(partial, texts):
+            events, checksum = _write(partial, texts, self.mode)
+            if not events:
                 partial.unlink()
+        return Part(part, events, checksum if events else NO_FILE)
 
-    def take(self, part: int, path: str) -> None:
+    def take(self, part: int, path: str, events: int, checksum: Checksum) -> Part:
         """Give a file, which is on disk, the part's name as well; copy it where that can't be."""
         with replacing(self._path(part)) as partial, sink_errors(partial):
             try:
                 partial.hardlink_to(path)
             except OSError:
-                shutil.copyfile(path, partial)
-                with partial.open("rb") as copy:
-                    os.fsync(copy.fileno())
+                _copy(path, partial, checksum, self.mode)
+        return Part(part, events, checksum)
 
     def _path(self, part: int) -> Path:
         return self.directory / f"part-{part:05d}.jsonl"
 
 
-def _write(path: Path, texts: Iterable[pa.LargeStringArray]) -> int:
+def _write(path: Path, texts: Iterable[pa.LargeStringArray], mode: int | None) -> tuple[int, Checksum]:
+    """Write texts; how many they are, and the file's checksum."""
+    events = 0
     with sink_errors(path):
-        file = path.open("xb", buffering=0)
-    size = 0
+        file = ChecksumFile(path, mode)
     # Only the file's own errors are the sink's: `texts` may fail for reasons of its own.
-    with file:
+    with contextlib.closing(file):
         for some in texts:
             ends, data = text_parts(some)
             if len(some):
+                events += len(some)
                 with sink_errors(path):
-                    size += write_all(file, data[ends[0] : ends[-1]].data)
+                    file.write(data[ends[0] : ends[-1]].data)
         with sink_errors(path):
-            os.fsync(file.fileno())
-    return size
+            file.force()
+    return events, file.checksum
+
+
+def _copy(source: str, target: Path, checksum: Checksum, mode: int | None) -> None:
+    with open(source, "rb") as original, contextlib.closing(ChecksumFile(target, mode)) as copy:  # noqa: PTH123
+        while piece := original.read(1 << 20):
+            copy.write(piece)
+        copy.force()
+        if copy.checksum != checksum:
+            raise SinkError("rows that were staged are damaged", place=source, hint="they are read again")
 
 
 @contextlib.contextmanager
@@ -141,7 +160,7 @@ def replacing(path: Path) -> Iterator[Path]:
             partial.unlink(missing_ok=True)
 
 
-def parts(directory: Path) -> list[Path]:
+def part_files(directory: Path) -> list[Path]:
     """The finished parts of an attempt, in the order of their numbers.
 
     An attempt whose directory was taken away is a SinkError, not an attempt without parts.
@@ -149,6 +168,22 @@ def parts(directory: Path) -> list[Path]:
     with sink_errors(directory):
         found = [path for path in directory.iterdir() if path.name.startswith("part-")]
     return sorted(found, key=number)
+
+
+def written_files(directory: Path, parts: Sequence[Part]) -> list[Path]:
+    """The finished parts of an attempt, if they are just those that were written; else SinkError."""
+    found = part_files(directory)
+    expected = {part.number: part.checksum.bytes for part in parts if part.events}
+    with sink_errors(directory):
+        sizes = {number(path): path.stat().st_size for path in found}
+    for part in sorted(expected.keys() | sizes.keys()):
+        if part not in sizes or part not in expected:
+            how = "is missing" if part not in sizes else "was written by somebody else"
+            raise SinkError(f"part {part} {how}", place=str(directory), hint="the turn is begun again")
+        if expected[part] != sizes[part]:
+            how = f"has {sizes[part]} bytes of {expected[part]}"
+            raise SinkError(f"part {part} {how}", place=str(directory), hint="the turn is begun again")
+    return found
 
 
 def number(path: Path) -> int:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from adapters.spark.worker import spare_worker
+from engine.checksum import Checksum
 from engine.events.rows import RowMode, SeparatorInData
 from engine.model import Staged
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from engine.model import Run
     from engine.reads import ReadEvents
-    from engine.staging import StagingArea
+    from engine.staging import RunFile, StagingArea
 
 _READING = "engine.reads"
 RESULT = pa.schema(
@@ -34,9 +35,48 @@ RESULT = pa.schema(
         ("bytes", pa.int64()),
         ("path", pa.string()),
         ("collided", pa.bool_()),
+        ("arrow_bytes", pa.int64()),
+        ("arrow_digest", pa.string()),
+        ("texts_bytes", pa.int64()),
+        ("texts_digest", pa.string()),
     ]
 )
-RESULT_DDL = "run int, rows long, bytes long, path string, collided boolean"
+RESULT_DDL = (
+    "run int, rows long, bytes long, path string, collided boolean,"
+    " arrow_bytes long, arrow_digest string, texts_bytes long, texts_digest string"
+)
+
+
+@dataclass(slots=True)
+class _Staging:
+    """A run that a task stages; `collided`: a value holds the separator, so the run must be read again."""
+
+    index: int
+    path: str
+    file: RunFile
+    rows: int = 0
+    bytes: int = 0
+    collided: bool = False
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        self.file.write(batch)
+        self.rows += batch.num_rows
+        self.bytes += batch.nbytes
+
+    def result(self) -> dict[str, Any]:
+        """A row of RESULT, once the file is whole."""
+        arrow, texts = self.file.checksums
+        return {
+            "run": self.index,
+            "rows": self.rows,
+            "bytes": self.bytes,
+            "path": self.path,
+            "collided": self.collided,
+            "arrow_bytes": arrow.bytes,
+            "arrow_digest": arrow.digest,
+            "texts_bytes": texts.bytes,
+            "texts_digest": texts.digest,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,32 +99,20 @@ class ReadTask:
 
     def staged(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Stage every run that has rows; yields one row of RESULT for each."""
-        results: dict[int, list[int | bool | str]] = {}
+        runs: dict[int, _Staging] = {}
         with ExitStack() as files:
-            writers = {}
             for batch in batches:
                 for index, rows in self._by_run(batch):
-                    if index not in writers:
+                    if index not in runs:
                         path = self.area.path(index, attempt())
-                        writers[index] = files.enter_context(self.area.file(path, self.reads[index].around))
-                        results[index] = [index, 0, 0, path, False]
-                    result = results[index]
+                        file = files.enter_context(self.area.file(path, self.reads[index].around))
+                        runs[index] = _Staging(index, path, file)
                     try:
-                        staged = self.reads[index].staged(rows, self.mode)
+                        runs[index].take(self.reads[index].staged(rows, self.mode))
                     except SeparatorInData:
-                        result[4] = True
-                        continue
-                    writers[index](staged)
-                    result[1] = int(result[1]) + staged.num_rows
-                    result[2] = int(result[2]) + staged.nbytes
-        if results:
-            yield pa.RecordBatch.from_arrays(
-                [
-                    pa.array(column, kind.type)
-                    for column, kind in zip(zip(*results.values(), strict=True), RESULT, strict=True)
-                ],
-                schema=RESULT,
-            )
+                        runs[index].collided = True
+        if runs:
+            yield pa.RecordBatch.from_pylist([run.result() for run in runs.values()], schema=RESULT)
 
     def _by_run(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.Array]]:
         """The rows of a batch by run; a task reads its runs one after the other."""
@@ -123,6 +151,8 @@ def staged_runs(results: Iterable[Mapping[str, Any]], runs: Sequence[Run]) -> li
             rows=row["rows"],
             bytes=row["bytes"],
             run=row["run"],
+            arrow=Checksum(row["arrow_bytes"], row["arrow_digest"]),
+            texts=Checksum(row["texts_bytes"], row["texts_digest"]),
         )
         for row in sorted(results, key=lambda row: row["run"])
     ]

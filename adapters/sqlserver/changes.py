@@ -8,7 +8,6 @@ is found here, so that the instance is read again in the escaped form. Pure, but
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
+from adapters.spark.span_files import SpanFile, save
 from adapters.spark.worker import spare_worker
 from engine.events.rows import SEPARATOR
 from engine.events.text import text_parts
@@ -45,17 +45,12 @@ class Part:
     """The change rows of a stretch of the log: files of RAW batches, or the batches."""
 
     rows: int
-    paths: tuple[str, ...] = ()
+    files: tuple[SpanFile, ...] = ()
     batches: tuple[pa.RecordBatch, ...] = ()
 
     def load(self) -> list[pa.RecordBatch]:
         """The batches; those of files are mapped."""
-        return [*self.batches, *(batch for path in self.paths for batch in _mapped(path))]
-
-
-def _mapped(path: str) -> list[pa.RecordBatch]:
-    with pa.memory_map(path) as source, pa.ipc.open_stream(source) as batches:
-        return list(batches)
+        return [*self.batches, *(batch for file in self.files for batch in file.load())]
 
 
 NOTHING = Part(0)
@@ -130,18 +125,17 @@ class StageChanges:
         context = TaskContext.get()
         task, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
         again = sorted(collided(batches, self.widths))
-        path = str(Path(self.directory) / f"{self.name}-{task:05d}-{attempt}.arrow")
         table = in_order(batches)
-        Path(self.directory).mkdir(parents=True, exist_ok=True)
-        with pa.OSFile(path, "wb") as sink, pa.ipc.new_stream(sink, RAW) as stream:
-            stream.write_table(table)
+        file = save(self.directory, table, f"{self.name}-{task:05d}-{attempt}.arrow")
         yield pa.RecordBatch.from_pylist(
             [
                 {
                     "task": task,
                     "rows": table.num_rows,
                     "bytes": table.nbytes,
-                    "path": path,
+                    "path": file.path,
+                    "size": file.checksum.bytes,
+                    "digest": file.checksum.digest,
                     "committed": pc.max(table["committed"]).as_py(),
                     "again": ",".join(map(str, again)),
                 }
@@ -156,8 +150,12 @@ RESULT = pa.schema(
         ("rows", pa.int64()),
         ("bytes", pa.int64()),
         ("path", pa.string()),
+        ("size", pa.int64()),
+        ("digest", pa.string()),
         ("committed", pa.string()),
         ("again", pa.string()),
     ]
 )
-RESULT_DDL = "task int, rows long, bytes long, path string, committed string, again string"
+RESULT_DDL = (
+    "task int, rows long, bytes long, path string, size long, digest string, committed string, again string"
+)

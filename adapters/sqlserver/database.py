@@ -240,8 +240,7 @@ class SqlServerSource:
                 window.streamed(span.database, signal.id)
         name = self._databases.names[span.database]
         return Encoded(
-            parts=len(decoded),
-            events=sum(one.entries for one in decoded),
+            parts=tuple(one.part for one in decoded if one.part),
             signals=tuple(SignalRow(f"{name}:{one.place}", one.id, one.type, one.data) for one in signals),
             superseded=superseded,
         )

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from adapters.sqlserver.place import Place
     from adapters.sqlserver.schema_changes import SchemaChange
     from engine.events.settings import EventSettings
-    from engine.model import CollectionId
+    from engine.model import CollectionId, Part
 
 _MILLIS = 3
 
@@ -78,13 +78,17 @@ class SignalEntry:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What a part holds: its events in order, and what the driver needs to know. `entries` counts rows."""
+    """What a part holds: its events in order, and what the driver needs to know. `entries` counts rows.
+
+    `part` is what the events were written as, once they are.
+    """
 
     events: pa.RecordBatch
     signals: tuple[SignalEntry, ...]
     superseded: Superseded
     open: OpenTransaction | None
     entries: int
+    part: Part | None = None
 
 
 def decode(

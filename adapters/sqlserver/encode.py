@@ -42,12 +42,11 @@ class EncodePart:
     now_ms: int
 
     def __call__(self, task: PartTask) -> Decoded:
-        """Decode, encode, write; gives what was decoded less the events, but counted."""
+        """Decode, encode, write; gives what was decoded, and in the place of the events the part written."""
         batches = task.part.load()
         decoded = decode(batches, self.rules, self.watch, self.now_ms, task.before, task.changes)
-        if decoded.events.num_rows:
-            self.writer.write(task.number, [decoded.events])
-        return replace(decoded, events=no_events(), entries=decoded.events.num_rows)
+        part = self.writer.write(task.number, [decoded.events]) if decoded.events.num_rows else None
+        return replace(decoded, events=no_events(), part=part)
 
 
 class SpanEncoder:
@@ -72,7 +71,7 @@ class SpanEncoder:
             tasks[0] = replace(tasks[0], changes=tuple(changes))
         if task.rules.settings.transaction_metadata:
             return _one_by_one(task, tasks, before)
-        if any(part.paths for part in parts):
+        if any(part.files for part in parts):
             return self._executors.map(task, tasks)
         return [task(one) for one in tasks]
 

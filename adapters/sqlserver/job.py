@@ -25,7 +25,7 @@ from adapters.sqlserver.means import Means
 from adapters.sqlserver.reading import ChangeReader
 from adapters.sqlserver.server import Server
 from adapters.sqlserver.tail import LogBounds
-from adapters.wiring import NOBODY, Onlookers, Places, Wired, on_spark, tasks_of, trying
+from adapters.wiring import NOBODY, Onlookers, Places, Wired, run_jobs, tasks_of, trying
 from engine.snapshotters import snapshotter
 
 if TYPE_CHECKING:
@@ -64,11 +64,7 @@ def run(
     with trying(), closing(Server(reach(settings.sqlserver))) as found:
         for database in settings.sqlserver.databases:
             found.query(database, metadata.SERVER, "connecting")
-    with (
-        on_spark(settings, (SQLSERVER_JDBC,), spark, stop) as session,
-        building(settings, session, onlookers, sleep=stop.wait, reach=reach) as job,
-    ):
-        job.run(stop.is_set)
+    run_jobs(settings, (SQLSERVER_JDBC,), spark, stop, onlookers, partial(building, reach=reach))
 
 
 @contextmanager

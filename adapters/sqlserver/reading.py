@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
 import pyarrow as pa
 
 from adapters.spark.failures import job_error
+from adapters.spark.span_files import SpanFile
 from adapters.sqlserver import statements
 from adapters.sqlserver.changes import (
     COLUMNS,
@@ -30,6 +30,7 @@ from adapters.sqlserver.failures import source_errors
 from adapters.sqlserver.rows import readable
 from adapters.sqlserver.server import rows
 from adapters.sqlserver.tsql import row_text
+from engine.checksum import Checksum
 from engine.events.rows import RowMode
 
 if TYPE_CHECKING:
@@ -76,8 +77,8 @@ class Read:
 def forget(parts: Sequence[Part]) -> None:
     """Remove the files of parts that nobody needs any more."""
     for part in parts:
-        for path in part.paths:
-            Path(path).unlink(missing_ok=True)
+        for file in part.files:
+            file.remove()
 
 
 class ChangeReader:
@@ -186,9 +187,13 @@ def _parts(results: Sequence[Mapping[str, Any]]) -> tuple[Part, ...]:
     for one in results:
         found[one["stretch"]].append(one)
     return tuple(
-        Part(sum(one["rows"] for one in of), tuple(one["path"] for one in of))
+        Part(sum(one["rows"] for one in of), tuple(_file(one) for one in of))
         for _stretch, of in sorted(found.items())
     )
+
+
+def _file(result: Mapping[str, Any]) -> SpanFile:
+    return SpanFile(result["path"], Checksum(result["size"], result["digest"]))
 
 
 def _raw(found: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:

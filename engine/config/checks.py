@@ -5,7 +5,10 @@ Each check looks at the values and gives one line per fault; none stops at the f
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlparse
 
 from engine.config import mongodb, sqlserver
 from engine.config.catalogue import MONGODB, POSTGRES, SQLSERVER, catalogue_of
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 
     from engine.config.values import Values
 
+_CHECKPOINT, _EVENTS, _STAGING = "tidemark.checkpoint", "tidemark.sink.files.dir", "tidemark.staging.dir"
+_DIRECTORIES = (_CHECKPOINT, _EVENTS, _STAGING)
 _POSTGRES = {"io.debezium.connector.postgresql.PostgresConnector", "PostgresConnector", "postgresql", ""}
 
 
@@ -49,6 +54,7 @@ def problems(values: Values) -> Iterator[str]:
     yield from _watermarking(values)
     yield from read_signals(values).problems
     yield from _sink(values)
+    yield from _overlaps(values)
 
 
 def _missing(values: Values) -> Iterator[str]:
@@ -94,6 +100,28 @@ def _overrides(values: Values) -> Iterator[str]:
         name = f"snapshot.select.statement.overrides.{table}"
         if name not in values.given:
             yield f"missing {name!r}: 'snapshot.select.statement.overrides' names the table"
+
+
+def _overlaps(values: Values) -> Iterator[str]:
+    """Directories that hold different things must not be the same, nor what is staged hold the others."""
+    places = {name: path for name in _DIRECTORIES if (path := _local(values.get(name, str)))}
+    staging = places.pop(_STAGING, None)
+    checkpoint, events = places.get(_CHECKPOINT), places.get(_EVENTS)
+    if checkpoint is not None and checkpoint == events:
+        yield f"{_CHECKPOINT!r} and {_EVENTS!r} are the same directory; give each its own"
+    for name, path in places.items():
+        if staging is not None and path.is_relative_to(staging):
+            yield f"{_STAGING!r} holds {name!r}; give it a directory of its own"
+    if staging is not None and events is not None and staging != events and staging.is_relative_to(events):
+        yield f"{_STAGING!r} lies in {_EVENTS!r}; give it a directory of its own"
+
+
+def _local(place: str) -> Path | None:
+    """A directory of this machine, None for anything else."""
+    found = urlparse(place)
+    if not place or found.scheme not in {"", "file"}:
+        return None
+    return Path(os.path.abspath(found.path))  # noqa: PTH100  links are not followed
 
 
 def _sink(values: Values) -> Iterator[str]:

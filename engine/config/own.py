@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from engine.config.row import APPLIED, Property
-from engine.config.settings import SinkKind, SnapshotRestart
-from engine.config.shapes import EXPRESSIONS, SIZE, TEXT, choice, number, subset, whole
+from engine.config.settings import SinkAhead, SinkKind, SnapshotRestart
+from engine.config.shapes import EXPRESSIONS, FILE_MODE, FLAG, SIZE, TEXT, choice, number, subset, whole
 from engine.events.settings import Fault
 
 P = Property
@@ -13,8 +13,35 @@ _MS = whole(1, 2**31 - 1)
 OWN = (
     P("tidemark.checkpoint", APPLIED, "directory or URI of the job's saved state", TEXT),
     P("tidemark.staging.dir", APPLIED, "directory for what is not yet committed", TEXT),
+    P(
+        "tidemark.lease.wait",
+        APPLIED,
+        "stand by while another job holds the checkpoint or the sink; false: leave with exit code 3",
+        FLAG,
+        "true",
+    ),
+    P(
+        "tidemark.lease.ttl.ms",
+        APPLIED,
+        "how long a job may be silent before another one takes over",
+        whole(200, 3_600_000),
+        "6000",
+    ),
     P("tidemark.sink", APPLIED, "where events go", choice(SinkKind), "files"),
     P("tidemark.sink.files.dir", APPLIED, "directory of the sink files", TEXT),
+    P(
+        "tidemark.sink.files.mode",
+        APPLIED,
+        "mode of committed files, as 0640; empty: as the umask says",
+        FILE_MODE,
+    ),
+    P(
+        "tidemark.sink.ahead",
+        APPLIED,
+        "what to do where the sink holds turns that the checkpoint does not know",
+        choice(SinkAhead),
+        "refuse",
+    ),
     P(
         "tidemark.sink.kafka.dead.letter.topic",
         APPLIED,

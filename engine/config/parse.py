@@ -17,6 +17,7 @@ from engine.config.settings import (
     CaptureSettings,
     JobSettings,
     Settings,
+    SinkAhead,
     SinkKind,
     SinkSettings,
     SnapshotMode,
@@ -150,6 +151,8 @@ def _sink(v: Values) -> SinkSettings:
     return SinkSettings(
         kind=v.get("tidemark.sink", SinkKind),
         directory=v.get("tidemark.sink.files.dir", str),
+        mode=v.get("tidemark.sink.files.mode", int) or None,
+        ahead=v.get("tidemark.sink.ahead", SinkAhead),
         kafka=read_kafka(v).settings,
     )
 
@@ -158,6 +161,8 @@ def _job(v: Values) -> JobSettings:
     return JobSettings(
         checkpoint=v.get("tidemark.checkpoint", str) or None,
         staging=v.get("tidemark.staging.dir", str) or None,
+        lease_wait=v.get("tidemark.lease.wait", bool),
+        lease_ttl_ms=v.get("tidemark.lease.ttl.ms", int),
         spark_master=v.get("tidemark.spark.master", str) or None,
         spark_conf={parts[0]: str(value) for parts, value in v.group("tidemark.spark.conf.<option>")},
         window_seconds=v.get("tidemark.window.seconds", float),

@@ -59,6 +59,13 @@ class SinkKind(StrEnum):
     KAFKA = "kafka"
 
 
+class SinkAhead(StrEnum):
+    """`tidemark.sink.ahead`: what to do where the sink holds turns that the checkpoint does not know."""
+
+    REFUSE = "refuse"
+    REPEAT = "repeat"
+
+
 @dataclass(frozen=True, slots=True)
 class CaptureSettings:
     """Which tables' changes become events. An empty include list includes everything."""
@@ -164,10 +171,15 @@ class KafkaSettings:
 
 @dataclass(frozen=True, slots=True)
 class SinkSettings:
-    """Where events go; `directory` is for the sink `files`, `kafka` for that of its name."""
+    """Where events go; `directory` and `mode` are for the sink `files`, `kafka` for that of its name.
+
+    `mode` is that of committed files, None: as the umask says.
+    """
 
     kind: SinkKind = SinkKind.FILES
     directory: str = ""
+    mode: int | None = None
+    ahead: SinkAhead = SinkAhead.REFUSE
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
 
 
@@ -182,6 +194,8 @@ class JobSettings:
 
     checkpoint: str | None = None
     staging: str | None = None
+    lease_wait: bool = True
+    lease_ttl_ms: int = 6_000
     spark_master: str | None = None
     spark_conf: dict[str, str] = field(default_factory=dict, repr=False)
     window_seconds: float = 2.0

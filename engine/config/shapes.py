@@ -126,6 +126,15 @@ def _size(raw: str) -> int | None:
     return value if 1024 <= value <= _ENDLESS else None
 
 
+def _file_mode(raw: str) -> int | None:
+    """A mode that lets its owner read and write; 0: none is given."""
+    if not raw.strip():
+        return 0
+    found = re.fullmatch(r"0?([0-7]{3})", raw.strip())
+    mode = int(found[1], 8) if found else 0
+    return mode if mode & 0o600 == 0o600 else None
+
+
 def _placeholder(raw: str) -> str | None:
     if not raw.startswith("hex:"):
         return str(raw)
@@ -176,6 +185,7 @@ VERBATIM = Shape("text", str)
 """Text as it is, blanks included: passwords, SQL."""
 FLAG = Shape("true or false", lambda raw: {"true": True, "false": False}.get(raw.strip().lower()))
 SIZE = Shape("a number of bytes of at least 1024, or with k, m or g behind it, as 64m", _size)
+FILE_MODE = Shape("three or four octal digits, as 0640", _file_mode)
 PLACEHOLDER = Shape("text, or 'hex:' and hexadecimal digits of UTF-8 text", _placeholder)
 EXPRESSIONS = Shape("a comma separated list of regular expressions", _expressions)
 NAMES = Shape("a comma separated list of names", _names)

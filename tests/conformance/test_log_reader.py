@@ -13,6 +13,7 @@ from engine.state import State
 from tests.conformance.subjects import TIMEOUT_S, T, open_log, until
 from tests.fakes import MemorySink
 from tests.memory_source import Change
+from tests.turns import Turns
 
 if TYPE_CHECKING:
     from engine.ports import LogReader, Source, Span
@@ -37,7 +38,7 @@ class Session:
     def take(self) -> Span | None:
         span = self.log.take(0.05)
         if span is not None:
-            sink = MemorySink()
+            sink = Turns(MemorySink())
             self.source.encode(span, sink.writer(1))
             sink.commit(1)
             told = (self.subject.row(event) for event in sink.events())

@@ -22,6 +22,7 @@ from engine.config.settings import KafkaSettings
 from engine.errors import InvariantError, SinkError
 from tests.batches import batch, numbered
 from tests.fakes import MemorySink, memory_text
+from tests.turns import Turns
 
 if TYPE_CHECKING:
     from tests.servers.kafka import KafkaBroker
@@ -120,7 +121,7 @@ def bench(request, tmp_path):
 def opened(bench):
     """Opens the bench's sink; every one opened is closed."""
     with contextlib.ExitStack() as stack:
-        yield lambda: stack.enter_context(contextlib.closing(bench.open()))
+        yield lambda: Turns(stack.enter_context(contextlib.closing(bench.open())))
 
 
 def test_events_are_seen_after_the_commit_and_not_before(bench, opened):
@@ -351,9 +352,9 @@ def test_a_turn_that_is_committed_is_not_begun_again(opened):
 
 def test_a_writer_goes_to_another_process_and_back(bench, opened):
     sink = opened()
-    writer = pickle.loads(pickle.dumps(sink.writer(1)))  # noqa: S301 - our own bytes
-    writer.write(0, [numbered(0)])
-    sink.commit(1)
+    writer = pickle.loads(pickle.dumps(sink.writer(1).behind))  # noqa: S301 - our own bytes
+    part = pickle.loads(pickle.dumps(writer.write(0, [numbered(0)])))  # noqa: S301
+    sink.commit(1, [part])
 
     assert bench.keys() == ["0"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from adapters.spark.state import FileStateStore
-from adapters.spark.storage import storage
+from adapters.storage.directory import storage
+from adapters.storage.state import FileStateStore
 from engine.errors import InvariantError
 from engine.ports import SavedState, SavedStates
 from tests.fakes import MemoryStateStore

@@ -18,6 +18,7 @@ from engine.state import State
 from tests.conformance.subjects import TIMEOUT_S, T, open_log
 from tests.fakes import MemorySink
 from tests.memory_source import Change
+from tests.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,7 +54,7 @@ class Reader:
         span = self.log.take(0.02)
         if span is None:
             return None
-        sink = MemorySink()
+        sink = Turns(MemorySink())
         encoded = self.source.encode(span, sink.writer(1))
         sink.commit(1)
         told = (self.subject.row(event) for event in sink.events())
@@ -111,7 +112,7 @@ def rows_of(subject: Subject, staged: Sequence[Staged]) -> list[Row]:
 
 def surviving(subject: Subject, staged: Sequence[Staged], superseded: Superseded) -> list[Row]:
     """The rows that the merge rule leaves."""
-    sink = MemorySink()
+    sink = Turns(MemorySink())
     writer = sink.writer(1)
     for part, one in enumerate(staged):
         Emission(one, superseded.of(one.collection), part).write(writer)

@@ -13,6 +13,7 @@ from engine.errors import ConfigError, SinkError
 from tests.batches import batch
 from tests.servers.certificates import Authority, Certificate
 from tests.servers.kafka import KafkaBroker, Security
+from tests.turns import Turns
 from tests.unit.engine.test_config_kafka import KAFKA
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def send(broker: KafkaBroker, directory: Path, topic: str, options: dict[str, st
     """Send one event with a producer of these options, as a configuration file gives them."""
     given = {f"producer.{name}": text for name, text in options.items()}
     settings = parse({**KAFKA, **given, "producer.bootstrap.servers": broker.bootstrap})
-    sink = KafkaSink(settings.sink.kafka, LocalExecutors(), directory / "staging")
+    sink = Turns(KafkaSink(settings.sink.kafka, LocalExecutors(), directory / "staging"))
     try:
         sink.writer(1).write(0, [batch((topic, "k", "v", None))])
         sink.commit(1)

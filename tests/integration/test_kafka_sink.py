@@ -20,6 +20,7 @@ from engine.config.settings import KafkaSettings, TopicGroup
 from engine.errors import ConfigError, SinkError, SinkRefused
 from tests.batches import batch
 from tests.servers.kafka import KafkaBroker
+from tests.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,14 +33,14 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def sink(kafka: KafkaBroker, tmp_path: Path) -> Iterator[Callable[..., KafkaSink]]:
+def sink(kafka: KafkaBroker, tmp_path: Path) -> Iterator[Callable[..., Turns]]:
     """Opens a sink with more options of the client, or other settings; every one is closed."""
-    opened: list[KafkaSink] = []
+    opened: list[Turns] = []
 
-    def open_sink(*, client: dict[str, str] | None = None, tasks: int = 1, **settings: object) -> KafkaSink:
+    def open_sink(*, client: dict[str, str] | None = None, tasks: int = 1, **settings: object) -> Turns:
         config = {"bootstrap.servers": kafka.bootstrap, **(client or {})}
         made = KafkaSettings(config, **settings)  # type: ignore[arg-type] # as the test gives them
-        opened.append(KafkaSink(made, LocalExecutors(), tmp_path / "staging", tasks=tasks))
+        opened.append(Turns(KafkaSink(made, LocalExecutors(), tmp_path / "staging", tasks=tasks)))
         return opened[-1]
 
     yield open_sink
@@ -47,7 +48,7 @@ def sink(kafka: KafkaBroker, tmp_path: Path) -> Iterator[Callable[..., KafkaSink
         one.close()
 
 
-def send(sink: KafkaSink, *parts: list[pa.RecordBatch], turn: int = 1) -> None:
+def send(sink: Turns, *parts: list[pa.RecordBatch], turn: int = 1) -> None:
     writer = sink.writer(turn)
     for number, batches in enumerate(parts):
         writer.write(number, batches)
@@ -118,7 +119,7 @@ def test_many_bytes_are_sent_by_the_executors_topic_by_topic(kafka, sink, topic,
 
 def test_spark_sends_a_large_turn(kafka, spark: SparkSession, tmp_path, topic):
     settings = KafkaSettings({"bootstrap.servers": kafka.bootstrap})
-    sink = KafkaSink(settings, SparkExecutors(spark), tmp_path / "staging", tasks=2)
+    sink = Turns(KafkaSink(settings, SparkExecutors(spark), tmp_path / "staging", tasks=2))
     topics = [topic, f"{topic}-b"]
     send(sink, *[[changes(name, range(20_000), "x" * 500)] for name in topics for _ in range(2)])
     sink.close()

@@ -8,8 +8,8 @@ import os
 
 import pytest
 
-from adapters.spark.state import KEPT, FileStateStore
-from adapters.spark.storage import storage
+from adapters.storage.directory import storage
+from adapters.storage.state import KEPT, FileStateStore
 from engine.errors import StateError
 from engine.ports import SavedState
 from tests.hadoop_storage import through_hadoop
@@ -181,7 +181,7 @@ def test_a_write_that_fails_in_the_jvm_leaves_nothing_behind(spark, tmp_path):
 
 @pytest.mark.parametrize("directory", ["nosuch://bucket/checkpoint", "", "c:heck:point", "hdfs://"])
 def test_a_directory_that_hadoop_does_not_understand_is_a_state_error(spark, directory):
-    with pytest.raises(StateError, match="check that the checkpoint's storage"):
+    with pytest.raises(StateError, match="check that the storage"):
         storage(spark, directory)
 
 

@@ -27,7 +27,7 @@ from adapters.postgres import (
 )
 from adapters.postgres.log import PostgresLog
 from adapters.sinks.files import FilesSink
-from adapters.spark.state import FileStateStore
+from adapters.storage.state import FileStateStore
 from engine.job import Job
 from engine.merge import Superseded
 from engine.snapshot import Snapshot

@@ -217,11 +217,11 @@ class SteppedSink(Passing):
         super().__init__(behind, fuses, {"writer": "writer"})
         self._turns = turns
 
-    def commit(self, turn: int) -> None:
+    def commit(self, turn: int, parts: Any) -> None:
         """A step."""
         self._fuses.passing("commit", after=False)
         try:
-            self._behind.commit(turn)
+            self._behind.commit(turn, parts)
         except SinkError:
             self._fuses.journal.note("unsent", turn=turn)
             raise

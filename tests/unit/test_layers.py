@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LAYERS = ("engine", "signals", "adapters")
-PURE = {"numpy", "orjson", "pyarrow"}
+PURE = {"numpy", "orjson", "pyarrow", "xxhash"}
 SETTINGS = PURE | {"yaml"}
 COMMAND = {"rich", "typer", "yaml"}
 JOB = PURE | {"pyspark"}

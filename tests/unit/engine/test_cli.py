@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from engine import cli
-from engine.errors import ConfigError, InvariantError, SinkError, TidemarkError
+from engine.errors import ConfigError, InvariantError, LeaseHeld, SinkError, TidemarkError
 
 LEAST = """\
 database.hostname=db
@@ -87,6 +87,7 @@ def test_the_version_is_printed():
     [
         (None, 0),
         (SinkError("disk full", place="/e", hint="free some space"), 1),
+        (LeaseHeld("held by job 'p'", place="/c", hint="stop that job"), 3),
         (ConfigError("/e: disk full", hint="free some space"), 2),
     ],
 )

@@ -488,3 +488,33 @@ def test_an_unknown_fault_is_named():
     (problem,) = problems_of({"tidemark.keep.debezium.faults": "name"})
 
     assert "names, defaults, texts, intervals, arrays, scales, or all alone" in problem
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"tidemark.checkpoint": "/e"}, "'tidemark.checkpoint' and 'tidemark.sink.files.dir' are the same"),
+        ({"tidemark.checkpoint": "file:///e/."}, "are the same directory"),
+        ({"tidemark.staging.dir": "/"}, "'tidemark.staging.dir' holds 'tidemark.checkpoint'"),
+        ({"tidemark.staging.dir": "/c"}, "'tidemark.staging.dir' holds 'tidemark.checkpoint'"),
+        ({"tidemark.staging.dir": "/e"}, "'tidemark.staging.dir' holds 'tidemark.sink.files.dir'"),
+        ({"tidemark.staging.dir": "/e/a/../b"}, "'tidemark.staging.dir' lies in 'tidemark.sink.files.dir'"),
+    ],
+)
+def test_directories_that_overlap_are_refused(given, expected):
+    assert expected in problems_of(given)[0]
+
+
+@pytest.mark.parametrize("staging", ["/c/staging", "/cc", "/s", "/e2"])
+def test_directories_apart_are_taken(staging):
+    assert parse({**LEAST, "tidemark.staging.dir": staging}).job.staging == staging
+
+
+@pytest.mark.parametrize(("given", "mode"), [("", None), ("640", 0o640), ("0644", 0o644), ("600", 0o600)])
+def test_the_mode_of_committed_files_is_octal(given, mode):
+    assert parse({**LEAST, "tidemark.sink.files.mode": given}).sink.mode == mode
+
+
+@pytest.mark.parametrize("given", ["0440", "888", "64", "rw", "07777"])
+def test_a_mode_that_locks_the_job_out_is_refused(given):
+    assert "octal digits" in problems_of({"tidemark.sink.files.mode": given})[0]

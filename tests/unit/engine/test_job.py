@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from engine import state as saved
 from engine.errors import (
+    LeaseLost,
     PositionLost,
     SinkError,
     SinkRefused,
     SourceError,
     StateError,
+    StateNotSaved,
 )
 from engine.model import Position
 from engine.state import State
@@ -240,7 +243,7 @@ class TestSettling:
         assert bench.job.state == State()
 
     def test_a_turn_that_the_sink_refuses_is_not_saved(self, bench, monkeypatch):
-        def refuse(_turn: int) -> None:
+        def refuse(_turn: int, _parts: object) -> None:
             raise SinkError("disk full")
 
         monkeypatch.setattr(bench.sink, "commit", refuse)
@@ -255,10 +258,10 @@ class TestSettling:
     def test_a_turn_that_the_sink_refuses_for_now_is_done_again(self, bench, monkeypatch):
         commit, refused = bench.sink.commit, [SinkError("disk full")]
 
-        def refuse_once(turn: int) -> None:
+        def refuse_once(turn: int, parts: Any) -> None:
             if refused:
                 raise refused.pop()
-            commit(turn)
+            commit(turn, parts)
 
         monkeypatch.setattr(bench.sink, "commit", refuse_once)
         bench.database.commit(Change(T, 1, "new"))
@@ -270,7 +273,7 @@ class TestSettling:
         ]
 
     def test_a_turn_that_the_sink_refuses_for_good_ends_the_job(self, bench, monkeypatch):
-        def refuse(_turn: int) -> None:
+        def refuse(_turn: int, _parts: object) -> None:
             raise SinkRefused("too large")
 
         monkeypatch.setattr(bench.sink, "commit", refuse)
@@ -280,7 +283,7 @@ class TestSettling:
             bench.job.run(lambda: False)
 
     def test_answers_are_told_once_the_turn_is_saved(self, bench, monkeypatch):
-        def refuse(_turn: int) -> None:
+        def refuse(_turn: int, _parts: object) -> None:
             raise SinkError("disk full")
 
         bench.execute()
@@ -388,3 +391,104 @@ class TestSessions:
             self.run(bench, 9)
 
         assert log.closed
+
+
+class TestLease:
+    """A job that has lost its lease touches nothing more."""
+
+    class Lost:
+        def __init__(self, checks: int) -> None:
+            self.left = checks
+
+        def check(self) -> None:
+            self.left -= 1
+            if self.left < 0:
+                raise LeaseLost("another job has taken over")
+
+    @pytest.mark.parametrize(("checks", "stops_before"), [(0, "save_pending"), (1, "commit"), (2, "promote")])
+    def test_it_stops_before_the_next_step(self, bench, checks, stops_before):
+        bench.job.settle()
+        bench.job._seams = replace(bench.job._seams, lease=self.Lost(checks))
+        bench.database.commit(Change(T, 1, "new"))
+        with pytest.raises(LeaseLost):
+            bench.turns(1)
+
+        assert stops_before not in bench.steps
+        assert "acknowledge" not in bench.steps
+
+    def test_it_does_not_even_settle(self, bench):
+        bench.store.pending[1] = saved.to_json(State(turn=1))
+        bench.job._seams = replace(bench.job._seams, lease=self.Lost(0))
+        with pytest.raises(LeaseLost):
+            bench.job.run(lambda: False)
+
+        assert list(bench.store.pending) == [1]
+
+
+class TestAhead:
+    """A sink that holds turns which the checkpoint does not know."""
+
+    def bench(self, tmp_path: Path, **pace: Any) -> Bench:
+        bench = Bench(tmp_path, **pace)
+        bench.sink.turns |= {3: [], 4: []}
+        bench.store.promoted[3] = saved.to_json(State(turn=3, position=Position((8,))))
+        return bench
+
+    def test_it_is_refused_with_a_way_out(self, tmp_path):
+        bench = self.bench(tmp_path)
+
+        with pytest.raises(SinkRefused, match=r"up to 4.*ends at turn 3.*tidemark\.sink\.ahead=repeat"):
+            bench.job.run(lambda: False)
+
+    def test_so_it_is_beside_an_empty_checkpoint(self, tmp_path):
+        bench = self.bench(tmp_path)
+        bench.store.promoted.clear()
+
+        with pytest.raises(SinkRefused, match="the checkpoint is empty"):
+            bench.job.run(lambda: False)
+
+    def test_the_way_out_goes_on_behind_the_sinks_turns(self, tmp_path):
+        bench = self.bench(tmp_path, repeats_behind_sink=True)
+        bench.database.commit(Change(T, 1, "new"))
+        bench.job.run(lambda: bool(bench.seen))
+
+        assert max(bench.sink.turns) == 5
+
+    def test_a_turn_left_pending_that_the_sink_has_is_none_too_many(self, tmp_path):
+        bench = self.bench(tmp_path)
+        bench.store.pending[4] = saved.to_json(State(turn=4, position=Position((8,))))
+        bench.job.settle()
+
+        assert bench.job.state.turn == 4
+
+
+class TestFullDisk:
+    def test_a_state_that_finds_no_room_is_saved_once_there_is(self, bench, monkeypatch, caplog):
+        save, full = bench.store.save_pending, [StateNotSaved("no space left on device")] * 3
+
+        def full_for_a_while(turn: int, document: bytes) -> None:
+            if full:
+                raise full.pop()
+            save(turn, document)
+
+        monkeypatch.setattr(bench.store, "save_pending", full_for_a_while)
+        bench.database.commit(Change(T, 1, "new"))
+        bench.job.run(lambda: bool(bench.seen))
+
+        assert bench.slept[:3] == [1.0, 2.0, 4.0]
+        assert len(bench.events()) == 1
+        assert "no space left on device; trying again" in caplog.text
+
+    def test_nor_does_one_end_the_job_that_finds_no_room_for_a_name(self, bench, monkeypatch):
+        promote, full = bench.store.promote, [StateNotSaved("no space left on device")]
+
+        def full_once(turn: int) -> None:
+            if full:
+                raise full.pop()
+            promote(turn)
+
+        monkeypatch.setattr(bench.store, "promote", full_once)
+        bench.database.commit(Change(T, 1, "new"))
+        bench.job.run(lambda: bool(bench.store.promoted))
+
+        assert len(bench.events()) == 1

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from engine.checksum import NO_FILE
 from engine.extent import Advance, Extent
 from engine.marks import Mark, Marks, marks
 from engine.model import CollectionId, Run, Staged
@@ -37,7 +38,7 @@ class Reading:
             for name, half in pieces
         ]
         staged = [
-            Staged(run.ticket, run.target.collection, "", 0 if name in empty else 10, 0, at)
+            Staged(run.ticket, run.target.collection, "", 0 if name in empty else 10, 0, at, NO_FILE)
             for at, (run, (name, _half)) in enumerate(zip(runs, pieces, strict=True))
         ]
         found = marks(self.snapshot, runs, staged)
@@ -113,7 +114,9 @@ def test_rows_asked_for_by_a_signal_have_none():
     run = Run(mine.ticket, mine.target, None, None, key=("k",))
 
     assert marks(
-        replace(snapshot, tables=(mine,)), [run], [Staged(mine.ticket, mine.target.collection, "", 1, 0)]
+        replace(snapshot, tables=(mine,)),
+        [run],
+        [Staged(mine.ticket, mine.target.collection, "", 1, 0, 0, NO_FILE)],
     ) == [Marks()]
 
 

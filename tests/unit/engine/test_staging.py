@@ -17,14 +17,16 @@ import pytest
 
 from engine import emission as emitting
 from engine import staging
+from engine.checksum import Checksum
 from engine.emission import Emission, Emitted
 from engine.errors import SinkError, SourceError
-from engine.marks import Mark, Marks
+from engine.marks import NO_MARKS, Mark, Marks
 from engine.merge import KEY_TYPE, Newer
-from engine.model import CollectionId, Staged
+from engine.model import CollectionId, Part, Staged
 from engine.staging import STAGED, StagingArea, clear, texts_beside
 from tests.batches import numbered
 from tests.fakes import MemorySink, memory_text
+from tests.turns import Turns
 
 T = CollectionId(("public", "t"))
 
@@ -48,15 +50,20 @@ def staged(
     area: StagingArea, *batches: pa.RecordBatch, run: int = 0, around: tuple[str, str] = ("", "")
 ) -> Staged:
     path = area.path(run)
-    with area.file(path, around) as write:
+    with area.file(path, around) as file:
         for batch in batches:
-            write(batch)
-    return Staged(1, T, path, sum(batch.num_rows for batch in batches), 0)
+            file.write(batch)
+    return Staged(1, T, path, sum(batch.num_rows for batch in batches), 0, run, *file.checksums)
+
+
+def part(events: int) -> Part:
+    """Part 0 with so many events, as the memory sink writes it."""
+    return Part(0, events)
 
 
 def emitted(emission: Emission) -> tuple[Emitted, list[str]]:
     """What the emission says it did, and the keys of the events that came."""
-    sink = MemorySink()
+    sink = Turns(MemorySink())
     said = emission.write(sink.writer(1))
     sink.commit(1)
     return said, [event["key"] for event in sink.events()]
@@ -74,7 +81,7 @@ def test_what_supersedes_is_looked_up_once_for_all_batches(area, monkeypatch):
     monkeypatch.setattr(Newer, "survivors", noted)
     one = staged(area, rows(1, 2), rows(3), rows(4, 5, 6))
 
-    assert emitted(Emission(one, newer(2, 5), 0)) == (Emitted(4), ["1", "3", "4", "6"])
+    assert emitted(Emission(one, newer(2, 5), 0)) == (Emitted(part(4)), ["1", "3", "4", "6"])
     assert asked == [6]
 
 
@@ -92,7 +99,7 @@ def test_what_supersedes_is_looked_up_once_for_all_batches(area, monkeypatch):
 def test_what_was_superseded_is_left_out(area, superseding, expected):
     one = staged(area.within("window"), rows(1, 2), rows(), rows(3, 4))
 
-    assert emitted(Emission(one, superseding, 0)) == (Emitted(len(expected)), expected)
+    assert emitted(Emission(one, superseding, 0)) == (Emitted(part(len(expected))), expected)
 
 
 MANY = range(100, 1100)
@@ -117,7 +124,7 @@ MANY = range(100, 1100)
 def test_few_rows_left_out_become_blanks_and_many_are_no_part_of_a_copy(
     tmp_path, monkeypatch, share, side_by_side, superseding
 ):
-    """The same rows either way, and however often."""
+    """The same rows either way."""
     monkeypatch.setattr(emitting, "_BLANKED", share)
     monkeypatch.setattr(emitting, "_BLANKED_BYTES", side_by_side)
     area = StagingArea(str(tmp_path), memory_text)
@@ -126,7 +133,7 @@ def test_few_rows_left_out_become_blanks_and_many_are_no_part_of_a_copy(
     expected = [str(number) for number in MANY if number not in superseding]
     emission = Emission(one, newer(*superseding), 0)
 
-    assert emitted(emission) == emitted(emission) == (Emitted(len(expected)), expected)
+    assert emitted(emission) == (Emitted(part(len(expected))), expected)
     size, width = len(before), before.index(b"\n") + 1
     gap = max(len(list(run)) for _, run in groupby(MANY, superseding.__contains__) if _)
     blanked = len(superseding) * width <= share * size and gap * width <= side_by_side
@@ -134,13 +141,54 @@ def test_few_rows_left_out_become_blanks_and_many_are_no_part_of_a_copy(
     assert (Path(texts_beside(one.path)).read_bytes() != before) == blanked
 
 
-def test_what_supersedes_more_leaves_out_more_of_what_has_blanks(tmp_path):
+@pytest.mark.parametrize("marks", [NO_MARKS, Marks(Mark.FIRST)], ids=["plain", "marked"])
+@pytest.mark.parametrize(
+    "gone", [{100}, {100, 102}, {100, 102, 103}, {100, 102, 103, 1098}, {103, *MANY[::2]}, set(MANY)]
+)
+def test_what_was_superseded_is_left_out_of_texts_that_are_marked_or_not(tmp_path, gone, marks):
     one = staged(StagingArea(str(tmp_path), memory_text), rows(*MANY))
-    marks = Marks(Mark.FIRST)
-    for gone in ({100}, {100, 102}, {100, 102, 103}, {100, 102, 103, 1098}, {103, *MANY[::2]}, set(MANY)):
-        expected = [str(number) for number in MANY if number not in gone]
-        assert emitted(Emission(one, newer(*gone), 0)) == (Emitted(len(expected)), expected)
-        assert emitted(Emission(one, newer(*gone), 0, marks)) == (Emitted(len(expected)), expected)
+    expected = [str(number) for number in MANY if number not in gone]
+
+    assert emitted(Emission(one, newer(*gone), 0, marks)) == (Emitted(part(len(expected))), expected)
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped"])
+@pytest.mark.parametrize("superseding", [newer(), newer(*MANY[::2])], ids=["all", "half"])
+def test_a_damaged_file_is_a_fault_of_the_source(area, damage, superseding):
+    """Mapped, one that was cut short would kill the process."""
+    one = staged(area, rows(*MANY))
+    path = Path(one.path)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content[: len(content) // 2] if damage == "cut" else content)
+
+    with pytest.raises(SourceError, match="staged are damaged"):
+        emitted(Emission(one, superseding, 0))
+
+
+@pytest.mark.parametrize("gone", [(), (500,), tuple(MANY[::2])], ids=["handed over", "blanked", "copied"])
+def test_damaged_texts_are_a_fault_of_the_source(tmp_path, gone):
+    one = staged(StagingArea(str(tmp_path), memory_text), rows(*MANY))
+    path = Path(texts_beside(one.path))
+    path.write_bytes(path.read_bytes()[:-1] + (b"" if not gone else b"x"))
+
+    with pytest.raises(SourceError, match="staged are damaged"):
+        emitted(Emission(one, newer(*gone), 0))
+
+
+def test_what_was_blanked_has_a_checksum_of_its_own(tmp_path):
+    one = staged(StagingArea(str(tmp_path), memory_text), rows(*MANY))
+    taken = []
+
+    class Writer:
+        def take(self, number: int, path: str, events: int, checksum: Checksum) -> Part:
+            taken.append((checksum, Path(path).read_bytes()))
+            return Part(number, events, checksum)
+
+    Emission(one, newer(500), 0).write(Writer())  # type: ignore[arg-type] # it takes files only
+    ((checksum, content),) = taken
+
+    assert checksum == Checksum.of(content) != one.texts
 
 
 def test_texts_that_another_user_wrote_are_copied_without_what_was_superseded(tmp_path, monkeypatch):
@@ -150,8 +198,8 @@ def test_texts_that_another_user_wrote_are_copied_without_what_was_superseded(tm
     one = staged(StagingArea(str(tmp_path), memory_text), rows(*MANY))
     monkeypatch.setattr(os, "open", refused)
 
-    assert emitted(Emission(one, newer(*MANY[1:]), 0)) == (Emitted(1), ["100"])
-    assert emitted(Emission(one, newer(100), 0))[0] == Emitted(999)
+    assert emitted(Emission(one, newer(*MANY[1:]), 0)) == (Emitted(part(1)), ["100"])
+    assert emitted(Emission(one, newer(100), 0))[0] == Emitted(part(999))
 
 
 def test_a_disk_that_fails_while_rows_are_blanked_is_an_error_of_the_sink(tmp_path, monkeypatch):
@@ -183,9 +231,9 @@ def test_texts_that_were_not_forced_to_disk_are_not_staged(tmp_path, monkeypatch
 
     def stage() -> None:
         area = StagingArea(str(tmp_path), memory_text)
-        with area.file(area.path(0), ("", "")) as write:
+        with area.file(area.path(0), ("", "")) as file:
             for at in range(0, 1000, 50):
-                write(rows(*MANY[at : at + 50]))
+                file.write(rows(*MANY[at : at + 50]))
                 time.sleep(0.002)  # the force under way may end
 
     with pytest.raises(SinkError, match="input/output error"):
@@ -206,8 +254,8 @@ def test_a_full_disk_is_waited_for_by_the_turn_and_leaves_no_row_out(area):
 
 def test_rows_that_fail_are_let_go_with_their_own_error(area):
     def stage() -> None:
-        with area.file(area.path(0), ("", "")) as write:
-            write(rows(1))
+        with area.file(area.path(0), ("", "")) as file:
+            file.write(rows(1))
             raise ConnectionResetError("the database went away")
 
     with pytest.raises(ConnectionResetError, match="went away"):
@@ -218,14 +266,14 @@ def test_a_text_as_large_as_the_disk_is_forced_to_goes_there_in_pieces(area, mon
     monkeypatch.setattr(staging, "_FORCED_BYTES", 100)
     one = staged(area, *(rows(*MANY[at : at + 50]) for at in range(0, 1000, 50)))
 
-    assert emitted(Emission(one, newer(), 0)) == (Emitted(1000), [str(number) for number in MANY])
+    assert emitted(Emission(one, newer(), 0)) == (Emitted(part(1000)), [str(number) for number in MANY])
 
 
 def test_rows_dropped_for_incomplete_entries_are_told(area):
     keys = pa.array([b"2", b"9"], KEY_TYPE)
     one = staged(area, rows(1, 2), rows(3))
 
-    assert emitted(Emission(one, Newer(keys, lacking=keys), 0)) == (Emitted(2, (b"2",)), ["1", "3"])
+    assert emitted(Emission(one, Newer(keys, lacking=keys), 0)) == (Emitted(part(2), (b"2",)), ["1", "3"])
 
 
 @pytest.mark.parametrize("at_once", [1, 2600, 1 << 20])
@@ -235,7 +283,7 @@ def test_what_is_around_all_values_is_kept_once(area, monkeypatch, at_once):
     around = ('{"schema":' + schema + ',"payload":', "}")
     one = staged(area, rows(1, 2), rows(), rows(3, 4, 5), around=around)
     marks = Marks(first=Mark.FIRST, last=Mark.LAST)
-    sink, plain = MemorySink(), MemorySink()
+    sink, plain = Turns(MemorySink()), Turns(MemorySink())
     said = Emission(one, newer(2), 0, marks).write(sink.writer(1))
     Emission(staged(StagingArea(area.directory), rows(1, 2, 3, 4, 5), run=1), newer(2), 0, marks).write(
         plain.writer(1)
@@ -243,7 +291,7 @@ def test_what_is_around_all_values_is_kept_once(area, monkeypatch, at_once):
     for each in (sink, plain):
         each.commit(1)
 
-    assert said == Emitted(4)
+    assert said == Emitted(part(4))
     assert [event["key"] for event in sink.events()] == ["1", "3", "4", "5"]
     assert [event["value"] for event in sink.events()] == [
         '{"schema":' + schema + ',"payload":' + event["value"] + "}" for event in plain.events()
@@ -257,7 +305,7 @@ def test_a_mark_is_put_into_the_source_block_behind_a_schema(area):
     batch = rows(1)
     at = STAGED.get_field_index("value")
     batch = batch.set_column(at, STAGED.field(at), pa.array([value], STAGED.field(at).type))
-    sink = MemorySink()
+    sink = Turns(MemorySink())
     one = staged(area, batch, around=('{"schema":' + schema + ',"payload":', "}"))
     Emission(one, newer(), 0, Marks(Mark.FIRST)).write(sink.writer(1))
     sink.commit(1)
@@ -270,15 +318,15 @@ def test_a_mark_is_put_into_the_source_block_behind_a_schema(area):
 def test_a_file_can_be_emitted_again(area):
     emission = Emission(staged(area, rows(1, 2)), newer(1), 0)
 
-    assert emitted(emission) == emitted(emission) == (Emitted(1), ["2"])
+    assert emitted(emission) == emitted(emission) == (Emitted(part(1)), ["2"])
 
 
 def test_a_file_without_rows_emits_nothing(area):
-    assert emitted(Emission(staged(area), newer(), 0)) == (Emitted(0), [])
+    assert emitted(Emission(staged(area), newer(), 0)) == (Emitted(part(0)), [])
 
 
 def test_an_emission_is_its_part_of_the_turn(area):
-    sink = MemorySink()
+    sink = Turns(MemorySink())
     writer = sink.writer(1)
     Emission(staged(area, rows(2), run=1), newer(), 5).write(writer)
     Emission(staged(area, rows(1), run=2), newer(), 4).write(writer)
@@ -291,7 +339,7 @@ def test_an_emission_travels_to_executors(area):
     emission = Emission(staged(area, rows(1, 2)), newer(1), 3)
     there = pickle.loads(pickle.dumps(emission))  # noqa: S301  our own bytes
 
-    assert emitted(there) == (Emitted(1), ["2"])
+    assert emitted(there) == (Emitted(Part(3, 1)), ["2"])
 
 
 def test_a_staged_file_that_is_gone_is_a_fault_of_the_source(area):
@@ -324,7 +372,7 @@ def reads(*numbers: int) -> pa.RecordBatch:
 
 def said(emission: Emission) -> list[tuple[str, str]]:
     """The keys that came, each with the mark in its source block."""
-    sink = MemorySink()
+    sink = Turns(MemorySink())
     emission.write(sink.writer(1))
     sink.commit(1)
     for event in sink.events():

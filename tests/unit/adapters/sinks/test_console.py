@@ -9,11 +9,12 @@ import pytest
 from adapters.sinks.console import ConsoleSink
 from engine.errors import SinkError
 from tests.batches import numbered
+from tests.turns import Turns
 
 
 def test_parts_are_printed_in_order_at_the_commit():
     stream = io.BytesIO()
-    sink = ConsoleSink(stream)
+    sink = Turns(ConsoleSink(stream))
     writer = sink.writer(1)
     writer.write(1, [numbered(2)])
     writer.write(0, [numbered(1)])
@@ -26,7 +27,7 @@ def test_parts_are_printed_in_order_at_the_commit():
 
 
 def test_standard_output_is_the_default(capfdbinary):
-    sink = ConsoleSink()
+    sink = Turns(ConsoleSink())
     sink.writer(1).write(0, [numbered(1)])
     sink.commit(1)
     sink.close()
@@ -39,7 +40,7 @@ def test_a_reader_that_has_gone_is_a_sink_error():
         def write(self, _data):
             raise BrokenPipeError(32, "Broken pipe")
 
-    sink = ConsoleSink(Closed())
+    sink = Turns(ConsoleSink(Closed()))
     sink.writer(1).write(0, [numbered(1)])
 
     with pytest.raises(SinkError, match="whoever read the output has gone"):

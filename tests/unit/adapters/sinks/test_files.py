@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 
 import pytest
+from xxhash import xxh3_64
 
 from adapters.sinks.files import FilesSink
-from engine.errors import SinkError
+from engine.errors import LeaseLost, SinkError
 from tests.batches import numbered
+from tests.turns import Turns
 
 
 def test_a_turn_is_a_directory_of_numbered_parts(tmp_path):
-    sink = FilesSink(tmp_path / "events")
+    sink = Turns(FilesSink(tmp_path / "events"))
     writer = sink.writer(42)
     writer.write(1, [numbered(3)])
     writer.write(0, [numbered(1), numbered(2)])
@@ -22,13 +25,13 @@ def test_a_turn_is_a_directory_of_numbered_parts(tmp_path):
     turn = tmp_path / "events" / "turn-000000000042"
     keys = {
         path.name: [json.loads(line)["key"] for line in path.read_text().splitlines()]
-        for path in turn.iterdir()
+        for path in turn.glob("part-*")
     }
     assert keys == {"part-00000.jsonl": [1, 2], "part-00001.jsonl": [3]}
 
 
 def test_nothing_but_turns_is_visible(tmp_path):
-    sink = FilesSink(tmp_path)
+    sink = Turns(FilesSink(tmp_path))
     sink.writer(1).write(0, [numbered(1)])
     sink.commit(1)
     sink.writer(2)
@@ -40,30 +43,30 @@ def test_nothing_but_turns_is_visible(tmp_path):
 
 
 def test_turns_without_events_cost_no_directory_each(tmp_path):
-    sink = FilesSink(tmp_path)
+    sink = Turns(FilesSink(tmp_path))
     for turn in range(1, 20):
         sink.writer(turn)
         sink.commit(turn)
 
     assert sink.applied(19)
-    assert {path.name for path in tmp_path.iterdir()} == {".staging", ".empty-turn"}
-    assert len(list((tmp_path / ".staging").iterdir())) == 1
+    assert {path.name for path in tmp_path.iterdir()} == {".staging", ".windows", ".empty-turn"}
+    assert len(list((tmp_path / ".staging").rglob("turn-*"))) == 1
 
 
 def test_a_crash_leaves_its_parts_to_be_removed_by_the_next_turn(tmp_path):
     FilesSink(tmp_path).writer(1).write(0, [numbered(1)])
 
-    sink = FilesSink(tmp_path)
+    sink = Turns(FilesSink(tmp_path))
     sink.writer(1).write(1, [numbered(2)])
     sink.commit(1)
 
     turn = tmp_path / "turn-000000000001"
-    assert [path.name for path in turn.iterdir()] == ["part-00001.jsonl"]
-    assert list((tmp_path / ".staging").iterdir()) == []
+    assert [path.name for path in turn.glob("part-*")] == ["part-00001.jsonl"]
+    assert list((tmp_path / ".staging").rglob("turn-*")) == []
 
 
 def test_events_of_another_checkpoint_are_not_mixed_with(tmp_path):
-    sink = FilesSink(tmp_path)
+    sink = Turns(FilesSink(tmp_path))
     sink.writer(1).write(0, [numbered(1)])
     sink.commit(1)
 
@@ -72,7 +75,7 @@ def test_events_of_another_checkpoint_are_not_mixed_with(tmp_path):
 
 
 def test_a_turn_whose_parts_were_taken_away_is_not_taken_for_empty(tmp_path):
-    sink = FilesSink(tmp_path)
+    sink = Turns(FilesSink(tmp_path))
     sink.writer(1).write(0, [numbered(1)])
     shutil.rmtree(tmp_path / ".staging")
 
@@ -83,7 +86,7 @@ def test_a_turn_whose_parts_were_taken_away_is_not_taken_for_empty(tmp_path):
 
 def test_a_relative_directory_holds_wherever_a_task_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    sink = FilesSink("events")
+    sink = Turns(FilesSink("events"))
     writer = sink.writer(1)
     monkeypatch.chdir("/")
     writer.write(0, [numbered(1)])
@@ -97,3 +100,151 @@ def test_a_place_that_is_no_directory_is_refused(tmp_path):
 
     with pytest.raises(SinkError, match="file"):
         FilesSink(tmp_path / "file")
+
+
+def test_the_parts_of_a_turn_have_their_checksums_beside_them(tmp_path):
+    sink = Turns(FilesSink(tmp_path))
+    writer = sink.writer(3)
+    writer.write(0, [numbered(1, 2)])
+    writer.write(1, [numbered()])
+    sink.commit(3)
+
+    turn = tmp_path / "turn-000000000003"
+    content = (turn / "part-00000.jsonl").read_bytes()
+    part = {
+        "name": "part-00000.jsonl",
+        "events": 2,
+        "bytes": len(content),
+        "xxh3": xxh3_64(content).hexdigest(),
+    }
+    assert json.loads((turn / ".manifest.json").read_bytes()) == {"turn": 3, "parts": [part]}
+
+
+class TestParts:
+    """A commit compares what it finds with what was written."""
+
+    @pytest.fixture
+    def sink(self, tmp_path):
+        sink = Turns(FilesSink(tmp_path))
+        writer = sink.writer(1)
+        writer.write(0, [numbered(1)])
+        writer.write(1, [numbered(2)])
+        return sink
+
+    def parts(self, tmp_path):
+        return sorted(tmp_path.rglob("part-*"))
+
+    def test_one_that_is_missing(self, sink, tmp_path):
+        self.parts(tmp_path)[0].unlink()
+
+        with pytest.raises(SinkError, match="part 0 is missing"):
+            sink.commit(1)
+        assert not sink.applied(1)
+
+    def test_one_too_many(self, sink, tmp_path):
+        (self.parts(tmp_path)[0].parent / "part-00007.jsonl").write_text("{}\n")
+
+        with pytest.raises(SinkError, match="part 7 was written by somebody else"):
+            sink.commit(1)
+
+    def test_one_that_was_cut_short(self, sink, tmp_path):
+        path = self.parts(tmp_path)[1]
+        path.write_bytes(path.read_bytes()[:-1])
+
+        with pytest.raises(SinkError, match=r"part 1 has \d+ bytes of \d+"):
+            sink.commit(1)
+
+    def test_a_turn_whose_parts_are_all_gone_is_not_taken_for_empty(self, sink, tmp_path):
+        for path in self.parts(tmp_path):
+            path.unlink()
+
+        with pytest.raises(SinkError, match="part 0 is missing"):
+            sink.commit(1)
+        assert sink.newest() is None
+
+
+class TestEpochs:
+    """What a job can't do any more once the next one has begun."""
+
+    def test_commit_what_it_has_begun(self, tmp_path):
+        old = Turns(FilesSink(tmp_path, 7))
+        old.writer(1).write(0, [numbered(1)])
+        FilesSink(tmp_path, 8)
+
+        with pytest.raises(SinkError):
+            old.commit(1)
+        assert FilesSink(tmp_path, 8).newest() is None
+
+    def test_commit_a_turn_without_events(self, tmp_path):
+        old = Turns(FilesSink(tmp_path, 7))
+        old.writer(1)
+        FilesSink(tmp_path, 8)
+
+        with pytest.raises(SinkError):
+            old.commit(1)
+        assert not FilesSink(tmp_path, 8).applied(1)
+
+    def test_begin_a_turn(self, tmp_path):
+        old = FilesSink(tmp_path, 7)
+        FilesSink(tmp_path, 8)
+
+        with pytest.raises(LeaseLost, match="another job has taken over"):
+            old.writer(1)
+
+    def test_disturb_the_next_one_by_its_end(self, tmp_path):
+        old, new = FilesSink(tmp_path, 7), Turns(FilesSink(tmp_path, 8))
+        new.writer(1).write(0, [numbered(1)])
+        old.close()
+        new.commit(1)
+
+        assert new.applied(1)
+
+    def test_a_directory_that_somebody_has_removed_is_made_again(self, tmp_path):
+        sink = Turns(FilesSink(tmp_path, 7))
+        shutil.rmtree(tmp_path / ".staging")
+        sink.writer(1).write(0, [numbered(1)])
+        sink.commit(1)
+
+        assert sink.applied(1)
+
+
+@pytest.mark.parametrize(
+    ("turns", "newest"), [([], None), ([(1, True)], 1), ([(1, False)], 1), ([(1, True), (2, False)], 2)]
+)
+def test_the_newest_turn_is_known_after_a_restart(tmp_path, turns, newest):
+    sink = Turns(FilesSink(tmp_path))
+    for turn, has_events in turns:
+        writer = sink.writer(turn)
+        if has_events:
+            writer.write(0, [numbered(1)])
+        sink.commit(turn)
+
+    assert FilesSink(tmp_path).newest() == newest
+
+
+def modes(directory):
+    return {path.name: oct(path.stat().st_mode & 0o777) for path in directory.rglob("*")}
+
+
+@pytest.mark.parametrize(
+    ("umask", "mode", "expected"),
+    [
+        (0o022, None, ("0o755", "0o644")),
+        (0o077, None, ("0o700", "0o600")),
+        (0o077, 0o640, ("0o750", "0o640")),
+    ],
+)
+def test_committed_turns_have_the_mode_that_was_asked_for(tmp_path, umask, mode, expected):
+    before = os.umask(umask)
+    try:
+        sink = Turns(FilesSink(tmp_path / "events", 1, mode))
+        sink.writer(1).write(0, [numbered(1)])
+        staged = modes(tmp_path / "events")
+        sink.commit(1)
+    finally:
+        os.umask(before)
+    found = modes(tmp_path / "events")
+
+    assert (found["turn-000000000001"], found["part-00000.jsonl"]) == expected
+    assert found[".manifest.json"] == expected[1]
+    assert staged[".staging"] == staged[".windows"] == "0o700"

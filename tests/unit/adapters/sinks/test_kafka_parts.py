@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError
 from adapters.sinks.kafka import shares
 from adapters.sinks.kafka_client import Reason, client, said
 from adapters.sinks.kafka_delivery import truncated
-from adapters.sinks.kafka_parts import TurnParts, of_topics
+from adapters.sinks.kafka_parts import PartFile, TurnParts, of_topics
 from engine.events.batch import EVENTS
 from tests.batches import batch, numbered
 
@@ -23,17 +23,22 @@ TRUNCATE = '{"before":null,"after":null,"source":{"table":"t"},"op":"t","ts_ms":
 def test_parts_are_read_in_their_order_with_what_each_topic_has(tmp_path: Path):
     turn = TurnParts(tmp_path, 1 << 20)
     elsewhere = pickle.loads(pickle.dumps(turn))  # noqa: S301  our own bytes
-    elsewhere.write(10, [batch(("b", "4", "{}", None))])
-    turn.write(
-        2, [numbered(), batch(("a", "1", "{}", None), ("b", "2", None, None)), batch(("c", "3", "{}", None))]
-    )
-    turn.write(3, [numbered()])
-    for attempt in (turn.attempt(), turn.spilled()):
+    second = [
+        numbered(),
+        batch(("a", "1", "{}", None), ("b", "2", None, None)),
+        batch(("c", "3", "{}", None)),
+    ]
+    parts = [
+        elsewhere.write(10, [batch(("b", "4", "{}", None))]),
+        turn.write(2, second),
+        turn.write(3, [numbered()]),
+    ]
+    for attempt in (turn.attempt(parts), turn.spilled(parts), turn.attempt(parts)):
         keys = [key for one in attempt.batches() for key in one.column("key").to_pylist()]
 
         assert keys == ["1", "2", "3", "4"]
         assert attempt.events() == {"a": 1, "b": 2, "c": 1}
-    assert [one.name for one in attempt.parts if isinstance(one, Path)] == [
+    assert [one.path.name for one in attempt.parts if isinstance(one, PartFile)] == [
         "part-00002.arrow",
         "part-00010.arrow",
     ]
@@ -42,20 +47,20 @@ def test_parts_are_read_in_their_order_with_what_each_topic_has(tmp_path: Path):
 def test_a_part_that_is_written_again_replaces_itself(tmp_path: Path):
     turn = TurnParts(tmp_path, 1 << 20)
     turn.write(0, [batch(("a", "1", "{}", None))])
-    turn.write(0, [batch(("a", "2", "{}", None))])
+    part = turn.write(0, [batch(("a", "2", "{}", None))])
 
-    assert [one.column("key").to_pylist() for one in turn.attempt().batches()] == [["2"]]
+    assert [one.column("key").to_pylist() for one in turn.attempt([part]).batches()] == [["2"]]
 
 
 def test_parts_beyond_the_bound_are_files(tmp_path: Path):
     one = batch(("a", "1", "{}", None))
     turn = TurnParts(tmp_path, one.nbytes)
-    turn.write(1, [one])
+    second = turn.write(1, [one])
     turn.write(0, [one])
-    turn.write(0, [batch(("a", "0", "{}", None))])
+    attempt = turn.attempt([second, turn.write(0, [batch(("a", "0", "{}", None))])])
 
-    assert [isinstance(part, Path) for part in turn.attempt().parts] == [True, False]
-    assert [batch.column("key").to_pylist() for batch in turn.attempt().batches()] == [["0"], ["1"]]
+    assert [isinstance(part, PartFile) for part in attempt.parts] == [True, False]
+    assert [batch.column("key").to_pylist() for batch in attempt.batches()] == [["0"], ["1"]]
 
 
 def test_rows_are_held_though_their_file_is_gone(tmp_path: Path):
@@ -64,11 +69,11 @@ def test_rows_are_held_though_their_file_is_gone(tmp_path: Path):
         stream.write_batch(batch(("a", "1", "{}", None)))
     turn = TurnParts(tmp_path, 1 << 20)
     with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as rows:
-        turn.write(0, rows)
+        part = turn.write(0, rows)
     path.unlink()
 
-    assert turn.attempt().bytes > 0
-    assert [one.column("key").to_pylist() for one in turn.attempt().batches()] == [["1"]]
+    assert turn.attempt([part]).bytes > 0
+    assert [one.column("key").to_pylist() for one in turn.attempt([part]).batches()] == [["1"]]
 
 
 def test_a_task_takes_its_topics_alone():
@@ -144,7 +149,7 @@ def test_a_part_beyond_the_bound_is_written_as_it_comes(tmp_path):
             yield numbered(number)
 
     turn = TurnParts(tmp_path, numbered(0).nbytes)
-    turn.write(0, batches())
+    part = turn.write(0, batches())
 
     assert drawn == [0, 0, 1, 1]
-    assert sum(batch.num_rows for batch in turn.attempt().batches()) == 4
+    assert sum(batch.num_rows for batch in turn.attempt([part]).batches()) == 4

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from adapters.sinks.lines import json_lines
-from adapters.sinks.staging import StagedWriter, Staging, parts
+from adapters.sinks.staging import StagedWriter, Staging, part_files
+from engine.checksum import NO_FILE, Checksum
 from engine.errors import InvariantError, SinkError
 from engine.files import sink_errors
 from tests.batches import numbered
@@ -32,7 +33,7 @@ def test_parts_are_ordered_by_number_past_five_digits(tmp_path):
     for number in (100_000, 2, 99_999, 10):
         StagedWriter(tmp_path, json_lines).write(number, [numbered(number)])
 
-    assert [path.name for path in parts(tmp_path)] == [
+    assert [path.name for path in part_files(tmp_path)] == [
         "part-00002.jsonl",
         "part-00010.jsonl",
         "part-99999.jsonl",
@@ -94,7 +95,7 @@ def test_a_file_that_can_not_be_linked_is_copied(tmp_path, monkeypatch, code):
     (tmp_path / "turn").mkdir()
     given = tmp_path / "run.text"
     given.write_bytes(b"x" * (3 << 20))
-    StagedWriter(tmp_path / "turn", json_lines).take(4, str(given))
+    StagedWriter(tmp_path / "turn", json_lines).take(4, str(given), 1, Checksum.of(given.read_bytes()))
 
     assert [path.name for path in (tmp_path / "turn").iterdir()] == ["part-00004.jsonl"]
     assert (tmp_path / "turn" / "part-00004.jsonl").read_bytes() == given.read_bytes()
@@ -104,7 +105,7 @@ def test_a_file_that_is_gone_leaves_what_the_part_had(tmp_path):
     writer = StagedWriter(tmp_path, json_lines)
     writer.write(4, [numbered(1)])
     with pytest.raises(SinkError, match="it was removed"):
-        writer.take(4, str(tmp_path / "run.text"))
+        writer.take(4, str(tmp_path / "run.text"), 1, NO_FILE)
 
     assert [path.name for path in tmp_path.iterdir()] == ["part-00004.jsonl"]
 

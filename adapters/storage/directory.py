@@ -1,5 +1,7 @@
 """A directory of small files on any storage that Hadoop knows, each written whole or not at all.
 
+On `file:` only their owner may read them.
+
 `file:` is written by the system's own calls: through Hadoop each file there costs a process (`chmod`) and a
 dozen calls into the JVM, 8 ms on an idle machine where these take 0.5. Everything else goes through the JVM.
 
@@ -10,8 +12,10 @@ is created under its real name, which there happens at once or not at all.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
+import time
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -19,8 +23,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped] # ships no types
 from pyspark.errors import PySparkException
 
-from adapters.disk import force_directory
-from engine.errors import StateError
+from adapters.disk import force_directory, make_private, open_private
+from engine.errors import StateError, StateNotSaved
+from engine.files import write_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +33,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _OBJECT_STORES: Final = frozenset({"s3", "s3a", "s3n", "gs", "oss", "cosn", "obs", "wasb", "wasbs"})
-_HINT: Final = "check that the checkpoint's storage is there and writable"
+_HINT: Final = "check that the storage is there and writable"
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_FULL_TEXTS: Final = ("No space left on device", "QuotaExceededException", "Disk quota exceeded")
+_FULL_HINT: Final = "free some space; nothing is lost meanwhile"
 _PARTIAL: Final = re.compile(r"\.(.+)\.[0-9a-f]{32}\.partial")
 
 
@@ -47,6 +55,15 @@ class Storage(Protocol):
 
     def create(self, name: str, content: bytes) -> None:
         """Write a file, in the place of one of the same name."""
+
+    def create_new(self, name: str, content: bytes) -> bool:
+        """Write a file unless one of the same name is there; of several that try, one succeeds."""
+
+    def refresh(self, name: str, content: bytes) -> None:
+        """Give a file, which has this content, another stamp; it need not outlive the machine."""
+
+    def stamp(self, name: str) -> str:
+        """What each `create` and `refresh` of a file changes."""
 
     def rename(self, source: str, target: str) -> None:
         """Give a file another name, in the place of one that has it."""
@@ -88,7 +105,7 @@ class LocalStorage:
         self._root = root
         self.place = str(root)
         with failing(self.place):
-            root.mkdir(parents=True, exist_ok=True)
+            make_private(root)
 
     def names(self) -> list[str]:
         """See the port."""
@@ -102,18 +119,42 @@ class LocalStorage:
 
     def create(self, name: str, content: bytes) -> None:
         """See the port."""
-        partial = self._root / _partial(name)
-        with self._failing(name):
+        with self._written(name, content) as partial:
+            self.rename(partial.name, name)
+
+    def create_new(self, name: str, content: bytes) -> bool:
+        """See the port."""
+        with self._written(name, content) as partial, self._failing(name):
             try:
-                with partial.open("xb") as file:
-                    file.write(content)
-                    file.flush()
-                    os.fsync(file.fileno())
-            except OSError:
-                with contextlib.suppress(OSError):
-                    partial.unlink()
-                raise
-        self.rename(partial.name, name)
+                (self._root / name).hardlink_to(partial)
+            except FileExistsError:
+                return False
+            force_directory(self._root)
+        return True
+
+    @contextlib.contextmanager
+    def _written(self, name: str, content: bytes) -> Iterator[Path]:
+        """A file with this content under another name, which is gone afterwards."""
+        partial = self._root / _partial(name)
+        try:
+            with self._failing(name), open_private(partial) as file:
+                write_all(file, memoryview(content))
+                os.fsync(file.fileno())
+            yield partial
+        finally:
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
+
+    def refresh(self, name: str, content: bytes) -> None:  # noqa: ARG002  it has the content
+        """See the port."""
+        with self._failing(name):
+            os.utime(self._root / name)
+
+    def stamp(self, name: str) -> str:
+        """See the port."""
+        with self._failing(name):
+            found = (self._root / name).stat()
+        return f"{found.st_ino} {found.st_mtime_ns}"
 
     def rename(self, source: str, target: str) -> None:
         """See the port."""
@@ -176,6 +217,33 @@ class HadoopStorage:
             stream.write(bytearray(content))
             stream.close()
 
+    def create_new(self, name: str, content: bytes) -> bool:
+        """See the port. On an object store two that try within the same moment may both succeed."""
+        if self.exists(name):
+            return False
+        if not self._renames:
+            self.create(name, content)
+            return True
+        try:
+            self._write(name, content)
+        except FileThere:
+            return False
+        return True
+
+    def refresh(self, name: str, content: bytes) -> None:
+        """See the port."""
+        if not self._renames:
+            self.create(name, content)
+            return
+        with self._failing(name):
+            self._system.setTimes(self._path(name), int(time.time() * 1000), -1)
+
+    def stamp(self, name: str) -> str:
+        """See the port."""
+        with self._failing(name):
+            status = self._system.getFileStatus(self._path(name))
+            return f"{status.getModificationTime()} {status.getLen()}"
+
     def rename(self, source: str, target: str) -> None:
         """See the port."""
         with self._failing(target):
@@ -218,6 +286,10 @@ class HadoopStorage:
         return failing(f"{self.place}/{name}")
 
 
+class FileThere(StateError):
+    """A file that was to be new is there already."""
+
+
 @contextlib.contextmanager
 def failing(place: str) -> Iterator[None]:
     """Turn the JVM's errors, and the system's, into a StateError about one file."""
@@ -225,14 +297,24 @@ def failing(place: str) -> Iterator[None]:
         yield
     except Py4JJavaError as exc:
         reason = str(exc.java_exception.toString()).splitlines()[0]
-        raise StateError(reason, place=place, hint=_HINT) from exc
+        raise _failed(reason, place) from exc
     except PySparkException as exc:
         # PySpark puts exceptions of its own in the place of some of Java's.
-        raise StateError(str(exc).splitlines()[0], place=place, hint=_HINT) from exc
+        raise _failed(str(exc).splitlines()[0], place) from exc
     except OSError as exc:
+        if exc.errno in _FULL:
+            raise StateNotSaved(str(exc.strerror), place=place, hint=_FULL_HINT) from exc
         raise StateError(exc.strerror or str(exc), place=place, hint=_HINT) from exc
     except Py4JError as exc:
         raise StateError(f"the storage can't be reached: {exc}", place=place, hint=_HINT) from exc
+
+
+def _failed(reason: str, place: str) -> StateError:
+    if any(text in reason for text in _FULL_TEXTS):
+        return StateNotSaved(reason, place=place, hint=_FULL_HINT)
+    if "FileAlreadyExists" in reason:
+        return FileThere(reason, place=place)
+    return StateError(reason, place=place, hint=_HINT)
 
 
 def _hadoop(spark: Any) -> tuple[Any, Any]:

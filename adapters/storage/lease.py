@@ -1,0 +1,356 @@
+"""The lease: which job may write to a checkpoint or to a directory of events. One job at a time.
+
+A lease is a numbered file. Whoever creates the file with the next number holds the lease, and the number is
+the holder's *epoch*. The holder gives the file a new stamp now and then; a file whose stamp stands still for
+the holder's time to live has lost its holder. Nobody compares clocks of two machines: a job that waits
+measures by its own clock how long the stamp stands still.
+
+    holder                                   newcomer
+    creates lease-…7.json, epoch 7           sees 7, whose stamp changes: stands by
+    renews, renews, …                        …
+    sleeps (SIGSTOP, a frozen disk)          the stamp stands still for the time to live
+                                             creates lease-…8.json, epoch 8; a third job that tried is refused
+                                             takes away what 7 needs next: `Sink.open`, pending states
+    wakes, and its commit fails              works under epoch 8
+    sees 8: LeaseLost
+
+The lease alone stops nobody who wakes in the middle of a write. What stops it is that the newcomer takes
+away, before it reads any state, the names that the sleeper's next steps need: the files sink's attempts have
+the epoch in their path, pending states have it in their name.
+
+A holder that died on this machine is recognised by its process, so that a restart need not wait.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import socket
+import threading
+import time
+import uuid
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from engine.errors import LeaseHeld, LeaseLost, StateError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from adapters.storage.directory import Storage
+
+_log = logging.getLogger("adapters")
+_NAME: Final = re.compile(r"\.?lease-(\d{12,})\.json")
+_RENEWALS: Final = 4
+"""How often a holder renews within its time to live."""
+_LOOK_S: Final = 0.25
+"""How often a job that stands by looks."""
+
+
+def clock() -> float:
+    """Seconds that go on while the machine sleeps, and that nobody sets."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process, so that others on the same machine can tell whether it still runs.
+
+    `boot` is the machine's boot, `namespace` that of process numbers, `started` when the process started, in
+    the kernel's ticks. All are empty where the system does not tell.
+    """
+
+    host: str
+    pid: int
+    boot: str = ""
+    namespace: str = ""
+    started: str = ""
+
+    @property
+    def gone(self) -> bool:
+        """Whether it certainly does not run any more; False where this machine can't know."""
+        here = this_process()
+        same = bool(self.boot) and (self.boot, self.namespace) == (here.boot, here.namespace)
+        return same and _started(self.pid) != self.started
+
+
+@cache
+def this_process() -> Process:
+    """The process that asks."""
+    boot = namespace = ""
+    with suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        namespace = str(Path("/proc/self/ns/pid").readlink())
+    return Process(socket.gethostname(), os.getpid(), boot, namespace, _started(os.getpid()))
+
+
+def _started(pid: int) -> str:
+    """When a process started; empty if there is none, or if it has ended and waits for its parent."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in {"Z", "X"} else fields[19]
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who holds a lease: `id` is made for one run, `job` its `topic.prefix`."""
+
+    id: str
+    job: str
+    process: Process
+    ttl_ms: int
+    released: bool = False
+
+    def __str__(self) -> str:
+        if not self.id:
+            return "another job"
+        return f"job {self.job!r}, process {self.process.pid} on {self.process.host}"
+
+
+_UNKNOWN: Final = Owner("", "", Process("", 0), 0)
+"""The owner of a file whose writer has not finished it."""
+
+
+def _document(owner: Owner) -> bytes:
+    return orjson.dumps(asdict(owner), option=orjson.OPT_INDENT_2)
+
+
+def _owner_in(document: bytes) -> Owner:
+    """The owner that a file names."""
+    try:
+        fields: dict[str, Any] = orjson.loads(document)
+        return Owner(**{**fields, "process": Process(**fields["process"])})
+    except (orjson.JSONDecodeError, LookupError, TypeError):
+        return _UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a job asks for: to be the owner of leases whose time to live is `ttl_ms`.
+
+    `wait`: stand by while another job holds one; otherwise LeaseHeld is raised.
+    """
+
+    job: str
+    ttl_ms: int = 6_000
+    wait: bool = True
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @property
+    def owner(self) -> Owner:
+        """The owner that it makes of this process."""
+        return Owner(self.id, self.job, this_process(), self.ttl_ms)
+
+
+@dataclass(slots=True)
+class _Watched:
+    """A lease of somebody else's, as it is watched: its stamp, and since when that stands still.
+
+    `lives`: the stamp has been seen to change.
+    """
+
+    epoch: int
+    stamp: str
+    since_s: float
+    lives: bool = False
+
+
+class FileLease:
+    """A lease kept in a directory, in files whose names begin with `prefix`. Not thread-safe by itself.
+
+    `epoch_in` gives the newest epoch that the names of other files there tell of: whoever removes the lease's
+    files, or restores others, does not have epochs begin again.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        claim: Claim,
+        prefix: str = "",
+        epoch_in: Callable[[Iterable[str]], int] = lambda _names: 0,
+    ) -> None:
+        self._storage, self._claim, self._prefix, self._epoch_in = storage, claim, prefix, epoch_in
+        self._watched: _Watched | None = None
+        self.epoch = 0
+        self.previous: Owner | None = None
+        """Who held it before."""
+
+    @property
+    def place(self) -> str:
+        """The directory, for people."""
+        return self._storage.place
+
+    def try_take(self) -> Owner | None:
+        """Take the lease if it is free, which gives None; else gives its holder, to be asked about again."""
+        newest, owner = self._holder()
+        if owner is not None:
+            return owner
+        epoch = max(newest, self._epoch_in(self._storage.names())) + 1
+        if not self._storage.create_new(self._name(epoch), _document(self._claim.owner)):
+            return self._owner(epoch)  # another job was faster
+        self.epoch = epoch
+        for epoch in self._epochs():
+            if epoch < newest:  # the one before still tells who held it
+                self._storage.delete(self._name(epoch))
+        return None
+
+    @property
+    def lives(self) -> bool:
+        """Whether the holder has been seen to renew it."""
+        return self._watched is not None and self._watched.lives
+
+    def _holder(self) -> tuple[int, Owner | None]:
+        """The newest epoch, 0 for none, and who holds it; None if nobody does."""
+        newest = max(self._epochs(), default=0)
+        if not newest:
+            return 0, None
+        owner, watched = self._owner(newest), self._watch(newest)
+        self.previous = owner
+        free = owner.released or owner.process.gone
+        expired = clock() - watched.since_s > (owner.ttl_ms or self._claim.ttl_ms) / 1000
+        return newest, None if free or expired else owner
+
+    def _watch(self, epoch: int) -> _Watched:
+        stamp, watched = self._stamp(epoch), self._watched
+        if watched is None or watched.epoch != epoch:
+            self._watched = _Watched(epoch, stamp, clock())
+        elif watched.stamp != stamp:
+            self._watched = _Watched(epoch, stamp, clock(), lives=True)
+        else:
+            return watched
+        return self._watched
+
+    def renew(self) -> None:
+        """Say that the holder lives. Raises LeaseLost if another job has taken the lease."""
+        newest = max(self._epochs(), default=0)
+        if newest < self.epoch:
+            raise LeaseLost("the lease's file is gone", place=self.place)
+        if newest > self.epoch:
+            by = self._owner(newest)
+            raise LeaseLost(f"taken over by {by} (epoch {newest}, ours was {self.epoch})", place=self.place)
+        self._storage.refresh(self._name(self.epoch), _document(self._claim.owner))
+
+    def release(self) -> None:
+        """Let others have it at once; does nothing where it is not ours any more."""
+        if self.epoch and max(self._epochs(), default=0) == self.epoch:
+            owner = self._claim.owner
+            released = Owner(owner.id, owner.job, owner.process, owner.ttl_ms, released=True)
+            self._storage.create(self._name(self.epoch), _document(released))
+        self.epoch = 0
+
+    def _epochs(self) -> list[int]:
+        found = (_NAME.fullmatch(name) for name in self._storage.names() if name.startswith(self._prefix))
+        return [int(match[1]) for match in found if match]
+
+    def _name(self, epoch: int) -> str:
+        return f"{self._prefix}lease-{epoch:012d}.json"
+
+    def _stamp(self, epoch: int) -> str:
+        try:
+            return self._storage.stamp(self._name(epoch))
+        except StateError:
+            return ""  # taken away by whoever holds a newer one
+
+    def _owner(self, epoch: int) -> Owner:
+        try:
+            return _owner_in(self._storage.read(self._name(epoch)))
+        except StateError:
+            return _UNKNOWN
+
+
+class Leases:
+    """The engine's `Lease` over several directories, taken in their order, renewed by a thread of its own."""
+
+    def __init__(self, claim: Claim, leases: Sequence[FileLease]) -> None:
+        self._claim, self._leases = claim, leases
+        self._ttl_s = claim.ttl_ms / 1000
+        self._renewed_s = 0.0
+        self._lost: LeaseLost | None = None
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def take(self, pause: Callable[[float], object]) -> bool:
+        """Take all of them, standing by while another job holds one; False if `pause` says to stop.
+
+        Raises LeaseHeld where standing by is not wanted.
+        """
+        for lease in self._leases:
+            if not self._take(lease, pause):
+                return False
+            self._begin_renewing()
+        return True
+
+    def _take(self, lease: FileLease, pause: Callable[[float], object]) -> bool:
+        told: str | None = None
+        while (owner := lease.try_take()) is not None:
+            if lease.lives and not self._claim.wait:
+                raise LeaseHeld(
+                    f"held by {owner}",
+                    place=lease.place,
+                    hint="stop that job, or set tidemark.lease.wait=true to stand by",
+                )
+            if told != owner.id and self._claim.wait:
+                told = owner.id
+                _log.info("%s is held by %s; standing by", lease.place, owner)
+            self.check()
+            if pause(min(_LOOK_S, self._ttl_s / _RENEWALS)):
+                return False
+        if told is not None:
+            _log.info("%s is ours now (epoch %d)", lease.place, lease.epoch)
+        return True
+
+    def _begin_renewing(self) -> None:
+        self._renewed_s = clock()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._renew, name="tidemark-lease", daemon=True)
+            self._thread.start()
+
+    def _renew(self) -> None:
+        while not self._stop.wait(self._ttl_s / _RENEWALS):
+            begun_s = clock()
+            try:
+                for lease in self._leases:
+                    if lease.epoch:
+                        lease.renew()
+            except LeaseLost as error:
+                self._lost = error
+                return
+            except StateError as error:
+                # Others will take it when the stamp stands still for too long: `check` tells before they can.
+                _log.warning("the lease could not be renewed: %s", error)
+            else:
+                self._renewed_s = begun_s
+
+    def check(self) -> None:
+        """Raise LeaseLost once another job has taken a lease, or may have, since it could not be renewed."""
+        if self._lost is not None:
+            raise self._lost
+        if self._thread is not None and clock() - self._renewed_s > self._ttl_s:
+            raise LeaseLost(
+                f"not renewed for {clock() - self._renewed_s:.1f} s; another job may have taken over",
+                place=self._leases[0].place,
+                hint="the machine or its storage stood still; tidemark.lease.ttl.ms allows for longer",
+            )
+
+    def abandon(self) -> None:
+        """Renew no more, and release nothing: as a process that dies."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def release(self) -> None:
+        """Let others have them at once. Twice is harmless."""
+        self.abandon()
+        for lease in reversed(self._leases):
+            try:
+                lease.release()
+            except StateError as error:
+                _log.warning("the lease could not be released, and will run out: %s", error)

@@ -1,0 +1,66 @@
+"""The job's own directory for what it stages: private, marked as ours, with one directory per epoch.
+
+    <tidemark.staging.dir>/tidemark-<name>/.tidemark           the mark
+                                          /000000000007/…      what the job of epoch 7 stages
+
+Nothing but the directories of other epochs is ever removed, and only below a marked directory. So a staging
+directory may be shared, and one that was set by mistake loses nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlparse
+
+from adapters.disk import make_private, take_over
+from engine.errors import ConfigError
+from engine.files import sink_errors
+
+if TYPE_CHECKING:
+    from engine.config.settings import JobSettings, Settings
+
+_MARK: Final = ".tidemark"
+_TEXT: Final = "Tidemark stages rows here. The directory may be removed while no job runs.\n"
+
+
+def staging_base(job: JobSettings) -> str | None:
+    """Where staging directories lie: as the settings say, else beside a local checkpoint; None: anywhere."""
+    place = urlparse(job.checkpoint or "")
+    if job.staging or not job.checkpoint or place.scheme not in {"", "file"}:
+        return job.staging
+    return str(Path(place.path).absolute() / "staging")
+
+
+def workspace_of(base: str, job: str, checkpoint: str) -> Path:
+    """The directory below `base` of the job that keeps its state in `checkpoint`."""
+    name = re.sub(r"[^\w.-]+", "_", job)[:40]
+    return Path(base).absolute() / f"tidemark-{name}-{sha256(checkpoint.encode()).hexdigest()[:8]}"
+
+
+def check(settings: Settings) -> None:
+    """Raise ConfigError where somebody else's files are in the place of what would be staged."""
+    base, checkpoint = staging_base(settings.job), settings.job.checkpoint
+    if base and checkpoint:
+        _refuse_foreign(workspace_of(base, settings.name, checkpoint))
+
+
+def _refuse_foreign(workspace: Path) -> None:
+    if workspace.exists() and not (workspace / _MARK).is_file() and any(workspace.iterdir()):
+        raise ConfigError(
+            f"{str(workspace)!r} holds files that are not Tidemark's", hint="set another tidemark.staging.dir"
+        )
+
+
+def take_workspace(workspace: Path, epoch: int) -> Path:
+    """The directory to stage in, made; what earlier epochs have staged is gone.
+
+    Raises ConfigError where the workspace is somebody else's, SinkError where it can't be made.
+    """
+    with sink_errors(workspace):
+        _refuse_foreign(workspace)
+        make_private(workspace)
+        (workspace / _MARK).write_text(_TEXT, "ascii")
+        return take_over(workspace / f"{epoch:012d}")
