@@ -23,11 +23,12 @@ from adapters.sinks.null import NullSink
 from adapters.spark.ending import end, outlived
 from adapters.spark.executors import SparkExecutors, ThreadExecutors
 from adapters.spark.session import spark_session
+from adapters.storage.dead_letters import DeadLetterFiles
 from adapters.storage.directory import LocalStorage, storage
 from adapters.storage.lease import Claim, FileLease, Leases
 from adapters.storage.state import FileStateStore, newest_epoch
 from adapters.storage.workspace import staging_base, take_workspace, workspace_of
-from engine.config.settings import SinkAhead, SinkKind
+from engine.config.settings import SinkAhead, SinkKind, TableErrors
 from engine.errors import LeaseLost, SourceError
 from engine.events.heartbeat import heartbeat
 from engine.files import sink_errors
@@ -227,8 +228,16 @@ def building(
             done=wired.done,
             marks=wired.marks,
             lease=leases,
+            letters=DeadLetterFiles(storage(spark, _letters(settings, checkpoint))),
         )
         yield Job(wrap(seams), _pace(settings, spark, wired), _observer(settings, onlookers))
+
+
+def _letters(settings: Settings, checkpoint: str) -> str:
+    """The directory of the dead letters: in a directory that jobs may share, one of this job's own."""
+    if settings.job.letters is None:
+        return f"{checkpoint}/dead-letters"
+    return f"{settings.job.letters}/{workspace_of('/', settings.name, checkpoint).name}"
 
 
 def _lease_on_events(settings: SinkSettings, claim: Claim) -> FileLease | None:
@@ -272,6 +281,8 @@ def _pace(settings: Settings, spark: SparkSession, wired: Wired) -> Pace:
         retries=None if job.max_retries < 0 else job.max_retries,
         first_retries=wired.first_retries,
         first_backoff_s=wired.first_backoff_s,
+        isolates=job.table_errors is TableErrors.ISOLATE,
+        letters_bytes=job.letters_max_bytes,
         repeats_behind_sink=settings.sink.ahead is SinkAhead.REPEAT,
         longest_backoff_s=max(0.5, job.restart_wait_ms / 1000),
     )

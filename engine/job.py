@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING
 from engine import state as saved
 from engine.errors import PositionLost, SinkError, SinkRefused, SourceError, StateNotSaved
 from engine.groups import spread
+from engine.incomplete import aside
+from engine.isolation import Isolation
 from engine.model import ExecuteSnapshot, LogMessage, StopSnapshot
 from engine.opening import with_moved
 from engine.ports import Encoded
@@ -60,6 +62,7 @@ class Job:
     ) -> None:
         self._seams, self._pace, self._observe = seams, pace, observe
         self._windows = Windows(seams, pace)
+        self._isolation = Isolation(seams, pace, self._windows)
         self.state: State = saved.State()
         self._log: LogReader | None = None
         self._lag_s = 0.0
@@ -132,6 +135,7 @@ class Job:
         self.state = self._saved = self._not_behind(state)
         self._settled = True
         seams.desk.resume(self.state.channels)
+        self._isolation.resume(self.state)
 
     def _not_behind(self, state: State) -> State:
         """The state, unless the sink holds turns that it does not know: others would be mixed with them."""
@@ -223,10 +227,11 @@ class Job:
         seams, now = self._seams, self._seams.now()
         after = self.state.next_turn()
         writer = seams.sink.writer(after.turn)
-        encoded = seams.source.encode(span, writer) if span else Encoded()
+        encoded = seams.source.encode(span, writer, aside(after.incomplete)) if span else Encoded()
         if span:
             after = replace(after, position=span.end, memory=dict(seams.source.memory()))
-        after = self._obey(after, encoded)
+        after = self._isolation.note(after, encoded)
+        after = self._isolation.settle(self._obey(after, encoded))
         after = self._note_moved(after, encoded)
         self._windows.supersede(encoded.superseded)
         after, emitted = self._windows.emit(after, writer, _next_number(encoded.parts))
@@ -237,6 +242,7 @@ class Job:
         after = replace(after, channels=dict(seams.desk.memory()))
         self._commit(after, parts)
         self._windows.committed()
+        self._isolation.whole(self._saved, after)
         self.state = self._saved = after
         self._saved_s = now
         seams.desk.tell()

@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from engine import incomplete
 from engine.errors import SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from engine.ports import SignalDesk
-    from engine.snapshot import Snapshot, Table
+    from engine.snapshot import Table
+    from engine.state import State
 
 
-def ended(snapshot: Snapshot, desk: SignalDesk) -> Snapshot:
-    """The queue less the collections of which nothing is left to read."""
-    for table in snapshot.done:
+def ended(state: State, desk: SignalDesk) -> State:
+    """The state less the collections of the queue of which nothing is left to read."""
+    for table in state.snapshot.done:
         if table.progress and table.progress.missing:
             error = SourceError(table.progress.missing[-1].why, place=str(table.target.collection))
-            snapshot = gave_up(snapshot, desk, [table], error)
-        else:
-            desk.finished(table)
-            snapshot = snapshot.without([table])
-    return snapshot
+            state = gave_up(state, desk, [table], error)
+            continue
+        left = incomplete.completed(state.incomplete, table)
+        desk.finished(table, _REPAIRED if left != state.incomplete else "")
+        state = replace(state, snapshot=state.snapshot.without([table]), incomplete=left)
+    return state
 
 
-def gave_up(snapshot: Snapshot, desk: SignalDesk, tables: Sequence[Table], error: SourceError) -> Snapshot:
-    """The queue less collections that can't be read; what they lack is remembered."""
+_REPAIRED = (
+    "what the stream lacked is made up for, but for rows that were deleted meanwhile: nobody tells of them"
+)
+
+
+def gave_up(state: State, desk: SignalDesk, tables: Sequence[Table], error: SourceError) -> State:
+    """The state less collections of the queue that can't be read; what they lack is remembered."""
     for table in tables:
         desk.failed(table, error)
-    return snapshot.gave_up(tables)
+    return replace(state, snapshot=state.snapshot.gave_up(tables))
 
 
 def restless(table: Table) -> SourceError:

@@ -93,7 +93,8 @@ class Opening:
             case Remedy.GIVE_UP_RUN:
                 _log.error("%s; these rows of %s are left out: %s", error, name, gap_of(run))
                 lost = Advance(run.ticket, (run,), why=str(error))
-                return replace(state, snapshot=ended(state.snapshot.advanced(lost), self._seams.desk))
+                state = replace(state, snapshot=state.snapshot.advanced(lost))
+                return ended(state, self._seams.desk)
             case Remedy.GIVE_UP_COLLECTION:
                 table = state.snapshot.find(run.ticket)
                 return self._given_up(state, [table] if table else [], error)
@@ -113,7 +114,7 @@ class Opening:
         return replace(state, snapshot=state.snapshot.bounded(table.ticket, extent))
 
     def _given_up(self, state: State, tables: Sequence[Table], error: SourceError) -> State:
-        return replace(state, snapshot=gave_up(state.snapshot, self._seams.desk, tables, error))
+        return gave_up(state, self._seams.desk, tables, error)
 
     # The next window.
 
@@ -133,7 +134,7 @@ class Opening:
         if ahead and not _follows(state.snapshot, ahead):
             return state, None
         state = self._measured(state, ahead)
-        state = replace(state, snapshot=ended(state.snapshot, self._seams.desk))
+        state = ended(state, self._seams.desk)
         try:
             snapshot = _after(self._free(state.snapshot), ahead)
             runs = plan_window(snapshot, self._budget(), self._seams.source.tables().boundaries)

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from engine.merge import Superseded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
     from engine.checksum import Checksum
     from engine.errors import SignalError, TableBusy
     from engine.extent import Extent
+    from engine.incomplete import Incomplete, Letters
     from engine.model import CollectionId, Command, Key, Part, Position, SignalRow, Staged, Target, Window
     from engine.snapshot import Table
     from engine.state import State
@@ -198,6 +199,8 @@ class Encoded:
     """
 
     parts: tuple[Part, ...] = ()
+    incomplete: tuple[Incomplete, ...] = ()
+    letters: Mapping[CollectionId, Letters] = field(default_factory=dict)
     signals: tuple[SignalRow, ...] = ()
     superseded: Superseded = field(default_factory=Superseded)
     moved: Mapping[CollectionId, frozenset[tuple[bytes, bytes]]] = field(default_factory=dict)
@@ -233,8 +236,11 @@ class Source(Protocol):
         Raises PositionLost, StateError or ConfigError, which no retry mends; else SourceError.
         """
 
-    def encode(self, span: Span, writer: PartWriter) -> Encoded:
-        """Encode a span's events into the writer, in order, parts counted from 0."""
+    def encode(self, span: Span, writer: PartWriter, aside: Collection[CollectionId] = ()) -> Encoded:
+        """Encode a span's events into the writer, in order, parts counted from 0.
+
+        Entries of the collections in `aside`, and of such that can't be decoded, become letters.
+        """
 
     def holds_log(self, state: State) -> bool:
         """Whether the log must wait: initial entries are still read as of the position where it begins."""
@@ -275,6 +281,19 @@ class Tables(Protocol):
         """See `engine.plan.Boundaries`."""
 
 
+class DeadLetters(Protocol):
+    """Where entries of collections that are set aside are kept, by turn."""
+
+    def keep(self, turn: int, collection: CollectionId, lines: Iterable[bytes]) -> None:
+        """Keep the lines of a turn; replaces those of the same turn. Raises StateError."""
+
+    def drop(self, collection: CollectionId) -> None:
+        """Drop all that is kept of a collection."""
+
+    def settle(self, turn: int, collections: Collection[CollectionId]) -> None:
+        """Drop what was kept by turns after this one, and of any other collections."""
+
+
 class Executors(Protocol):
     """Where tasks run."""
 
@@ -309,8 +328,8 @@ class SignalDesk(Protocol):
         `known` lists what may be named. What is refused is answered at once, and left out.
         """
 
-    def finished(self, table: Table) -> None:
-        """Answer that a collection was read to its end."""
+    def finished(self, table: Table, note: str = "") -> None:
+        """Answer that a collection was read to its end, and what else is to be said of it."""
 
     def stopped(self, table: Table) -> None:
         """Answer that a collection was taken out of the queue before its end."""

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from engine.marks import Mark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterable
 
-    from engine.model import Position
-    from engine.ports import Executors, Lease, SignalDesk, Sink, Source, StateStore
+    from engine.model import CollectionId, Position
+    from engine.ports import DeadLetters, Executors, Lease, SignalDesk, Sink, Source, StateStore
     from engine.pulse import Pulse
     from engine.state import State
 
@@ -54,6 +54,8 @@ class Pace:
     longest_backoff_s: float = 10.0
     first_backoff_s: float = 10.0
     repeats_behind_sink: bool = False
+    isolates: bool = True
+    letters_bytes: int = 1 << 30
 
     def pause_s(self, failures: int, *, was_open: bool = True) -> float:
         """How long to wait after so many failures in a row."""
@@ -66,6 +68,19 @@ class NoLease:
 
     def check(self) -> None:
         """It is always held."""
+
+
+class NoLetters:
+    """Keeps no dead letters."""
+
+    def keep(self, turn: int, collection: CollectionId, lines: Iterable[bytes]) -> None:
+        """They are gone."""
+
+    def drop(self, collection: CollectionId) -> None:
+        """There are none."""
+
+    def settle(self, turn: int, collections: Collection[CollectionId]) -> None:
+        """There are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,3 +105,4 @@ class Seams:
     done: Callable[[State], bool] = lambda _state: False
     marks: frozenset[Mark] = frozenset(Mark)
     lease: Lease = field(default_factory=NoLease)
+    letters: DeadLetters = field(default_factory=NoLetters)

@@ -98,6 +98,20 @@ class Snapshot:
         tables = tuple(replace(table, progress=None, resumes=None) for table in self.tables)
         return replace(self, tables=tables, failed=())
 
+    def anew_of(self, collection: CollectionId) -> Snapshot:
+        """The queue with nothing read of one collection."""
+        tables = (
+            replace(table, progress=None, resumes=None) if table.target.collection == collection else table
+            for table in self.tables
+        )
+        return replace(self, tables=tuple(tables))
+
+    def forgot(self, collections: Collection[CollectionId]) -> Snapshot:
+        """The queue without memory of what it failed to read of some collections: all of it must be read."""
+        return replace(
+            self, failed=tuple(one for one in self.failed if one.target.collection not in collections)
+        )
+
     @property
     def initial(self) -> bool:
         """Whether something is left of the snapshot before the log."""

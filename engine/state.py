@@ -5,13 +5,14 @@ One document per turn, readable by a person. `memory` is what the adapter of the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import orjson
 
 from engine.errors import StateError
 from engine.extent import Extent, Failed, Gap, Progress
+from engine.incomplete import Cause, Incomplete
 from engine.model import CollectionId, Key, Position, Range, Target
 from engine.snapshot import Snapshot, Table
 
@@ -23,7 +24,8 @@ class State:
     """Where a job stands after turn `turn`.
 
     `position` None: the log was never read. `identity` tells the database from every other one.
-    `channels` is what the signal channels keep: how far each has been read.
+    `channels` is what the signal channels keep: how far each has been read. `incomplete` are the collections
+    of which the copy is known to lack something.
     """
 
     turn: int = 0
@@ -32,6 +34,7 @@ class State:
     identity: dict[str, str] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)
     channels: dict[str, Any] = field(default_factory=dict)
+    incomplete: tuple[Incomplete, ...] = ()
 
     def next_turn(self) -> State:
         """The same under the next turn's number."""
@@ -52,6 +55,7 @@ def to_json(state: State) -> bytes:
         },
         "memory": state.memory,
         "channels": state.channels,
+        "incomplete": [_incomplete_out(one) for one in state.incomplete],
     }
     return orjson.dumps(document, option=orjson.OPT_INDENT_2)
 
@@ -82,7 +86,17 @@ def _state_in(fields: dict[str, Any]) -> State:
         identity=dict(fields["identity"]),
         memory=dict(fields["memory"]),
         channels=dict(fields.get("channels", {})),  # older states have none
+        incomplete=tuple(_incomplete_in(one) for one in fields.get("incomplete", ())),
     )
+
+
+def _incomplete_out(one: Incomplete) -> dict[str, Any]:
+    return {**asdict(one), "collection": list(one.collection.parts)}
+
+
+def _incomplete_in(fields: dict[str, Any]) -> Incomplete:
+    collection, cause = CollectionId(tuple(fields["collection"])), Cause(fields["cause"])
+    return Incomplete(**{**fields, "collection": collection, "cause": cause})
 
 
 def _table_out(table: Table) -> dict[str, Any]:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from engine.model import Part, Position, Run, Staged, Window
     from engine.ports import OpenWindow, PartWriter
     from engine.seams import Pace, Seams
-    from engine.snapshot import Snapshot, Table
+    from engine.snapshot import Table
     from engine.state import State
 
 _log = logging.getLogger("engine")
@@ -230,24 +230,23 @@ class Windows:
     def _record(
         self, state: State, opened: _Opened, runs: Sequence[Run], results: Sequence[tuple[Staged, Emitted]]
     ) -> State:
-        snapshot = state.snapshot
         for ticket in dict.fromkeys(run.ticket for run in runs):
             mine = [(read, sent) for read, sent in results if read.ticket == ticket]
             advance = _advance(opened, _runs_of(runs, ticket), mine)
             if advance.vain:
                 self._opening.gave_way()
-            snapshot = snapshot.advanced(advance)
-            snapshot = self._restless(snapshot, ticket)
-        return replace(state, snapshot=ended(snapshot, self._seams.desk))
+            state = replace(state, snapshot=state.snapshot.advanced(advance))
+            state = self._restless(state, ticket)
+        return ended(state, self._seams.desk)
 
-    def _restless(self, snapshot: Snapshot, ticket: int) -> Snapshot:
+    def _restless(self, state: State, ticket: int) -> State:
         """Give up a collection whose last rows change faster than they can be read."""
-        table = snapshot.find(ticket)
+        table = state.snapshot.find(ticket)
         if table is None or table.progress is None or table.progress.done:
-            return snapshot
+            return state
         if table.progress.rounds < self._pace.reread_rounds:
-            return snapshot
-        return gave_up(snapshot, self._seams.desk, [table], restless(table))
+            return state
+        return gave_up(state, self._seams.desk, [table], restless(table))
 
     # Opening.
 

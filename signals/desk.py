@@ -115,11 +115,13 @@ class Desk:
         self._untold.append(accepted(signal, request))
         return request.command
 
-    def finished(self, table: Table) -> None:
-        """Answer that a collection was read to its end."""
+    def finished(self, table: Table, note: str = "") -> None:
+        """Answer that a collection was read to its end, and what else is to be said of it."""
         rows, emitted = (table.progress.rows, table.progress.emitted) if table.progress else (0, 0)
         newer = f", {rows - emitted} of them superseded by the log" if rows != emitted else ""
-        self._say(table, Outcome.FINISHED, f"{table.target.collection} completed: {rows} rows read{newer}")
+        more = f"; {note}" if note else ""
+        text = f"{table.target.collection} completed: {rows} rows read{newer}{more}"
+        self._say(table, Outcome.FINISHED, text)
 
     def stopped(self, table: Table) -> None:
         """Answer that a collection left the queue before its end."""

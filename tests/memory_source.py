@@ -7,6 +7,7 @@ integers as text; a row is a key and a value; an entry changes, moves or deletes
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ import pyarrow as pa
 from engine.errors import SchemaChanged, SignalError, SourceError, TableBusy
 from engine.events.batch import EVENTS
 from engine.extent import Extent
+from engine.incomplete import Cause, Incomplete, Letters
 from engine.merge import KEY_TYPE, Superseded
 from engine.merge_key import merge_keys
 from engine.model import CollectionId, Position, SignalRow, Staged
@@ -24,7 +26,7 @@ from engine.staging import STAGED, StagingArea
 from tests.fakes import memory_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from engine.model import Key, Target, Window
     from engine.ports import PartWriter
@@ -206,6 +208,8 @@ class MemorySource:
         self._staging, self._span_rows, self._polls = staging, span_rows, reading_polls
         self._unsettled: dict[int, list[Change]] = {}
         self.windows: list[MemoryWindow] = []
+        self.undecodable: set[CollectionId] = set()
+        self.gaps: list[Incomplete] = []
 
     def open_log(self, state: State) -> tuple[State, MemoryLog]:
         if self._initial and state.position is None:
@@ -242,19 +246,38 @@ class MemorySource:
             }
         }
 
-    def encode(self, span: MemorySpan, writer: PartWriter) -> Encoded:
+    def encode(self, span: MemorySpan, writer: PartWriter, aside: Collection[CollectionId] = ()) -> Encoded:
         shown = frozenset(self.database.visible)
         for entry in span.logged:
             if entry.transaction not in shown:
                 self._unsettled.setdefault(entry.transaction, []).append(entry.change)
         start = int(span.end.order[0]) - len(span.logged)
-        events = batch_of([self._event(at, entry) for at, entry in enumerate(span.logged, start)])
+        logged = list(enumerate(span.logged, start))
+        faults = {entry.change.collection for _at, entry in logged} & self.undecodable - set(aside)
+        out = {*aside, *faults}
+        streamed = [(at, entry) for at, entry in logged if entry.change.collection not in out]
+        events = batch_of([self._event(at, entry) for at, entry in streamed])
         return Encoded(
             parts=(writer.write(0, [events]),),
+            incomplete=tuple(
+                Incomplete(name, Cause.UNDECODABLE, str(start), "its entries are garbled")
+                for name in sorted(faults)
+            )
+            + tuple(self.gaps),
+            letters=self._letters([pair for pair in logged if pair[1].change.collection in out]),
             signals=self._signals(span),
-            superseded=self._superseded(span.logged),
-            moved=self._moved(span.logged),
+            superseded=self._superseded([entry for _at, entry in streamed]),
+            moved=self._moved([entry for _at, entry in streamed]),
         )
+
+    @staticmethod
+    def _letters(logged: Sequence[tuple[int, LoggedEntry]]) -> dict[CollectionId, Letters]:
+        lines: dict[CollectionId, list[bytes]] = {}
+        for at, entry in logged:
+            lines.setdefault(entry.change.collection, []).append(str(at).encode())
+        return {
+            name: Letters(len(found), 10 * len(found), partial(iter, found)) for name, found in lines.items()
+        }
 
     def holds_log(self, state: State) -> bool:
         if not state.snapshot.initial:

@@ -36,7 +36,7 @@ from engine.model import SignalRow
 from engine.ports import Encoded
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from adapters.mongodb.chunks import ChunkReader
     from adapters.mongodb.encode import SpanEncoder
@@ -170,7 +170,12 @@ class MongoSource:
 
     # A span.
 
-    def encode(self, span: ports.Span, writer: PartWriter) -> Encoded:
+    def encode(
+        self,
+        span: ports.Span,
+        writer: PartWriter,
+        aside: Collection[CollectionId] = (),  # noqa: ARG002  nothing is set aside here yet
+    ) -> Encoded:
         """Encode a span into the writer, and tell what it superseded."""
         if not isinstance(span, Span):
             raise InvariantError(f"a span of another source: {span!r}")

@@ -17,6 +17,7 @@ from adapters.background import Reading
 from adapters.postgres import superseding, unsettled
 from adapters.postgres.catalog import Catalog
 from adapters.postgres.chunks import RunRead
+from adapters.postgres.dead_letters import entries_of
 from adapters.postgres.entries import relations_in
 from adapters.postgres.extents import Extents
 from adapters.postgres.fingerprint import difference
@@ -50,14 +51,15 @@ from adapters.postgres.window import PostgresWindow
 from adapters.postgres.writers import Noted
 from adapters.silence import NoLog
 from engine.config.settings import Watermarking
-from engine.errors import InvariantError, SchemaChanged, TableBusy, TidemarkError
+from engine.errors import ConfigError, InvariantError, SchemaChanged, TableBusy, TidemarkError
 from engine.expressions import matches
+from engine.incomplete import Cause, Incomplete, Letters
 from engine.merge import Superseded
 from engine.model import CollectionId, Position, SignalRow
 from engine.ports import Encoded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     import psycopg
 
@@ -76,6 +78,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger("adapters")
 _SETTLE_S = 0.1
 _SETTLE_POLL_S = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedSpan:
+    """A span as decoded; `aside` are the relations without events by name, `faults` those new among them."""
+
+    decoded: Sequence[Decoded]
+    aside: Mapping[CollectionId, frozenset[int]]
+    faults: Mapping[CollectionId, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +110,7 @@ class PostgresSource:
         first: FirstSnapshot,
     ) -> None:
         self._settings, self._server = settings, server
+        self._database = settings.postgres.database
         self._encoder, self._reader, self._first = encoder, reader, first
         self._retention = Retention(settings.postgres.slot, settings.postgres.wal_warn_bytes)
         self._session: Session | None = None
@@ -227,22 +239,24 @@ class PostgresSource:
 
     # A span.
 
-    def encode(self, span: ports.Span, writer: PartWriter) -> Encoded:
+    def encode(self, span: ports.Span, writer: PartWriter, aside: Collection[CollectionId] = ()) -> Encoded:
         """Encode a span into the writer, and tell what it superseded."""
         if not isinstance(span, Span):
             raise InvariantError(f"a span of another source: {span!r}")
         relations = self._opened().relations
         visibility = self._visibility() if span.entries else None
-        parts = [
-            (cut.part, relations.codecs(cut.definitions, relations_in(cut.part.messages)))
-            for cut in span.cuts
-        ]
-        watch = self._watch(visibility)
-        decoded = self._encoder.encode(parts, span.entries, watch, writer, self._context)
+        encoded = self._encode_span(span, writer, aside, self._watch(visibility))
+        decoded = encoded.decoded
         self._context = decoded[-1].context if decoded else self._context
         self._last_commit_end = span.last_commit_end
+        letters = {
+            name: entries_of([cut.part for cut in span.cuts], oids) for name, oids in encoded.aside.items()
+        }
         if visibility is not None:
             self._unsettled = superseding.noted(self._unsettled, decoded, visibility)
+            for name, oids in encoded.aside.items():
+                hidden = visibility.missing(letters[name].xids)
+                self._unsettled = self._unsettled.add_whole(hidden, oids)
         rows = [row for one in decoded for row in one.signals]
         for window in self._windows.values():
             if isinstance(window.watermark, SignalRows):
@@ -257,7 +271,45 @@ class PostgresSource:
             ),
             superseded=self._superseded(decoded),
             moved=superseding.moved(decoded, relations.ids),
+            incomplete=tuple(
+                Incomplete(name, Cause.UNDECODABLE, _shown(span.start), why)
+                for name, why in encoded.faults.items()
+            ),
+            letters={
+                name: Letters(found.count, found.size, found.lines)
+                for name, found in letters.items()
+                if found.count
+            },
         )
+
+    def _encode_span(
+        self, span: Span, writer: PartWriter, aside: Collection[CollectionId], watch: Watch
+    ) -> EncodedSpan:
+        """Encode all but the tables that can't be decoded; from the start again where one is found."""
+        relations = self._opened().relations
+        faults: dict[CollectionId, str] = {}
+        while True:
+            without = {*aside, *faults}
+            known = [
+                relations.codecs(cut.definitions, relations_in(cut.part.messages), without)
+                for cut in span.cuts
+            ]
+            parts = [(cut.part, one.codecs) for cut, one in zip(span.cuts, known, strict=True)]
+            found = {oid: why for one in known for oid, why in one.faults.items()}
+            if not found:
+                decoded = self._encoder.encode(parts, span.entries, watch, writer, self._context)
+                found = {oid: why for one in decoded for oid, why in one.faults.items()}
+            if not found:
+                oids = set[int]().union(*(one.aside for one in known))
+                return EncodedSpan(decoded, _by_name(oids, relations.ids), faults)
+            for oid, why in found.items():
+                self._refuse_signal_fault(relations.ids[oid], why)
+                faults[relations.ids[oid]] = why
+
+    def _refuse_signal_fault(self, table: CollectionId, why: str) -> None:
+        """Signals that nobody can read must not go by."""
+        if self._settings.signals.collection in {table, CollectionId((self._database, *table.parts))}:
+            raise ConfigError(f"the signal table {str(table)!r} can't be streamed: {why}")
 
     def _visibility(self) -> Visibility:
         with source_errors("asking which transactions are visible"):
@@ -413,6 +465,17 @@ class PostgresSource:
     def _place(self, exported: Exported) -> ReadPlace:
         now_ms = int(time.time() * 1000)
         return ReadPlace(now_ms, last_commit_end=self._last_commit_end, sequence_lsn=exported.horizon)
+
+
+def _by_name(oids: Iterable[int], ids: Mapping[int, CollectionId]) -> dict[CollectionId, frozenset[int]]:
+    found: dict[CollectionId, frozenset[int]] = {}
+    for oid in oids:
+        found[ids[oid]] = found.get(ids[oid], frozenset()) | {oid}
+    return found
+
+
+def _shown(position: Position) -> str:
+    return format_lsn(int(position.order[0]))
 
 
 def _keys_of(saved: Mapping[str, Sequence[str]]) -> dict[int, tuple[str, ...]]:

@@ -10,7 +10,7 @@ FULL unchanged arrays are filled from the old tuple like any other value.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,12 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from adapters.postgres import transactions
-from adapters.postgres.entries import Entries, row_entries
+from adapters.postgres.entries import Entries, row_groups
 from adapters.postgres.logical import message_events
 from adapters.postgres.pgoutput import Messages, parse_truncate, read_messages
 from adapters.postgres.source import CONNECTOR, source_end
 from adapters.postgres.timeline import ENTRIES, Timeline, TransactionContext, timeline
 from adapters.postgres.touched import LACKING, Watch, incomplete, together, touched
+from adapters.table_faults import noting_faults
 from engine.events.assemble import EventGroup, event_batch
 from engine.events.drafts import TOMBSTONE_TURN, Change, Draft, drafts
 from engine.events.envelope import source_head, value_pieces
@@ -68,7 +69,8 @@ class Decoded:
 
     `touched` has the schema `TOUCHED`, `incomplete` that of `LACKING`. `truncated` are all relations
     emptied, captured or not, each with the 32-bit id of the transaction. `entries` counts row, truncate
-    and message entries. `part` is what the events were written as, once they are.
+    and message entries. `part` is what the events were written as, once they are. `faults` are relations
+    whose entries can't be decoded, and why.
     """
 
     events: pa.RecordBatch
@@ -79,6 +81,7 @@ class Decoded:
     context: TransactionContext
     entries: int
     part: Part | None = None
+    faults: Mapping[int, str] = field(default_factory=dict)
 
 
 def decode(
@@ -98,14 +101,17 @@ def decode(
     keys: list[pa.Table] = []
     lacking: list[pa.Table] = []
     signals: list[SignalRow] = []
-    for entries in row_entries(messages, codecs):
-        codec = codecs[entries.oid]
-        keys += touched(entries, codec, line, watch)
-        lacking += incomplete(entries, codec, line, watch)
-        if codec.signal:
-            signals += _signals(entries, codec, line)
-        if codec.emit:
-            made += drafts(_change(entries, codec), codec, settings)
+    faults: dict[int, str] = {}
+    for group in row_groups(messages, codecs):
+        codec = group.codec
+        with noting_faults(faults, group.oid):
+            entries = group.read()
+            keys += touched(entries, codec, line, watch)
+            lacking += incomplete(entries, codec, line, watch)
+            if codec.signal:
+                signals += _signals(entries, codec, line)
+            if codec.emit:
+                made += drafts(_change(entries, codec), codec, settings)
     emptied, truncated = _truncates(messages, line, codecs, settings)
     groups, context = _events(messages, line, [*made, *emptied], part.context, settings, moment)
     groups += message_events(messages, line, settings, moment)
@@ -117,6 +123,7 @@ def decode(
         truncated,
         context,
         int(np.isin(messages.kinds, ENTRIES).sum()),
+        faults=faults,
     )
 
 

@@ -49,8 +49,27 @@ def relations_in(payloads: pa.Array) -> frozenset[int]:
     return frozenset(found)
 
 
-def row_entries(messages: Messages, codecs: Mapping[int, TableCodec]) -> Iterator[Entries]:
-    """The rows of captured relations, one group at a time."""
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rows of one relation and one form that were not read yet."""
+
+    messages: Messages
+    numbers: Ints
+    codec: TableCodec
+    form: int
+
+    @property
+    def oid(self) -> int:
+        """The relation."""
+        return self.form >> 16
+
+    def read(self) -> Entries:
+        """Read them. Raises SourceError where they are not as their relation says."""
+        return _entries(self.messages, self.numbers, self.codec, self.form)
+
+
+def row_groups(messages: Messages, codecs: Mapping[int, TableCodec]) -> Iterator[Group]:
+    """The rows of captured relations, group by group."""
     rows = np.flatnonzero(np.isin(messages.kinds, _ROWS))
     if len(rows) == 0:
         return
@@ -63,7 +82,7 @@ def row_entries(messages: Messages, codecs: Mapping[int, TableCodec]) -> Iterato
         form = int(forms[group[0]])
         codec = codecs.get(form >> 16)
         if codec is not None:
-            yield _entries(messages, rows[group], codec, form)
+            yield Group(messages, rows[group], codec, form)
 
 
 def _entries(messages: Messages, numbers: Ints, codec: TableCodec, form: int) -> Entries:

@@ -9,17 +9,18 @@ state: a key that was changed while the log was not read stops the job, which ca
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from adapters.postgres.codec import codec_for
 from adapters.postgres.pgoutput import parse_relation
 from adapters.postgres.table import as_logged, merge_key
+from adapters.table_faults import noting_faults
 from engine.errors import ConfigError, TableBusy
 from engine.events.shaping import message_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from adapters.postgres.assemble import Definition
     from adapters.postgres.catalog import Catalog
@@ -32,6 +33,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger("adapters")
 _DEFAULT, _FULL = "d", "f"
 _UNCERTAIN = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Codecs:
+    """Codecs by oid; why other relations have none, and which are set aside."""
+
+    codecs: Mapping[int, TableCodec]
+    faults: Mapping[int, str]
+    aside: frozenset[int]
 
 
 class Relations:
@@ -52,31 +62,53 @@ class Relations:
         self._surrogates: dict[int, tuple[str, ...]] = {}
         self.types: Mapping[int, PgType] = catalog.types()
         self.ids: dict[int, CollectionId] = {}
+        self._names: dict[int, tuple[int, CollectionId]] = {}
         self._tables: dict[int, Table] = {}
         self._topics: dict[str, CollectionId] = {}
         self._warned: set[str] = set()
 
-    def codecs(self, definitions: Mapping[int, Definition], wanted: Iterable[int]) -> dict[int, TableCodec]:
-        """The wanted codecs under these definitions; new ones are built in a fixed number of queries."""
+    def codecs(
+        self,
+        definitions: Mapping[int, Definition],
+        wanted: Iterable[int],
+        aside: Collection[CollectionId] = (),
+    ) -> Codecs:
+        """The wanted codecs under these definitions; new ones are built in a fixed number of queries.
+
+        A relation that is set aside gets none, nor does one whose codec can't be built.
+        """
         definitions = {oid: definitions[oid] for oid in wanted if oid in definitions}
+        set_aside = {oid for oid, one in definitions.items() if aside and self._named(oid, one) in aside}
         stale = {
             oid: one
             for oid, one in definitions.items()
-            if oid not in self._codecs or self._codecs[oid][0] != one.serial
+            if oid not in set_aside and (oid not in self._codecs or self._codecs[oid][0] != one.serial)
         }
-        if stale:
-            self._build(stale)
-        known = ((oid, self._codecs[oid][1]) for oid in definitions)
-        return {oid: codec for oid, codec in known if codec is not None}
+        faults = self._build(stale) if stale else {}
+        known = ((oid, self._codecs[oid][1]) for oid in definitions if oid not in set_aside | faults.keys())
+        return Codecs({oid: codec for oid, codec in known if codec is not None}, faults, frozenset(set_aside))
 
-    def _build(self, definitions: Mapping[int, Definition]) -> None:
+    def _named(self, oid: int, definition: Definition) -> CollectionId:
+        """The name that a definition gives to its relation."""
+        known = self._names.get(oid)
+        if known is None or known[0] != definition.serial:
+            known = self._names[oid] = definition.serial, parse_relation(definition.message).id
+            self.ids[oid] = known[1]
+        return known[1]
+
+    def _build(self, definitions: Mapping[int, Definition]) -> dict[int, str]:
+        """Build codecs; gives why some can't be built."""
         relations = {oid: parse_relation(one.message) for oid, one in definitions.items()}
         captured = {oid: one for oid, one in relations.items() if self._captures(one.namespace, one.name)}
         tables, certain = self._described(list(captured)) if captured else ({}, True)
         self.learn_types(tables.values())
+        faults: dict[int, str] = {}
         for oid, one in definitions.items():
-            codec = self._streamed(captured[oid], tables.get(oid)) if oid in captured else None
-            self._codecs[oid] = (one.serial if certain else _UNCERTAIN, codec)
+            with noting_faults(faults, oid):
+                self.ids[oid] = relations[oid].id
+                codec = self._streamed(captured[oid], tables.get(oid)) if oid in captured else None
+                self._codecs[oid] = (one.serial if certain else _UNCERTAIN, codec)
+        return faults
 
     def _streamed(self, relation: Relation, table: Table | None) -> TableCodec:
         """The codec of entries that the log has under this definition."""

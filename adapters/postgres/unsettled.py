@@ -99,6 +99,11 @@ class Unsettled:
             found[xid] = found.get(xid, frozenset()) | {oid}
         return self.add({xid: Touches(truncated=oids) for xid, oids in found.items()})
 
+    def add_whole(self, xids: Iterable[int], oids: Iterable[int]) -> Unsettled:
+        """With relations of which nobody knows what these transactions touched."""
+        touched = Touches(whole=frozenset(oids))
+        return self.add(dict.fromkeys(xids, touched))
+
     def moved_keys(self) -> dict[int, Pairs]:
         """By relation, the keys before and after of rows that lack a value and changed their key."""
         found: dict[int, Pairs] = {}

@@ -41,7 +41,7 @@ from engine.ports import Encoded
 from engine.reads import ReadEvents
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from adapters.sqlserver.decode import Decoded
     from adapters.sqlserver.first import FirstSnapshot
@@ -194,7 +194,12 @@ class SqlServerSource:
 
     # A span.
 
-    def encode(self, span: ports.Span, writer: PartWriter) -> Encoded:
+    def encode(
+        self,
+        span: ports.Span,
+        writer: PartWriter,
+        aside: Collection[CollectionId] = (),  # noqa: ARG002  nothing is set aside here yet
+    ) -> Encoded:
         """Encode a span into the writer, and tell what it superseded."""
         if not isinstance(span, Span):
             raise InvariantError(f"a span of another source: {span!r}")

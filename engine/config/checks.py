@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from engine.config.values import Values
 
 _CHECKPOINT, _EVENTS, _STAGING = "tidemark.checkpoint", "tidemark.sink.files.dir", "tidemark.staging.dir"
-_DIRECTORIES = (_CHECKPOINT, _EVENTS, _STAGING)
+_DIRECTORIES = (_CHECKPOINT, _EVENTS, _STAGING, "tidemark.dead.letter.dir")
 _POSTGRES = {"io.debezium.connector.postgresql.PostgresConnector", "PostgresConnector", "postgresql", ""}
 
 

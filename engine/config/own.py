@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.config.row import APPLIED, Property
-from engine.config.settings import SinkAhead, SinkKind, SnapshotRestart
+from engine.config.settings import SinkAhead, SinkKind, SnapshotRestart, TableErrors
 from engine.config.shapes import EXPRESSIONS, FILE_MODE, FLAG, SIZE, TEXT, choice, number, subset, whole
 from engine.events.settings import Fault
 
@@ -26,6 +26,26 @@ OWN = (
         "how long a job may be silent before another one takes over",
         whole(200, 3_600_000),
         "6000",
+    ),
+    P(
+        "tidemark.table.errors",
+        APPLIED,
+        "a table that can't be streamed is set aside alone (isolate), or stops the job (stop)",
+        choice(TableErrors),
+        "isolate",
+    ),
+    P(
+        "tidemark.dead.letter.dir",
+        APPLIED,
+        "directory or URI for entries of tables that are set aside",
+        TEXT,
+    ),
+    P(
+        "tidemark.dead.letter.max.bytes",
+        APPLIED,
+        "entries of tables that are set aside, at most; more are counted only",
+        SIZE,
+        "1g",
     ),
     P("tidemark.sink", APPLIED, "where events go", choice(SinkKind), "files"),
     P("tidemark.sink.files.dir", APPLIED, "directory of the sink files", TEXT),

@@ -23,6 +23,7 @@ from engine.config.settings import (
     SnapshotMode,
     SnapshotSettings,
     Source,
+    TableErrors,
 )
 from engine.config.signals import idle_signals, read_signals
 from engine.config.sources import Autocreate, PostgresSettings, SchemaRefresh, SslMode
@@ -163,6 +164,9 @@ def _job(v: Values) -> JobSettings:
         staging=v.get("tidemark.staging.dir", str) or None,
         lease_wait=v.get("tidemark.lease.wait", bool),
         lease_ttl_ms=v.get("tidemark.lease.ttl.ms", int),
+        table_errors=v.get("tidemark.table.errors", TableErrors),
+        letters=v.get("tidemark.dead.letter.dir", str) or None,
+        letters_max_bytes=v.get("tidemark.dead.letter.max.bytes", int),
         spark_master=v.get("tidemark.spark.master", str) or None,
         spark_conf={parts[0]: str(value) for parts, value in v.group("tidemark.spark.conf.<option>")},
         window_seconds=v.get("tidemark.window.seconds", float),

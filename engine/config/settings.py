@@ -66,6 +66,13 @@ class SinkAhead(StrEnum):
     REPEAT = "repeat"
 
 
+class TableErrors(StrEnum):
+    """`tidemark.table.errors`: what becomes of a table that can't be streamed."""
+
+    ISOLATE = "isolate"
+    STOP = "stop"
+
+
 @dataclass(frozen=True, slots=True)
 class CaptureSettings:
     """Which tables' changes become events. An empty include list includes everything."""
@@ -187,7 +194,8 @@ class SinkSettings:
 class JobSettings:
     """The job itself. `checkpoint` None: a new temporary directory; nothing outlives the run.
 
-    `staging` None: beside the checkpoint or the sink's directory. `spark_master` None: what
+    `staging` None: beside the checkpoint or the sink's directory. `letters` None: beside the checkpoint.
+    `spark_master` None: what
     spark-submit or the session says, else `local[*]`. `window_max_chunks` 0: no bound.
     `max_retries` -1: no bound.
     """
@@ -196,6 +204,9 @@ class JobSettings:
     staging: str | None = None
     lease_wait: bool = True
     lease_ttl_ms: int = 6_000
+    table_errors: TableErrors = TableErrors.ISOLATE
+    letters: str | None = None
+    letters_max_bytes: int = 1 << 30
     spark_master: str | None = None
     spark_conf: dict[str, str] = field(default_factory=dict, repr=False)
     window_seconds: float = 2.0

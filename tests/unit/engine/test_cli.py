@@ -87,7 +87,7 @@ def test_the_version_is_printed():
     [
         (None, 0),
         (SinkError("disk full", place="/e", hint="free some space"), 1),
-        (LeaseHeld("held by job 'p'", place="/c", hint="stop that job"), 3),
+        (LeaseHeld("disk full", place="/e", hint="free some space"), 3),
         (ConfigError("/e: disk full", hint="free some space"), 2),
     ],
 )

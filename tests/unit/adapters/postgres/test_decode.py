@@ -236,13 +236,17 @@ def test_only_watched_entries_are_touched_and_filters_do_not_matter():
     assert touched(late) == [(ORDERS, 7, key("7")), (ORDERS, 7, key("17")), (LINES, 7, key("x", "7"))]
 
 
-def test_a_row_of_another_width_is_refused():
+def test_rows_of_another_width_are_their_tables_fault_alone():
     log = Log()
     log.begin(7)
     log.insert(ORDERS, 1, "a")
+    log.insert(LINES, 1, "x", None)
+    log.commit()
+    (found,) = run(log)
 
-    with pytest.raises(SourceError, match="columns"):
-        run(log)
+    assert list(found.faults) == [ORDERS]
+    assert "not as many columns" in found.faults[ORDERS]
+    assert found.events.num_rows == 1
 
 
 def test_the_engines_own_messages_are_no_events():

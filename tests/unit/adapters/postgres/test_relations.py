@@ -62,18 +62,18 @@ def test_only_codecs_that_are_wanted_are_built_and_given():
     definitions = {one.oid: definition(one, one.oid) for one in tables}
     known, catalog = relations(*tables, captured="t4")
 
-    assert sorted(known.codecs(definitions, {2, 3, 4, 99})) == [2, 3]
-    assert sorted(known.codecs(definitions, {2})) == [2]
-    assert sorted(known.codecs(definitions, ())) == []
+    assert sorted(known.codecs(definitions, {2, 3, 4, 99}).codecs) == [2, 3]
+    assert sorted(known.codecs(definitions, {2}).codecs) == [2]
+    assert sorted(known.codecs(definitions, ()).codecs) == []
     assert catalog.asked == [[2, 3]]
 
 
 def test_a_definition_sent_again_is_described_again():
     known, catalog = relations(table())
-    first = known.codecs({1: definition(table(), 1)}, {1})[1]
+    first = known.codecs({1: definition(table(), 1)}, {1}).codecs[1]
 
-    assert known.codecs({1: definition(table(), 1)}, {1})[1] is first
-    assert known.codecs({1: definition(table(), 2)}, {1})[1] is not first
+    assert known.codecs({1: definition(table(), 1)}, {1}).codecs[1] is first
+    assert known.codecs({1: definition(table(), 2)}, {1}).codecs[1] is not first
     assert catalog.asked == [[1], [1]]
 
 
@@ -94,7 +94,7 @@ def test_both_roads_know_rows_by_the_same_key(there, expected):
     known.codecs({1: definition(there, 1)}, {1})
     known.adopt(ReadTable(there, keyset, keyset))
 
-    streamed = known.codecs({1: definition(there, 1)}, {1})[1]
+    streamed = known.codecs({1: definition(there, 1)}, {1}).codecs[1]
     read = known.codec(relation_of(there), there)
     for codec in (streamed, read):
         assert tuple(codec.columns[at] for at in codec.merge_key) == expected

@@ -1,0 +1,133 @@
+"""Collections of which the copy is known to lack something, and what is done until it is whole again. Pure.
+
+    gap           changes that never came and can't be had: the collection is streamed on
+    undecodable   its entries can't be decoded: it is set aside, its entries are kept as dead letters
+    refused       its topic refuses events: the same
+
+Nothing else waits for such a collection. A snapshot of all its rows *takes it up*: from then on its entries
+are decoded again, so that the snapshot has a log to be merged with, and once it is completed the copy is
+whole. Entries that went by while it was set aside are contained in the rows that are read then; but a row
+that was deleted meanwhile is told of by nobody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from engine.model import CollectionId
+    from engine.snapshot import Table
+
+
+class Cause(StrEnum):
+    """Why a collection is incomplete."""
+
+    GAP = "gap"
+    UNDECODABLE = "undecodable"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Incomplete:
+    """A collection that lacks something since a place in the log, as its database writes it; `why`, in words.
+
+    Of its entries since then `kept` are dead letters, of `size` bytes; `dropped` more were only counted.
+    `taken_up` is the ticket of the snapshot that takes it up, 0 while none does.
+    """
+
+    collection: CollectionId
+    cause: Cause
+    since: str
+    why: str
+    taken_up: int = 0
+    kept: int = 0
+    size: int = 0
+    dropped: int = 0
+
+    @property
+    def aside(self) -> bool:
+        """Whether its entries are dead letters for now."""
+        return self.cause is not Cause.GAP and not self.taken_up
+
+    def __str__(self) -> str:
+        if self.cause is Cause.GAP:
+            return f"{self.collection} lacks changes since {self.since}: {self.why}"
+        kept = (
+            f" ({self.kept} entries kept, {self.dropped} more counted)" if self.kept or self.dropped else ""
+        )
+        return f"{self.collection} is set aside since {self.since}: {self.why}{kept}"
+
+
+@dataclass(frozen=True, slots=True)
+class Letters:
+    """Entries of a collection that is set aside: how many, how large, and on demand the lines to keep."""
+
+    count: int
+    size: int
+    lines: Callable[[], Iterable[bytes]]
+
+
+def aside(known: Iterable[Incomplete]) -> frozenset[CollectionId]:
+    """The collections whose entries are dead letters for now."""
+    return frozenset(one.collection for one in known if one.aside)
+
+
+def noted(known: Sequence[Incomplete], found: Iterable[Incomplete]) -> tuple[Incomplete, ...]:
+    """With what was found; a collection that lacked something before lacks it since then."""
+    collections = {one.collection: one for one in known}
+    for new in found:
+        before = collections.get(new.collection)
+        if before is None:
+            collections[new.collection] = new
+        else:
+            # To be set aside is the stronger of the two; what was taken up in vain is set aside again.
+            cause = before.cause if new.cause is Cause.GAP else new.cause
+            collections[new.collection] = replace(before, cause=cause, why=new.why, taken_up=0)
+    return tuple(collections.values())
+
+
+def counted(
+    known: Iterable[Incomplete], letters: Mapping[CollectionId, Letters], kept: Collection[CollectionId]
+) -> tuple[Incomplete, ...]:
+    """With the letters of a turn added, of which those of some collections were kept."""
+
+    def added(one: Incomplete) -> Incomplete:
+        more = letters.get(one.collection)
+        if more is None:
+            return one
+        if one.collection in kept:
+            return replace(one, kept=one.kept + more.count, size=one.size + more.size)
+        return replace(one, dropped=one.dropped + more.count)
+
+    return tuple(added(one) for one in known)
+
+
+def taken_up(known: Iterable[Incomplete], tables: Iterable[Table]) -> tuple[Incomplete, ...]:
+    """As the queue stands: those are taken up that an entry reads whole, the first of several.
+
+    What no entry reads any more, and none has completed, is set aside again.
+    """
+    tickets: dict[CollectionId, list[int]] = {}
+    for table in tables:
+        if table.target.condition is None:
+            tickets.setdefault(table.target.collection, []).append(table.ticket)
+    return tuple(replace(one, taken_up=_ticket(one, tickets.get(one.collection, []))) for one in known)
+
+
+def _ticket(one: Incomplete, tickets: Sequence[int]) -> int:
+    return one.taken_up if one.taken_up in tickets else min(tickets, default=0)
+
+
+def completed(known: Iterable[Incomplete], table: Table) -> tuple[Incomplete, ...]:
+    """Less the collection that an entry of the queue has read to its end, if it has read all of it."""
+    return tuple(one for one in known if not _made_whole(one, table))
+
+
+def _made_whole(one: Incomplete, table: Table) -> bool:
+    if one.collection != table.target.collection or table.target.condition is not None:
+        return False
+    return one.cause is Cause.GAP or one.taken_up == table.ticket

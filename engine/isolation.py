@@ -1,0 +1,109 @@
+"""What becomes of one bad table: it is set aside, or read anew, and the rest goes on.
+
+Owns the reactions, the dead letters and the words in the log; which collections are incomplete is
+`engine.incomplete`'s value, kept in the state.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from engine import incomplete
+from engine.errors import PositionLost, SignalError, SourceError
+from engine.incomplete import Cause
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from engine.incomplete import Incomplete, Letters
+    from engine.model import CollectionId
+    from engine.ports import Encoded
+    from engine.seams import Pace, Seams
+    from engine.state import State
+    from engine.windows import Windows
+
+_log = logging.getLogger("engine")
+_IN_PART = "the table is set aside: only a snapshot of all its rows can take it up"
+_ADVICE = "other tables go on; a completed snapshot of this one makes its copy whole"
+
+
+class Isolation:
+    """Keeps one table's faults from the others."""
+
+    def __init__(self, seams: Seams, pace: Pace, windows: Windows) -> None:
+        self._seams, self._pace, self._windows = seams, pace, windows
+
+    def resume(self, state: State) -> None:
+        """Say what is incomplete, and remove the letters of turns that were not saved."""
+        for one in state.incomplete:
+            _log.warning("%s; %s", one, _ADVICE)
+        self._seams.letters.settle(state.turn, [one.collection for one in state.incomplete])
+
+    def note(self, state: State, encoded: Encoded) -> State:
+        """The state with what a span has found; keeps the letters of its turn.
+
+        Raises PositionLost where a table's fault is to stop the job.
+        """
+        new = [one for one in encoded.incomplete if not _known(state, one)]
+        for one in new:
+            if not self._pace.isolates:
+                raise PositionLost(one.why, place=str(one.collection), hint="see tidemark.table.errors")
+            _log.error("%s; %s", one, _ADVICE)
+        state = replace(state, incomplete=incomplete.noted(state.incomplete, encoded.incomplete))
+        for one in encoded.incomplete:
+            state = self._interrupted(state, one)
+        return self._kept(state, encoded.letters)
+
+    def _interrupted(self, state: State, one: Incomplete) -> State:
+        """What a fault does to the snapshots of its collection: they end, or begin anew behind a gap."""
+        tables = [table for table in state.snapshot.tables if table.target.collection == one.collection]
+        self._windows.drop(tables)
+        snapshot = state.snapshot.forgot([one.collection])
+        if one.cause is Cause.GAP:
+            return replace(state, snapshot=snapshot.anew_of(one.collection))
+        for table in tables:
+            self._seams.desk.failed(table, SourceError(one.why, place=str(one.collection)))
+        return replace(state, snapshot=snapshot.without(tables))
+
+    def _kept(self, state: State, letters: Mapping[CollectionId, Letters]) -> State:
+        room = self._pace.letters_bytes - sum(one.size for one in state.incomplete)
+        kept = []
+        for collection, found in letters.items():
+            if found.size <= room:
+                self._seams.letters.keep(state.turn, collection, found.lines())
+                kept.append(collection)
+                room -= found.size
+        return replace(state, incomplete=incomplete.counted(state.incomplete, letters, kept))
+
+    def settle(self, state: State) -> State:
+        """The state with those taken up that the queue reads whole, and all others set aside.
+
+        A snapshot of some rows of a table that is set aside is refused: no log would keep them right.
+        """
+        if not state.incomplete:
+            return state
+        settled = incomplete.taken_up(state.incomplete, state.snapshot.tables)
+        aside = incomplete.aside(settled)
+        in_vain = [table for table in state.snapshot.tables if table.target.collection in aside]
+        self._windows.drop(in_vain)
+        for table in in_vain:
+            self._seams.desk.failed(table, SignalError(_IN_PART, place=str(table.target.collection)))
+        back = aside - incomplete.aside(state.incomplete)
+        return replace(state, incomplete=settled, snapshot=state.snapshot.without(in_vain).forgot(back))
+
+    def whole(self, before: State, after: State) -> None:
+        """A turn is saved: the letters of collections that are whole now are dropped."""
+        left = {one.collection for one in after.incomplete}
+        for one in before.incomplete:
+            if one.collection not in left:
+                _log.info("%s is complete again", one.collection)
+                self._seams.letters.drop(one.collection)
+
+
+def _known(state: State, new: Incomplete) -> bool:
+    return any(
+        (one.collection, one.cause, one.taken_up) == (new.collection, new.cause, 0)
+        for one in state.incomplete
+    )

@@ -1,0 +1,264 @@
+"""One bad table: it is set aside, told of, taken up by a snapshot; everything else goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from engine.errors import PositionLost, SourceError
+from engine.incomplete import Cause, Incomplete
+from tests.job_bench import Bench, T, U
+from tests.memory_source import Change
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+    from pathlib import Path
+
+    from engine.model import CollectionId
+
+WHOLE = '{"data-collections": ["public.t"]}'
+IN_PART = '{"data-collections": ["public.t"], "additional-condition": "x"}'
+
+
+@dataclass
+class MemoryLetters:
+    """Dead letters by collection and turn."""
+
+    kept: dict[tuple[CollectionId, int], list[bytes]] = field(default_factory=dict)
+
+    def keep(self, turn: int, collection: CollectionId, lines: Iterable[bytes]) -> None:
+        self.kept[collection, turn] = list(lines)
+
+    def drop(self, collection: CollectionId) -> None:
+        self.kept = {key: lines for key, lines in self.kept.items() if key[0] != collection}
+
+    def settle(self, turn: int, collections: Collection[CollectionId]) -> None:
+        self.kept = {
+            key: lines for key, lines in self.kept.items() if key[0] in collections and key[1] <= turn
+        }
+
+    def of(self, collection: CollectionId) -> int:
+        """How many are kept of a collection."""
+        return sum(len(lines) for key, lines in self.kept.items() if key[0] == collection)
+
+
+class Isolated(Bench):
+    """A job whose table T can't be decoded."""
+
+    def __init__(self, staging: Path, **pace: Any) -> None:
+        super().__init__(staging, **pace)
+        self.letters = MemoryLetters()
+        self.source.memory_source.undecodable = {T}
+        self.new_job()
+        self.job.settle()
+
+    def new_job(self) -> Any:
+        job = super().new_job()
+        letters = getattr(self, "letters", MemoryLetters())
+        self.job = type(job)(replace(job._seams, letters=letters), self.pace, self.seen.append)
+        return self.job
+
+    def commit(self, *changes: Change) -> None:
+        """Commit changes, and turn until they are streamed."""
+        for change in changes:
+            self.database.commit(change)
+        self.turns(2)
+
+    @property
+    def incomplete(self) -> tuple[Incomplete, ...]:
+        return self.job.state.incomplete
+
+    def streamed(self) -> list[str]:
+        return [topic for op, topic, _key in self.events() if op == "w"]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Isolated:
+    return Isolated(tmp_path)
+
+
+def test_the_table_is_set_aside_and_others_go_on(bench):
+    bench.commit(Change(T, 1, "new"), Change(U, 1, "new"))
+
+    assert bench.streamed() == ["public.u"]
+    assert bench.incomplete == (
+        Incomplete(T, Cause.UNDECODABLE, "8", "its entries are garbled", kept=1, size=10),
+    )
+    assert bench.letters.of(T) == 1
+
+
+def test_it_is_told_once_and_at_every_start(bench, caplog):
+    bench.commit(Change(T, 1, "new"))
+    bench.commit(Change(T, 2, "new"))
+    told = [text for text in caplog.messages if "public.t is set aside since 8" in text]
+    caplog.clear()
+    bench.new_job().settle()
+
+    assert len(told) == 1
+    assert "its entries are garbled (2 entries kept, 0 more counted)" in caplog.text
+    assert "a completed snapshot of this one" in caplog.text
+
+
+def test_what_is_no_longer_kept_is_counted(tmp_path):
+    bench = Isolated(tmp_path, letters_bytes=25)
+    for key in range(1, 5):
+        bench.commit(Change(T, key, "new"))
+
+    assert (bench.incomplete[0].kept, bench.incomplete[0].dropped) == (2, 2)
+    assert bench.letters.of(T) == 2
+
+
+def test_a_snapshot_takes_it_up_and_drops_what_was_kept(bench):
+    bench.commit(Change(T, 1, "lost"), Change(T, 3, None))
+    bench.source.memory_source.undecodable = set()
+    bench.execute(WHOLE)
+    bench.turns(12)
+    bench.commit(Change(T, 2, "new"))
+
+    assert bench.incomplete == ()
+    assert bench.letters.kept == {}
+    assert "rows that were deleted meanwhile" in bench.answers[-1].text
+    assert bench.streamed() == ["public.signals", "public.t"]
+
+
+def test_changes_beside_that_snapshot_are_streamed(bench):
+    bench.commit(Change(T, 1, "lost"))
+    bench.source.memory_source.undecodable = set()
+    bench.execute(WHOLE)
+    bench.turns(1)
+    bench.database.commit(Change(T, 5, "beside"))
+    bench.turns(12)
+
+    assert bench.streamed()[-1] == "public.t"
+    assert bench.incomplete == ()
+
+
+def test_one_that_is_still_garbled_fails_the_snapshot_and_is_set_aside_again(bench):
+    bench.commit(Change(T, 1, "lost"))
+    bench.execute(WHOLE)
+    bench.turns(1)
+    taken_up = bench.incomplete[0].taken_up
+    bench.commit(Change(T, 2, "lost too"))
+
+    assert taken_up
+    assert bench.incomplete[0].aside
+    assert bench.told()[-1] == "failed public.t"
+    assert bench.letters.of(T) == 2
+
+
+def test_a_snapshot_that_is_stopped_leaves_it_set_aside(tmp_path):
+    bench = Isolated(tmp_path, max_chunks=1)
+    bench.commit(Change(T, 1, "lost"))
+    bench.source.memory_source.undecodable = set()
+    bench.execute(WHOLE)
+    bench.turns(2)
+    bench.database.signal("s", "stop-snapshot", '{"type": "incremental"}')
+    bench.turns(2)
+
+    assert bench.told()[-1] == "stopped public.t"
+    assert bench.incomplete[0].aside
+
+
+def test_a_snapshot_that_fails_leaves_it_set_aside_and_is_not_taken_up_where_it_ended(tmp_path):
+    bench = Isolated(tmp_path, max_chunks=1, window_retries=0)
+    bench.commit(Change(T, 1, "lost"))
+    bench.source.memory_source.undecodable = set()
+    bench.execute(WHOLE)
+    bench.turns(4)
+    for _ in range(40):
+        for window in bench.source.memory_source.windows:
+            window.failure = SourceError("no rows")
+        bench.turns(1)
+        bench.now_s += 1000
+
+    assert bench.told()[-1] == "failed public.t"
+    assert bench.incomplete[0].aside
+    assert bench.job.state.snapshot.failed == ()
+
+
+def test_a_snapshot_of_some_of_its_rows_is_refused(bench):
+    bench.commit(Change(T, 1, "lost"))
+    bench.execute(IN_PART)
+    bench.turns(3)
+
+    assert bench.told()[-1] == "rejected public.t"
+    assert "only a snapshot of all its rows can take it up" in bench.answers[-1].text
+
+
+def test_a_snapshot_that_runs_when_the_table_goes_wrong_fails(tmp_path):
+    bench = Isolated(tmp_path, max_chunks=1)
+    bench.source.memory_source.undecodable = set()
+    bench.execute(WHOLE)
+    bench.turns(4)
+    bench.source.memory_source.undecodable = {T}
+    bench.commit(Change(T, 1, "lost"))
+
+    assert bench.told()[-1] == "failed public.t"
+    assert bench.job.state.snapshot.tables == ()
+
+
+def test_the_job_stops_where_that_is_wanted(tmp_path):
+    bench = Isolated(tmp_path, isolates=False)
+    bench.database.commit(Change(T, 1, "lost"))
+
+    with pytest.raises(PositionLost, match=r"public\.t: its entries are garbled.*tidemark\.table\.errors"):
+        bench.turns(1)
+
+
+class TestGap:
+    """Changes that never came: the table is streamed on, and said to lack something."""
+
+    @pytest.fixture
+    def bench(self, tmp_path: Path) -> Isolated:
+        bench = Isolated(tmp_path, max_chunks=1)
+        bench.source.memory_source.undecodable = set()
+        return bench
+
+    def lose(self, bench: Isolated) -> None:
+        bench.source.memory_source.gaps = [Incomplete(T, Cause.GAP, "8", "it was not published")]
+        bench.commit(Change(T, 1, "new"))
+        bench.source.memory_source.gaps = []
+
+    def test_it_is_streamed_on(self, bench):
+        self.lose(bench)
+
+        assert bench.streamed() == ["public.t"]
+        assert [str(one) for one in bench.incomplete] == [
+            "public.t lacks changes since 8: it was not published"
+        ]
+
+    def test_a_snapshot_makes_it_whole(self, bench):
+        self.lose(bench)
+        bench.execute(WHOLE)
+        bench.turns(20)
+
+        assert bench.incomplete == ()
+        assert "rows that were deleted meanwhile" in bench.answers[-1].text
+
+    def test_one_of_some_rows_does_not(self, bench):
+        self.lose(bench)
+        bench.execute(IN_PART)
+        bench.turns(20)
+
+        assert bench.told()[-1] == "finished public.t"
+        assert len(bench.incomplete) == 1
+
+    def test_a_snapshot_that_runs_meanwhile_begins_anew(self, bench):
+        bench.execute(WHOLE)
+        bench.turns(6)
+        before = bench.job.state.snapshot.tables[0].progress
+        self.lose(bench)
+        bench.turns(20)
+        reads = [key for op, _topic, key in bench.events() if op == "r"]
+
+        assert before.rows
+        assert reads.count(1) == 2
+        assert bench.incomplete == ()
+
+    def test_the_job_goes_on_from_a_saved_state(self, bench):
+        self.lose(bench)
+        bench.new_job().settle()
+
+        assert [one.cause for one in bench.incomplete] == [Cause.GAP]
