@@ -4,6 +4,11 @@ Owns everything that can be known without decoding a row: transaction boundaries
 entries inside a transaction, which relation definition is in force, and where to cut. Decoding is
 `decode.py`, receiving `log.py`. Pure.
 
+After a restart the server may send again what was sent before: everything since the slot's own place. It is
+passed over up to the last commit that was sent, which must come again, the same: a log without it is another
+server's, a copy's, or one that was restored. So a history that has lost our past is told from one that goes
+on.
+
 A position is `(lsn, sequence)`. Outside a transaction: everything committed before `lsn` has been
 seen. Inside one: `lsn` is where its commit record starts, and `sequence` of its entries have been
 seen. Only row, truncate and message entries are counted, since a server sends relation messages
@@ -20,6 +25,7 @@ import pyarrow as pa
 
 from adapters.postgres.decode import SpanPart
 from adapters.postgres.timeline import TransactionContext
+from adapters.postgres.visibility import format_lsn
 from engine.errors import InvariantError, PositionLost
 from engine.model import Position
 
@@ -36,6 +42,15 @@ _begin = struct.Struct(">qqI").unpack_from
 _commit = struct.Struct(">Bqqq").unpack_from
 _message = struct.Struct(">Bq").unpack_from
 _oid = struct.Struct(">I").unpack_from
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A transaction's commit: where its record ends, its 32-bit id, its time in microseconds since 1970."""
+
+    end: int
+    xid: int
+    time_us: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +78,26 @@ class Assembler:
     """Collects the messages of one replication session; `take` hands over what came, as parts.
 
     A part holds at most `part_rows` entries or about `part_bytes` bytes, and every relation has
-    one definition inside it, so that parts can be decoded apart from each other.
+    one definition inside it, so that parts can be decoded apart from each other. With `sent`, the last commit
+    that was sent, the session begins before it, and everything up to it is passed over.
     """
 
     def __init__(
-        self, start: Position, *, last_commit_end: int | None, part_rows: int, part_bytes: int
+        self,
+        start: Position,
+        *,
+        last_commit_end: int | None,
+        part_rows: int,
+        part_bytes: int,
+        sent: Commit | None = None,
     ) -> None:
         lsn, sequence = (int(element) for element in start.order)
         self._end = lsn
+        self._start = lsn
         self._resume = (lsn, sequence) if sequence else None
         self._skip = 0
+        self._passing = sent
+        self.last_commit: Commit | None = None
         self._xid: int | None = None
         self._commit_lsn = self._commit_ts = self._sequence = 0
         self.last_commit_end = last_commit_end
@@ -100,6 +125,8 @@ class Assembler:
         """Where the stream stands after everything added."""
         if self._resume:
             return Position(self._resume)
+        if self._passing is not None:
+            return Position((self._end, 0))
         if self._xid is None:
             return Position((self._end, 0))
         return Position((self._commit_lsn, self._sequence))
@@ -110,14 +137,21 @@ class Assembler:
         return self._commit_ts / 1_000_000
 
     @property
-    def skipping(self) -> bool:
-        """Whether entries before the saved position are still being passed over."""
-        return bool(self._skip or self._resume)
+    def passing(self) -> bool:
+        """Whether the last commit that was sent has not come again yet."""
+        return self._passing is not None
 
     def add(self, payload: bytes) -> None:
-        """Take one XLogData payload, its 25 byte header included."""
+        """Take one XLogData payload, its 25 byte header included.
+
+        Raises PositionLost where the log is not the one that was read before.
+        """
         kind = payload[HEADER_BYTES]
-        if kind in _ENTRIES:
+        if self._passing is not None and kind != _RELATION:
+            self._pass_over(self._passing, kind, payload)
+        elif kind in _ENTRIES:
+            if kind == _MESSAGE and self._sent_before(payload):
+                return
             if self._skip:
                 self._skip -= 1
                 return
@@ -137,6 +171,27 @@ class Assembler:
             self._committed(payload)
         elif kind == _RELATION:
             self._defined(payload)
+
+    def _pass_over(self, sent: Commit, kind: int, payload: bytes) -> None:
+        """Pass over what was sent before, until its last commit comes."""
+        if kind == _BEGIN:
+            commit_lsn, commit_ts, self._xid = _begin(payload, HEADER_BYTES + 1)
+            self._commit_ts = commit_ts + POSTGRES_EPOCH_S * 1_000_000
+            if commit_lsn >= sent.end:
+                raise _other_log(sent, f"a transaction that commits at {format_lsn(commit_lsn)}")
+        elif kind == _COMMIT:
+            _flags, _lsn, end, _ts = _commit(payload, HEADER_BYTES + 1)
+            found = Commit(end, self._xid or 0, self._commit_ts)
+            self._xid = None
+            if found == sent:
+                self._passing = None
+            elif found.end >= sent.end:
+                raise _other_log(sent, f"a commit that ends at {format_lsn(end)}, of transaction {found.xid}")
+
+    def _sent_before(self, payload: bytes) -> bool:
+        """Whether a message outside transactions was sent before the saved position was reached."""
+        flags, lsn = _message(payload, HEADER_BYTES + 1)
+        return not flags & _TRANSACTIONAL and lsn <= self._start
 
     def _append(self, payload: bytes) -> None:
         self._messages.append(payload)
@@ -185,6 +240,7 @@ class Assembler:
             raise InvariantError(f"a transaction ended {self._skip} entries before the saved position")
         _flags, _start, end, _ts = _commit(payload, HEADER_BYTES + 1)
         self._end = max(self._end, end)
+        self.last_commit = Commit(end, self._xid or 0, self._commit_ts)
         self._xid, self._sequence, self.last_commit_end = None, 0, end
 
     def _defined(self, payload: bytes) -> None:
@@ -193,11 +249,18 @@ class Assembler:
             self._cut()
         self._serial += 1
         self._definitions = {**self._definitions, oid: Definition(self._serial, payload[HEADER_BYTES:])}
-        self._append(payload)
+        if self._passing is None:
+            self._append(payload)
 
     def keepalive(self, wal_end: int) -> None:
-        """Move the position to where the server says it has sent everything, if that is ahead."""
-        if self._xid is None and self._resume is None:
+        """Move the position to where the server says it has sent everything, if that is ahead.
+
+        Raises PositionLost where the last commit that was sent should have come by then.
+        """
+        if self._passing is not None:
+            if self._xid is None and wal_end >= self._passing.end:
+                raise _other_log(self._passing, f"nothing up to {format_lsn(wal_end)}")
+        elif self._xid is None and self._resume is None:
             self._end = max(self._end, wal_end)
 
     def _cut(self) -> None:
@@ -212,3 +275,13 @@ class Assembler:
         cuts, self._cuts = tuple(self._cuts), []
         self.entries = self.bytes = 0
         return cuts
+
+
+def _other_log(sent: Commit, instead: str) -> PositionLost:
+    return PositionLost(
+        f"the last commit that was sent, of transaction {sent.xid} at {format_lsn(sent.end)},"
+        f" does not come again: the log has {instead}",
+        place="replication slot",
+        hint="the server was restored from a copy, or is another one; start with an empty checkpoint,"
+        " an empty sink directory and a new slot, and take snapshots again",
+    )

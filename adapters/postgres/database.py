@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from adapters.postgres.relations import Relations
 from adapters.postgres.retention import Retention
 from adapters.postgres.rows import row_shape
 from adapters.postgres.server import (
+    Identity,
     Server,
     check_identity,
     source_errors,
@@ -51,7 +52,14 @@ from adapters.postgres.window import PostgresWindow
 from adapters.postgres.writers import Noted
 from adapters.silence import NoLog
 from engine.config.settings import Watermarking
-from engine.errors import ConfigError, InvariantError, SchemaChanged, TableBusy, TidemarkError
+from engine.errors import (
+    ConfigError,
+    InvariantError,
+    PositionLost,
+    SchemaChanged,
+    TableBusy,
+    TidemarkError,
+)
 from engine.expressions import matches
 from engine.incomplete import Cause, Incomplete, Letters
 from engine.merge import Superseded
@@ -116,6 +124,7 @@ class PostgresSource:
         self._session: Session | None = None
         self._unsettled = Unsettled()
         self._last_commit_end: int | None = None
+        self._last_commit: tuple[int, int, int] | None = None
         self._context: TransactionContext | None = None
         self._published = Noted()
         self._windows: dict[str, PostgresWindow] = {}
@@ -125,7 +134,7 @@ class PostgresSource:
 
     def open_log(self, state: State) -> tuple[State, PostgresLog | NoLog]:
         """Check server, publication and slot against the state, and open the log there."""
-        identity = self._server.identity()
+        identity = self._server.identity(replicates=self._first.streams)
         check_identity(state.identity, identity)
         self._server.refuse_standby()
         self._reader.reach()
@@ -133,14 +142,31 @@ class PostgresSource:
         if self._first.streams:
             self._publish(catalog)
             check_signal_table(self._server, self._settings)
-        state = replace(self._first.start(state), identity=identity)
+        try:
+            return self._open_log(state, identity)
+        except PositionLost as lost:
+            # It may be known only now, by what the log brings; some modes begin anew then.
+            return self._open_log(state, identity, lost)
+
+    def _open_log(
+        self, state: State, identity: Identity, lost: PositionLost | None = None
+    ) -> tuple[State, PostgresLog | NoLog]:
+        state = replace(self._first.start(state, identity, lost), identity=identity.to_json())
         self._unsettled = unsettled.from_json(state.memory.get("unsettled", ()))
         self._last_commit_end = state.memory.get("last_commit_end")
+        self._last_commit = state.memory.get("last_commit")
         self._context = _context_of(state.memory.get("transaction"))
         self._opened().relations.keys = _keys_of(state.memory.get("keys", {}))
-        if self._first.streams:
-            self._published = self._opened().extents.note_published(state.memory.get("published"))
-        return state, self._log(state.position) if self._first.streams else NoLog()
+        if not self._first.streams:
+            return state, NoLog()
+        self._published = self._opened().extents.note_published(state.memory.get("published"))
+        log = self._log(state.position)
+        try:
+            self._first.await_past(log)
+        except BaseException:
+            log.close()
+            raise
+        return state, log
 
     def _publish(self, catalog: Catalog) -> None:
         postgres = self._settings.postgres
@@ -156,11 +182,12 @@ class PostgresSource:
             raise InvariantError("a log is opened at no position")
         postgres = self._settings.postgres
         log = PostgresLog(
-            self._server.conninfo,
+            self._server.log_conninfo,
             subscription=Subscription(postgres.slot, postgres.publication, postgres.stream_params),
             start=position,
             last_commit_end=self._last_commit_end,
             bounds=self._bounds(),
+            sent=self._first.sent,
         )
         _log.info("reading the log from %s", format_lsn(int(position.order[0])))
         return log
@@ -215,6 +242,8 @@ class PostgresSource:
         context = self._context
         return {
             "last_commit_end": self._last_commit_end,
+            "last_commit": self._last_commit,
+            "subscription": self._first.subscription,
             "unsettled": self._unsettled.to_json(),
             "transaction": asdict(context) if context and context.xid is not None else None,
             "keys": {str(oid): key for oid, key in self._opened().relations.keys.items()},
@@ -249,6 +278,7 @@ class PostgresSource:
         decoded = encoded.decoded
         self._context = decoded[-1].context if decoded else self._context
         self._last_commit_end = span.last_commit_end
+        self._last_commit = astuple(span.last_commit) if span.last_commit else self._last_commit
         letters = {
             name: entries_of([cut.part for cut in span.cuts], oids) for name, oids in encoded.aside.items()
         }

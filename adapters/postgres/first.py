@@ -16,7 +16,10 @@ from uuid import uuid4
 
 import psycopg
 
+from adapters.postgres.assemble import Commit
+from adapters.postgres.forks import check_fork, check_reach
 from adapters.postgres.held import Beginning, begin_log, hold
+from adapters.postgres.log import Sent
 from adapters.postgres.server import check_slot, create_slot, drop_slot, find_slot, source_errors
 from adapters.postgres.source import ReadPlace
 from adapters.postgres.visibility import format_lsn
@@ -30,7 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from adapters.postgres.held import Held
-    from adapters.postgres.server import Server, Slot
+    from adapters.postgres.log import PostgresLog
+    from adapters.postgres.server import Identity, Server, Slot
     from adapters.postgres.watermark import Exported
     from engine.config.settings import Settings
     from engine.first import Snapshotter
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("adapters")
 _LABEL = "snapshot.mode"
+_LOOK_S, _TOLD_AFTER_S = 0.2, 5.0
 _TABLES: LiteralString = (
     "SELECT n.nspname, c.relname,"
     " has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')"
@@ -53,7 +58,8 @@ _TABLES: LiteralString = (
 class FirstSnapshot:
     """The initial snapshot of one run of the job; used by the job's thread alone.
 
-    `pause` waits some seconds, and is true when the job is to stop.
+    `pause` waits some seconds, and is true when the job is to stop. `previous` held the job's lease before,
+    and may still have the slot. After `start`, `sent` is what the log must bring again before it goes on.
     """
 
     def __init__(
@@ -62,10 +68,12 @@ class FirstSnapshot:
         server: Server,
         snapshotter: Snapshotter,
         pause: Callable[[float], object],
+        previous: str = "",
     ) -> None:
         self._settings, self._server = settings, server
-        self._snapshotter, self._pause = snapshotter, pause
+        self._snapshotter, self._pause, self._previous = snapshotter, pause, previous
         self._run = uuid4().hex
+        self.sent: Sent | None = None
         self._begins_at: int | None = None
         self._held: Held | None = None
 
@@ -160,17 +168,19 @@ class FirstSnapshot:
 
     # Starting.
 
-    def start(self, state: State) -> State:
+    def start(self, state: State, identity: Identity, lost: PositionLost | None = None) -> State:
         """The state to go on from: with a position, and with the tables queued that are to be read.
 
-        Raises PositionLost where the log can't go on and no mode asks to begin anew.
+        `lost` says why the log can't go on, where that is known. Raises PositionLost where it can't and no
+        mode asks to begin anew.
         """
+        self.sent = None
         continued = self._continued(state)
         if continued is not None:
             return continued
         self.release()
         self._begins_at = state.memory.get("first", {}).get("begins_at")
-        slot, lost = self._slot(state)
+        state, slot, lost = self._slot(state, identity, lost)
         standing = self._standing(state, slot, lost)
         way = start(self._snapshotter, standing, redo=self._settings.snapshot.restart is SnapshotRestart.REDO)
         match way:
@@ -184,6 +194,7 @@ class FirstSnapshot:
             case Start.BESIDE:
                 state = self._beside(state, slot)
             case Start.AT_LOG:
+                self.sent = None
                 state = self._at_log(state, standing)
             case Start.ALONE:
                 state = self._alone(state)
@@ -201,18 +212,57 @@ class FirstSnapshot:
             return self._queued(state, self._held)
         return state if state.snapshot.initial else None
 
-    def _slot(self, state: State) -> tuple[Slot | None, PositionLost | None]:
-        """The slot, and why the log can't go on."""
+    def _slot(
+        self, state: State, identity: Identity, lost: PositionLost | None
+    ) -> tuple[State, Slot | None, PositionLost | None]:
+        """The state at a position that this server has, the slot, and why the log can't go on."""
         postgres = self._settings.postgres
-        if not self.streams:
-            return None, None
+        if not self.streams or lost is not None:
+            return state, None, lost
         try:
-            slot = find_slot(self._server, postgres.slot, postgres.database)
+            slot = find_slot(self._server, postgres.slot, postgres.database, self._previous)
             if state.position is not None:
-                check_slot(slot, postgres.slot, state.position)
+                slot = check_slot(slot, postgres.slot, state.position)
+                state = self._on_this_timeline(state, identity)
+                self.sent = self._sent_before(state, slot)
         except PositionLost as error:
-            return None, error
-        return slot, None
+            return state, None, error
+        return state, slot, None
+
+    def _on_this_timeline(self, state: State, identity: Identity) -> State:
+        """The state, behind the fork if the server was promoted. Raises PositionLost."""
+        if state.position is None:
+            return state
+        lsn, sequence = (int(element) for element in state.position.order)
+        saved = int(state.identity.get("timeline", identity.timeline))
+        if saved != identity.timeline:
+            commit, loose = _last_commit(state), state.memory.get("last_commit_end") or 0
+            # Of a transaction that was sent in part the commit must be there, too.
+            ends = lsn + 1 if sequence else lsn if commit is None else max(commit.end, loose)
+            fork = check_fork(saved, identity.timeline, self._server.history(identity.timeline), ends)
+            _log.warning(
+                "the server was promoted at %s: timeline %d goes on from what was sent of timeline %d",
+                *(format_lsn(fork), identity.timeline, saved),
+            )
+            if not sequence and lsn > fork:
+                lsn = fork
+                state = replace(state, position=Position((lsn, 0)))
+        check_reach(lsn, identity.lsn or 0)
+        return state
+
+    def _sent_before(self, state: State, slot: Slot) -> Sent | None:
+        """The last commit that was sent, if the slot begins before it and will bring it again as it was."""
+        commit = _last_commit(state)
+        same = state.memory.get("subscription") == self.subscription
+        return (
+            Sent(commit, slot.confirmed_lsn) if commit and same and slot.confirmed_lsn < commit.end else None
+        )
+
+    @property
+    def subscription(self) -> str:
+        """What of the settings decides what the slot brings; kept with the state."""
+        postgres = self._settings.postgres
+        return f"{postgres.slot} {postgres.publication} {postgres.stream_params}"
 
     def _standing(self, state: State, slot: Slot | None, lost: PositionLost | None) -> Standing:
         memory, position = state.memory.get("first", {}), state.position
@@ -288,6 +338,16 @@ class FirstSnapshot:
         if delay_s and self._pause(delay_s):
             raise SourceError("stopped before the initial snapshot began")
 
+    def await_past(self, log: PostgresLog) -> None:
+        """Return once the log has brought again what was sent before. Raises PositionLost if it doesn't."""
+        tell_at = time.monotonic() + _TOLD_AFTER_S
+        while not log.await_past(_LOOK_S):
+            if self._pause(0.0):
+                raise SourceError("stopped while the log passed over what was sent before")
+            if self.sent and time.monotonic() >= tell_at:
+                tell_at = float("inf")
+                _log.info("passing over what was sent before, up to %s", format_lsn(self.sent.commit.end))
+
     # What is read.
 
     def _collections(self) -> Sequence[CollectionId]:
@@ -323,6 +383,11 @@ class FirstSnapshot:
         lacking = ", ".join(repr(name) for (name,) in table if name not in given)
         if lacking:
             raise ConfigError(f"the SELECT for {collection} does not give the table's columns {lacking}")
+
+
+def _last_commit(state: State) -> Commit | None:
+    saved = state.memory.get("last_commit")
+    return Commit(*saved) if saved else None
 
 
 _COLUMNS: LiteralString = (

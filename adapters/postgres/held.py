@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from psycopg import pq
 
-from adapters.postgres.log import connect_replication
+from adapters.postgres.replication import replication
 from adapters.postgres.server import drop_slot, source_errors
 from adapters.postgres.sessions import Sessions
 from adapters.postgres.sql import quote_ident
@@ -126,15 +126,12 @@ def _refuse_rewritten(held: ExportedSnapshot) -> None:
 @contextmanager
 def _exporting_slot(server: Server, beginning: Beginning) -> Iterator[tuple[int, str]]:
     """Create a slot; gives its first position and the name of its snapshot, which lasts as long as this."""
-    connection = connect_replication(server.conninfo)
-    try:
+    with replication(server.log_conninfo) as connection:
         command = f"CREATE_REPLICATION_SLOT {quote_ident(beginning.slot)} LOGICAL pgoutput EXPORT_SNAPSHOT"
         connection.send_query(command.encode())
         result = _answer(server, connection, beginning)
         _, lsn, name, *_ = (result.get_value(0, column) for column in range(result.nfields))
         yield parse_lsn((lsn or b"").decode()), (name or b"").decode()
-    finally:
-        connection.finish()
 
 
 def _answer(server: Server, connection: pq.abc.PGconn, beginning: Beginning) -> pq.abc.PGresult:

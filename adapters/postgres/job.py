@@ -55,11 +55,12 @@ def run(
 
     Raises a TidemarkError when it can't go on. A session made here is stopped at the end.
     """
-    snapshotter(settings.snapshot)  # one that is none is told of before Spark takes its time to start
+    # A snapshotter that is none is told of before Spark takes its time to start.
+    streams = snapshotter(settings.snapshot).should_stream()
     checked_key(settings.postgres.ssl_key)
     server = make_server(settings.postgres)
     with trying():
-        server.identity()
+        server.identity(replicates=streams)
     ended = run_jobs(settings, (POSTGRES_JDBC,), spark, stop, onlookers, building)
     if ended and settings.postgres.drop_slot_on_stop:
         drop_slot(server, settings.postgres.slot)
@@ -83,8 +84,8 @@ def building(
 def _wired(
     settings: Settings, spark: SparkSession, sleep: Callable[[float], object], places: Places
 ) -> Wired:
-    server = make_server(settings.postgres)
-    first = FirstSnapshot(settings, server, snapshotter(settings.snapshot), sleep)
+    server = make_server(settings.postgres, places.owner)
+    first = FirstSnapshot(settings, server, snapshotter(settings.snapshot), sleep, places.previous)
     source = _source(settings, spark, places, server, first)
     retries = settings.postgres.slot_max_retries
     return Wired(
@@ -119,9 +120,9 @@ def _source(
     return PostgresSource(settings, server, encoder, reader, first)
 
 
-def make_server(postgres: PostgresSettings) -> Server:
-    """The server of the settings."""
-    return Server(libpq_parameters(postgres), postgres.initial_statements)
+def make_server(postgres: PostgresSettings, owner: str = "") -> Server:
+    """The server of the settings; `owner` holds the job's lease."""
+    return Server(libpq_parameters(postgres), postgres.initial_statements, owner)
 
 
 def libpq_parameters(postgres: PostgresSettings) -> dict[str, str]:

@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING
 
 import psycopg
 from psycopg import pq
-from psycopg.conninfo import make_conninfo
 
-from adapters.postgres.assemble import POSTGRES_EPOCH_S, Assembler, Cut
-from adapters.postgres.session import startup_options
+from adapters.postgres.assemble import POSTGRES_EPOCH_S, Assembler, Commit, Cut
+from adapters.postgres.replication import connect_replication, log_error
 from adapters.postgres.sql import quote_ident, quote_literal
 from adapters.postgres.visibility import format_lsn
-from engine.errors import InvariantError, PositionLost, SourceError, TidemarkError
+from engine.errors import InvariantError, SourceError, TidemarkError
 
 if TYPE_CHECKING:
     from engine.model import Position
@@ -38,13 +37,17 @@ _HURRY_INTERVAL_S = 0.01
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """How much of the log is held at once: a span's rows and bytes, and those of its parts."""
+    """How much of the log is held at once: a span's rows and bytes, and those of its parts.
+
+    A server that answers nothing for `silence_s` seconds is taken for lost; 0: no bound.
+    """
 
     span_rows: int = 200_000
     span_bytes: int = 64 << 20
     part_rows: int = 50_000
     part_bytes: int = 16 << 20
     status_interval_s: float = 10.0
+    silence_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,14 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True)
+class Sent:
+    """The last commit that was sent; a session that begins before it, at `slot_lsn`, must bring it again."""
+
+    commit: Commit
+    slot_lsn: int
+
+
+@dataclass(frozen=True, slots=True)
 class Span:
     """The entries of `(start, end]`, in parts; `committed_at_s` is the last commit's time."""
 
@@ -76,6 +87,7 @@ class Span:
     cuts: tuple[Cut, ...]
     committed_at_s: float
     last_commit_end: int | None
+    last_commit: Commit | None = None
 
     @property
     def entries(self) -> int:
@@ -102,6 +114,7 @@ class PostgresLog:
         start: Position,
         last_commit_end: int | None = None,
         bounds: LogBounds = LogBounds(),
+        sent: Sent | None = None,
     ) -> None:
         self._bounds = bounds
         self._assembler = Assembler(
@@ -109,9 +122,12 @@ class PostgresLog:
             last_commit_end=last_commit_end,
             part_rows=bounds.part_rows,
             part_bytes=bounds.part_bytes,
+            sent=sent.commit if sent else None,
         )
         self._start = start
-        self._acknowledged = self._received = int(start.order[0])
+        # What is acknowledged is gone: nothing is, before it is certain that this is the log that was read.
+        self._acknowledged = sent.slot_lsn if sent else int(start.order[0])
+        self._heard_s = time.monotonic()
         self._changed = threading.Condition()
         self._hurry = self._full = self._closing = False
         self._failure: TidemarkError | None = None
@@ -135,13 +151,29 @@ class PostgresLog:
                 return None
             cuts, end = self._assembler.take(), self._assembler.position
             span = Span(
-                self._start, end, cuts, self._assembler.committed_at_s, self._assembler.last_commit_end
+                self._start,
+                end,
+                cuts,
+                self._assembler.committed_at_s,
+                self._assembler.last_commit_end,
+                self._assembler.last_commit,
             )
             self._start = end
             if self._full:
                 self._full = False
                 self._wake()
             return span
+
+    def await_past(self, timeout_s: float) -> bool:
+        """Wait until what was sent before has been passed over; whether it has been.
+
+        Raises PositionLost if it does not come again.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: bool(self._failure or not self._assembler.passing), timeout_s)
+            if self._failure:
+                raise self._failure
+            return not self._assembler.passing
 
     def _has_news(self) -> bool:
         return bool(self._failure or self._assembler.position > self._start)
@@ -201,13 +233,25 @@ class PostgresLog:
             now = time.monotonic()
             acknowledged = self._acknowledged
             if now >= next_status:
-                self._send_status(reply=self._hurry)
+                silent_s = self._silent_s(now)
+                self._send_status(reply=self._hurry or silent_s > self._bounds.status_interval_s)
                 next_status = now + (_HURRY_INTERVAL_S if self._hurry else self._bounds.status_interval_s)
             if not self._full and self._drain():
                 continue
             self._wait(max(0.0, next_status - time.monotonic()))
             if self._acknowledged != acknowledged or self._hurry:
                 next_status = min(next_status, now + _HURRY_INTERVAL_S)
+
+    def _silent_s(self, now: float) -> float:
+        """For how long the server has said nothing. Raises SourceError where that is too long."""
+        if self._full:
+            self._heard_s = now  # nobody listens
+        silent_s = now - self._heard_s
+        if 0 < self._bounds.silence_s < silent_s:
+            raise SourceError(
+                f"the server has answered nothing for {silent_s:.0f} s", place="replication connection"
+            )
+        return silent_s
 
     def _wait(self, timeout_s: float) -> None:
         wanted = [self._wake_r] if self._full else [self._wake_r, self._connection.socket]
@@ -216,12 +260,13 @@ class PostgresLog:
             os.read(self._wake_r, 1024)
         if self._connection.socket in ready:
             self._connection.consume_input()
+            self._heard_s = time.monotonic()
 
     def _drain(self) -> bool:
         """Take what libpq has buffered; True when there may be more at once."""
         get, add, sequence_of_bytes = self._connection.get_copy_data, self._assembler.add, bytes
         with self._changed:
-            before = self._assembler.position
+            before, passing = self._assembler.position, self._assembler.passing
             room = self._bounds.span_bytes - self._assembler.bytes
             for _ in range(2000):
                 size, data = get(1)
@@ -241,7 +286,7 @@ class PostgresLog:
                 self._assembler.entries >= self._bounds.span_rows
                 or self._assembler.bytes >= self._bounds.span_bytes
             )
-            if self._assembler.position > before:
+            if self._assembler.position > before or self._assembler.passing != passing:
                 self._changed.notify_all()
         if size < 0:
             raise self._lost()
@@ -254,8 +299,9 @@ class PostgresLog:
             self._send_status(reply=False)
 
     def _send_status(self, *, reply: bool) -> None:
-        flushed = self._acknowledged
-        received = max(flushed, int(self._assembler.position.order[0]))
+        flushed = received = self._acknowledged
+        if not self._assembler.passing:
+            received = max(flushed, int(self._assembler.position.order[0]))
         now_us = int((time.time() - POSTGRES_EPOCH_S) * 1_000_000)
         self._connection.put_copy_data(_status(b"r", received, flushed, flushed, now_us, reply))
         self._connection.flush()
@@ -263,18 +309,7 @@ class PostgresLog:
     def _lost(self) -> SourceError:
         result = self._connection.get_result()
         said = (result.error_message if result else self._connection.error_message) or b"connection closed"
-        return _source_error(said.decode(errors="replace").strip())
-
-
-def connect_replication(conninfo: str) -> pq.abc.PGconn:
-    """Open a connection that takes replication commands. Raises SourceError."""
-    target = make_conninfo(conninfo, replication="database", options=startup_options())
-    connection = pq.PGconn.connect(target.encode())
-    if connection.status != pq.ConnStatus.OK:
-        said = connection.error_message.decode(errors="replace").strip()
-        connection.finish()
-        raise _source_error(said)
-    return connection
+        return log_error(said.decode(errors="replace").strip())
 
 
 def _replicate(conninfo: str, command: str) -> pq.abc.PGconn:
@@ -283,18 +318,6 @@ def _replicate(conninfo: str, command: str) -> pq.abc.PGconn:
     if result.status != pq.ExecStatus.COPY_BOTH:
         said = result.error_message.decode(errors="replace").strip()
         connection.finish()
-        raise _source_error(said)
+        raise log_error(said)
     connection.nonblocking = 1
     return connection
-
-
-def _source_error(said: str) -> SourceError:
-    lost = "requested WAL segment" in said or "can no longer get changes from replication slot" in said
-    if lost or "has been invalidated" in said:
-        return PositionLost(
-            f"the change log is gone: {said}",
-            place="replication slot",
-            hint="drop the slot, start with an empty checkpoint and an empty sink directory,"
-            " and take snapshots again",
-        )
-    return SourceError(f"the change log failed: {said}", place="replication connection")

@@ -7,14 +7,15 @@ that is asked for, or reported. Reading the log is `log.py`, reading the catalog
 from __future__ import annotations
 
 import logging
-import re
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, LiteralString
 
 import psycopg
 from psycopg.conninfo import make_conninfo
 
+from adapters.postgres.replication import command, refusal, replication
 from adapters.postgres.session import startup_options
 from adapters.postgres.visibility import format_lsn, parse_lsn
 from engine.errors import ConfigError, PositionLost, SchemaChanged, SourceError, StateError, TableBusy
@@ -25,23 +26,11 @@ if TYPE_CHECKING:
     from engine.model import Position
 
 _log = logging.getLogger("adapters")
-_REFUSED = re.compile(
-    r'(password|peer|SASL|certificate) authentication failed|(role|database) ".*" does not exist'
-    r"|no pg_hba.conf entry|no password supplied"
-)
-"""What no retry mends; libpq gives a refused connection no SQLSTATE."""
-_DISTRUSTED = re.compile(
-    r"certificate verify failed|does not match host name|root certificate file|does not support SSL"
-    r"|could not (load|read) (private key|certificate)|(certificate|private key) file .* (does not|has group)"
-    r"|alert (unknown ca|certificate required|bad certificate)|requires a valid client certificate"
-)
-"""What is said of TLS that is not as `database.sslmode` and its files want it."""
-
-
 _LOCK_NOT_AVAILABLE = "55P03"
 _NOT_THE_TABLES_FAULT = frozenset({"08", "53", "57", "58", "XX"})
 """SQLSTATE classes: connection, resources, operator's intervention, system, internal."""
 _LOCK_TIMEOUT_MS = 250
+_ENDED_WITHIN_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +40,32 @@ class Slot:
     confirmed_lsn: int
 
 
-class Server:
-    """One database on one server; every connection of the adapter but the log's starts here."""
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which server it is, on which timeline, and how far its log has come; `lsn` None: not asked."""
 
-    def __init__(self, parameters: Mapping[str, str], initial_statements: Sequence[str] = ()) -> None:
+    system: str
+    timeline: int
+    database: str
+    lsn: int | None = None
+
+    def to_json(self) -> dict[str, str]:
+        """As it is saved with the state."""
+        return {"system": self.system, "timeline": str(self.timeline), "database": self.database}
+
+
+class Server:
+    """One database on one server; every connection of the adapter starts here.
+
+    `owner` names who holds the job's lease; the reader of the log is known by it.
+    """
+
+    def __init__(
+        self, parameters: Mapping[str, str], initial_statements: Sequence[str] = (), owner: str = ""
+    ) -> None:
         self.conninfo = make_conninfo("", **{**parameters, "application_name": "tidemark"})
+        self.log_conninfo = make_conninfo("", **{**parameters, "application_name": reader_name(owner)})
+        self._database = parameters.get("dbname", "")
         self._initial_statements = tuple(initial_statements)
 
     def connect(self, *, autocommit: bool = True) -> psycopg.Connection:
@@ -73,20 +83,40 @@ class Server:
             options = f"{startup_options()} -c lock_timeout={_LOCK_TIMEOUT_MS}"
             return psycopg.connect(self.conninfo, options=options, autocommit=True)
         except psycopg.OperationalError as error:
-            if refusal := _refusal(error):
-                raise refusal from error
+            if refused := refusal(str(error)):
+                raise refused from error
             raise
 
-    def identity(self) -> dict[str, str]:
-        """What tells this database from every other one: system identifier, timeline, database."""
+    def identity(self, *, replicates: bool = True) -> Identity:
+        """What tells this database from every other one, and how far its log has come.
+
+        Asked over a replication connection: what SQL tells of the timeline is that of the last checkpoint,
+        which a promoted server has not made yet. Without `replicates` the log does not matter, nor the right
+        to it.
+        """
+        if not replicates:
+            return self._identity_by_sql()
+        with replication(self.log_conninfo) as connection:
+            ((system, timeline, lsn, _database),) = command(connection, "IDENTIFY_SYSTEM")
+        return Identity(system or "", int(timeline or 0), self._database, parse_lsn(lsn or "0/0"))
+
+    def _identity_by_sql(self) -> Identity:
         with self.connect() as connection, source_errors("identity"):
             row = connection.execute(
-                "SELECT system_identifier::text, timeline_id::text, current_database()"
+                "SELECT system_identifier::text, timeline_id"
                 " FROM pg_control_system(), pg_control_checkpoint()"
             ).fetchone()
         if row is None:
             raise SourceError("the server does not tell its identity")
-        return dict(zip(("system", "timeline", "database"), row, strict=True))
+        return Identity(row[0], int(row[1]), self._database)
+
+    def history(self, timeline: int) -> str:
+        """The history file of a timeline, which names its ancestors; the first timeline has none."""
+        if timeline <= 1:
+            return ""
+        with replication(self.log_conninfo) as connection:
+            ((_name, content),) = command(connection, f"TIMELINE_HISTORY {timeline}")
+        return content or ""
 
     def refuse_standby(self) -> None:
         """A standby shows transactions in progress as visible, so no snapshot of it is exact."""
@@ -94,19 +124,6 @@ class Server:
             row = connection.execute("SELECT pg_is_in_recovery()").fetchone()
         if row and row[0]:
             raise ConfigError("the server is a standby", hint="connect to the primary")
-
-
-def _refusal(error: psycopg.OperationalError) -> ConfigError | None:
-    """The line that says what no retry mends, with what to look at."""
-    hints = {
-        _REFUSED: "check database.user, database.password, database.dbname and the server's pg_hba.conf",
-        _DISTRUSTED: "check database.sslmode, database.sslrootcert, database.sslcert and database.sslkey",
-    }
-    for line in str(error).splitlines():
-        for pattern, hint in hints.items():
-            if pattern.search(line):
-                return ConfigError(line.strip(), hint=hint)
-    return None
 
 
 @contextmanager
@@ -134,20 +151,44 @@ def table_errors(what: str, collection: object) -> Iterator[None]:
         raise SchemaChanged(said, place=str(collection)) from error
 
 
-def find_slot(server: Server, name: str, database: str) -> Slot | None:
+def reader_name(owner: str) -> str:
+    """The application name of whoever reads the log as this owner of a lease."""
+    return f"tidemark {owner[:12]}".strip()
+
+
+_SLOT: LiteralString = (
+    "SELECT plugin, database, active_pid, wal_status, confirmed_flush_lsn::text,"
+    " to_jsonb(s) ->> 'invalidation_reason',"
+    " (SELECT application_name FROM pg_stat_activity WHERE pid = active_pid)"
+    " FROM pg_replication_slots s WHERE slot_name = %s"
+)
+
+
+def _once_free(connection: psycopg.Connection, slot: str) -> tuple[Any, ...] | None:
+    """The slot's row once nobody reads it, or as it is after some seconds."""
+    until = time.monotonic() + _ENDED_WITHIN_S
+    while True:
+        row = connection.execute(_SLOT, [slot]).fetchone()
+        if row is None or row[2] is None or time.monotonic() >= until:
+            return row
+        time.sleep(0.05)
+
+
+def find_slot(server: Server, name: str, database: str, previous: str = "") -> Slot | None:
     """Find the slot; None if there is none.
 
+    A reader of the job whose lease has been taken over, `previous`, is ended: it may stand still for good.
     Raises ConfigError if a slot of that name can't serve, PositionLost if the server gave it up.
     """
     with server.connect() as connection, source_errors("replication slot"):
-        row = connection.execute(
-            "SELECT plugin, database, active, wal_status, confirmed_flush_lsn::text,"
-            " to_jsonb(s) ->> 'invalidation_reason' FROM pg_replication_slots s WHERE slot_name = %s",
-            [name],
-        ).fetchone()
+        row = connection.execute(_SLOT, [name]).fetchone()
+        if row is not None and previous and row[-1] == reader_name(previous):
+            _log.warning("ending process %d, which reads slot %s for a job that lost its lease", row[2], name)
+            connection.execute("SELECT pg_terminate_backend(%s)", [row[2]])
+            row = _once_free(connection, name)
     if row is None:
         return None
-    plugin, of, active, wal_status, confirmed, reason = row
+    plugin, of, reader, wal_status, confirmed, reason, application = row
     if plugin != "pgoutput" or of != database:
         raise ConfigError(
             f"slot {name!r} belongs to plugin {plugin!r} and database {of!r}", hint="set another slot.name"
@@ -158,8 +199,11 @@ def find_slot(server: Server, name: str, database: str) -> Slot | None:
             hint="drop the slot, start with an empty checkpoint and an empty sink directory,"
             " and take snapshots again",
         )
-    if active:
-        raise SourceError(f"slot {name!r} is in use by another session", hint="stop the other reader")
+    if reader is not None:
+        raise SourceError(
+            f"slot {name!r} is in use by process {reader} ({application or 'unknown'})",
+            hint="stop the other reader",
+        )
     return Slot(parse_lsn(confirmed))
 
 
@@ -210,10 +254,13 @@ def check_slot(slot: Slot | None, name: str, saved: Position) -> Slot:
     return slot
 
 
-def check_identity(saved: Mapping[str, str], found: Mapping[str, str]) -> None:
-    """Refuse a state that was saved for another server, timeline or database."""
+def check_identity(saved: Mapping[str, str], found: Identity) -> None:
+    """Refuse a state that was saved for another server or database."""
+    now = found.to_json()
     other = [
-        f"{name} {saved[name]!r}, now {found.get(name)!r}" for name in saved if saved[name] != found.get(name)
+        f"{name} {saved[name]!r}, now {now[name]!r}"
+        for name in ("system", "database")
+        if saved and saved[name] != now[name]
     ]
     if other:
         raise StateError(

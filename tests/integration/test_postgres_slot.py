@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from adapters.postgres.retention import Kept, Retention
-from adapters.postgres.server import check_identity
+from adapters.postgres.server import Identity, check_identity
 from engine.errors import ConfigError, PositionLost, StateError
 from tests.driven import SIGNAL_TABLE, driven
 from tests.servers.postgres import PostgresServer
@@ -83,11 +83,11 @@ class TestAtTheStart:
             finally:
                 connection.execute("SELECT pg_drop_replication_slot(%s)", [name])
 
-    @pytest.mark.parametrize("name", ["system", "timeline", "database"])
+    @pytest.mark.parametrize("name", ["system", "database"])
     def test_a_state_of_another_database_is_refused(self, name):
-        found = {"system": "1", "timeline": "1", "database": "d"}
+        found = Identity("1", 1, "d")
         with pytest.raises(StateError, match=name):
-            check_identity(found, {**found, name: "other"})
+            check_identity({**found.to_json(), name: "other"}, found)
 
 
 class TestRetention:

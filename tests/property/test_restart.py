@@ -76,6 +76,28 @@ def test_any_sequence_of_sessions_hands_over_every_entry_once(server, data, part
 
 
 @given(wal_servers, st.data())
+def test_a_session_that_begins_earlier_passes_over_what_was_sent(server, data):
+    expected, _last = everything(server)
+    sent = server.session(START)
+    first = session(START, None, 1000)
+    for one in sent[: data.draw(st.integers(0, len(sent)), label="received")]:
+        first.add(one)
+    given_ = taken(first)
+    again = Assembler(
+        first.position,
+        last_commit_end=first.last_commit_end,
+        part_rows=3,
+        part_bytes=1 << 20,
+        sent=first.last_commit,
+    )
+    for one in sent if first.last_commit else server.session(first.position):
+        again.add(one)
+    given_ += taken(again)
+
+    assert given_ == expected
+
+
+@given(wal_servers, st.data())
 def test_however_often_it_is_taken_from_the_entries_are_the_same(server, data):
     expected, _last = everything(server)
     log, given_ = session(START, None, 3), list[Entry]()

@@ -150,6 +150,56 @@ class PostgresServer:
         if not self._keeps_data:
             shutil.rmtree(self._folder, ignore_errors=True)
 
+    def copy(self) -> PostgresServer:
+        """A server of its own with this one's data as it is now, as from a snapshot of the volume.
+
+        This one must be stopped. The copy is not started.
+        """
+        if self.running:
+            raise RuntimeError("a server is copied while it is stopped")
+        made = PostgresServer(self.version, settings=self.settings)
+        made._folder.rmdir()
+        shutil.copytree(self._folder, made._folder, symlinks=True)
+        made._take_over_folder()
+        return made
+
+    def standby(self, slot: str) -> PostgresServer:
+        """A physical standby of this server, which has `slot`; not started. Promote it by `promote`."""
+        made = PostgresServer(self.version, settings=self.settings)
+        with self.connect() as connection:
+            connection.execute("SELECT pg_create_physical_replication_slot(%s, true)", [slot])
+        target = self.dsn(application_name=slot)
+        made._home_tool_to(
+            "pg_basebackup",
+            "--pgdata",
+            str(made.pgdata),
+            "--slot",
+            slot,
+            "--write-recovery-conf",
+            "--checkpoint=fast",
+            "--no-sync",
+            "-d",
+            target,
+        )
+        shutil.copy(self._folder / "password", made._folder / "password")
+        made._take_over_folder()
+        return made
+
+    def promote(self) -> None:
+        """Make a standby a primary, and return once it takes writes."""
+        with self.connect() as connection:
+            connection.execute("SELECT pg_promote(true, 30)")
+
+    def _home_tool_to(self, name: str, *arguments: str) -> None:
+        self._account.give(self._folder)
+        self.run_tool(name, *arguments)
+
+    def _take_over_folder(self) -> None:
+        for path in (self._folder, *self._folder.rglob("*")):
+            if not path.is_symlink():
+                self._account.give(path)
+        (self.pgdata / "postmaster.pid").unlink(missing_ok=True)
+
     def dsn(self, dbname: str = "postgres", **options: Any) -> str:
         """A connection string of the superuser, password included; `options` add to it or replace."""
         options = {"user": self.user, "password": self.password, **options}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from adapters.postgres.assemble import Assembler
+from adapters.postgres.assemble import Assembler, Commit
 from adapters.postgres.timeline import TransactionContext
 from engine.errors import InvariantError, PositionLost
 from engine.model import Position
@@ -234,12 +234,6 @@ class TestResumption:
         assert kinds(cuts) == ["RIC"]
         assert (cuts[0].part.context.xid, cuts[0].part.context.sequence) == (7, 3)
 
-    def test_it_is_over_at_the_last_entry_passed(self):
-        log = assembler(500, 2)
-        skipping = [fed(log, [one]).skipping for one in self.SENT]
-
-        assert skipping == [True, True, True, False, False, False, False]
-
     def test_another_transaction_is_a_lost_position(self):
         with pytest.raises(PositionLost, match="600, not at 500"):
             fed(assembler(500, 2), [begin(600, 7)])
@@ -252,6 +246,83 @@ class TestResumption:
         log = fed(assembler(500), self.SENT)
 
         assert kinds(log.take()) == ["BRIIIIC"]
+
+
+class TestPassingOver:
+    """The server begins before the last commit that was sent: that must come again."""
+
+    SENT = Commit(540, 7, POSTGRES_EPOCH_US)
+    BEFORE = (begin(200, 5), relation(T), row(T, 1), commit(200, 240))
+    AGAIN = (begin(500, 7), row(T, 2), commit(500, 540))
+    NEXT = (begin(600, 9), row(T, 3), commit(600, 640))
+
+    def log(self, start: int = 550, sequence: int = 0) -> Assembler:
+        return Assembler(
+            Position((start, sequence)),
+            last_commit_end=540,
+            part_rows=1000,
+            part_bytes=1 << 20,
+            sent=self.SENT,
+        )
+
+    def test_what_was_sent_is_passed_over_and_the_rest_is_not(self):
+        cuts = fed(self.log(), (*self.BEFORE, *self.AGAIN, *self.NEXT)).take()
+
+        assert kinds(cuts) == ["BIC"]
+        assert entries(cuts) == [row(T, 3)]
+        assert T in cuts[0].definitions
+
+    def test_the_position_stands_still_meanwhile(self):
+        log = self.log()
+        seen = [(fed(log, [one]).position, log.passing) for one in (*self.BEFORE, *self.AGAIN)]
+
+        assert seen == [(Position((550, 0)), True)] * (len(self.BEFORE) + 2) + [(Position((550, 0)), False)]
+
+    def test_a_transaction_that_was_sent_in_part_goes_on(self):
+        half = (begin(600, 9), row(T, 3), row(T, 4), commit(600, 640))
+        cuts = fed(self.log(600, 1), (*self.BEFORE, *self.AGAIN, *half)).take()
+
+        assert kinds(cuts) == ["IC"]
+        assert entries(cuts) == [row(T, 4)]
+
+    def test_messages_before_the_saved_position_were_sent(self):
+        loose = [message(at, at, transactional=False) for at in (300, 545, 550, 560)]
+        cuts = fed(self.log(), (*self.BEFORE, loose[0], *self.AGAIN, *loose[1:])).take()
+
+        assert entries(cuts) == [loose[3]]
+
+    @pytest.mark.parametrize(
+        "instead",
+        [
+            pytest.param((begin(500, 8), row(T), commit(500, 540)), id="another transaction"),
+            pytest.param((begin(500, 7, POSTGRES_EPOCH_US + 1), commit(500, 540)), id="another time"),
+            pytest.param((begin(500, 7), commit(500, 556)), id="another end"),
+            pytest.param((begin(600, 9),), id="a later one"),
+        ],
+    )
+    def test_a_log_that_has_something_else_there_is_another_one(self, instead):
+        log = fed(self.log(), self.BEFORE)
+
+        with pytest.raises(PositionLost, match="transaction 7 at 0/21C, does not come again"):
+            fed(log, instead)
+
+    def test_so_is_one_that_has_nothing_there(self):
+        log = fed(self.log(), self.BEFORE)
+        log.keepalive(539)
+
+        with pytest.raises(PositionLost, match="nothing up to 0/21C"):
+            log.keepalive(540)
+
+    def test_a_keepalive_inside_a_transaction_says_nothing(self):
+        log = fed(self.log(), (*self.BEFORE, begin(500, 7)))
+        log.keepalive(600)
+
+        assert log.passing
+
+    def test_the_last_commit_is_known(self):
+        log = fed(self.log(), (*self.AGAIN, *self.NEXT))
+
+        assert log.last_commit == Commit(640, 9, POSTGRES_EPOCH_US)
 
 
 class TestRecordedLogs:

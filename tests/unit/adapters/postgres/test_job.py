@@ -34,7 +34,7 @@ def told(monkeypatch):
     """What reaching the server raises; Spark must not start before."""
     errors: list[Exception] = []
 
-    def identity(_server: Server) -> dict[str, str]:
+    def identity(_server: Server, *, replicates: bool) -> dict[str, str]:  # noqa: ARG001  it is asked by name
         if errors:
             raise errors.pop()
         return {}

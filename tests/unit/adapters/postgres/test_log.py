@@ -9,7 +9,8 @@ import pytest
 
 from adapters.postgres.assemble import Cut
 from adapters.postgres.decode import SpanPart
-from adapters.postgres.log import PostgresLog, Span, Subscription, _source_error
+from adapters.postgres.log import PostgresLog, Span, Subscription
+from adapters.postgres.replication import log_error
 from adapters.postgres.timeline import TransactionContext
 from engine.errors import PositionLost, SourceError
 from engine.model import Position
@@ -44,7 +45,7 @@ def test_replication_starts_at_a_place_with_quoted_options(publication, options,
     ],
 )
 def test_only_a_log_that_is_gone_is_a_lost_position(said, expected):
-    error = _source_error(said)
+    error = log_error(said)
 
     assert type(error) is expected
     assert said in str(error)

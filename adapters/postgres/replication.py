@@ -1,0 +1,90 @@
+"""Replication connections: opened, asked, and what their refusals mean."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from psycopg import pq
+from psycopg.conninfo import make_conninfo
+
+from adapters.postgres.session import startup_options
+from engine.errors import ConfigError, PositionLost, SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_HINTS = {
+    re.compile(
+        r'(password|peer|SASL|certificate) authentication failed|(role|database) ".*" does not exist'
+        r"|no pg_hba.conf entry|no password supplied"
+    ): "check database.user, database.password, database.dbname and the server's pg_hba.conf",
+    re.compile(
+        r"certificate verify failed|does not match host name|root certificate file|does not support SSL"
+        r"|could not (load|read) (private key|certificate)"
+        r"|(certificate|private key) file .* (does not|has group)"
+        r"|alert (unknown ca|certificate required|bad certificate)|requires a valid client certificate"
+    ): "check database.sslmode, database.sslrootcert, database.sslcert and database.sslkey",
+    re.compile(
+        r"permission denied to start WAL sender|must be superuser or replication role to start walsender"
+    ): "run as a superuser: ALTER ROLE … REPLICATION, for the role of database.user",
+}
+"""What no retry mends, and what to look at; libpq gives a refused connection no SQLSTATE."""
+
+
+def refusal(said: str) -> ConfigError | None:
+    """The line of a refused connection that says what no retry mends, with what to do; None without one."""
+    for line in said.splitlines():
+        for pattern, hint in _HINTS.items():
+            if pattern.search(line):
+                return ConfigError(line.strip(), hint=hint)
+    return None
+
+
+def connect_replication(conninfo: str) -> pq.abc.PGconn:
+    """Open a connection that takes replication commands. Raises SourceError, ConfigError if it is refused."""
+    target = make_conninfo(conninfo, replication="database", options=startup_options())
+    connection = pq.PGconn.connect(target.encode())
+    if connection.status != pq.ConnStatus.OK:
+        said = connection.error_message.decode(errors="replace").strip()
+        connection.finish()
+        raise refusal(said) or log_error(said)
+    return connection
+
+
+@contextmanager
+def replication(conninfo: str) -> Iterator[pq.abc.PGconn]:
+    """The same, closed at the end."""
+    connection = connect_replication(conninfo)
+    try:
+        yield connection
+    finally:
+        connection.finish()
+
+
+def command(connection: pq.abc.PGconn, text: str) -> list[tuple[str | None, ...]]:
+    """The rows that a command answers, as text. Raises SourceError."""
+    result = connection.exec_(text.encode())
+    if result.status != pq.ExecStatus.TUPLES_OK:
+        raise log_error(result.error_message.decode(errors="replace").strip())
+    return [
+        tuple(
+            None if (value := result.get_value(row, column)) is None else value.decode(errors="replace")
+            for column in range(result.nfields)
+        )
+        for row in range(result.ntuples)
+    ]
+
+
+def log_error(said: str) -> SourceError:
+    """What a failed replication command means: PositionLost where no retry brings the log back."""
+    lost = "requested WAL segment" in said or "can no longer get changes from replication slot" in said
+    if lost or "has been invalidated" in said:
+        return PositionLost(
+            f"the change log is gone: {said}",
+            place="replication slot",
+            hint="drop the slot, start with an empty checkpoint and an empty sink directory,"
+            " and take snapshots again",
+        )
+    return SourceError(f"the change log failed: {said}", place="replication connection")
