@@ -48,7 +48,7 @@ from adapters.postgres.watermark import (
     SignalTable,
     VisibilityWatermark,
 )
-from adapters.postgres.window import PostgresWindow
+from adapters.postgres.window import PostgresWindow, TableLocks
 from adapters.postgres.writers import Noted
 from adapters.silence import NoLog
 from engine.config.settings import Watermarking
@@ -395,7 +395,7 @@ class PostgresSource:
         session = self._opened()
         if window.initial and self._first.held() is None:
             self._await_beginning(window)
-        watermark, locks = self._watermark(window)
+        watermark, held = self._watermark(window)
         exported = watermark.exported
         try:
             # Under the locks, so that what is described is what the snapshot shows.
@@ -413,8 +413,7 @@ class PostgresSource:
         opened = PostgresWindow(
             oids,
             watermark,
-            locks,
-            session.control,
+            TableLocks(held, session.control, partial(self._check_tables, window)),
             superseding.before(self._unsettled, self._names(oids)),
             Reading(
                 read=partial(self._reader.read, window.id, reads, exported, now_ms, most_tasks=most),
@@ -425,6 +424,10 @@ class PostgresSource:
         )
         self._windows[window.id] = opened
         return opened
+
+    def _check_tables(self, window: Window) -> None:
+        """Raise SchemaChanged where a table of the window is not as it was when the window opened."""
+        self._refuse_other_forms(window, self._opened().extents.readings(window.targets))
 
     def _await_beginning(self, window: Window) -> None:
         """Raise TableBusy while a transaction that the log begins behind may be hidden from snapshots.

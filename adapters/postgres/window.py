@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adapters.background import Background
 from engine.errors import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import psycopg
 
@@ -16,6 +18,24 @@ if TYPE_CHECKING:
     from adapters.postgres.watermark import GivesWay, Watermark
     from engine.merge import Superseded
     from engine.model import Position, Staged
+
+_log = logging.getLogger("adapters")
+
+
+@dataclass(frozen=True, slots=True)
+class TableLocks:
+    """What keeps a window's tables as they were when it opened: the locks of whoever holds its snapshot.
+
+    `compare` raises SchemaChanged where a table is another one now.
+    """
+
+    held: GivesWay
+    control: psycopg.Connection
+    compare: Callable[[], None]
+
+    def give_way(self) -> None:
+        """Raise SchemaChanged when another session has waited for them for a second."""
+        self.held.give_way(self.control)
 
 
 class PostgresWindow:
@@ -25,22 +45,33 @@ class PostgresWindow:
         self,
         oids: frozenset[int],
         watermark: Watermark,
-        held: GivesWay,
-        control: psycopg.Connection,
+        locks: TableLocks,
         superseded: Superseded,
         reading: Reading,
     ) -> None:
         self.oids, self.watermark, self.superseded = oids, watermark, superseded
-        self._held, self._control = held, control
+        self._locks, self._told = locks, False
         self._rows = Background(reading, self._seal)
 
     def poll(self) -> Sequence[Staged] | None:
-        """The staged rows; None while they are read. Gives way to a session that waits for a table."""
-        self._held.give_way(self._control)
-        return self._rows.staged()
+        """The staged rows; None while they are read. Gives way to a session that waits for a table.
+
+        Asked before every slice: while rows wait to go out, the locks keep their tables as they were.
+        """
+        self._locks.give_way()
+        staged = self._rows.staged()
+        if staged is not None and not self._locks.held.alive:
+            # What was read may go out all the same, as long as no table was altered or swapped since.
+            self._locks.compare()
+            if not self._told:
+                self._told = True
+                _log.warning(
+                    "the session that held a window's snapshot has ended; its tables are as they were"
+                )
+        return staged
 
     def _seal(self) -> None:
-        if not self._held.alive:
+        if not self._locks.held.alive:
             # Its locks went with it: a table may have been rewritten under the readers.
             raise SourceError("the session that held the window's snapshot has ended")
         self.watermark.seal()

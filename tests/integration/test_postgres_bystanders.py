@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from adapters import wiring
 from adapters.postgres.chunks import ChunkReader
+from engine import plan
 from engine.errors import SourceError
+from engine.seams import Pace
 from tests.driven import SIGNAL_TABLE, Driven, driven
 
 if TYPE_CHECKING:
@@ -119,3 +123,47 @@ def test_a_window_whose_exporter_has_ended_is_read_again(database, tmp_path, spa
         assert ended == [(True,)]
         assert "the session that held the window's snapshot has ended" in caplog.text
         assert keys_read(job, "t") == list(range(1, 501))
+
+
+@pytest.fixture
+def sliced(monkeypatch):
+    """A window's rows go out run by run, one in each turn."""
+    monkeypatch.setattr(wiring, "Pace", partial(Pace, slice_bytes=1, slice_s=1e-9))
+    monkeypatch.setattr(plan, "_PIECE_ROWS", 1_000)
+
+
+_END_EXPORTER = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+    " WHERE datname = current_database() AND state = 'idle in transaction'"
+)
+
+
+@pytest.mark.usefixtures("sliced")
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        (("ALTER TABLE t ALTER b TYPE text",), str),
+        (("ALTER TABLE t RENAME TO was", "ALTER TABLE swapped RENAME TO t"), str),
+        ((), int),
+    ],
+    ids=["another type", "swapped by rename", "as it was"],
+)
+def test_rows_of_a_window_whose_exporter_ended_between_slices(database, tmp_path, spark, change, kind):
+    fill(database, t=8_000)
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE swapped AS SELECT id, 'new ' || b AS b FROM t")
+        connection.execute("ALTER TABLE swapped ADD PRIMARY KEY (id)")
+    with driven(database, tmp_path, spark, tidemark__window__max__chunks="1000") as job:
+        signal(database)
+        job.until(lambda: keys_read(job, "t"))
+        before = len(keys_read(job, "t"))
+        with database.connect() as connection:
+            connection.execute(_END_EXPORTER)
+            for statement in change:
+                connection.execute(statement.encode())
+        job.until_answered("finished")
+        rows = {one["key"]["id"]: one["value"]["after"]["b"] for one in job.events("t")}
+
+    assert 0 < before < 8_000
+    assert set(rows) == set(range(1, 8_001))
+    assert {type(value) for value in rows.values()} == {kind}
