@@ -32,6 +32,7 @@ from engine.windows import Windows
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from engine.incomplete import Incomplete
     from engine.model import CollectionId, Command, Part, Window
     from engine.ports import (
         LogReader,
@@ -178,12 +179,13 @@ class Job:
     def turn(self) -> bool:
         """Take a span, send its events and a finished window's rows. Whether there was anything."""
         log = self._session()
+        found = self._seams.source.tick(self.state)
         span = self._take(log)
         self.state = self._windows.poll(self.state)
         log.hurry(on=self._windows.read)
-        sends = bool(span) or self._due() or self._windows.may_emit(self.state)
+        sends = bool(span or found) or self._due() or self._windows.may_emit(self.state)
         if sends:
-            self._send(log, span)
+            self._send(log, span, found)
         self.state = self._windows.consider(self.state, self._lag_s)
         return sends
 
@@ -223,13 +225,16 @@ class Job:
             return True
         return self.state is not self._saved and self._seams.now() - self._saved_s >= self._pace.save_s
 
-    def _send(self, log: LogReader, span: Span | None) -> None:
+    def _send(self, log: LogReader, span: Span | None, found: Sequence[Incomplete]) -> None:
         seams, now = self._seams, self._seams.now()
         after = self.state.next_turn()
         writer = seams.sink.writer(after.turn)
         encoded = seams.source.encode(span, writer, aside(after.incomplete)) if span else Encoded()
+        encoded = replace(encoded, incomplete=(*found, *encoded.incomplete))
+        if span or found:
+            after = replace(after, memory=dict(seams.source.memory()))
         if span:
-            after = replace(after, position=span.end, memory=dict(seams.source.memory()))
+            after = replace(after, position=span.end)
         after = self._isolation.note(after, encoded)
         after = self._isolation.settle(self._obey(after, encoded))
         after = self._note_moved(after, encoded)

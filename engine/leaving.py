@@ -29,9 +29,7 @@ def ended(state: State, desk: SignalDesk) -> State:
     return state
 
 
-_REPAIRED = (
-    "what the stream lacked is made up for, but for rows that were deleted meanwhile: nobody tells of them"
-)
+_REPAIRED = "the gap in its log is closed, but rows deleted in the gap were not reported"
 
 
 def gave_up(state: State, desk: SignalDesk, tables: Sequence[Table], error: SourceError) -> State:

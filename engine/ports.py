@@ -242,6 +242,9 @@ class Source(Protocol):
         Entries of the collections in `aside`, and of such that can't be decoded, become letters.
         """
 
+    def tick(self, state: State) -> Sequence[Incomplete]:
+        """Look after what the source holds, once a turn; gives the collections found to lack changes."""
+
     def holds_log(self, state: State) -> bool:
         """Whether the log must wait: initial entries are still read as of the position where it begins."""
 

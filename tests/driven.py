@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.servers.postgres import Database
 
 SIGNAL_TABLE = "CREATE TABLE signals (id text, type text, data text)"
-TIMEOUT_S = 180.0
+TIMEOUT_S = 60.0
 
 
 def properties(database: Database, directory: Path, **more: str) -> dict[str, str]:

@@ -262,8 +262,7 @@ class MemorySource:
             incomplete=tuple(
                 Incomplete(name, Cause.UNDECODABLE, str(start), "its entries are garbled")
                 for name in sorted(faults)
-            )
-            + tuple(self.gaps),
+            ),
             letters=self._letters([pair for pair in logged if pair[1].change.collection in out]),
             signals=self._signals(span),
             superseded=self._superseded([entry for _at, entry in streamed]),
@@ -278,6 +277,10 @@ class MemorySource:
         return {
             name: Letters(len(found), 10 * len(found), partial(iter, found)) for name, found in lines.items()
         }
+
+    def tick(self, state: State) -> list[Incomplete]:  # noqa: ARG002  the port's
+        found, self.gaps = self.gaps, []
+        return found
 
     def holds_log(self, state: State) -> bool:
         if not state.snapshot.initial:

@@ -36,7 +36,7 @@ from engine.model import SignalRow
 from engine.ports import Encoded
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from adapters.mongodb.chunks import ChunkReader
     from adapters.mongodb.encode import SpanEncoder
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from adapters.mongodb.transactions import OpenTransaction
     from engine import ports
     from engine.config.settings import Settings
+    from engine.incomplete import Incomplete
     from engine.model import CollectionId, Position, Window
     from engine.ports import PartWriter
     from engine.state import State
@@ -146,6 +147,10 @@ class MongoSource:
     def memory(self) -> Mapping[str, Any]:
         """The transaction whose events are counted, and the initial snapshot's beginning."""
         return {"transaction": transactions.to_json(self._transaction), "first": self._first.memory()}
+
+    def tick(self, state: State) -> Sequence[Incomplete]:  # noqa: ARG002  the port's
+        """Nothing to look after."""
+        return ()
 
     def holds_log(self, state: State) -> bool:
         """Whether the log must wait until the initial snapshot has been read as of its beginning."""

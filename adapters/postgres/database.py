@@ -22,9 +22,11 @@ from adapters.postgres.entries import relations_in
 from adapters.postgres.extents import Extents
 from adapters.postgres.fingerprint import difference
 from adapters.postgres.log import LogBounds, PostgresLog, Span, Subscription
+from adapters.postgres.membership import MembershipWatch
 from adapters.postgres.publication import Publication, ensure_publication
 from adapters.postgres.readable import Readable
 from adapters.postgres.relations import Relations
+from adapters.postgres.replication import PublicationMissing
 from adapters.postgres.retention import Retention
 from adapters.postgres.rows import row_shape
 from adapters.postgres.server import (
@@ -40,7 +42,7 @@ from adapters.postgres.table import relation_of
 from adapters.postgres.timeline import TransactionContext
 from adapters.postgres.touched import Watch
 from adapters.postgres.unsettled import Unsettled
-from adapters.postgres.visibility import Visibility, format_lsn
+from adapters.postgres.visibility import Visibility, format_lsn, parse_lsn
 from adapters.postgres.watermark import (
     AtBeginning,
     ExportedSnapshot,
@@ -104,6 +106,7 @@ class Session:
     control: psycopg.Connection
     extents: Extents
     relations: Relations
+    membership: MembershipWatch
 
 
 class PostgresSource:
@@ -128,6 +131,8 @@ class PostgresSource:
         self._context: TransactionContext | None = None
         self._published = Noted()
         self._windows: dict[str, PostgresWindow] = {}
+        self._log_reader: PostgresLog | None = None
+        self._found: list[Incomplete] = []
         self._sessions = Sessions(server.connect)
 
     # The log.
@@ -160,13 +165,39 @@ class PostgresSource:
         if not self._first.streams:
             return state, NoLog()
         self._published = self._opened().extents.note_published(state.memory.get("published"))
-        log = self._log(state.position)
+        state = self._note_members(state)
+        log = self._log_reader = self._log(state.position)
         try:
             self._first.await_past(log)
         except BaseException:
             log.close()
             raise
         return state, log
+
+    def _note_members(self, state: State) -> State:
+        """The state, behind the place in the log where the publication was missing, if it was."""
+        membership, since = self._opened().membership, _shown(state.position)
+        self._found = membership.begin(state.memory.get("members"), since)
+        if self._log_reader is None or not isinstance(self._log_reader.failure, PublicationMissing):
+            return state
+        with source_errors("asking where the log ends"):
+            row = self._opened().control.execute("SELECT pg_current_wal_lsn()::text").fetchone()
+        position = Position((parse_lsn(row[0] if row else "0/0"), 0))
+        _log.warning(
+            "the log can't be decoded up to %s, where the publication did not exist", _shown(position)
+        )
+        self._found += membership.skipped(since)
+        self._last_commit = self._last_commit_end = self._context = None
+        return replace(state, position=position)
+
+    def tick(self, state: State) -> Sequence[Incomplete]:
+        """Look after what is held on the server; the tables that were found to lack changes."""
+        found, self._found = self._found, []
+        if self._first.streams:
+            self._retention.look(self._opened().control)
+            found += self._opened().membership.look(_shown(state.position))
+        self._sessions.trim()
+        return found
 
     def _publish(self, catalog: Catalog) -> None:
         postgres = self._settings.postgres
@@ -225,7 +256,8 @@ class PostgresSource:
         whole = 0 if self._settings.job.window_max_chunks else None
         extents = Extents(control, publication, readable, whole_bytes=whole)
         relations = Relations(catalog, self._settings.events, self._captures)
-        self._session = Session(control, extents, relations)
+        membership = MembershipWatch(control, publication, self._settings.capture.captures)
+        self._session = Session(control, extents, relations, membership)
         return catalog
 
     def _captures(self, schema: str, table: str) -> bool:
@@ -249,6 +281,7 @@ class PostgresSource:
             "keys": {str(oid): key for oid, key in self._opened().relations.keys.items()},
             "first": self._first.memory(),
             "published": self._published.to_json(),
+            "members": self._opened().membership.members.to_json(),
         }
 
     def tables(self) -> Extents:
@@ -368,15 +401,9 @@ class PostgresSource:
         return {oid: ids[oid] for oid in oids}
 
     def holds_log(self, state: State) -> bool:
-        """Whether the log must wait until the initial snapshot has been read in the one that is held.
-
-        Asked before every span, be the log silent or held: so this is where its growth is looked at.
-        """
-        if self._first.streams:
-            self._retention.look(self._opened().control)
+        """Whether the log must wait until the initial snapshot has been read in the one that is held."""
         if not self._windows:
             self._first.let_pass(self._opened().control)
-        self._sessions.trim()
         return self._first.holds(state)
 
     def done(self, state: State) -> bool:
@@ -507,8 +534,8 @@ def _by_name(oids: Iterable[int], ids: Mapping[int, CollectionId]) -> dict[Colle
     return found
 
 
-def _shown(position: Position) -> str:
-    return format_lsn(int(position.order[0]))
+def _shown(position: Position | None) -> str:
+    return format_lsn(int(position.order[0])) if position else "the log's begin"
 
 
 def _keys_of(saved: Mapping[str, Sequence[str]]) -> dict[int, tuple[str, ...]]:

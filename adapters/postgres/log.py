@@ -178,6 +178,11 @@ class PostgresLog:
     def _has_news(self) -> bool:
         return bool(self._failure or self._assembler.position > self._start)
 
+    @property
+    def failure(self) -> TidemarkError | None:
+        """What the session ended with."""
+        return self._failure
+
     def acknowledge(self, position: Position) -> None:
         """Tell the server that everything up to `position` is safe; inside a transaction, nothing."""
         lsn, sequence = (int(element) for element in position.order)

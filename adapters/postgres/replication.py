@@ -77,8 +77,14 @@ def command(connection: pq.abc.PGconn, text: str) -> list[tuple[str | None, ...]
     ]
 
 
+class PublicationMissing(SourceError):
+    """The log has come to where the publication did not exist; up to version 17 it can't be decoded there."""
+
+
 def log_error(said: str) -> SourceError:
     """What a failed replication command means: PositionLost where no retry brings the log back."""
+    if re.search(r'publication ".*" does not exist', said):
+        return PublicationMissing(f"the change log failed: {said}", place="replication slot")
     lost = "requested WAL segment" in said or "can no longer get changes from replication slot" in said
     if lost or "has been invalidated" in said:
         return PositionLost(

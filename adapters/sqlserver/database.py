@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from adapters.sqlserver.transactions import OpenTransaction
     from engine import ports
     from engine.config.settings import Settings
+    from engine.incomplete import Incomplete
     from engine.model import CollectionId, Target, Window
     from engine.ports import PartWriter
     from engine.state import State
@@ -167,6 +168,10 @@ class SqlServerSource:
             },
             "first": self._first.memory(),
         }
+
+    def tick(self, state: State) -> Sequence[Incomplete]:  # noqa: ARG002  the port's
+        """Nothing to look after."""
+        return ()
 
     def holds_log(self, state: State) -> bool:
         """Whether the log must wait until the initial snapshot has been read."""

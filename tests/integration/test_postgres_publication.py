@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from adapters.postgres import membership
 from adapters.postgres.publication import Publication
 from adapters.postgres.writers import Writers
 from engine.model import CollectionId
@@ -313,3 +314,125 @@ class TestOperations:
 
         assert len(replayed_rows(job.events("t"))) == 10
         assert "rows changed so after they are read stay as they were read" in caplog.text
+
+
+class TestGaps:
+    """Changes that the publication withheld are in no log: their tables are incomplete until they are read."""
+
+    @pytest.fixture(autouse=True)
+    def looks_at_every_turn(self, monkeypatch):
+        monkeypatch.setattr(membership, "_EVERY_S", 0.0)
+
+    def prepared(self, database: Database, publication: str = "FOR TABLE t, u, signals") -> None:
+        self.execute(
+            database,
+            SIGNAL_TABLE,
+            "CREATE TABLE t (id int PRIMARY KEY, v text)",
+            "CREATE TABLE u (id int PRIMARY KEY, v text)",
+            "INSERT INTO t SELECT i, 'old' FROM generate_series(1, 4) i",
+            f"CREATE PUBLICATION dbz_publication {publication}",
+        )
+
+    def execute(self, database: Database, *statements: str) -> None:
+        with database.connect() as connection:
+            for statement in statements:
+                connection.execute(statement.encode())
+
+    def lacking(self, job: Driven) -> list[str]:
+        return [one.collection.parts[1] for one in job.job.state.incomplete]
+
+    def withhold(self, database: Database) -> None:
+        """Change a row of `t` while it is not published."""
+        self.execute(
+            database,
+            "ALTER PUBLICATION dbz_publication DROP TABLE t",
+            "UPDATE t SET v = 'withheld' WHERE id = 1",
+            "ALTER PUBLICATION dbz_publication ADD TABLE t",
+        )
+
+    def test_a_table_taken_out_and_added_again(self, each_database, tmp_path, spark, caplog):
+        self.prepared(each_database)
+        with driven(each_database, tmp_path, spark) as job:
+            self.execute(each_database, SNAPSHOT)
+            job.until_answered("finished")
+            self.withhold(each_database)
+            job.until(lambda: self.lacking(job))
+            self.execute(each_database, "INSERT INTO u VALUES (1, 'goes on')")
+            job.until_drained(each_database)
+
+            assert self.lacking(job) == ["t"]
+            assert "taken out of publication 'dbz_publication' and added again" in caplog.text
+            assert [event["key"]["id"] for event in job.events("u")] == [1]
+        caplog.clear()
+        with driven(each_database, tmp_path, spark) as job:
+            assert "public.t lacks changes since" in caplog.text
+            self.execute(each_database, SNAPSHOT)
+            job.until_answered("finished")
+
+            assert self.lacking(job) == []
+            assert replayed_rows(job.events("t"))[1]["v"] == "withheld"
+            assert "rows deleted in the gap were not reported" in job.answered("finished")[-1].text
+
+    def test_while_no_job_runs(self, database, tmp_path, spark):
+        self.prepared(database)
+        with driven(database, tmp_path, spark) as job:
+            self.execute(database, "INSERT INTO t VALUES (9, 'new')")
+            job.until_drained(database)
+        self.withhold(database)
+        with driven(database, tmp_path, spark) as job:
+            job.until(lambda: self.lacking(job))
+
+            assert self.lacking(job) == ["t"]
+
+    def test_inside_one_window(self, database, tmp_path, spark):
+        self.prepared(database)
+        with driven(database, tmp_path, spark, incremental__snapshot__chunk__size="1") as job:
+            self.execute(database, SNAPSHOT)
+            job.until(lambda: job.job.state.snapshot.tables)
+            self.withhold(database)
+            job.until_answered("finished")
+            job.until(lambda: not job.job.state.snapshot.tables)
+
+            held = replayed_rows(job.events("t"))[1]["v"]
+            assert held == "withheld" or self.lacking(job) == ["t"]
+
+    def test_a_publication_made_anew(self, each_database, tmp_path, spark, caplog):
+        self.prepared(each_database)
+        with driven(each_database, tmp_path, spark) as job:
+            self.execute(each_database, SNAPSHOT)
+            job.until_answered("finished")
+            self.execute(
+                each_database,
+                "DROP PUBLICATION dbz_publication",
+                "UPDATE t SET v = 'withheld' WHERE id = 1",
+                "CREATE PUBLICATION dbz_publication FOR TABLE t, u, signals",
+                "INSERT INTO u VALUES (1, 'goes on')",
+            )
+            # Version 15 can't decode the changes that were made while there was none: the session ends.
+            job.job.run(lambda: len(self.lacking(job)) == 3)
+            job.until_drained(each_database)
+            self.execute(each_database, "INSERT INTO u VALUES (2, 'goes on')", SNAPSHOT)
+            job.until_answered("finished", 2)
+
+            assert set(self.lacking(job)) == {"u", "signals"}
+            assert replayed_rows(job.events("t"))[1]["v"] == "withheld"
+            assert 2 in replayed_rows(job.events("u"))
+
+    def test_options_that_leave_operations_out(self, database, tmp_path, spark):
+        self.prepared(database)
+        with driven(database, tmp_path, spark) as job:
+            self.execute(database, "ALTER PUBLICATION dbz_publication SET (publish = 'insert')")
+            job.until(lambda: len(self.lacking(job)) == 3)
+
+    def test_a_new_table_lacks_nothing(self, database, tmp_path, spark):
+        self.prepared(database)
+        with driven(database, tmp_path, spark) as job:
+            self.execute(
+                database,
+                "CREATE TABLE v (id int PRIMARY KEY)",
+                "ALTER PUBLICATION dbz_publication ADD TABLE v",
+            )
+            self.execute(database, "INSERT INTO v VALUES (1)")
+            job.until_drained(database)
+
+            assert (self.lacking(job), len(job.events("v"))) == ([], 1)
