@@ -1,17 +1,13 @@
 """The `tidemark` command: `run` a job, `check` a configuration.
 
 Owns exit codes (0 a clean stop, 1 a failure, 2 a configuration that can't be used, 3 another job holds the
-checkpoint or the sink and waiting is not wanted), signals of
-the operating system, logging, and how errors are shown. It is the one place of the engine that
-reaches for an adapter; what the job does is the adapter's and the engine's affair.
+checkpoint or the sink and waiting is not wanted), logging, and how errors are shown. It is the one place
+of the engine that reaches for an adapter; what the job does is the adapter's and the engine's affair.
 """
 
 from __future__ import annotations
 
 import logging
-import signal
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Annotated, Protocol, assert_never, cast
@@ -23,8 +19,10 @@ from rich.text import Text
 from engine.config import Explained, Settings, explain, load, read
 from engine.config.sources import MongoSettings, PostgresSettings, SqlServerSettings
 from engine.errors import ConfigError, InvariantError, LeaseHeld, TidemarkError
+from engine.stopping import run_until_signalled
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Iterable, Iterator
 
     from engine.config.settings import Source
@@ -82,7 +80,7 @@ def run(
     config: Config,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="log details")] = False,
 ) -> None:
-    """Run the job that CONFIG describes until SIGTERM or SIGINT."""
+    """Run the job that CONFIG describes until SIGTERM, SIGINT or SIGHUP."""
     set_up_logging(verbose=verbose)
     with _exit_codes(config):
         settings = read(config)
@@ -104,28 +102,6 @@ def check(
             typer.echo(line)
         for warning in settings.warnings:
             typer.echo(f"warning: {warning}", err=True)
-
-
-def run_until_signalled(job: Callable[[threading.Event], None]) -> None:
-    """Run `job` and set its event at the first SIGTERM or SIGINT; a second one kills.
-
-    The job gets a thread of its own: PySpark would replace the handlers if it were started in
-    the main thread, and a handler runs in the main thread only.
-    """
-    stop = threading.Event()
-
-    def on_signal(number: int, _frame: object) -> None:
-        log.info("%s: stopping", signal.Signals(number).name)
-        stop.set()
-        signal.signal(number, signal.SIG_DFL)
-
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="job") as pool:
-            pool.submit(job, stop).result()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def set_up_logging(*, verbose: bool) -> None:

@@ -21,7 +21,7 @@ from adapters.postgres.dead_letters import entries_of
 from adapters.postgres.entries import relations_in
 from adapters.postgres.extents import Extents
 from adapters.postgres.fingerprint import difference
-from adapters.postgres.log import LogBounds, PostgresLog, Span, Subscription
+from adapters.postgres.log import LogBounds, PostgresLog, Span, Start, Subscription
 from adapters.postgres.membership import MembershipWatch
 from adapters.postgres.publication import Publication, ensure_publication
 from adapters.postgres.readable import Readable
@@ -215,10 +215,9 @@ class PostgresSource:
         log = PostgresLog(
             self._server.log_conninfo,
             subscription=Subscription(postgres.slot, postgres.publication, postgres.stream_params),
-            start=position,
-            last_commit_end=self._last_commit_end,
+            start=Start(position, self._last_commit_end, self._first.sent),
             bounds=self._bounds(),
-            sent=self._first.sent,
+            give_up=self._server.give_up,
         )
         _log.info("reading the log from %s", format_lsn(int(position.order[0])))
         return log
@@ -242,6 +241,7 @@ class PostgresSource:
             part_rows=max(1, job.span_max_rows // 4),
             part_bytes=max(1, job.span_max_bytes // 4),
             status_interval_s=self._settings.postgres.status_interval_ms / 1000,
+            silence_s=self._server.silence_s(self._opened().control),
         )
 
     def _open_session(self) -> Catalog:

@@ -6,6 +6,7 @@ it from Python on a session of their own.
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import contextmanager
 from functools import partial
@@ -42,6 +43,13 @@ if TYPE_CHECKING:
     from engine.seams import Seams
 
 _CONNECT_TIMEOUT_S = 10
+_DEAD_AFTER = {
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+}
+"""A peer that acknowledges nothing is given up in half a minute, whether something is sent or not."""
 
 
 def run(
@@ -122,7 +130,9 @@ def _source(
 
 def make_server(postgres: PostgresSettings, owner: str = "") -> Server:
     """The server of the settings; `owner` holds the job's lease."""
-    return Server(libpq_parameters(postgres), postgres.initial_statements, owner)
+    return Server(
+        libpq_parameters(postgres), postgres.initial_statements, owner, postgres.query_timeout_ms / 1000
+    )
 
 
 def libpq_parameters(postgres: PostgresSettings) -> dict[str, str]:
@@ -138,6 +148,7 @@ def libpq_parameters(postgres: PostgresSettings) -> dict[str, str]:
         "dbname": postgres.database,
         "connect_timeout": str(_CONNECT_TIMEOUT_S),
         "keepalives": "1" if postgres.tcp_keepalive else "0",
+        **_DEAD_AFTER,
         **tls_parameters(postgres),
         **driver,
     }
@@ -160,6 +171,7 @@ def jdbc_properties(postgres: PostgresSettings) -> dict[str, str]:
         "ApplicationName": "tidemark",
         "options": "-c lock_timeout=1000",
         "tcpKeepAlive": "true" if postgres.tcp_keepalive else "false",
+        "socketTimeout": str(math.ceil(postgres.query_timeout_ms / 1000)),
         **tls_parameters(postgres),
         **postgres.driver,
     }

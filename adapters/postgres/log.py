@@ -19,13 +19,16 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg import pq
 
+from adapters.postgres.answering import answer, no_answer
 from adapters.postgres.assemble import POSTGRES_EPOCH_S, Assembler, Commit, Cut
-from adapters.postgres.replication import connect_replication, log_error
+from adapters.postgres.replication import ANSWERED_WITHIN_S, connect_replication, log_error
 from adapters.postgres.sql import quote_ident, quote_literal
 from adapters.postgres.visibility import format_lsn
 from engine.errors import InvariantError, SourceError, TidemarkError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from engine.model import Position
 
 _log = logging.getLogger("adapters")
@@ -79,6 +82,15 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
+class Start:
+    """Where a session begins: behind a position; where the last commit before it ends, if that is known."""
+
+    position: Position
+    last_commit_end: int | None = None
+    sent: Sent | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Span:
     """The entries of `(start, end]`, in parts; `committed_at_s` is the last commit's time."""
 
@@ -101,9 +113,10 @@ class Span:
 
 
 class PostgresLog:
-    """A replication session from `start` on. `take` may be called by one thread.
+    """A replication session. `take` may be called by one thread.
 
-    Raises SourceError when the connection fails; then it is spent: close it and open another.
+    Raises SourceError when the connection fails; then it is spent: close it and open another. `give_up` is
+    called, by the thread, where the server has become silent.
     """
 
     def __init__(
@@ -111,28 +124,29 @@ class PostgresLog:
         conninfo: str,
         *,
         subscription: Subscription,
-        start: Position,
-        last_commit_end: int | None = None,
+        start: Start,
         bounds: LogBounds = LogBounds(),
-        sent: Sent | None = None,
+        give_up: Callable[[], None] = lambda: None,
     ) -> None:
-        self._bounds = bounds
+        self._bounds, self._give_up = bounds, give_up
+        sent = start.sent
         self._assembler = Assembler(
-            start,
-            last_commit_end=last_commit_end,
+            start.position,
+            last_commit_end=start.last_commit_end,
             part_rows=bounds.part_rows,
             part_bytes=bounds.part_bytes,
             sent=sent.commit if sent else None,
         )
-        self._start = start
+        self._start = start.position
         # What is acknowledged is gone: nothing is, before it is certain that this is the log that was read.
-        self._acknowledged = sent.slot_lsn if sent else int(start.order[0])
-        self._heard_s = time.monotonic()
+        self._acknowledged = sent.slot_lsn if sent else int(start.position.order[0])
+        self._heard_s, self._told = time.monotonic(), False
         self._changed = threading.Condition()
         self._hurry = self._full = self._closing = False
         self._failure: TidemarkError | None = None
         # Before the pipe is made, which nobody would close if there is no connection.
-        self._connection = _replicate(conninfo, subscription.command(self._acknowledged))
+        self._session = _replicate(conninfo, subscription.command(self._acknowledged))
+        self._connection = self._session.pgconn
         self._wake_r, self._wake_w = os.pipe()
         os.set_blocking(self._wake_w, False)
         self._thread = threading.Thread(target=self._run, name="tidemark-log", daemon=True)
@@ -225,7 +239,7 @@ class PostgresLog:
         except Exception as error:  # noqa: BLE001  a thread must hand over whatever happened
             self._fail(InvariantError(f"the log reader failed: {error!r}"))
         finally:
-            self._connection.finish()
+            self._session.close()
 
     def _fail(self, error: TidemarkError) -> None:
         with self._changed:
@@ -252,10 +266,14 @@ class PostgresLog:
         if self._full:
             self._heard_s = now  # nobody listens
         silent_s = now - self._heard_s
+        if silent_s < self._bounds.silence_s / 2:
+            self._told = False
+        elif not self._told and self._bounds.silence_s:
+            self._told = True
+            _log.warning("%s; it is given up after %.0f s", no_answer(silent_s), self._bounds.silence_s)
         if 0 < self._bounds.silence_s < silent_s:
-            raise SourceError(
-                f"the server has answered nothing for {silent_s:.0f} s", place="replication connection"
-            )
+            self._give_up()
+            raise SourceError(no_answer(silent_s), place="replication connection")
         return silent_s
 
     def _wait(self, timeout_s: float) -> None:
@@ -317,12 +335,15 @@ class PostgresLog:
         return log_error(said.decode(errors="replace").strip())
 
 
-def _replicate(conninfo: str, command: str) -> pq.abc.PGconn:
-    connection = connect_replication(conninfo)
-    result = connection.exec_(command.encode())
-    if result.status != pq.ExecStatus.COPY_BOTH:
-        said = result.error_message.decode(errors="replace").strip()
-        connection.finish()
-        raise log_error(said)
+def _replicate(conninfo: str, command: str) -> psycopg.Connection:
+    session = connect_replication(conninfo)
+    connection = session.pgconn
+    try:
+        result = answer(connection, command, ANSWERED_WITHIN_S)
+        if result.status != pq.ExecStatus.COPY_BOTH:
+            raise log_error(result.error_message.decode(errors="replace").strip())
+    except SourceError:
+        session.close()
+        raise
     connection.nonblocking = 1
-    return connection
+    return session

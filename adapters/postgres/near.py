@@ -25,6 +25,7 @@ _FIRST_ROWS = 100
 _FETCH_ROWS = 2_000
 _FETCH_BYTES = 4 << 20
 _MOST_BYTES = 8 << 20
+_CANCELLED_WITHIN_S = 5.0
 _LOCK_TIMEOUT = "SET lock_timeout = '2s'"
 """Longer than a window waits before it gives way to whoever waits for a table."""
 
@@ -75,7 +76,7 @@ class NearReader:
         """Stop a window's query, if it is running."""
         connection = self._open.get(window_id)
         if connection is not None:
-            connection.cancel()
+            connection.cancel_safe(timeout=_CANCELLED_WITHIN_S)
 
 
 def _batches(connection: psycopg.Connection, query: Query) -> Iterator[pa.RecordBatch]:

@@ -6,14 +6,19 @@ import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import psycopg
 from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
+from adapters.postgres.answering import answer
 from adapters.postgres.session import startup_options
 from engine.errors import ConfigError, PositionLost, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+ANSWERED_WITHIN_S = 60.0
+"""How long a replication command may take; the making of a slot is not one of them."""
 
 _HINTS = {
     re.compile(
@@ -42,15 +47,15 @@ def refusal(said: str) -> ConfigError | None:
     return None
 
 
-def connect_replication(conninfo: str) -> pq.abc.PGconn:
+def connect_replication(conninfo: str) -> psycopg.Connection:
     """Open a connection that takes replication commands. Raises SourceError, ConfigError if it is refused."""
     target = make_conninfo(conninfo, replication="database", options=startup_options())
-    connection = pq.PGconn.connect(target.encode())
-    if connection.status != pq.ConnStatus.OK:
-        said = connection.error_message.decode(errors="replace").strip()
-        connection.finish()
-        raise refusal(said) or log_error(said)
-    return connection
+    try:
+        # libpq's own way to connect holds up every other thread until it is through.
+        return psycopg.connect(target, autocommit=True)
+    except psycopg.OperationalError as error:
+        said = str(error).strip()
+        raise refusal(said) or log_error(said) from error
 
 
 @contextmanager
@@ -58,14 +63,14 @@ def replication(conninfo: str) -> Iterator[pq.abc.PGconn]:
     """The same, closed at the end."""
     connection = connect_replication(conninfo)
     try:
-        yield connection
+        yield connection.pgconn
     finally:
-        connection.finish()
+        connection.close()
 
 
 def command(connection: pq.abc.PGconn, text: str) -> list[tuple[str | None, ...]]:
     """The rows that a command answers, as text. Raises SourceError."""
-    result = connection.exec_(text.encode())
+    result = answer(connection, text, ANSWERED_WITHIN_S)
     if result.status != pq.ExecStatus.TUPLES_OK:
         raise log_error(result.error_message.decode(errors="replace").strip())
     return [

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, LiteralString
 import psycopg
 from psycopg.conninfo import make_conninfo
 
+from adapters.postgres.answering import AnsweringConnection
 from adapters.postgres.replication import command, refusal, replication
 from adapters.postgres.session import startup_options
 from adapters.postgres.visibility import format_lsn, parse_lsn
@@ -31,6 +32,9 @@ _NOT_THE_TABLES_FAULT = frozenset({"08", "53", "57", "58", "XX"})
 """SQLSTATE classes: connection, resources, operator's intervention, system, internal."""
 _LOCK_TIMEOUT_MS = 250
 _ENDED_WITHIN_S = 5.0
+_ON_ITS_WAY_S = 30.0
+_LEAST_SILENCE_S, _MOST_SILENCE_S = 30.0, 300.0
+"""The second where the server lets a reader be silent for good: it may be busy for long, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +61,36 @@ class Identity:
 class Server:
     """One database on one server; every connection of the adapter starts here.
 
-    `owner` names who holds the job's lease; the reader of the log is known by it.
+    `owner` names who holds the job's lease; the reader of the log is known by it. A statement may take
+    `query_timeout_s` seconds, 0: any time; so long may an answer take, too.
     """
 
     def __init__(
-        self, parameters: Mapping[str, str], initial_statements: Sequence[str] = (), owner: str = ""
+        self,
+        parameters: Mapping[str, str],
+        initial_statements: Sequence[str] = (),
+        owner: str = "",
+        query_timeout_s: float = 0.0,
     ) -> None:
         self.conninfo = make_conninfo("", **{**parameters, "application_name": "tidemark"})
         self.log_conninfo = make_conninfo("", **{**parameters, "application_name": reader_name(owner)})
         self._database = parameters.get("dbname", "")
         self._initial_statements = tuple(initial_statements)
+        self._query_timeout_s = query_timeout_s
+        self._times_lost = 0
+
+    def give_up(self) -> None:
+        """Whoever waits for the server now waits in vain; later connections may fare better."""
+        self._times_lost += 1
+
+    def silence_s(self, connection: psycopg.Connection) -> float:
+        """How long the server may be silent though asked: as long as it lets a reader of its log be."""
+        with source_errors("asking for wal_sender_timeout"):
+            row = connection.execute(
+                "SELECT setting::float8 / 1000 FROM pg_settings WHERE name = 'wal_sender_timeout'"
+            ).fetchone()
+        patience_s = float(row[0]) if row else 0.0
+        return max(_LEAST_SILENCE_S, patience_s) if patience_s else _MOST_SILENCE_S
 
     def connect(self, *, autocommit: bool = True) -> psycopg.Connection:
         """Open a connection under the settings that both roads read text by."""
@@ -77,15 +101,24 @@ class Server:
             connection.autocommit = autocommit
         return connection
 
-    def _open(self) -> psycopg.Connection:
+    def _open(self) -> AnsweringConnection:
         try:
             # Whoever waits for a lock here holds up the stream.
-            options = f"{startup_options()} -c lock_timeout={_LOCK_TIMEOUT_MS}"
-            return psycopg.connect(self.conninfo, options=options, autocommit=True)
+            options = (
+                f"{startup_options()} -c lock_timeout={_LOCK_TIMEOUT_MS}"
+                f" -c statement_timeout={int(self._query_timeout_s * 1000)}"
+            )
+            connection = AnsweringConnection.connect(self.conninfo, options=options, autocommit=True)
         except psycopg.OperationalError as error:
             if refused := refusal(str(error)):
                 raise refused from error
             raise
+        if self._query_timeout_s:
+            # The server's own word that it was too long comes first.
+            connection.within_s = self._query_timeout_s + _ON_ITS_WAY_S
+        times_lost = self._times_lost
+        connection.lost = lambda: self._times_lost != times_lost
+        return connection
 
     def identity(self, *, replicates: bool = True) -> Identity:
         """What tells this database from every other one, and how far its log has come.

@@ -64,6 +64,13 @@ DATABASE = (
         TEXT,
     ),
     P("database.tcpKeepAlive", APPLIED, "probe idle connections", FLAG, "true"),
+    P(
+        "database.query.timeout.ms",
+        APPLIED,
+        "longest time of a query, and of waiting for an answer; 0: no bound",
+        whole(0, 2**31 - 1),
+        "600000",
+    ),
     P("database.initial.statements", APPLIED, "run at the start of every ordinary connection", STATEMENTS),
 )
 

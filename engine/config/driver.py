@@ -66,7 +66,7 @@ _UNUSED = {
             "readOnlyMode",
             "replication",
         ),
-        *("reWriteBatchedInserts", "stringtype", "query.timeout.ms", "connectionTimeZone"),
+        *("reWriteBatchedInserts", "stringtype", "connectionTimeZone"),
     ),
 }
 

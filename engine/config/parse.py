@@ -127,6 +127,7 @@ def _postgres(v: Values) -> PostgresSettings:
         ssl_password=v.get("database.sslpassword", str),
         ssl_root_cert=v.get("database.sslrootcert", str),
         tcp_keepalive=v.get("database.tcpKeepAlive", bool),
+        query_timeout_ms=v.get("database.query.timeout.ms", int),
         initial_statements=v.get("database.initial.statements", tuple),
         driver={
             name: v.get(f"database.{name}", str) for name in sorted(OPTIONS) if f"database.{name}" in v.given

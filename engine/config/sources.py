@@ -44,7 +44,7 @@ class PostgresSettings:
     """The server, the slot and the publication.
 
     `driver` holds further `database.*` options under pgjdbc's names; `engine.config.driver.LIBPQ`
-    has libpq's. `stream_params` go to the decoding plug-in beside our own.
+    has libpq's. `stream_params` go to the decoding plug-in beside our own. `query_timeout_ms` 0: no bound.
     """
 
     host: str
@@ -58,6 +58,7 @@ class PostgresSettings:
     ssl_password: str = field(default="", repr=False)
     ssl_root_cert: str = ""
     tcp_keepalive: bool = True
+    query_timeout_ms: int = 600_000
     initial_statements: tuple[str, ...] = field(default=(), repr=False)
     driver: dict[str, str] = field(default_factory=dict, repr=False)
     slot: str = "debezium"

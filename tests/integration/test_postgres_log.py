@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from adapters.postgres.log import LogBounds, PostgresLog, Subscription
+from adapters.postgres.log import LogBounds, PostgresLog, Start, Subscription
 from engine.errors import SourceError
 from engine.model import Position
 
@@ -21,7 +21,7 @@ def opened(database, start: Position) -> PostgresLog:
             return PostgresLog(
                 database.dsn(),
                 subscription=Subscription("s", "p"),
-                start=start,
+                start=Start(start),
                 bounds=LogBounds(part_rows=1),
             )
         except SourceError:

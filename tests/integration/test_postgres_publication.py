@@ -317,7 +317,7 @@ class TestOperations:
 
 
 class TestGaps:
-    """Changes that the publication withheld are in no log: their tables are incomplete until they are read."""
+    """Changes that the publication withheld are in no log: a table lacks them until it is read."""
 
     @pytest.fixture(autouse=True)
     def looks_at_every_turn(self, monkeypatch):
@@ -396,7 +396,7 @@ class TestGaps:
             held = replayed_rows(job.events("t"))[1]["v"]
             assert held == "withheld" or self.lacking(job) == ["t"]
 
-    def test_a_publication_made_anew(self, each_database, tmp_path, spark, caplog):
+    def test_a_publication_made_anew(self, each_database, tmp_path, spark):
         self.prepared(each_database)
         with driven(each_database, tmp_path, spark) as job:
             self.execute(each_database, SNAPSHOT)

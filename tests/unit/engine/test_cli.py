@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -113,29 +112,6 @@ def test_our_own_bugs_are_not_caught(config: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(cli, "build_job", lambda _settings: job)
 
     assert isinstance(invoke("run", config).exception, InvariantError)
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_the_job_and_handlers_are_put_back(number: signal.Signals):
-    before = signal.getsignal(number)
-    stopped = []
-
-    def job(stop: threading.Event) -> None:
-        os.kill(os.getpid(), number)
-        stopped.append(stop.wait(10))
-
-    cli.run_until_signalled(job)
-
-    assert stopped == [True]
-    assert before is signal.getsignal(number)
-
-
-def test_the_job_does_not_run_in_the_main_thread():
-    threads = []
-
-    cli.run_until_signalled(lambda _stop: threads.append(threading.current_thread()))
-
-    assert threads[0] is not threading.main_thread()
 
 
 @pytest.mark.parametrize(("verbose", "level"), [(False, logging.INFO), (True, logging.DEBUG)])

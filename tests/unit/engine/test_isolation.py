@@ -119,7 +119,7 @@ def test_a_snapshot_takes_it_up_and_drops_what_was_kept(bench):
 
     assert bench.incomplete == ()
     assert bench.letters.kept == {}
-    assert "rows that were deleted meanwhile" in bench.answers[-1].text
+    assert "rows deleted in the gap were not reported" in bench.answers[-1].text
     assert bench.streamed() == ["public.signals", "public.t"]
 
 
@@ -235,7 +235,7 @@ class TestGap:
         bench.turns(20)
 
         assert bench.incomplete == ()
-        assert "rows that were deleted meanwhile" in bench.answers[-1].text
+        assert "rows deleted in the gap were not reported" in bench.answers[-1].text
 
     def test_one_of_some_rows_does_not(self, bench):
         self.lose(bench)

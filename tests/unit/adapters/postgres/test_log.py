@@ -9,7 +9,7 @@ import pytest
 
 from adapters.postgres.assemble import Cut
 from adapters.postgres.decode import SpanPart
-from adapters.postgres.log import PostgresLog, Span, Subscription
+from adapters.postgres.log import PostgresLog, Span, Start, Subscription
 from adapters.postgres.replication import log_error
 from adapters.postgres.timeline import TransactionContext
 from engine.errors import PositionLost, SourceError
@@ -80,7 +80,7 @@ def test_a_log_that_can_not_be_opened_leaves_no_file_open():
             PostgresLog(
                 "host=127.0.0.1 port=1 connect_timeout=2",
                 subscription=Subscription("slot", "publication"),
-                start=Position((0, 0)),
+                start=Start(Position((0, 0))),
             )
 
     assert open_files() == before

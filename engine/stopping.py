@@ -1,0 +1,107 @@
+"""How the process ends once it is asked to: soon, whatever hangs, and with all that it has started.
+
+    first signal ──► stop is set ── the job saves and returns ──► exit code 0
+         │                │
+         │                └── 8 s later it has not: all is killed ──► 128 + the signal's number
+         └── a second one: all is killed at once
+
+To be killed costs no event: the next start goes on from the last turn.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_log = logging.getLogger("engine")
+_PATIENCE_S = 8.0
+_LAST_RESORT_S = 9.5
+_PROC = Path("/proc")
+
+
+def run_until_signalled(job: Callable[[threading.Event], None]) -> None:
+    """Run `job` and set its event at the first SIGTERM, SIGINT or SIGHUP; a second one kills.
+
+    The job gets a thread of its own: PySpark would replace the handlers if it were started in
+    the main thread, and a handler runs in the main thread only.
+    """
+    stop, ended = threading.Event(), threading.Event()
+
+    def on_signal(number: int, _frame: object) -> None:
+        name = signal.Signals(number).name
+        if stop.is_set():
+            _log.warning("%s again: ending at once", name)
+            kill_all(128 + number)
+        _log.info("%s: stopping", name)
+        stop.set()
+        # Should this process itself stand still, the system ends it.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, _LAST_RESORT_S)
+        threading.Thread(target=_enforce, args=(ended, number), name="tidemark-stop", daemon=True).start()
+
+    before = {number: signal.signal(number, on_signal) for number in _asked()}
+    try:
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="job") as pool:
+            pool.submit(job, stop).result()
+    finally:
+        ended.set()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _asked() -> Iterator[signal.Signals]:
+    """The signals that ask for an end; a hangup does not where it is ignored already, as by `nohup`."""
+    yield from (signal.SIGTERM, signal.SIGINT)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        yield signal.SIGHUP
+
+
+def _enforce(ended: threading.Event, number: int) -> None:
+    if not ended.wait(_PATIENCE_S):
+        _log.warning(
+            "something hangs: not stopped %.0f s after %s, so all is killed;"
+            " the next start goes on from the last turn",
+            _PATIENCE_S,
+            signal.Signals(number).name,
+        )
+        kill_all(128 + number)
+
+
+def kill_all(code: int) -> None:
+    """Kill every process that this one has started, and theirs, and exit with `code`."""
+    # Those that stand still start no more.
+    for process in descendants(os.getpid()):
+        _send(process, signal.SIGSTOP)
+    for process in descendants(os.getpid()):
+        _send(process, signal.SIGKILL)
+    logging.shutdown()
+    os._exit(code)
+
+
+def _send(process: int, number: signal.Signals) -> None:
+    with suppress(OSError):
+        os.kill(process, number)
+
+
+def descendants(process: int) -> list[int]:
+    """The processes that a process has started, and those that they have, parents first."""
+    children: dict[int, list[int]] = {}
+    for entry in _PROC.glob("[0-9]*/stat"):
+        with suppress(OSError):
+            # The second field is the program's name in brackets, which may hold anything.
+            parent = int(entry.read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(entry.parent.name))
+    found = list(children.get(process, ()))
+    for one in found:
+        found += children.get(one, ())
+    return found
