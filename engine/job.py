@@ -15,11 +15,12 @@ here knows Spark, a database or a clock: they come in by the ports.
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from engine import state as saved
-from engine.errors import PositionLost, SinkError, SinkRefused, SourceError, StateNotSaved
+from engine.errors import PositionLost, SinkError, SinkRefused, SourceError, StateNotSaved, TidemarkError
 from engine.groups import spread
 from engine.incomplete import aside
 from engine.isolation import Isolation
@@ -30,7 +31,7 @@ from engine.progress import goes_on
 from engine.windows import Windows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from engine.incomplete import Incomplete
     from engine.model import CollectionId, Command, Part, Window
@@ -96,15 +97,8 @@ class Job:
     def _run_session(self, stopping: Callable[[], bool]) -> bool:
         """Turn until `stopping` or the end of all there is to do, which is True, or until a failure."""
         try:
-            if not self._settled:
-                self.settle()
-                if not self._failures:
-                    self._say_goes_on("")
-            if not stopping():
-                self.start()
-            while not stopping() and not self._seams.done(self._saved):
-                self.turn()
-                self._failures = 0
+            with self._undisturbed():
+                self._turn_until(stopping)
         except (PositionLost, SinkRefused):
             raise
         except (SourceError, SinkError, StateNotSaved) as error:
@@ -119,6 +113,26 @@ class Job:
             self._seams.sleep(pause_s)
             return False
         return True
+
+    def _turn_until(self, stopping: Callable[[], bool]) -> None:
+        if not self._settled:
+            self.settle()
+            if not self._failures:
+                self._say_goes_on("")
+        if not stopping():
+            self.start()
+        while not stopping() and not self._seams.done(self._saved):
+            self.turn()
+            self._failures = 0
+
+    @contextmanager
+    def _undisturbed(self) -> Iterator[None]:
+        """Whatever fails because another job has taken over is LeaseLost: files are gone, sessions ended."""
+        try:
+            yield
+        except TidemarkError:
+            self._seams.lease.confirm()
+            raise
 
     def settle(self) -> None:
         """Load the newest state; a turn left pending counts if the sink has all of it."""

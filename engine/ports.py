@@ -109,6 +109,9 @@ class Lease(Protocol):
     def check(self) -> None:
         """Raise LeaseLost once another job has it, or may have it."""
 
+    def confirm(self) -> None:
+        """The same, but look: something has failed, as it does to whoever has lost the lease."""
+
 
 @dataclass(frozen=True, slots=True)
 class SavedState:

@@ -69,6 +69,9 @@ class NoLease:
     def check(self) -> None:
         """It is always held."""
 
+    def confirm(self) -> None:
+        """It is held whatever fails."""
+
 
 class NoLetters:
     """Keeps no dead letters."""

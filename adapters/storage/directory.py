@@ -249,8 +249,10 @@ class HadoopStorage:
         with self._failing(target):
             if self._system.rename(self._path(source), self._path(target)):
                 return
-            # HDFS does not replace. What stands here is a state of the same turn, which had not been sent.
-            self.delete(target)
+            # HDFS does not replace. What stands here is a state of the same turn, which had not been sent; or
+            # one that another job has promoted, which has taken the source away before.
+            if self.exists(source):
+                self.delete(target)
             if not self._system.rename(self._path(source), self._path(target)):
                 raise StateError(f"can't be renamed from {source!r}", place=f"{self.place}/{target}")
 

@@ -340,6 +340,14 @@ class Leases:
                 hint="the machine or its storage stood still; tidemark.lease.ttl.ms allows for longer",
             )
 
+    def confirm(self) -> None:
+        """Look whether another job has taken a lease: then raise LeaseLost. Other failures tell nothing."""
+        for lease in self._leases:
+            with suppress(StateError):
+                if lease.epoch:
+                    lease.renew()
+        self.check()
+
     def abandon(self) -> None:
         """Renew no more, and release nothing: as a process that dies."""
         self._stop.set()

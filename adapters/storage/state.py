@@ -92,9 +92,12 @@ class FileStateStore:
         promoted = self._known_promoted()
         if turn in promoted:
             return
-        if not self._storage.exists(source):
-            raise self._nothing_to_promote(turn)
-        self._storage.rename(source, target)
+        try:
+            self._storage.rename(source, target)
+        except StateError as error:
+            if self._storage.exists(source):
+                raise
+            raise self._nothing_to_promote(turn) from error
         self._promoted = sorted([*promoted, turn])
         for old in self._promoted[:-KEPT]:
             self._storage.delete(_name(old))

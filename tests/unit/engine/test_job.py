@@ -405,6 +405,9 @@ class TestLease:
             if self.left < 0:
                 raise LeaseLost("another job has taken over")
 
+        def confirm(self) -> None:
+            raise LeaseLost("another job has taken over")
+
     @pytest.mark.parametrize(("checks", "stops_before"), [(0, "save_pending"), (1, "commit"), (2, "promote")])
     def test_it_stops_before_the_next_step(self, bench, checks, stops_before):
         bench.job.settle()
@@ -415,6 +418,15 @@ class TestLease:
 
         assert stops_before not in bench.steps
         assert "acknowledge" not in bench.steps
+
+    @pytest.mark.parametrize(
+        "failure", [StateError("is gone"), PositionLost("is gone"), SinkError("is gone")]
+    )
+    def test_what_fails_as_another_job_took_over_is_no_failure(self, bench, failure):
+        bench.job._seams = replace(bench.job._seams, lease=self.Lost(9))
+        bench.source.openings = [failure]
+        with pytest.raises(LeaseLost):
+            bench.job.run(lambda: False)
 
     def test_it_does_not_even_settle(self, bench):
         bench.store.pending[1] = saved.to_json(State(turn=1))
