@@ -132,6 +132,8 @@ class Relations:
         names = tuple(column.name for column in relation.columns)
         chosen = message_key(relation.id, names, self._settings)
         if before != key and oid not in self._codecs and not chosen:
+            # Whoever reads the table whole begins with the key that it has then.
+            self.keys.pop(oid, None)
             raise ConfigError(
                 f"the key of {relation.id} was ({', '.join(before)}) when its changes were read last and is"
                 f" ({', '.join(key)}) now; its replica identity does not let the log tell where it changed",
