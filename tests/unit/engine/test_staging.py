@@ -10,6 +10,7 @@ import signal
 import time
 from itertools import count, groupby
 from pathlib import Path
+from random import Random
 
 import orjson
 import pyarrow as pa
@@ -164,6 +165,39 @@ def test_a_damaged_file_is_a_fault_of_the_source(area, damage, superseding):
 
     with pytest.raises(SourceError, match="staged are damaged"):
         emitted(Emission(one, superseding, 0))
+
+
+def damaged(content: bytes, chance: Random) -> bytes:
+    """The content of a file whose disk, or whoever shares it, has done something to it."""
+    at, size = chance.randrange(len(content)), chance.choice([1, 8, 512, 4096])
+    kind = chance.choice(["flip", "cut", "zero", "swap", "longer"])
+    if kind == "flip":
+        return content[:at] + bytes([content[at] ^ 1 << chance.randrange(8)]) + content[at + 1 :]
+    if kind == "cut":
+        return content[:at]
+    if kind == "zero":
+        return content[:at] + bytes(len(content[at : at + size])) + content[at + size :]
+    if kind == "swap":
+        other = chance.randrange(len(content))
+        return content[:at] + content[other : other + size] + content[at + size :]
+    return content + bytes(size)
+
+
+def test_however_a_file_is_damaged_nothing_else_is_emitted(area):
+    """`TIDEMARK_DAMAGES` says how often it is tried."""
+    chance, one = Random(7), staged(area, rows(*MANY))
+    path = Path(one.path)
+    whole = path.read_bytes()
+    expected = emitted(Emission(one, newer(*MANY[::2]), 0))
+    refused = 0
+    for _ in range(int(os.environ.get("TIDEMARK_DAMAGES", "40"))):
+        path.write_bytes(damaged(whole, chance))
+        try:
+            assert emitted(Emission(one, newer(*MANY[::2]), 0)) == expected
+        except SourceError:
+            refused += 1
+
+    assert refused
 
 
 @pytest.mark.parametrize("gone", [(), (500,), tuple(MANY[::2])], ids=["handed over", "blanked", "copied"])
