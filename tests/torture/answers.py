@@ -49,7 +49,7 @@ class Asked:
 
 @dataclass(slots=True)
 class Answers:
-    """Judges the answers of one history."""
+    """Judges the answers of one history. While there are two jobs, either may tell what was not told."""
 
     asked: dict[str, Asked] = field(default_factory=dict)
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -57,6 +57,7 @@ class Answers:
     superseded: int = 0
     failures: list[str] = field(default_factory=list)
     _sent: bool = False
+    _two: bool = False
     _last: tuple[int, set[_About]] = (0, set())
     _may_repeat: set[_About] = field(default_factory=set)
     _wrong: list[str] = field(default_factory=list)
@@ -71,9 +72,10 @@ class Answers:
                     self._told_in(note["turn"])
                     self._may_repeat.clear()
                     self._sent = False
-                case "crash" | "killed":
+                case "crash" | "killed" | "lost" | "sleep":
                     self._may_repeat |= self._last[1]
                     self._sent = False
+                    self._two = note["what"] == "sleep"
                 case "answer":
                     self._answered(note)
 
@@ -89,7 +91,7 @@ class Answers:
             return
         outcome, text = note["outcome"], note["text"]
         self.outcomes[outcome] += 1
-        if not self._sent:
+        if not (self._sent or self._two):
             self._wrong.append(f"signal {asked.sent.id} was answered {outcome!r} before its turn was sent")
         if found := _SUPERSEDED.search(text):
             self.superseded += int(found[1])
@@ -108,7 +110,7 @@ class Answers:
         self._told_in(note["turn"]).add(about)
         if times > 1:
             self.repeated += 1
-            if about not in self._may_repeat:
+            if about not in self._may_repeat and not self._two:
                 self._wrong.append(f"signal {asked.sent.id} was answered {outcome!r} again")
 
     def settle(self, tables: Mapping[str, Table]) -> None:

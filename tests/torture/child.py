@@ -13,21 +13,26 @@ import logging
 import os
 import sys
 import threading
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import orjson
 
 from adapters.mongodb.chunks import ChunkReader as MongoReader
 from adapters.mongodb.job import building as building_mongodb
+from adapters.postgres import membership
 from adapters.postgres.chunks import ChunkReader as PostgresReader
 from adapters.postgres.job import building as building_postgres
 from adapters.spark.session import POSTGRES_JDBC, spark_session
 from adapters.sqlserver.chunks import ChunkReader as SqlServerReader
 from adapters.wiring import Onlookers
 from engine.config import parse
+from engine.errors import ConfigError, LeaseLost
+from engine.slices import Slices
 from tests.torture.journal import Journal
 from tests.torture.mutants import MUTANTS, switched_off
 from tests.torture.script import Fuse
@@ -41,69 +46,64 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from engine.job import Job, Observation
+    from engine.seams import Seams
     from signals.answers import Answer
 
 
+_TAKEN_OVER_WITHIN_S = 6.0
 _GUARDS = {**MUTANTS, **SQLSERVER_MUTANTS}
 
 
 @dataclass(slots=True)
-class Play:
-    """One `play`: what it was told, and whether it shall stop."""
+class OneJob:
+    """One run of the job, from its lease to its end; `stop` asks for that."""
 
     order: dict[str, Any]
     journal: Journal
-    fuses: Fuses
     lulls: Lulls
-    stop: threading.Event = field(default_factory=threading.Event)
+    fuses: Fuses
+    stop: threading.Event
     turns: Turns = field(default_factory=Turns)
-    wrecks: list[Any] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, order: dict[str, Any]) -> Play:
-        """A play, from its order."""
-        path = Path(order["journal"])
-        journal = Journal(path)
-        lulls = Lulls(order["lulls"], Random(order["seed"]), path.parent)
-        return cls(order, journal, Fuses([Fuse(**one) for one in order["fuses"]], journal), lulls)
+    lease: Any = None
+    building: Any = None
 
     def run(self, spark: SparkSession) -> None:
-        """Run the job until it is to stop, whatever becomes of it on the way."""
-        while not self.stop.is_set():
-            try:
-                self._begin(spark).run(self.stop.is_set)
-            except Dropped:
-                continue
-            except Exception as error:  # noqa: BLE001  whatever it dies of is what we are here to tell
-                self.journal.note("died", error=f"{type(error).__name__}: {error}")
-                break
-
-    def end(self) -> None:
-        """Let go of what was dropped: only now, since a crash cleans nothing up."""
-        for wreck in self.wrecks:
-            wreck.__exit__(None, None, None)
-        self.journal.note("stopped")
-        self.journal.close()
-
-    def _begin(self, spark: SparkSession) -> Job:
+        """Run it; raises Dropped where it meets a fuse, LeaseLost where it may not go on."""
         properties = self.order["properties"]
-        building_job = building_of(properties)(
+        building = building_of(properties)(
             parse(properties),
             spark,
             Onlookers(self._observed, self._answered),
             sleep=self.stop.wait,
-            wrap=lambda seams: stepped(seams, self.fuses, self.lulls, self.turns),
+            wrap=self._stepped,
         )
-        job: Job = building_job.__enter__()
-        self.wrecks.append(building_job)
+        job: Job = building.__enter__()
+        self.building = building
+        if self.order["slice_bytes"]:
+            job._windows._slices = Slices(job._pace.slice_s, self.order["slice_bytes"])
         self.journal.note("started")
-        return job
+        job.run(self.stop.is_set)
+
+    def _stepped(self, seams: Seams) -> Seams:
+        self.lease = seams.lease
+        return stepped(seams, self.fuses, self.lulls, self.turns)
+
+    def close(self) -> None:
+        """Let go of everything, as a job does that ends by itself."""
+        if self.building is not None:
+            self.building, building = None, self.building
+            building.__exit__(None, None, None)
 
     def _observed(self, seen: Observation) -> None:
         state = seen.state
         position = list(state.position.order) if state.position else None
         self.journal.note(
-            "turn", turn=state.turn, position=position, queued=len(state.snapshot.tables), events=seen.events
+            "turn",
+            turn=state.turn,
+            position=position,
+            queued=len(state.snapshot.tables),
+            events=seen.events,
+            incomplete=[str(one.collection) for one in state.incomplete],
         )
 
     def _answered(self, answer: Answer) -> None:
@@ -114,6 +114,126 @@ class Play:
             outcome=str(answer.outcome),
             text=answer.text,
         )
+
+
+@dataclass(slots=True)
+class Play:
+    """One `play`: what it was told, and whether it shall stop.
+
+    A job that falls asleep is taken over by a `rival`, a second job with the same properties, which runs
+    until the first one has noticed.
+    """
+
+    order: dict[str, Any]
+    journal: Journal
+    lulls: Lulls
+    fuses: Fuses = field(init=False)
+    stop: threading.Event = field(default_factory=threading.Event)
+    spark: SparkSession | None = None
+    job: OneJob | None = None
+    rival: Rival | None = None
+    wrecks: list[OneJob] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        fuses = [Fuse(**one) for one in self.order["fuses"]]
+        self.fuses = Fuses(fuses, self.journal, self._sleep)
+
+    @classmethod
+    def of(cls, order: dict[str, Any]) -> Play:
+        """A play, from its order."""
+        path = Path(order["journal"])
+        return cls(order, Journal(path), Lulls(order["lulls"], Random(order["seed"]), path.parent))
+
+    def run(self, spark: SparkSession) -> None:
+        """Run the job until it is to stop, whatever becomes of it on the way."""
+        self.spark = spark
+        while not self.stop.is_set():
+            self.job = job = OneJob(self.order, self.journal, self.lulls, self.fuses, self.stop)
+            try:
+                job.run(spark)
+            except Dropped:
+                # As the end of its process does: nothing is cleaned up, and others see that it is gone.
+                job.lease.release()
+                self.wrecks.append(job)
+                continue
+            except LeaseLost:
+                self.journal.note("lost")
+                job.close()
+                continue
+            except ConfigError as error:
+                # Between a publication's end and its next beginning no job can start.
+                if "publication" not in error.message:
+                    self._die(job, error)
+                    break
+                self.stop.wait(0.1)
+                continue
+            except Exception as error:  # noqa: BLE001  whatever it dies of is what we are here to tell
+                self._die(job, error)
+                break
+            finally:
+                self._end_rival()
+            job.close()
+
+    def _die(self, job: OneJob, error: Exception) -> None:
+        self.journal.note("died", error=f"{type(error).__name__}: {error}")
+        self.wrecks.append(job)
+
+    def _sleep(self) -> None:
+        """Stand still, as a process that is stopped, until another job has taken over and made some turns."""
+        assert self.job is not None
+        assert self.spark is not None
+        self.job.lease.abandon()
+        self.rival = Rival(self, self.spark)
+        self.rival.start()
+        self.rival.await_turns(self.stop)
+
+    def _end_rival(self) -> None:
+        if self.rival is not None:
+            self.rival.end()
+            self.rival = None
+
+    def end(self) -> None:
+        """Let go of what was dropped: only now, since a crash cleans nothing up."""
+        for wreck in self.wrecks:
+            wreck.close()
+        self.journal.note("stopped")
+        self.journal.close()
+
+
+class Rival:
+    """A second job, in a thread of its own, which meets no fuse."""
+
+    def __init__(self, play: Play, spark: SparkSession) -> None:
+        self._play, self._spark, self._stop = play, spark, threading.Event()
+        fuses = Fuses([], play.journal, lambda: None)
+        self._job = OneJob(play.order, play.journal, play.lulls, fuses, self._stop)
+        self._thread = threading.Thread(target=self._run, name="rival")
+
+    def start(self) -> None:
+        """Have it stand by, and take over."""
+        self._thread.start()
+
+    def await_turns(self, stop: threading.Event) -> None:
+        """Wait until it has taken over, and a moment longer."""
+        until = time.monotonic() + _TAKEN_OVER_WITHIN_S
+        while not self._job.turns.committed and self._thread.is_alive() and not stop.is_set():
+            if time.monotonic() > until:
+                break  # there is nothing to send
+            time.sleep(0.02)
+
+    def end(self) -> None:
+        """Stop it, and wait for that."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._job.run(self._spark)
+        except Exception as error:  # noqa: BLE001  whatever it dies of is what we are here to tell
+            if not (isinstance(error, LeaseLost) and self._stop.is_set()):
+                self._play.journal.note("died", error=f"{type(error).__name__}: {error}")
+        finally:
+            self._job.close()
 
 
 def building_of(properties: dict[str, str]) -> Callable[..., Any]:
@@ -180,7 +300,11 @@ class Stage:
                 self._play = play = Play.of(order)
             self._spark = self._spark or spark_session("local[2]", {}, (POSTGRES_JDBC,))
             try:
-                with slow_reading(play.lulls.of("read")), switched_off(_GUARDS.get(order.get("mutant", ""))):
+                with (
+                    slow_reading(play.lulls.of("read")),
+                    mock.patch.object(membership, "_EVERY_S", 0.0),
+                    switched_off(_GUARDS.get(order.get("mutant", ""))),
+                ):
                     play.run(self._spark)
             finally:
                 play.end()

@@ -7,30 +7,43 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from tests.torture.script import STEPS, Fuse, Round, Script, Sent, Transaction, collections
+from tests.torture.script import ANYTHING, STEPS, Fuse, Round, Script, Sent, Transaction, Wanted, collections
 from tests.torture.tables import KEYS, TableShape
+from tests.torture.wild import wild
 
 if TYPE_CHECKING:
     from tests.torture.script import Ending
     from tests.torture.statements import Step
 
-INITIAL = 0.4
+INITIAL, SLEEPS, ALIKE = 0.4, 0.3, 0.4
 
 
-def write(
-    seed: str, *, hard: bool = False, restart: bool = False, broken: bool = False, initial: bool | None = None
-) -> Script:
-    """The script of a seed; `hard` has a SIGKILL in it, `restart` one of the server, `broken` of the broker.
-
-    `initial` None: the seed decides whether it begins with an initial snapshot.
-    """
-    script = _Writer(Random(seed), seed).script(hard=hard, restart=restart)
+def write(seed: str, wanted: Wanted = ANYTHING) -> Script:
+    """The script of a seed, and what it is to have in it."""
+    script = _Writer(Random(seed), seed).script(wanted)
     draw = Random(f"{seed}/more")
-    if draw.random() < INITIAL if initial is None else initial:
+    if draw.random() < INITIAL if wanted.initial is None else wanted.initial:
         script = replace(script, initial=True, fuses=[*early(draw), *script.fuses])
-    if broken:
+    if wanted.broken:
         draw.choice(script.rounds).breaks.append(round(draw.uniform(0.2, 3.0), 2))
-    return script
+    rounds = [replace(one, aims=draw.choice([0, 2, 4, 8])) for one in script.rounds]
+    local = {"tidemark.window.local.rows": draw.choice(["0", "10000"])}
+    script = pressed(replace(script, rounds=rounds, properties={**script.properties, **local}))
+    # What is silent in the log, a consumer of topics can't be judged by.
+    return script if wanted.kafka else wild(script)
+
+
+def pressed(script: Script, *, sleeps: bool = True) -> Script:
+    """A script, and how its windows are pressed: sent in small slices, which has two of them open at once.
+
+    With `sleeps` the job may fall asleep and be taken over.
+    """
+    draw = Random(f"{script.seed}/pressed")
+    fuses = list(script.fuses)
+    if sleeps and draw.random() < SLEEPS:
+        asleep = Fuse(draw.choice(STEPS), draw.random() < 0.3, draw.choice([0, 0, 1, 4]), sleeps=True)
+        fuses.insert(draw.randint(0, min(2, len(fuses))), asleep)
+    return replace(script, fuses=fuses, slice_bytes=draw.choice([0, 600, 600, 3_000, 12_000]))
 
 
 def early(draw: Random) -> list[Fuse]:
@@ -58,18 +71,20 @@ class _Writer:
     via_root: bool = False
     added: dict[int, int] = field(default_factory=dict)
 
-    def script(self, *, hard: bool, restart: bool) -> Script:
+    def script(self, wanted: Wanted) -> Script:
         draw = self.random
         self.via_root = draw.random() < 0.5
         self.tables = [self._table(place) for place in range(draw.randint(2, 4))]
+        if draw.random() < ALIKE:
+            self.tables.append(replace(self.tables[0], name=f"t{len(self.tables)}"))
         rounds = [self._round() for _ in range(draw.randint(1, 3))]
-        if hard:
+        if wanted.hard:
             draw.choice(rounds).kills.append(round(draw.uniform(0.3, 2.5), 2))
-        if restart:
+        if wanted.restart:
             mode = draw.choice(["fast", "immediate", "immediate"])
             draw.choice(rounds).restarts.append((round(draw.uniform(0.3, 2.0), 2), mode))
         fuses = [fuse(draw) for _ in range(draw.randint(1, 6))]
-        if hard and draw.random() < 0.5:
+        if wanted.hard and draw.random() < 0.5:
             fuses.insert(0, Fuse(draw.choice(STEPS), draw.random() < 0.5, draw.randint(0, 4), hard=True))
         return Script(
             self.seed,

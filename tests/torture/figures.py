@@ -8,7 +8,10 @@ from dataclasses import dataclass, field, fields
 
 @dataclass(slots=True)
 class Figures:
-    """Counted over all histories; `kills` by the step at which the job died, `answers` by outcome."""
+    """Counted over all histories; `kills` by the step at which the job died, `answers` by outcome.
+
+    `kinds` counts what a long run must not lack.
+    """
 
     histories: int = 0
     transactions: int = 0
@@ -22,6 +25,7 @@ class Figures:
     broker_kills: int = 0
     sent_again: int = 0
     initial_snapshots: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
     answers: Counter[str] = field(default_factory=Counter)
     repeated_answers: int = 0
     violations: int = 0

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pymongo import MongoClient
 
     from tests.servers.binaries import Version
-    from tests.torture.script import Script
+    from tests.torture.script import Script, Wanted
     from tests.torture.site import Site
 
 _SETTINGS = {
@@ -46,7 +46,7 @@ class Ground(Protocol):
     def clear(self, number: int) -> None:
         """Drop it."""
 
-    def write(self, seed: str, *, hard: bool, restart: bool, broken: bool, initial: bool | None) -> Script:
+    def write(self, seed: str, wanted: Wanted) -> Script:
         """The script of a seed, for such a server."""
 
 
@@ -80,9 +80,9 @@ class PostgresGround:
         self.server.drop_database(_name(number))
 
     @staticmethod
-    def write(seed: str, *, hard: bool, restart: bool, broken: bool, initial: bool | None) -> Script:
+    def write(seed: str, wanted: Wanted) -> Script:
         """Tables and SQL."""
-        return write(seed, hard=hard, restart=restart, broken=broken, initial=initial)
+        return write(seed, wanted)
 
 
 @dataclass(slots=True)
@@ -135,9 +135,9 @@ class MongoGround:
         clear(self.client)
 
     @staticmethod
-    def write(seed: str, *, hard: bool, restart: bool, broken: bool, initial: bool | None) -> Script:  # noqa: ARG004  no broker
+    def write(seed: str, wanted: Wanted) -> Script:
         """Collections and documents."""
-        return write_documents(seed, hard=hard, restart=restart, initial=initial)
+        return write_documents(seed, wanted)
 
 
 @dataclass(slots=True)
@@ -171,9 +171,9 @@ class SqlServerGround:
         self.server.reset()
 
     @staticmethod
-    def write(seed: str, *, hard: bool, restart: bool, broken: bool, initial: bool | None) -> Script:  # noqa: ARG004  no broker
+    def write(seed: str, wanted: Wanted) -> Script:
         """Databases, tables and capture instances."""
-        return write_sqlserver(seed, hard=hard, restart=restart, initial=initial)
+        return write_sqlserver(seed, wanted)
 
 
 def _name(number: int) -> str:

@@ -15,23 +15,27 @@ from tests.torture.oracle import Violation
 from tests.torture.script import collections
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from tests.torture.journal import JournalReader
     from tests.torture.oracle import Oracle, Table
     from tests.torture.script import Script
 
 
-_ANEW = frozenset({"sql", "truncate", "drop", "exile", "replace", "succeed"})
+_ANEW = frozenset({"sql", "truncate", "drop", "exile", "replace", "succeed", "publish", "exchange"})
 """Steps after which a table may be read from its beginning again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Initial:
-    """Judges a history at a quiet point; with `exact` every event comes once, whatever happens."""
+    """Judges a history at a quiet point; with `exact` every event comes once, whatever happens.
+
+    `altered` are tables that were given other columns beside the script.
+    """
 
     script: Script
     oracle: Oracle
+    altered: Collection[str]
     exact: bool
 
     def settle(self, tables: Mapping[str, Table], journal: JournalReader) -> None:
@@ -53,7 +57,7 @@ class Initial:
                 if times > most and name not in anew:
                     raise Violation(f"the initial snapshot has read row {key!r} of {name} {times} times")
         if self.exact:
-            self._words()
+            self._words(anew)
 
     def _read_anew(self) -> set[str]:
         steps = [
@@ -64,11 +68,13 @@ class Initial:
             for step in transaction.steps
         ]
         changed = {step[1] for step in steps if step[0] in _ANEW}
-        changed |= {step[2] for step in steps if step[0] == "succeed"}
+        changed |= {step[2] for step in steps if step[0] in {"succeed", "exchange"}}
+        if any(step[0] == "republish" for step in steps):
+            changed |= set(range(len(self.script.tables)))
         return {
             name
             for place, shape in enumerate(self.script.tables)
-            if place in changed or not shape.keyed
+            if place in changed or not shape.keyed or shape.name in self.altered
             for name in collections(shape, via_root=self.script.via_root)
         }
 
@@ -80,9 +86,12 @@ class Initial:
         names = [name for shape in keyless for name in collections(shape)]
         return {name for name in names if any(text.startswith(f"{name} not read: ") for text in said)}
 
-    def _words(self) -> None:
-        """The first row says so, and the last one; rows of the log may have taken their places."""
-        words = self.oracle.first_words
+    def _words(self, anew: Collection[str]) -> None:
+        """The first row says so, and the last one; rows of the log may have taken their places.
+
+        A table that is read anew may have two of either.
+        """
+        words = [one for one in self.oracle.first_words if one[0] not in anew]
         for at, (name, word) in enumerate(words):
             before, after = words[:at], words[at + 1 :]
             if word.startswith("first_in"):

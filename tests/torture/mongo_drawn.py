@@ -8,8 +8,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tests.torture.documents import IDS
-from tests.torture.drawn import INITIAL, early, fuse
-from tests.torture.script import STEPS, Fuse, Round, Script, Sent, Transaction, collections
+from tests.torture.drawn import INITIAL, early, fuse, pressed
+from tests.torture.script import ANYTHING, STEPS, Fuse, Round, Script, Sent, Transaction, Wanted, collections
 from tests.torture.tables import TableShape
 
 if TYPE_CHECKING:
@@ -35,18 +35,13 @@ MALFORMED: tuple[tuple[str | None, str | None], ...] = (
 )
 
 
-def write_documents(
-    seed: str, *, hard: bool = False, restart: bool = False, initial: bool | None = None
-) -> Script:
-    """The script of a seed; `hard` has a SIGKILL of the job in it, `restart` a blow to the server.
-
-    `initial` None: the seed decides whether it begins with an initial snapshot.
-    """
-    script = _Writer(Random(seed), seed).script(hard=hard, restart=restart)
+def write_documents(seed: str, wanted: Wanted = ANYTHING) -> Script:
+    """The script of a seed, and what it is to have in it; blows to a broker are for others."""
+    script = _Writer(Random(seed), seed).script(wanted)
     draw = Random(f"{seed}/more")
-    if draw.random() < INITIAL if initial is None else initial:
-        return replace(script, initial=True, fuses=[*early(draw), *script.fuses])
-    return script
+    if draw.random() < INITIAL if wanted.initial is None else wanted.initial:
+        script = replace(script, initial=True, fuses=[*early(draw), *script.fuses])
+    return pressed(script)
 
 
 @dataclass(slots=True)
@@ -58,17 +53,17 @@ class _Writer:
     tables: list[TableShape] = field(default_factory=list)
     signals: int = 0
 
-    def script(self, *, hard: bool, restart: bool) -> Script:
+    def script(self, wanted: Wanted) -> Script:
         draw = self.random
         self.tables = [self._table(place) for place in range(draw.randint(2, 4))]
         rounds = [self._round() for _ in range(draw.randint(1, 3))]
-        if hard:
+        if wanted.hard:
             draw.choice(rounds).kills.append(round(draw.uniform(0.3, 2.5), 2))
-        if restart:
+        if wanted.restart:
             how = draw.choice(["fast", "immediate", "immediate", "stepdown"])
             draw.choice(rounds).restarts.append((round(draw.uniform(0.3, 2.0), 2), how))
         fuses = [fuse(draw) for _ in range(draw.randint(1, 6))]
-        if hard and draw.random() < 0.5:
+        if wanted.hard and draw.random() < 0.5:
             fuses.insert(0, Fuse(draw.choice(STEPS), draw.random() < 0.5, draw.randint(0, 4), hard=True))
         lulls = {name: draw.choice([0.0, 0.0, 0.2, 0.6]) for name in ("take", "poll", "read")}
         return Script(self.seed, self.tables, rounds, fuses, self._properties(), lulls=lulls)

@@ -92,7 +92,13 @@ class MongoSite:
         """There are none."""
         raise NotImplementedError(scene)
 
-    def writers(self, number: int, one: Round, stop: threading.Event) -> list[DocumentWriter]:
+    def writers(
+        self,
+        number: int,
+        one: Round,
+        stop: threading.Event,
+        journal: JournalReader,  # noqa: ARG002
+    ) -> list[DocumentWriter]:
         """One for each list of transactions."""
         return [
             DocumentWriter(f"{number}w{place}", self.client, self.script.tables, acts, stop, self._room)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +66,8 @@ class DocumentWriter:
     stop: threading.Event
     room: Room
     committed: int = 0
+    done: Counter[str] = field(default_factory=Counter)
+    altered: set[str] = field(default_factory=set)
     failed: int = 0
 
     def run(self) -> None:

@@ -80,7 +80,8 @@ class Table:
 class Oracle:
     """Judges one history; raises Violation at the first thing wrong.
 
-    `published` has the name that a table's rows are published under, where it is another.
+    `published` has the name that a table's rows are published under, where it is another. `unheard` are
+    entries that the job can't be told of, `incomplete` the tables that it says lack something.
     """
 
     tables: dict[str, Table] = field(default_factory=dict)
@@ -90,6 +91,8 @@ class Oracle:
     reads: int = 0
     first_words: list[tuple[str, str]] = field(default_factory=list)
     half: Emitted | None = None
+    unheard: list[Entry] = field(default_factory=list)
+    incomplete: frozenset[str] = frozenset()
 
     def precede(self, entries: Iterable[Entry]) -> None:
         """Go on with what was committed before the job's log began, of which nothing is emitted."""

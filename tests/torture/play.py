@@ -52,6 +52,7 @@ class Play:
     broker: KafkaBroker | None = None
     figures: Figures = field(default_factory=Figures)
     answers: Answers = field(default_factory=Answers)
+    altered: set[str] = field(default_factory=set)
     topics: Topics = field(init=False)
 
     def run(self) -> None:
@@ -111,6 +112,7 @@ class Play:
             # A slow machine is no reason to wait with a window.
             "tidemark.max.lag.ms": "60000",
             "retriable.restart.connector.wait.ms": "500",
+            "tidemark.lease.ttl.ms": "1000",
             "key.converter.schemas.enable": "false",
             "value.converter.schemas.enable": "false",
             "tidemark.checkpoint": str(self.folder / "state"),
@@ -145,6 +147,7 @@ class Play:
             properties=self._properties(),
             journal=str(self.folder / "journal"),
             fuses=[asdict(fuse) for fuse in self.script.fuses[burnt:]],
+            slice_bytes=self.script.slice_bytes,
             lulls=self.script.lulls,
             seed=self.script.seed,
             mutant=self.mutant,
@@ -154,7 +157,7 @@ class Play:
 
     def _round(self, number: int, one: Round, journal: JournalReader) -> None:
         stop = threading.Event()
-        writers = self.site.writers(number, one, stop)
+        writers = self.site.writers(number, one, stop, JournalReader(self.folder / "journal"))
         threads = [threading.Thread(target=writer.run, daemon=True) for writer in writers]
         threads.append(threading.Thread(target=self._signal, args=(one.signals, stop), daemon=True))
         for thread in threads:
@@ -174,6 +177,9 @@ class Play:
                 stop.set()
                 raise Violation(f"the writers did not end in {_REST_S} s")
         self.figures.transactions += sum(writer.committed for writer in writers)
+        for writer in writers:
+            self.figures.kinds.update(writer.done)
+            self.altered |= writer.altered
 
     def _blow(self, what: str) -> None:
         if what == "kill":
@@ -246,10 +252,13 @@ class Play:
             ahead = self.oracle.left()
         if left := [entry for entry in ahead if entry.tables[0] not in self._signals]:
             raise Violation(f"{len(left)} entries of the log were not emitted, the first is {left[0]}")
+        for entry in self.oracle.unheard:
+            self.answers.asked.pop(self.site.signal_id(entry.new) or "", None)
         notes = journal.read()
+        self.oracle.incomplete = frozenset(journal.of("turn")[-1]["incomplete"])
         self.answers.hear(notes[heard:])
         tables = {n: t for n, t in self.oracle.tables.items() if n not in self._signals}
-        Initial(self.script, self.oracle, exact=self.broker is None).settle(tables, journal)
+        Initial(self.script, self.oracle, self.altered, exact=self.broker is None).settle(tables, journal)
         self.answers.settle(tables)
         for name in tables:
             self.oracle.settle(name, self.site.rows(name))
@@ -301,7 +310,10 @@ class Play:
         figures = self.figures
         figures.transactions = self.site.transactions
         figures.events, figures.reads = self.oracle.events, self.oracle.reads
-        figures.windows = len(journal.of("window"))
+        windows = journal.of("window")
+        figures.windows = len(windows)
+        figures.kinds["two windows"] += sum(bool(note["beside"]) for note in windows)
+        figures.kinds["taken over"] += len(journal.of("sleep"))
         figures.signals = len(self.answers.asked)
         figures.answers.update(self.answers.outcomes)
         figures.repeated_answers = self.answers.repeated

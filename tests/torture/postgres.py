@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from tests.torture.aim import Aimer
 from tests.torture.emitted import emitted
-from tests.torture.oracle import Oracle, Table
+from tests.torture.oracle import Table
+from tests.torture.postgres_oracle import PostgresOracle
+from tests.torture.publication import create as published
+from tests.torture.publication import publish_all
 from tests.torture.script import collections
 from tests.torture.tables import COLLATIONS, WITHOUT_ICU, create
-from tests.torture.truth import Truth
+from tests.torture.truth import PREFIX, Truth
 from tests.torture.writers import Session, Writer, settle_all_prepared
 
 if TYPE_CHECKING:
@@ -43,7 +48,7 @@ class PostgresSite:
     script: Script
     server: PostgresServer
     database: Database
-    oracle: Oracle = field(default_factory=Oracle)
+    oracle: PostgresOracle = field(default_factory=PostgresOracle)
     signals: str = SIGNALS
     begins_late: bool = False
     _truth: Truth = field(init=False)
@@ -72,8 +77,7 @@ class PostgresSite:
                 for statement in create(shape):
                     run(statement.encode())
             run("ANALYZE")
-            root = "publish_via_partition_root = " + ("true" if self.script.via_root else "false")
-            run(f"CREATE PUBLICATION tidemark FOR ALL TABLES WITH ({root})".encode())
+            run(published(self.script).encode())
             # The job may read and no more, but for rows that mark windows where these are asked for.
             run(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {ROLE}".encode())
             if self.script.marks_windows:
@@ -115,6 +119,7 @@ class PostgresSite:
             "slot.max.retries": "100",
             "publication.name": "tidemark",
             "publication.autocreate.mode": "disabled",
+            "message.prefix.exclude.list": PREFIX,
             "decimal.handling.mode": "string",
         }
 
@@ -127,12 +132,19 @@ class PostgresSite:
 
         play_scene(scene, play, self, journal)
 
-    def writers(self, number: int, one: Round, stop: threading.Event) -> list[Writer]:
-        """A session for each list of transactions."""
-        return [
-            Writer(f"r{number}w{place}", self.database, self.script.tables, transactions, stop)
+    def writers(
+        self, number: int, one: Round, stop: threading.Event, journal: JournalReader
+    ) -> list[Writer | Aimer]:
+        """A session for each list of transactions, and one that aims."""
+        tables = self.script.tables
+        writers: list[Writer | Aimer] = [
+            Writer(f"r{number}w{place}", self.database, tables, transactions, stop)
             for place, transactions in enumerate(one.writers)
         ]
+        if one.aims:
+            chance = Random(f"{self.script.seed}/{number}/aims")
+            writers.append(Aimer(self.database, tables, journal, one.aims, chance, stop))
+        return writers
 
     def send(self, sent: Sent, stop: threading.Event) -> None:
         """Insert the signal's row."""
@@ -165,9 +177,10 @@ class PostgresSite:
         return self._truth.transactions
 
     def settle(self) -> None:
-        """End prepared transactions."""
+        """End prepared transactions, and publish what should be."""
         with self.connect_again() as connection:
             settle_all_prepared(connection)
+            publish_all(connection, self.script)
 
     def mark(self) -> int:
         """Where the log ends with a signal."""

@@ -20,7 +20,7 @@ from tests.torture.oracle import Violation
 from tests.torture.play import Play
 from tests.torture.process import Child
 from tests.torture.scenes import SCENES, WRAPS
-from tests.torture.script import from_json
+from tests.torture.script import Wanted, from_json
 from tests.torture.shrink import shrunk
 from tests.torture.sqlserver_mutants import SQLSERVER_MUTANTS
 from tests.torture.sqlserver_scenes import SCENES as SQLSERVER_SCENES
@@ -78,13 +78,14 @@ class Run:
         for number in itertools.count():
             if time.monotonic() >= until:
                 break
-            script = self.ground.write(
-                f"{seed}/{number}",
+            wanted = Wanted(
                 hard=number % _HARD_EVERY == _HARD_EVERY - 1,
                 restart=number % _RESTART_EVERY == 2,
                 broken=self.kafka and number % _BREAK_EVERY == 0,
+                kafka=self.kafka,
                 initial=self.initial,
             )
+            script = self.ground.write(f"{seed}/{number}", wanted)
             self.play(script)
         print(f"seed {seed}: {self.figures.line()}", flush=True)
         return 1 if self.figures.violations else 0

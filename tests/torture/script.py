@@ -15,7 +15,8 @@ from tests.torture.tables import TableShape
 if TYPE_CHECKING:
     from tests.torture.statements import Step
 
-Ending: TypeAlias = Literal["commit", "rollback", "prepare", "prepare-rollback"]
+Ending: TypeAlias = Literal["commit", "rollback", "prepare", "prepare-rollback", "apart"]
+"""`apart`: each step is a transaction of its own."""
 STEPS = (
     "take",
     "encode",
@@ -31,6 +32,24 @@ STEPS = (
     "acknowledge",
 )
 """The named steps of a turn, as the ports name them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a history is to have in it.
+
+    `hard`: a SIGKILL of the job. `restart`: one of the server. `broken`: a SIGKILL of the broker. `kafka`:
+    events go there. `initial`: whether it begins with an initial snapshot; None: its seed decides.
+    """
+
+    hard: bool = False
+    restart: bool = False
+    broken: bool = False
+    kafka: bool = False
+    initial: bool | None = None
+
+
+ANYTHING = Wanted()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +81,16 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Fuse:
-    """A crash when a step is passed for the n-th time; `hard` is SIGKILL, else the job is dropped."""
+    """A blow when a step is passed for the n-th time: the job is dropped.
+
+    `hard`: its process is killed instead. `sleeps`: the job stands still until another one has taken over.
+    """
 
     step: str
     after: bool
     passes: int
     hard: bool = False
+    sleeps: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +98,8 @@ class Round:
     """What happens between two quiet points: each writer's transactions, signals, blows by the clock.
 
     `kills` are SIGKILLs of the job, `restarts` those of the server, `breaks` SIGKILLs of the sink's broker,
-    in seconds from the round's start.
+    in seconds from the round's start. `aims` is how many changes are aimed at the rows of each window while
+    it is open.
     """
 
     writers: list[list[Transaction]]
@@ -83,14 +107,16 @@ class Round:
     kills: list[float] = field(default_factory=list)
     restarts: list[tuple[float, str]] = field(default_factory=list)
     breaks: list[float] = field(default_factory=list)
+    aims: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
     """A history. `lulls` holds how long, in seconds, log and windows may be held back now and then.
 
-    With `via_root` a partitioned table is published as one. A `scene` (`scenes.py`) is played before the
-    rounds. With `initial` the job begins with an initial snapshot, beside the first round's writers.
+    With `via_root` a partitioned table is published as one, with `listed` each table by its name. A `scene`
+    (`scenes.py`) is played before the rounds. With `initial` the job begins with an initial snapshot, beside
+    the first round's writers. About `slice_bytes` of a window go out in a turn; 0: as many as in production.
     """
 
     seed: str
@@ -101,8 +127,10 @@ class Script:
     database: dict[str, str] = field(default_factory=dict)
     lulls: dict[str, float] = field(default_factory=dict)
     via_root: bool = False
+    listed: bool = False
     scene: str = ""
     initial: bool = False
+    slice_bytes: int = 0
 
     @property
     def marks_windows(self) -> bool:
@@ -137,7 +165,12 @@ def _round(found: dict[str, Any]) -> Round:
     writers = [[Transaction(**one) for one in writer] for writer in found["writers"]]
     restarts = [(at, mode) for at, mode in found["restarts"]]
     return Round(
-        writers, [Sent(**one) for one in found["signals"]], found["kills"], restarts, found.get("breaks", [])
+        **{
+            **found,
+            "writers": writers,
+            "signals": [Sent(**one) for one in found["signals"]],
+            "restarts": restarts,
+        }
     )
 
 

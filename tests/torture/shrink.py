@@ -34,6 +34,8 @@ def smaller(script: Script) -> Iterator[Script]:
         yield replace(script, rounds=rounds)
     for fuses in _less(script.fuses):
         yield replace(script, fuses=fuses)
+    if script.slice_bytes:
+        yield replace(script, slice_bytes=0)
     for place, one in enumerate(script.rounds):
         for less in _smaller_round(one):
             yield replace(script, rounds=_with(script.rounds, place, less))
@@ -44,6 +46,8 @@ def smaller(script: Script) -> Iterator[Script]:
 
 
 def _smaller_round(one: Round) -> Iterator[Round]:
+    if one.aims:
+        yield replace(one, aims=0)
     for kills in _less(one.kills):
         yield replace(one, kills=kills)
     for restarts in _less(one.restarts):

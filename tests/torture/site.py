@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import threading
+    from collections import Counter
     from collections.abc import Sequence
 
     from tests.torture.emitted import Emitted
@@ -17,9 +18,15 @@ if TYPE_CHECKING:
 
 
 class Actor(Protocol):
-    """Who writes during a round."""
+    """Who writes during a round.
+
+    `done` counts what it has done that runs have floors for, `altered` has the tables that it gave other
+    columns without a word in the script.
+    """
 
     committed: int
+    done: Counter[str]
+    altered: set[str]
 
     def run(self) -> None:
         """Do everything, whatever comes of it."""
@@ -50,8 +57,10 @@ class Site(Protocol):
     def act(self, scene: str, play: Play, journal: JournalReader) -> None:
         """Play a scene."""
 
-    def writers(self, number: int, one: Round, stop: threading.Event) -> Sequence[Actor]:
-        """Those who write in a round."""
+    def writers(
+        self, number: int, one: Round, stop: threading.Event, journal: JournalReader
+    ) -> Sequence[Actor]:
+        """Those who write in a round; `journal` is the job's."""
 
     def send(self, sent: Sent, stop: threading.Event) -> None:
         """Insert a signal, for sure; again, should the server go away, but not twice."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from tests.torture.drawn import INITIAL, early, fuse
-from tests.torture.script import STEPS, Fuse, Round, Script, Sent, Transaction, collections
+from tests.torture.drawn import INITIAL, early, fuse, pressed
+from tests.torture.script import ANYTHING, STEPS, Fuse, Round, Script, Sent, Transaction, Wanted, collections
 from tests.torture.sqlserver_tables import HEAP, KEYS
 from tests.torture.tables import TableShape
 
@@ -31,27 +31,22 @@ MALFORMED: tuple[tuple[str | None, str | None], ...] = (
 )
 
 
-def write_sqlserver(
-    seed: str, *, hard: bool = False, restart: bool = False, initial: bool | None = None
-) -> Script:
-    """The script of a seed; `hard` has a SIGKILL of the job in it, `restart` a restart of the server.
-
-    `initial` None: the seed decides whether it begins with an initial snapshot.
-    """
-    script = _Writer(Random(seed), seed).script(hard=hard, restart=restart)
+def write_sqlserver(seed: str, wanted: Wanted = ANYTHING) -> Script:
+    """The script of a seed, and what it is to have in it; blows to a broker are for others."""
+    script = _Writer(Random(seed), seed).script(wanted)
     draw = Random(f"{seed}/more")
-    begins = draw.random() < INITIAL if initial is None else initial
+    begins = draw.random() < INITIAL if wanted.initial is None else wanted.initial
     mode = {"snapshot.mode": "initial" if begins else "schema_only"}
     script = replace(script, initial=begins, properties={**script.properties, **mode})
     if not begins:
-        return script
+        return pressed(script)
     if script.properties["snapshot.isolation.mode"] == "exclusive":
         # Whoever is dropped keeps its locks, as no process does that ends.
         fuses = [replace(one, hard=True) for one in early(draw)[:1]]
         return replace(script, fuses=fuses)
     # Beside the log an initial snapshot refuses a table without a key.
     keyed = [replace(one, key="number" if one.key == HEAP else one.key) for one in script.tables]
-    return replace(script, tables=keyed, fuses=[*early(draw), *script.fuses])
+    return pressed(replace(script, tables=keyed, fuses=[*early(draw), *script.fuses]))
 
 
 @dataclass(slots=True)
@@ -65,18 +60,18 @@ class _Writer:
     signals: int = 0
     added: int = 0
 
-    def script(self, *, hard: bool, restart: bool) -> Script:
+    def script(self, wanted: Wanted) -> Script:
         draw = self.random
         self.databases = draw.choice([DATABASES, DATABASES, DATABASES[:1]])
         self.tables = [self._table(place) for place in range(draw.randint(2, 3))]
         rounds = [self._round() for _ in range(draw.randint(1, 3))]
-        if hard:
+        if wanted.hard:
             draw.choice(rounds).kills.append(round(draw.uniform(0.3, 2.5), 2))
-        if restart:
+        if wanted.restart:
             how = draw.choice(["fast", "immediate"])
             draw.choice(rounds).restarts.append((round(draw.uniform(0.3, 2.0), 2), how))
         fuses = [fuse(draw) for _ in range(draw.randint(1, 6))]
-        if hard and draw.random() < 0.5:
+        if wanted.hard and draw.random() < 0.5:
             fuses.insert(0, Fuse(draw.choice(STEPS), draw.random() < 0.5, draw.randint(0, 4), hard=True))
         lulls = {name: draw.choice([0.0, 0.0, 0.2, 0.6]) for name in ("take", "poll", "read")}
         server = {"databases": ",".join(self.databases), "delay_s": draw.choice(_DELAYS_S)}

@@ -112,7 +112,13 @@ class SqlServerSite:
 
         play_scene(scene, play, self, journal)
 
-    def writers(self, number: int, one: Round, stop: threading.Event) -> list[SqlServerWriter]:  # noqa: ARG002
+    def writers(
+        self,
+        number: int,  # noqa: ARG002
+        one: Round,
+        stop: threading.Event,
+        journal: JournalReader,  # noqa: ARG002
+    ) -> list[SqlServerWriter]:
         """A session for each list of transactions."""
         return [
             SqlServerWriter(self.server, self.script.tables, transactions, stop, self.clerk.define)

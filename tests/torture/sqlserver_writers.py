@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -68,6 +69,8 @@ class SqlServerWriter:
     stop: threading.Event
     define: Callable[[Step], None]
     committed: int = 0
+    done: Counter[str] = field(default_factory=Counter)
+    altered: set[str] = field(default_factory=set)
     failed: int = 0
 
     def run(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tests.torture.publication import publish, republish, retract, told, unpublish
 from tests.torture.tables import LARGE, VERSION, key_columns, row
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ _AWAY = 1_000_000
 """An ordinal that no script names, for the moment in which two rows change places."""
 
 
-def statements(  # noqa: C901, PLR0911  one case for each verb
+def statements(  # noqa: C901, PLR0911, PLR0912  one case for each verb
     step: Step, tables: Sequence[TableShape]
 ) -> list[str]:
     """The SQL of one step; several statements run one after the other."""
@@ -57,11 +58,31 @@ def statements(  # noqa: C901, PLR0911  one case for each verb
                     f"n = {ordinal}",
                 )
             ]
+        case "unpublish", []:
+            return unpublish(shape)
+        case "publish", []:
+            return publish(shape)
+        case "retract", [names]:
+            return retract(names)
+        case "republish", [names, created]:
+            return republish(names, created)
+        case "exchange", [other]:
+            return _exchange(name, tables[other].name)
         case "truncate", []:
             return [f"TRUNCATE {name}"]
         case "sql", [text]:
             return [text.format(table=name)]
     raise ValueError(f"no step {step!r}")
+
+
+def _exchange(one: str, other: str) -> list[str]:
+    return [
+        f"LOCK TABLE {one}, {other} IN ACCESS EXCLUSIVE MODE",
+        f"ALTER TABLE {one} RENAME TO exchanged",
+        f"ALTER TABLE {other} RENAME TO {one}",
+        f"ALTER TABLE exchanged RENAME TO {other}",
+        told(f"exchange public.{one},public.{other}"),
+    ]
 
 
 def _insert(shape: TableShape, source: str, conflict: str) -> str:

@@ -37,10 +37,14 @@ class Dropped(BaseException):
 
 @dataclass(slots=True)
 class Fuses:
-    """Crashes still to come, one after the other; `drop` asks for one at the next step."""
+    """Blows still to come, one after the other; `drop` asks for one at the next step.
+
+    `sleep` returns once another job has taken over.
+    """
 
     waiting: list[Fuse]
     journal: Journal
+    sleep: Callable[[], None]
     passed: int = 0
     drop: bool = False
 
@@ -48,7 +52,7 @@ class Fuses:
         """Note that a step is passed; crash if that is where the next fuse lies."""
         if self.drop and (step, after) != _OPENED:
             self.drop = False
-            self._blow(step, after=after, hard=False)
+            self._blow(step, after=after)
         if not self.waiting or (self.waiting[0].step, self.waiting[0].after) != (step, after):
             return
         self.passed += 1
@@ -56,9 +60,13 @@ class Fuses:
             fuse = self.waiting.pop(0)
             self.passed = 0
             self.journal.note("fuse")
+            if fuse.sleeps:
+                self.journal.note("sleep", step=step, after=after)
+                self.sleep()
+                return
             self._blow(step, after=after, hard=fuse.hard or (step, after) == _OPENED)
 
-    def _blow(self, step: str, *, after: bool, hard: bool) -> None:
+    def _blow(self, step: str, *, after: bool, hard: bool = False) -> None:
         self.journal.note("crash", step=step, after=after, hard=hard)
         if hard:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -152,6 +160,7 @@ class SteppedWindow:
     behind: OpenWindow
     fuses: Fuses
     lull: Lull
+    among: set[int]
     read: bool = False
     told: bool = False
 
@@ -183,6 +192,7 @@ class SteppedWindow:
 
     def close(self) -> None:
         """No step."""
+        self.among.discard(id(self))
         self.behind.close()
 
 
@@ -192,6 +202,7 @@ class SteppedSource(Passing):
     def __init__(self, behind: Any, fuses: Fuses, lulls: Lulls) -> None:
         super().__init__(behind, fuses, {"encode": "encode"})
         self._lulls = lulls
+        self._open: set[int] = set()
 
     def open_log(self, state: State) -> Any:
         """A step; tells where the log is opened."""
@@ -202,12 +213,15 @@ class SteppedSource(Passing):
         return state, SteppedLog(log, self._fuses, self._lulls.of("take"))
 
     def open_window(self, window: Any) -> SteppedWindow:
-        """A step."""
+        """A step; tells which rows the window reads, and whether another one is open."""
         self._fuses.passing("open_window", after=False)
         opened = self._behind.open_window(window)
-        self._fuses.journal.note("window")
+        runs = [[str(run.target.collection), run.after, run.upto] for run in window.runs]
+        self._fuses.journal.note("window", runs=runs, beside=len(self._open))
+        stepped = SteppedWindow(opened, self._fuses, self._lulls.of("poll"), self._open)
+        self._open.add(id(stepped))
         self._fuses.passing("open_window", after=True)
-        return SteppedWindow(opened, self._fuses, self._lulls.of("poll"))
+        return stepped
 
 
 class SteppedSink(Passing):

@@ -18,20 +18,24 @@ if TYPE_CHECKING:
 Row: TypeAlias = dict[str, "str | None"]
 SLOT: Final = "truth"
 UNCHANGED: Final = "\x00unchanged"
+PREFIX: Final = "torture"
+"""Of the messages that tell the judge what the log does not."""
 _NAME = r'(?:"(?:[^"]|"")+"|[^"\s.:,]+)'
 _HEAD = re.compile(
     rf"table ((?:{_NAME})\.(?:{_NAME})(?:, (?:{_NAME})\.(?:{_NAME}))*): (INSERT|UPDATE|DELETE|TRUNCATE):"
 )
+_MESSAGE = re.compile(rf"message: transactional: 1 prefix: {PREFIX}, sz: \d+ content:(.*)", re.DOTALL)
 _COLUMN = re.compile(r" (\"(?:[^\"]|\"\")+\"|[^\[\s]+)\[((?:[^\[\]]|\[\])*)\]:('(?:[^']|'')*'|[^ ]+)")
 _UNCHANGED_WORD = "unchanged-toast-datum"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One change: `op` c, u, d or t; `old` holds the columns that the log has of the row before.
+    """One change: `op` c, u, d or t, or m for a message, which has a `text`.
 
+    `old` holds the columns that the log has of the row before.
     `types` has the type of each column, as the server writes it. `place` is where the entry stands in the
-    log, `end` where its transaction ends.
+    log, `end` where its transaction ends. One that is `silent` is in nobody's publication.
     """
 
     transaction: int
@@ -42,6 +46,8 @@ class Entry:
     types: dict[str, str] = field(default_factory=dict)
     place: int = 0
     end: int = 0
+    text: str = ""
+    silent: bool = False
 
 
 class UnexpectedWrite(Exception):
@@ -81,6 +87,8 @@ class Truth:
 
 def entry(transaction: int, text: str) -> Entry:
     """Read one line of the plug-in."""
+    if message := _MESSAGE.match(text):
+        return Entry(transaction, "m", ("message",), text=message[1])
     head = _HEAD.match(text)
     if head is None:
         raise UnexpectedWrite(f"transaction {transaction} wrote {text[:200]!r}")

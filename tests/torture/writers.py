@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +64,8 @@ class Writer:
     transactions: Sequence[Transaction]
     stop: threading.Event
     committed: int = 0
+    done: Counter[str] = field(default_factory=Counter)
+    altered: set[str] = field(default_factory=set)
     failed: int = 0
     prepared: list[str] = field(default_factory=list)
 
@@ -73,12 +76,25 @@ class Writer:
             for number, transaction in enumerate(self.transactions):
                 if self.stop.is_set():
                     break
-                self._attempt(session, number, transaction)
+                if transaction.ending == "apart":
+                    self._apart(session, transaction)
+                else:
+                    self._attempt(session, number, transaction)
                 self.stop.wait(transaction.pause_s)
             with contextlib.suppress(psycopg.Error):
                 self._settle(session.get(), 0)
         finally:
             session.close()
+
+    def _apart(self, session: Session, transaction: Transaction) -> None:
+        """Each step in a transaction of its own; one that fails keeps no other from being tried."""
+        for step in transaction.steps:
+            connection = session.get()
+            with contextlib.suppress(psycopg.Error), connection.transaction():
+                for statement in statements(step, self.tables):
+                    connection.execute(statement.encode())
+                self.done[step[0]] += 1
+            self.stop.wait(transaction.pause_s)
 
     def _attempt(self, session: Session, number: int, transaction: Transaction) -> None:
         connection = session.get()
@@ -103,6 +119,7 @@ class Writer:
         if transaction.savepoint is not None:
             run("ROLLBACK TO here")
         self._end(connection, number, transaction.ending)
+        self.done.update(step[0] for step in transaction.steps if step[0] == "exchange")
 
     def _end(self, connection: psycopg.Connection[Any], number: int, ending: str) -> None:
         if ending.startswith("prepare"):

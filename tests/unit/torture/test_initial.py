@@ -31,7 +31,7 @@ def settled(journal: JournalReader, *reads: tuple[int, str], initial: bool = Tru
     oracle.tables[T].start([{"k": "1"}, {"k": "2"}])
     oracle.follow([], [Emitted(1, T, "r", None, {"k": key}, None, snapshot=word) for key, word in reads])
     script = Script("s", [TableShape("t", "int", "d", 2)], [], initial=initial)
-    Initial(script, oracle, exact=True).settle(oracle.tables, journal)
+    Initial(script, oracle, (), exact=True).settle(oracle.tables, journal)
     return oracle
 
 
@@ -78,7 +78,7 @@ def test_a_table_without_a_key_may_be_refused_when_locks_were_lost(
     oracle = Oracle({name: Table(name, ("n",), {"n": "int"})})
     oracle.tables[name].start([{"n": "1"}])
     judge = Initial(
-        Script("s", [TableShape("t", "heap", "-", 1, "alpha")], [], initial=True), oracle, exact=True
+        Script("s", [TableShape("t", "heap", "-", 1, "alpha")], [], initial=True), oracle, (), exact=True
     )
 
     with contextlib.nullcontext() if right else pytest.raises(Violation, match="left out"):

@@ -10,7 +10,7 @@ from tests.torture.mongo_drawn import write_documents
 from tests.torture.mongo_writers import DEFINITIONS
 from tests.torture.mutants import MUTANTS, switched_off
 from tests.torture.scenes import SCENES, WRAPS
-from tests.torture.script import STEPS, from_json
+from tests.torture.script import STEPS, Wanted, from_json
 from tests.torture.sqlserver_drawn import write_sqlserver
 from tests.torture.sqlserver_mutants import SQLSERVER_MUTANTS
 from tests.torture.sqlserver_tables import HEAP
@@ -23,9 +23,9 @@ from tests.torture.tables import KEYS, TableShape
 
 @pytest.mark.parametrize("number", range(20))
 def test_a_seed_gives_the_same_script_again_and_it_survives_being_kept(number: int):
-    script = write(f"s/{number}", hard=True, restart=True)
+    script = write(f"s/{number}", Wanted(hard=True, restart=True))
 
-    assert write(f"s/{number}", hard=True, restart=True) == script
+    assert write(f"s/{number}", Wanted(hard=True, restart=True)) == script
     assert from_json(script.to_json()) == script
 
 
@@ -62,9 +62,9 @@ def test_every_guard_has_its_scene():
 
 
 def test_a_seed_gives_the_same_documents_history_and_json_keeps_it():
-    script = write_documents("d/1", hard=True, restart=True, initial=True)
+    script = write_documents("d/1", Wanted(hard=True, restart=True, initial=True))
 
-    assert script == write_documents("d/1", hard=True, restart=True, initial=True)
+    assert script == write_documents("d/1", Wanted(hard=True, restart=True, initial=True))
     assert from_json(script.to_json()) == script
     assert all(shape.key in IDS for shape in script.tables)
     assert script.initial
@@ -88,9 +88,9 @@ def test_every_verb_of_documents_is_drawn():
 
 
 def test_a_seed_gives_the_same_sql_server_history_and_json_keeps_it():
-    script = write_sqlserver("q/1", hard=True, restart=True, initial=True)
+    script = write_sqlserver("q/1", Wanted(hard=True, restart=True, initial=True))
 
-    assert script == write_sqlserver("q/1", hard=True, restart=True, initial=True)
+    assert script == write_sqlserver("q/1", Wanted(hard=True, restart=True, initial=True))
     assert from_json(script.to_json()) == script
     assert script.initial
     assert script.properties["snapshot.mode"] == "initial"
@@ -115,7 +115,7 @@ def test_some_seed_has_each_key_and_each_step_of_sql_server():
 
 
 def test_initial_snapshots_of_sql_server_meet_tables_without_a_key_where_they_are_read():
-    scripts = [write_sqlserver(f"q/{number}", initial=True) for number in range(200)]
+    scripts = [write_sqlserver(f"q/{number}", Wanted(initial=True)) for number in range(200)]
     heaps = [one for one in scripts if any(shape.key == HEAP for shape in one.tables)]
 
     assert {one.properties["snapshot.isolation.mode"] for one in heaps} == {"exclusive"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.torture.drawn import write
-from tests.torture.script import Script
+from tests.torture.script import Script, Wanted
 from tests.torture.shrink import shrunk
 
 
@@ -19,7 +19,7 @@ def truncates(script: Script) -> int:
 
 def test_what_does_not_matter_is_left_out():
     script = next(
-        one for one in (write(f"s/{n}", hard=True, restart=True) for n in range(99)) if truncates(one)
+        one for one in (write(f"s/{n}", Wanted(hard=True, restart=True)) for n in range(99)) if truncates(one)
     )
 
     *_, smallest = shrunk(script, lambda one: truncates(one) > 0)

@@ -14,7 +14,7 @@ from tests.torture.steps import Dropped, Fuses
 
 
 def fuses(path: Path, *waiting: Fuse, drop: bool = False) -> Fuses:
-    return Fuses(list(waiting), Journal(path), drop=drop)
+    return Fuses(list(waiting), Journal(path), lambda: None, drop=drop)
 
 
 def test_a_fuse_drops_the_job_when_its_step_was_passed_often_enough(tmp_path: Path):

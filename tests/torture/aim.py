@@ -1,0 +1,149 @@
+"""A writer that aims: its changes hit the rows that open windows read, and the sessions that hold them.
+
+Random writers seldom meet a window, which is open for a moment on a few rows. This one reads in the job's
+journal which rows a window has, and changes some before they go out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg import sql
+
+from tests.torture.statements import statements
+from tests.torture.writers import Session
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Sequence
+
+    from tests.servers.postgres import Database
+    from tests.torture.journal import JournalReader
+    from tests.torture.statements import Step
+    from tests.torture.tables import TableShape
+
+_LONGEST_S, _IDLE_S = 10.0, 2.0
+_AWAY = 20_000
+_EXPORTERS = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+    " AND application_name = 'tidemark' AND state = 'idle in transaction'"
+)
+
+
+@dataclass(slots=True)
+class Aimer:
+    """Makes `aims` changes for each window that opens, for as long as windows do.
+
+    `done` counts what it has done by kind, `altered` has the tables that it gave other columns.
+    """
+
+    database: Database
+    tables: Sequence[TableShape]
+    journal: JournalReader
+    aims: int
+    random: Random
+    stop: threading.Event
+    committed: int = 0
+    done: Counter[str] = field(default_factory=Counter)
+    altered: set[str] = field(default_factory=set)
+
+    def run(self) -> None:
+        """Aim until no window opens any more."""
+        session = Session(self.database, self.stop)
+        seen = len(self.journal.of("window"))
+        begun = opened = time.monotonic()
+        try:
+            while not self.stop.is_set():
+                now = time.monotonic()
+                windows = self.journal.of("window")
+                if len(windows) > seen:
+                    seen, opened = len(windows), now
+                    self._aim(session, windows[-1]["runs"])
+                elif now - opened > _IDLE_S or now - begun > _LONGEST_S:
+                    return
+                self.stop.wait(0.01)
+        finally:
+            session.close()
+
+    def _aim(self, session: Session, runs: Sequence[Any]) -> None:
+        for _ in range(self.aims):
+            name, after, upto = self.random.choice(runs)
+            with contextlib.suppress(psycopg.Error):
+                self._hit(session.get(), name, after, upto)
+            self.stop.wait(self.random.choice([0.0, 0.0, 0.01, 0.05]))
+
+    def _hit(self, connection: psycopg.Connection[Any], name: str, after: Any, upto: Any) -> None:
+        table = name.partition(".")[2]
+        known = {leaf: at for at, shape in enumerate(self.tables) for leaf in (shape.name, *shape.leaves)}
+        if table not in known:
+            return  # signals
+        place = known[table]
+        shape = self.tables[place]
+        if self.random.random() < 0.05:
+            self._end_exporter(connection, shape)
+            return
+        rows = connection.execute(
+            sql.SQL("SELECT n FROM {} WHERE {} ORDER BY random() LIMIT 3").format(
+                sql.Identifier(table), _within(shape, after, upto)
+            )
+        ).fetchall()
+        if shape.appends_only or not rows:
+            return
+        step = self._step(place, [n for (n,) in rows])
+        with connection.transaction():
+            for statement in statements(step, self.tables):
+                connection.execute(statement.encode())
+        self.committed += 1
+        self.done[f"aimed {step[0]}"] += 1
+
+    def _step(self, place: int, ordinals: list[int]) -> Step:
+        draw = self.random
+        fresh = _AWAY + draw.randrange(1_000)
+        steps: list[Step] = [
+            ["touch", place, ordinals],
+            ["touch", place, ordinals],
+            ["fatten", place, ordinals[:1]],
+            ["renew", place, ordinals[:2]],
+            ["remove", place, ordinals[:1]],
+            ["move", place, ordinals[0], fresh],
+            ["move", place, ordinals[0], ordinals[0] + draw.choice([1, 2, 5])],
+            ["swap", place, ordinals[0], ordinals[-1]],
+        ]
+        return draw.choice(steps)
+
+    def _end_exporter(self, connection: psycopg.Connection[Any], shape: TableShape) -> None:
+        """End the sessions that hold snapshot and locks, and do at once what the locks kept out."""
+        ended = connection.execute(_EXPORTERS.encode()).fetchall()
+        if not ended:
+            return
+        self.done["exporter killed"] += 1
+        if self.random.random() < 0.7:
+            type_ = self.random.choice(["bigint", "numeric", "int"])
+            connection.execute(f"ALTER TABLE {shape.name} ALTER x TYPE {type_} USING x::{type_}".encode())
+            self.altered.add(shape.name)
+
+
+def _within(shape: TableShape, after: Any, upto: Any) -> sql.Composable:
+    """A condition on a table's key that bounds as the engine has them stand for."""
+    columns = shape.kind.columns if shape.kind.primary else (("n", "int"),)
+    names = sql.SQL(", ").join(sql.Identifier(name) for name, _type in columns)
+
+    def values(bound: Any) -> sql.Composable:
+        literals = (
+            sql.SQL("{}::{}").format(sql.Literal(text), sql.SQL(type_))
+            for text, (_name, type_) in zip(bound, columns, strict=True)
+        )
+        return sql.SQL(", ").join(literals)
+
+    conditions: list[sql.Composable] = [sql.SQL("true")]
+    if after is not None:
+        conditions.append(sql.SQL("({}) > ({})").format(names, values(after)))
+    if upto is not None:
+        conditions.append(sql.SQL("({}) <= ({})").format(names, values(upto)))
+    return sql.SQL(" AND ").join(conditions)

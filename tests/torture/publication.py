@@ -1,0 +1,81 @@
+"""The publication of a history: as the script wants it, and as it was before somebody changed it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.torture.truth import PREFIX
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from tests.torture.script import Script
+    from tests.torture.tables import TableShape
+
+NAME = "tidemark"
+
+
+def create(script: Script) -> str:
+    """The statement that makes it."""
+    what = "FOR ALL TABLES"
+    if script.listed:
+        what = f"FOR TABLE {', '.join(['signals', *(shape.name for shape in script.tables)])}"
+    root = "true" if script.via_root else "false"
+    return f"CREATE PUBLICATION {NAME} {what} WITH (publish_via_partition_root = {root})"
+
+
+def told(text: str) -> str:
+    """The statement that tells the judge, in the log, with the transaction."""
+    return f"SELECT pg_logical_emit_message(true, '{PREFIX}', '{text}')"
+
+
+def unpublish(shape: TableShape) -> list[str]:
+    """Take a table out, when nobody writes to it."""
+    return [
+        f"LOCK TABLE {shape.name} IN SHARE MODE",
+        f"ALTER PUBLICATION {NAME} DROP TABLE {shape.name}",
+        told(f"unpublish {_names(shape)}"),
+    ]
+
+
+def publish(shape: TableShape) -> list[str]:
+    """Put it back."""
+    return [
+        f"LOCK TABLE {shape.name} IN SHARE MODE",
+        f"ALTER PUBLICATION {NAME} ADD TABLE {shape.name}",
+        told(f"publish {_names(shape)}"),
+    ]
+
+
+def retract(tables: str) -> list[str]:
+    """Drop the publication, when nobody writes to these tables."""
+    return [f"LOCK TABLE {tables} IN SHARE MODE", f"DROP PUBLICATION {NAME}", told("unpublish *")]
+
+
+def republish(tables: str, statement: str) -> list[str]:
+    """Make it anew."""
+    return [f"LOCK TABLE {tables} IN SHARE MODE", statement, told("publish *")]
+
+
+def _names(shape: TableShape) -> str:
+    return ",".join(f"public.{name}" for name in dict.fromkeys([shape.name, *shape.leaves]))
+
+
+def publish_all(connection: psycopg.Connection[Any], script: Script) -> None:
+    """Make the publication what it was, whatever its administrator has not come to."""
+    with connection.transaction():
+        if connection.execute("SELECT FROM pg_publication").fetchone() is None:
+            tables = ", ".join(["signals", *(shape.name for shape in script.tables)])
+            _run(connection, republish(tables, create(script)))
+    if not script.listed:
+        return
+    found = connection.execute("SELECT prrelid::regclass::text FROM pg_publication_rel").fetchall()
+    for shape in script.tables:
+        if (shape.name,) not in found:
+            with connection.transaction():
+                _run(connection, publish(shape))
+
+
+def _run(connection: psycopg.Connection[Any], statements: list[str]) -> None:
+    for statement in statements:
+        connection.execute(statement.encode())

@@ -1,0 +1,89 @@
+"""What an administrator does beside the writers: tables leave the publication and come back, names change.
+
+Owns which of it a script gets; the words of its steps are `statements`'.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+from random import Random
+from typing import TYPE_CHECKING
+
+from tests.torture.publication import create
+from tests.torture.script import Transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.torture.script import Script
+
+_OFTEN = 0.35
+
+
+def wild(script: Script) -> Script:
+    """The script with acts of an administrator put between its transactions."""
+    draw = Random(f"{script.seed}/wild")
+    script = replace(script, listed=draw.random() < 0.6)
+    rounds = []
+    for number, one in enumerate(script.rounds):
+        writers = [list(writer) for writer in one.writers]
+        # An initial snapshot begins in the first round, and needs its publication.
+        for make in _acts(draw, script, calm=script.initial and number == 0):
+            writer = draw.choice(writers)
+            writer.insert(draw.randint(0, len(writer)), make())
+        rounds.append(replace(one, writers=writers))
+    return replace(script, rounds=rounds)
+
+
+def _acts(draw: Random, script: Script, *, calm: bool) -> list[Callable[[], Transaction]]:
+    chosen: list[Callable[[], Transaction]] = []
+    if script.listed and draw.random() < _OFTEN:
+        chosen.append(lambda: _unpublished(draw, script))
+    if not calm and draw.random() < _OFTEN / 3:
+        chosen.append(lambda: _retracted(draw, script))
+    if _pairs(script) and draw.random() < _OFTEN:
+        chosen.append(lambda: _exchanged(draw, script))
+    return chosen
+
+
+def _unpublished(draw: Random, script: Script) -> Transaction:
+    """A table leaves the publication, is written to, and comes back."""
+    place = draw.randrange(len(script.tables))
+    return Transaction([["unpublish", place], *_writes(draw, script, place), ["publish", place]], "apart")
+
+
+def _retracted(draw: Random, script: Script) -> Transaction:
+    """The publication is dropped and made anew."""
+    place = draw.randrange(len(script.tables))
+    names = ", ".join(["signals", *(shape.name for shape in script.tables)])
+    return Transaction(
+        [["retract", 0, names], *_writes(draw, script, place), ["republish", 0, names, create(script)]],
+        "apart",
+    )
+
+
+def _writes(draw: Random, script: Script, place: int) -> list[list[object]]:
+    shape = script.tables[place]
+    if shape.appends_only:
+        return [["put", place, [30_000 + draw.randrange(1_000)]]]
+    some = sorted({draw.randrange(max(3, shape.rows)) for _ in range(3)})
+    return [["touch", place, some], ["remove", place, some[:1]], ["put", place, some[:1]]][
+        : draw.randint(0, 3)
+    ]
+
+
+def _exchanged(draw: Random, script: Script) -> Transaction:
+    """Two tables get each other's names."""
+    one, other = draw.choice(_pairs(script))
+    return Transaction([["exchange", one, other]])
+
+
+def _pairs(script: Script) -> list[tuple[int, int]]:
+    """Tables that are alike, so that either may have the other's name."""
+    shapes = [replace(shape, name="", rows=0) for shape in script.tables]
+    return [
+        (one, other)
+        for one, other in combinations(range(len(shapes)), 2)
+        if shapes[one] == shapes[other] and not shapes[one].kind.partitions
+    ]
