@@ -8,14 +8,12 @@ that only look on use the plain listener beside it.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import shutil
 import signal
 import subprocess
 import tempfile
 import time
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -26,7 +24,7 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
-from tests.servers.maven import CACHE, Artifact, fetch, one_process_at_a_time
+from tests.servers.maven import Artifact, library
 from tests.servers.port import free_port
 
 if TYPE_CHECKING:
@@ -319,31 +317,5 @@ def _java(heap: str) -> list[str]:
     ]
 
 
-@cache
 def _archives() -> Path:
-    """The folder with the broker's archives, fetched once."""
-    home = CACHE / f"kafka-{_KAFKA.version}"
-    if not home.exists():
-        with one_process_at_a_time("kafka"):
-            if not home.exists():  # another process may have been faster
-                _fetch(home)
-    return home
-
-
-def _fetch(home: Path) -> None:
-    partial = home.with_name(f"{home.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    for artifact in (_KAFKA, _LOGGING):
-        fetch(artifact, partial)
-    if _digest(partial) != _SHA256:
-        raise RuntimeError(f"the archives in {partial.name!r} are not those that this version had")
-    partial.rename(home)
-
-
-def _digest(folder: Path) -> str:
-    """One checksum over all archives of a folder."""
-    lines = [
-        f"{hashlib.sha256(archive.read_bytes()).hexdigest()} {archive.name}\n"
-        for archive in sorted(folder.iterdir())
-    ]
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
+    return library(f"kafka-{_KAFKA.version}", (_KAFKA, _LOGGING), _SHA256)

@@ -1,12 +1,15 @@
 """Archives from Maven Central, fetched by the resolver inside PySpark and kept in `.cache` of the project.
 
-Leaves it to its callers to compare checksums: those of one archive, or of a library with all it needs.
+A library is some archives with all that they need, under one checksum; that of a single archive is compared
+by whoever fetches it.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import importlib.util
+import shutil
 import subprocess
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache"
 
@@ -39,6 +42,40 @@ def fetch(artifact: Artifact, folder: Path) -> None:
         raise RuntimeError(
             f"can't fetch {artifact.name!r} from Maven Central; the resolver said: {done.stdout[-2000:]}"
         )
+
+
+def library(name: str, artifacts: Iterable[Artifact], sha256: str) -> Path:
+    """The folder with these archives and all that they need, fetched once.
+
+    `sha256` is `digest` of the folder. Raises RuntimeError for other archives than it was taken of.
+    """
+    home = CACHE / name
+    if not home.exists():
+        with one_process_at_a_time(name):
+            if not home.exists():  # another process may have been faster
+                _fetch_library(artifacts, home, sha256)
+    return home
+
+
+def _fetch_library(artifacts: Iterable[Artifact], home: Path, sha256: str) -> None:
+    partial = home.with_name(f"{home.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    for artifact in artifacts:
+        fetch(artifact, partial)
+    if (found := digest(partial)) != sha256:
+        raise RuntimeError(
+            f"the archives in {partial.name!r} are not those that it had: their checksum is {found}"
+        )
+    partial.rename(home)
+
+
+def digest(folder: Path) -> str:
+    """One checksum over all archives of a folder."""
+    lines = [
+        f"{hashlib.sha256(archive.read_bytes()).hexdigest()} {archive.name}\n"
+        for archive in sorted(folder.iterdir())
+    ]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 @contextmanager
