@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from bson.decimal128 import Decimal128
 
-from adapters.mongodb.doubles import java_double
 from adapters.mongodb.raw import Kind, double, elements, int32, int64, string
+from engine.events.java_floats import java_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,7 +116,7 @@ _YEAR_10000_MS = 253_402_300_800_000
 def _double(raw: bytes, start: int, _end: int, mode: Mode) -> str:
     value: float = double(raw, start)[0]
     if isfinite(value):
-        return _number(Decimal(value), value) if mode.numbers else java_double(value)
+        return _number(Decimal(value), value) if mode.numbers else java_text(value)
     name = "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return name if mode.strict else f'{{"$numberDouble": "{name}"}}'
 

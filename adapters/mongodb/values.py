@@ -12,10 +12,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from adapters.mongodb.doubles import java_double
 from adapters.mongodb.extended import escaped
 from adapters.mongodb.raw import Kind
-from engine.events.text import Ints, Piece, Text, digits, join, replace_rows, slices, text_from
+from engine.events.java_floats import float_texts
+from engine.events.text import Ints, Piece, Text, digits, replace_rows, slices, text_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,8 +24,6 @@ Data = npt.NDArray[np.uint8]
 _HEX = np.array([list(f"{byte:02x}".encode()) for byte in range(256)], np.uint8)
 _EXPONENT_BITS, _EXPONENT_BIAS, _SIGN = 49, 6176, -(2**63)
 """Of a decimal's higher half: where its exponent stands, and what this is more than it means."""
-_LEAST, _MOST = 1e-3, 1e7
-"""Doubles between which Java writes the fewest digits, without an exponent."""
 
 
 def gathered(data: Data, at: Ints, form: str) -> npt.NDArray[np.generic]:
@@ -81,21 +79,7 @@ def hex_column(data: Data, begin: Ints) -> Text:
 
 
 def _doubles(data: Data, begin: Ints, _end: Ints) -> list[Piece]:
-    values = int64s(data, begin).view(np.float64)
-    sizes = np.abs(values)
-    plain = (sizes >= _LEAST) & (sizes < _MOST)
-    texts = pc.cast(pa.array(np.where(plain, values, 1.5)), pa.large_string())
-    pointed = pc.match_substring(texts, ".")
-    if not pc.all(pointed, min_count=0).as_py():
-        texts = pc.if_else(pointed, texts, join([texts, ".0"], len(texts)))
-    rows = np.flatnonzero(~plain)
-    return [replace_rows(texts, rows, [_double(value) for value in values[rows].tolist()])]
-
-
-def _double(value: float) -> str:
-    if value - value == 0:
-        return java_double(value)
-    return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"  # noqa: PLR0124
+    return [float_texts(pa.array(int64s(data, begin).view(np.float64)))]
 
 
 def _booleans(data: Data, begin: Ints, _end: Ints) -> list[Piece]:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.events.java import hash_order
+from engine.events.java_floats import java_text
 from engine.events.numbers import base64_chars, doubles_as_java, java_double
 from engine.events.settings import BinaryMode
 from engine.events.text import (
@@ -168,7 +169,7 @@ def _moneys_fast(texts: Text) -> Text:
 
 def java_numbers(text: str) -> str:
     """A geometric value with its numbers as Java writes them, as the JDBC driver's objects do."""
-    return _NUMBER.sub(lambda number: java_double(number[0]).strip('"'), text)
+    return _NUMBER.sub(lambda number: java_text(float(number[0])), text)
 
 
 def point(text: str) -> str:

@@ -1,7 +1,7 @@
 """Numbers: text of a database to the JSON that Kafka Connect's converter writes.
 
 Decimals are the base64 of their unscaled value in two's complement, as Java's `BigInteger` gives it;
-doubles are written as Java writes them. Columns go through Arrow casts and numpy; more than 38
+floats are written by `java_floats`. Columns go through Arrow casts and numpy; more than 38
 digits and values that no decimal can hold take a slow path, row by row.
 """
 
@@ -15,19 +15,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.events.java_floats import MOST_PLAIN, float_texts, is_plain, java_text, with_point
 from engine.events.text import Bytes, Ints, Text, each, join, mostly, text_from
 
 _BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
-_SPECIAL_DOUBLES = {
-    "nan": '"NaN"',
-    "inf": '"Infinity"',
-    "infinity": '"Infinity"',
-    "-inf": '"-Infinity"',
-    "-infinity": '"-Infinity"',
-}
 _SPECIAL_NAMES = {"NaN": "NAN", "Infinity": "POSITIVE_INFINITY", "-Infinity": "NEGATIVE_INFINITY"}
 _WORDS = 38
 """The digits that a 128 bit decimal holds."""
+_MOST_PLAIN_FLOAT = 1e6
+"""From here on PostgreSQL writes floats of 32 bits with an exponent."""
 
 
 def decimal_base64(texts: Text, scale: int) -> Text:
@@ -53,38 +49,33 @@ def unscaled_base64(number: int) -> str:
 
 
 def doubles_as_java(texts: Text) -> Text:
-    """Shortest decimal text of floats, in Java's form: `1.0`, `1.0E10`, and NaN in quotes.
-
-    From 0.001 up to 10,000,000 both write plain decimals; Java's always have a point.
-    """
-    size = np.abs(pc.cast(texts, pa.float64()).fill_null(1).to_numpy())
-    plain = ((size >= 1e-3) & (size < 1e7)) | (size == 0)
-    pointed = pc.match_substring(texts, ".")
-    if not pc.all(pointed, min_count=0).as_py():
-        texts = pc.if_else(pointed, texts, join([texts, ".0"], len(texts)))
-    rows = np.flatnonzero(~plain)
-    if len(rows) == 0:
-        return texts
-    forms = _java_forms(texts.take(pa.array(rows)))
-    return pc.replace_with_mask(texts, pa.array(~plain), forms)
+    """Shortest decimal text of doubles in Java's form: `1.0`, `1.0E10`, and NaN in quotes."""
+    return _as_java(texts, pc.cast(texts, pa.float64()), MOST_PLAIN)
 
 
 def floats_as_java(texts: Text) -> Text:
-    """As `doubles_as_java`, for 32 bits, whose least normal number Java writes with a digit more."""
-    least = pc.match_substring_regex(texts, r"^-?1\.1754944e-38$")
-    if pc.any(least).as_py():
-        texts = pc.if_else(least, pc.replace_substring(texts, "44e", "435e"), texts)
-    return doubles_as_java(texts)
+    """As `doubles_as_java`, for 32 bits."""
+    return _as_java(texts, pc.cast(texts, pa.float32()), _MOST_PLAIN_FLOAT)
 
 
 def numbers_as_doubles(texts: Text) -> Text:
     """Decimal text as the nearest double, in Java's form."""
-    return doubles_as_java(pc.cast(pc.cast(texts, pa.float64()), pa.large_string()))
+    return json_floats(pc.cast(texts, pa.float64()))
 
 
 def numbers_as_floats(texts: Text) -> Text:
     """Text of a number as the nearest float of 32 bits, in Java's form."""
-    return floats_as_java(pc.cast(pc.cast(texts, pa.float32()), pa.large_string()))
+    return json_floats(pc.cast(texts, pa.float32()))
+
+
+def json_floats(values: pa.Array) -> Text:
+    """Floats in Java's form; Jackson puts NaN and the infinities into quotes."""
+    texts, finite = float_texts(values), pc.is_finite(values)
+    return (
+        texts
+        if pc.all(finite, min_count=0).as_py()
+        else pc.if_else(finite, texts, join(['"', texts, '"'], len(texts)))
+    )
 
 
 def special_names(texts: Text) -> Text:
@@ -95,36 +86,18 @@ def special_names(texts: Text) -> Text:
 
 
 def java_double(text: str) -> str:
-    """One float's shortest text in Java's form."""
-    special = _SPECIAL_DOUBLES.get(text.lower().removesuffix(".0"))
-    if special is not None:
-        return special
-    sign, digits, point = _decompose(text)
-    if not digits:
-        return f"{sign}0.0"
-    if -3 < point <= 7:
-        padded = digits.ljust(point, "0") if point > 0 else "0" * (1 - point) + digits
-        cut = max(point, 1)
-        return f"{sign}{padded[:cut]}.{padded[cut:] or '0'}"
-    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{point - 1}"
+    """One double's text as JSON in Java's form."""
+    shown = java_text(float(text))
+    return f'"{shown}"' if shown[-1] in "Ny" else shown
 
 
-def _decompose(text: str) -> tuple[str, str, int]:
-    """Sign, digits without zeros at either end, and the place of the point after the first digit."""
-    sign, text = ("-", text[1:]) if text.startswith("-") else ("", text.lstrip("+"))
-    mantissa, _, exponent = text.lower().removesuffix(".0").partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    point = len(whole) + int(exponent or 0)
-    digits = whole + fraction
-    stripped = digits.lstrip("0")
-    return sign, stripped.rstrip("0"), point - (len(digits) - len(stripped))
-
-
-def _java_forms(odd: Text) -> Text:
-    """Java's form of the rarer floats, each distinct text once."""
-    distinct = odd.dictionary_encode()
-    forms = each(distinct.dictionary, java_double)
-    return forms.take(distinct.indices)
+def _as_java(texts: Text, values: pa.Array, most: float) -> Text:
+    """Texts of plain decimals below `most` have Java's digits and are kept; others are made of the values."""
+    kept, texts = is_plain(values, most), with_point(texts)
+    if kept.all():
+        return texts
+    others = pa.array(~kept)
+    return pc.replace_with_mask(texts, others, json_floats(values.filter(others)))
 
 
 def _decimal_fast(texts: Text, scale: int) -> Text:

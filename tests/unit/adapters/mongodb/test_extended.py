@@ -14,9 +14,9 @@ from bson.int64 import Int64
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from adapters.mongodb.doubles import java_double
 from adapters.mongodb.extended import KEY, RELAXED, STRICT, UPDATED, document_text, escaped, value_text
 from adapters.mongodb.raw import elements
+from engine.events.java_floats import java_text
 from tests.golden.case import OWN_CASES
 
 
@@ -55,7 +55,7 @@ def from_bits(bits: int) -> float:
     ],
 )
 def test_a_double_is_written_as_java_17_writes_it(value: float, expected: str):
-    assert java_double(value) == expected
+    assert java_text(value) == expected
 
 
 def test_strings_are_escaped_where_java_s_writer_escapes_them():

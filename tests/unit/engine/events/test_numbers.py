@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.events.java_floats import float_texts
 from engine.events.numbers import (
     decimal_base64,
     doubles_as_java,
@@ -113,20 +114,21 @@ def test_doubles_keep_their_value(floats):
     assert [float(text) for text in texts] == floats
 
 
-def test_the_least_normal_float_has_javas_digits():
-    assert floats_as_java(large("1.1754944e-38", "1.5")).to_pylist() == ["1.17549435E-38", "1.5"]
+def test_floats_have_javas_form_where_postgres_has_an_exponent_and_java_has_none():
+    texts = ["999999.9", "1e+06", "-9.999999e+06", "1e+07", "1.1754944e-38", "NaN", "-Infinity", None]
+
+    java = ["999999.9", "1000000.0", "-9999999.0", "1.0E7", "1.17549435E-38", '"NaN"', '"-Infinity"', None]
+    assert floats_as_java(large(*texts)).to_pylist() == java
 
 
 @given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False)))
-def test_floats_written_with_more_digits_than_they_have_come_back_short_and_the_same(floats):
+def test_floats_written_with_more_digits_than_they_have_come_back_the_same(floats):
     texts = large(*(f"{number:.16e}" for number in floats))
 
     found = numbers_as_floats(texts).to_pylist()
 
     assert [np.float32(text) for text in found] == floats
-    least = {"1.1754944E-38": "1.17549435E-38", "-1.1754944E-38": "-1.17549435E-38"}
-    shortest = [java_double(str(np.float32(number))) for number in floats]
-    assert found == [least.get(text, text) for text in shortest]
+    assert found == float_texts(pa.array(floats, pa.float32())).to_pylist()
 
 
 def test_a_float_of_32_bits_is_not_rounded_twice():

@@ -1,0 +1,151 @@
+"""A float's digits as Java before 19 makes them, one value at a time, in whole numbers of any size.
+
+Owns the rule; `java_digits` applies it to columns wherever 64 bits are enough, and `java_floats` makes texts
+of the digits.
+
+The rule (`jdk.internal.math.FloatingDecimal`, JDK-4511638): a value is taken for a ratio `b / s`, with `m`
+half a unit in its last place. Digits are divided off from the left until the rest of `b` is less than `m`, or
+less than `m` is missing to the next digit; then the last digit is rounded. This differs in four ways from the
+fewest digits that give the value back.
+
+- One `m` holds for both sides, that of the nearer neighbour: a power of two may get a digit too many.
+- With an exponent there are two digits at least: 4.9E-324, not 5E-324.
+- Where the numbers fit 32 or 64 bits, sums wrap around, and a rest of just `m` is too large:
+  1e23 is 9.999999999999999E22.
+- Integers below 2**63 follow another rule. They are exact, but for digits that their precision can't tell:
+  6.602055686667299E17 is 6.6020556866672986E17.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import floor, frexp, ldexp, log10
+
+FRACTION_BITS = 52
+"""The fraction of a double; values of every precision are held as doubles."""
+LARGEST_INTEGER_EXPONENT = 62
+SURE_BITS = 3
+"""Bits beyond the precision from which on an integer's last digits are dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """A format: the bits of a normal value's significand, and the exponent of the least normal value."""
+
+    bits: int
+    least_exponent: int
+
+    def significant(self, exponent: int) -> int:
+        """The bits that a value of this exponent has; subnormal values have fewer."""
+        return min(self.bits, self.bits + exponent - self.least_exponent)
+
+
+DOUBLE = Precision(53, -1022)
+FLOAT = Precision(24, -126)
+
+
+def digits(value: float, precision: Precision) -> tuple[str, int]:
+    """The digits of a finite value above 0 that Java writes with an exponent, and how many precede the point.
+
+    A float of 32 bits is given as the same number with 64.
+    """
+    mantissa, above = frexp(value)
+    fraction, exponent = int(ldexp(mantissa, FRACTION_BITS + 1)), above - 1
+    zeros = (fraction & -fraction).bit_length() - 1
+    bits = FRACTION_BITS + 1 - zeros
+    tiny = max(0, bits - exponent - 1)
+    if tiny == 0 and exponent <= LARGEST_INTEGER_EXPONENT:
+        return _integer(int(value), exponent, precision)
+    return _Ratio(fraction >> zeros, exponent, bits, tiny, precision).digits()
+
+
+def _integer(whole: int, exponent: int, precision: Precision) -> tuple[str, int]:
+    beyond = exponent - precision.bits - 1
+    dropped = floor(beyond * log10(2)) if beyond > SURE_BITS else 0
+    if dropped:
+        power = 10**dropped
+        whole, rest = divmod(whole, power)
+        whole += rest >= power >> 1
+    text = str(whole)
+    return text.rstrip("0"), len(text) + dropped
+
+
+class _Ratio:
+    """The value as `b / s` in whole numbers, with `m` half a unit in the last place."""
+
+    def __init__(self, fraction: int, exponent: int, bits: int, tiny: int, precision: Precision) -> None:
+        self._point = _estimate(fraction, exponent, bits)
+        fives_b, fives_s = max(0, -self._point), max(0, self._point)
+        twos_b, twos_s = fives_b + tiny + exponent, fives_s + tiny
+        twos_m = twos_b - precision.significant(exponent)
+        twos_b -= bits - 1
+        common = min(twos_b, twos_s)
+        twos_b, twos_s, twos_m = twos_b - common, twos_s - common, twos_m - common
+        if bits == 1:
+            twos_m -= 1
+        if twos_m < 0:
+            twos_b, twos_s, twos_m = twos_b - twos_m, twos_s - twos_m, 0
+        self._b = fraction * 5**fives_b << twos_b
+        self._s = 5**fives_s << twos_s
+        self._m = 5**fives_b << twos_m
+        # Java takes 32 or 64 bits where the numbers fit; then sums wrap, and equality is no excess.
+        most = max(bits + twos_b + bits_of_five(fives_b), twos_s + 1 + bits_of_five(fives_s + 1))
+        self._width = 32 if most < 32 else 64 if most < 64 else 0
+
+    def digits(self) -> tuple[str, int]:
+        """The digits, two at least, and how many of them stand before the point."""
+        made: list[int] = []
+        digit, low, high = self._next()
+        if digit == 0 and not high:
+            self._point -= 1
+        else:
+            made.append(digit)
+        low = high = False
+        while not low and not high:
+            digit, low, high = self._next()
+            made.append(digit)
+        if high and (not low or self._rounds_up(made[-1])):
+            self._round_up(made)
+        return "".join(map(str, made)), self._point + 1
+
+    def _next(self) -> tuple[int, bool, bool]:
+        digit, rest = divmod(self._b, self._s)
+        self._b, self._m = 10 * rest, 10 * self._m
+        if self._wrapped(self._m) <= 0:
+            return digit, True, True
+        ten, reach = 10 * self._s, self._wrapped(self._b + self._wrapped(self._m))
+        return digit, self._b < self._wrapped(self._m), reach > ten if self._width else reach >= ten
+
+    def _wrapped(self, number: int) -> int:
+        if not self._width:
+            return number
+        half = 1 << self._width - 1
+        return (number + half) % (2 * half) - half
+
+    def _rounds_up(self, last: int) -> bool:
+        difference = 2 * self._b - 10 * self._s
+        return difference > 0 or (difference == 0 and last % 2 == 1)
+
+    def _round_up(self, made: list[int]) -> None:
+        at = len(made) - 1
+        while made[at] == 9 and at > 0:
+            made[at] = 0
+            at -= 1
+        if made[at] == 9:
+            self._point += 1
+            made[at] = 1
+        else:
+            made[at] += 1
+
+
+def bits_of_five(power: int) -> int:
+    """Bits of 5**power, by the table that Java has for small powers and its estimate for others."""
+    if power >= 27:
+        return 3 * power
+    return (5**power).bit_length() if power else 0
+
+
+def _estimate(fraction: int, exponent: int, bits: int) -> int:
+    """The decimal exponent, or one more, from the logarithm's tangent at 1.5."""
+    mantissa = fraction / (1 << bits - 1)
+    return floor((mantissa - 1.5) * 0.289529654 + 0.176091259 + exponent * 0.301029995663981)
