@@ -280,7 +280,7 @@ def _hstore(_: int, settings: EventSettings) -> Conversion:
         schema = Schema("map", keys=STRING, items=STRING.nullable())
         unavailable = quote(settings.unavailable_value)
         return replace(
-            bare(schema, partial(each, convert=values.hstore_json), "{}"),
+            bare(schema, partial(each, convert=values.hstore_map), "{}"),
             placeholder=f"{{{unavailable}:{unavailable}}}",
         )
     schema = Schema("string", name="io.debezium.data.Json", version=1)

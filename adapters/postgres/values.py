@@ -27,6 +27,7 @@ from engine.events.text import (
     join,
     mostly,
     quote,
+    quote_unpaired,
     scalar,
     text_from,
     text_parts,
@@ -216,10 +217,19 @@ def hstore_pairs(text: str) -> list[tuple[str, str | None]]:
     return pairs
 
 
+def hstore_map(text: str) -> str:
+    """A map, in the order in which Java's `HashMap` gives its entries."""
+    return _hstore_object(text, quote)
+
+
 def hstore_json(text: str) -> str:
-    """A JSON object in the order in which Java's `HashMap` gives its entries."""
+    """The text of a JSON object, in the same order."""
+    return _hstore_object(text, quote_unpaired)
+
+
+def _hstore_object(text: str, string: Callable[[str], str]) -> str:
     pairs = hash_order(hstore_pairs(text), lambda pair: pair[0])
-    shown = (f"{quote(key)}:{'null' if value is None else quote(value)}" for key, value in pairs)
+    shown = (f"{string(key)}:{'null' if value is None else string(value)}" for key, value in pairs)
     return "{" + ",".join(shown) + "}"
 
 

@@ -12,7 +12,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import orjson
 import pyarrow as pa
 
 from adapters.sqlserver.jdbc_types import jdbc_column
@@ -21,6 +20,7 @@ from adapters.sqlserver.source import SOURCE, read_source
 from engine.events.assemble import EventGroup, event_batch
 from engine.events.connect import BOOLEAN, INT32, INT64, STRING, array, struct, with_schema
 from engine.events.names import schema_topic
+from engine.events.text import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,7 +110,7 @@ def schema_changes(changes: Sequence[SchemaChange], settings: EventSettings) -> 
 def schema_change_group(change: SchemaChange, message: int, settings: EventSettings) -> EventGroup:
     """The event of a change, before everything else that the message of this number brings."""
     before, after = with_schema(KEY, enabled=settings.key_schemas)
-    key = f"{before}{_text({'databaseName': change.table.id.parts[0]})}{after}"
+    key = f"{before}{json_text({'databaseName': change.table.id.parts[0]})}{after}"
     before, after = with_schema(VALUE, enabled=settings.value_schemas)
     value = f"{before}{_payload(change, settings)}{after}"
     text = pa.large_string()
@@ -126,7 +126,7 @@ def schema_change_group(change: SchemaChange, message: int, settings: EventSetti
 def _payload(change: SchemaChange, settings: EventSettings) -> str:
     table = change.table
     database, schema, _name = table.id.parts
-    rest = _text(
+    rest = json_text(
         {
             "ts_ms": change.now_ms,
             "databaseName": database,
@@ -179,7 +179,3 @@ def column_members(column: Column, place: int) -> dict[str, Any]:
         "autoIncremented": False,
         "generated": column.computed,
     }
-
-
-def _text(members: object) -> str:
-    return orjson.dumps(members).decode()

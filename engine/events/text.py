@@ -1,8 +1,9 @@
 r"""JSON text in bulk: escaping, quoting, and joining columns of text with constant pieces.
 
 Works on Arrow's large strings; null stands for a missing value until `Pieces` or `fill` says what
-it becomes. Text is what Java's Jackson writes: no blanks, control characters as `\b \t \n \f \r`
-or `\u001B`, everything else as itself. Knows nothing of schemas, envelopes or databases.
+it becomes. Text is what Java's Jackson writes as bytes, which is what Kafka Connect's converter sends: no
+blanks, control characters as `\b \t \n \f \r` or `\u001B`, characters beyond the BMP as two surrogates
+`\uD83D\uDE00`, everything else as itself. Knows nothing of schemas, envelopes or databases.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from engine.events.surrogates import LEAST_FIRST, pair, with_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -44,7 +47,28 @@ _SIX = np.array([list(text.encode().ljust(6, b" ")) for text in _ESCAPES], np.ui
 
 def quote(text: str) -> str:
     """One JSON string with its quotes."""
+    return '"' + "".join(map(_escaped_character, text)) + '"'
+
+
+def quote_unpaired(text: str) -> str:
+    """As `quote`, but without surrogates: what Jackson writes into a Java string instead of bytes."""
     return '"' + "".join(_ESCAPES[ord(c)] if ord(c) < 0x80 else c for c in text) + '"'
+
+
+def _escaped_character(character: str) -> str:
+    code = ord(character)
+    return _ESCAPES[code] if code < 0x80 else character if code < 0x10000 else pair(code)
+
+
+def json_text(value: object) -> str:
+    """A value of objects, lists, texts, whole numbers and constants as JSON text."""
+    if isinstance(value, str):
+        return quote(value)
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{quote(name)}:{json_text(one)}" for name, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(json_text, value)) + "]"
+    return "null" if value is None else str(value).lower()
 
 
 def scalar(text: str) -> pa.Scalar:
@@ -108,10 +132,20 @@ def escape(texts: Text) -> Text:
     """The inside of a JSON string; null stays null. One pass over the bytes, no loop per row."""
     offsets, data = text_parts(texts)
     used = data[offsets[0] : offsets[-1]]
+    if len(used) == 0:
+        return texts
+    escaped = _escape_specials(texts, offsets, used)
+    if used.max() < LEAST_FIRST:
+        return escaped
+    return text_from(*with_pairs(*text_parts(escaped)), escaped)
+
+
+def _escape_specials(texts: Text, offsets: Ints, used: Bytes) -> Text:
+    """Quotes, backslashes and control characters."""
     if len(used) > _LARGE:
         return _escape_one_by_one(texts, used)
     quotes, slashes = used == 0x22, used == 0x5C
-    if len(used) == 0 or used.min() >= 0x20:
+    if used.min() >= 0x20:
         if slashes.any():
             texts = pc.replace_substring(texts, "\\", "\\\\")
         return pc.replace_substring(texts, '"', '\\"') if quotes.any() else texts

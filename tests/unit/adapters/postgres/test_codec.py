@@ -49,6 +49,13 @@ def test_the_key_has_its_own_order_and_null_becomes_the_default():
     assert rows == [{"a": 1, "b": "k", "c": 7, "d": None}]
 
 
+def test_a_key_beyond_the_bmp_has_the_bytes_that_jackson_writes():
+    keys, rows = read(PLAIN, ("1", "k😀", None, "y😀"))
+
+    assert keys == [r'{"b":"k\uD83D\uDE00","a":1}']
+    assert rows == [{"a": 1, "b": "k😀", "c": 7, "d": "y😀"}]
+
+
 def test_the_text_of_schemas_is_made_with_the_codec_and_not_again(monkeypatch):
     codec = codec_for(relation_of(TABLE), TABLE, EventSettings("p", "d"), {})
     monkeypatch.setattr(Schema, "json", lambda *_: pytest.fail("made again"))

@@ -25,6 +25,11 @@ def test_hstore_comes_back(pairs):
     assert json.loads(values.hstore_json(text)) == pairs
 
 
+def test_hstore_as_text_is_escaped_once_and_as_a_map_like_any_string():
+    assert values.hstore_json('"😀"=>"a"') == '{"😀":"a"}'
+    assert values.hstore_map('"😀"=>"a"') == r'{"\uD83D\uDE00":"a"}'
+
+
 def test_hstore_has_the_order_of_javas_hash_map():
     assert values.hstore_json('"a"=>"1", "n"=>NULL, "b c"=>"x"') == '{"a":"1","b c":"x","n":null}'
 

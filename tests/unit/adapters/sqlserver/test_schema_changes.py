@@ -30,6 +30,14 @@ def test_changes_come_in_their_order_keyed_by_the_database():
     assert {one["value"]["ddl"] for one in events} == {None}
 
 
+def test_the_key_s_bytes_are_those_that_jackson_writes():
+    table = replace(CUSTOMERS, id=CollectionId(("shop 😀\x1b", "dbo", "t")))
+
+    keys = schema_changes([replace(CHANGE, table=table)], PLAIN).column("key").to_pylist()
+
+    assert keys == [r'{"databaseName":"shop \uD83D\uDE00\u001B"}']
+
+
 def test_names_are_quoted_and_defaults_told_as_the_server_has_them():
     table = Table(CollectionId(("d", "my schema", 'a"b')), (Column("c", 3, "nvarchar", 5, default="(N'x')"),))
     (event,) = shown(schema_changes([replace(CHANGE, table=table)], PLAIN))

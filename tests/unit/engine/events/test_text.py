@@ -9,7 +9,19 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.events.text import each, escape, fill, join, mostly, quote, replace_rows, slices, text_parts
+from engine.events.text import (
+    each,
+    escape,
+    fill,
+    join,
+    json_text,
+    mostly,
+    quote,
+    quote_unpaired,
+    replace_rows,
+    slices,
+    text_parts,
+)
 
 TEXTS = st.lists(st.none() | st.text(st.characters(exclude_categories=["Cs"])))
 JACKSONS = 'quote " back\\slash tab\t nl\n cr\r bell\x07 esc\x1b del\x7f nbsp\u00a0 ls\u2028 slash / 😀'
@@ -34,11 +46,45 @@ def test_a_slice_is_escaped_like_the_whole(texts, start):
 def test_control_characters_are_written_as_jackson_writes_them():
     expected = (
         'quote \\" back\\\\slash tab\\t nl\\n cr\\r bell\\u0007 esc\\u001B del'
-        "\x7f nbsp\u00a0 ls\u2028 slash / 😀"
+        "\x7f nbsp\u00a0 ls\u2028 slash / \\uD83D\\uDE00"
     )
 
     assert escape(large(JACKSONS)).to_pylist() == [expected]
     assert quote(JACKSONS) == f'"{expected}"'
+
+
+def test_characters_beyond_the_bmp_are_two_surrogates_as_jackson_writes_them_into_bytes():
+    texts = large("a😀b", None, "\U0010ffff\U00010000", "", "é€\n𐐷")
+
+    assert escape(texts).to_pylist() == [
+        r"a\uD83D\uDE00b",
+        None,
+        r"\uDBFF\uDFFF\uD800\uDC00",
+        "",
+        r"é€\n\uD801\uDC37",
+    ]
+    assert escape(texts.slice(2)).to_pylist() == escape(texts).to_pylist()[2:]
+
+
+def test_many_and_large_texts_beyond_the_bmp_are_escaped_in_pieces(monkeypatch):
+    monkeypatch.setattr("engine.events.text._LARGE", 64)
+    monkeypatch.setattr("engine.events.surrogates._PIECE", 3)
+    texts = ["😀" * count + "x\t" * (count % 3) for count in range(40)]
+
+    expected = [r"\uD83D\uDE00" * count + r"x\t" * (count % 3) for count in range(40)]
+    assert escape(large(*texts)).to_pylist() == expected
+
+
+def test_a_java_string_of_jackson_keeps_them():
+    assert quote_unpaired('"😀\x1b"') == r'"\"😀\u001B\""'
+
+
+def test_whole_values_are_written_like_single_texts():
+    value = {"a😀": [1, None, True, False, "\x1b"], "b": {}, "c": -(2**63)}
+
+    assert (
+        json_text(value) == r'{"a\uD83D\uDE00":[1,null,true,false,"\u001B"],"b":{},"c":-9223372036854775808}'
+    )
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
