@@ -20,6 +20,7 @@ from engine.events.codec import TableCodec
 from engine.events.columns import (
     Described,
     collisions,
+    header_wrap,
     key_field,
     key_wrap,
     unmasked,
@@ -73,6 +74,7 @@ def codec_for(
         emit=emit,
         signal=str(relation.id) == settings.signal_collection,
         warnings=(*collisions(fields), *unmasked(included, shown.id, settings)),
+        header_wrap=header_wrap(topic, key, settings),
     )
 
 

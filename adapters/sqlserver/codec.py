@@ -19,6 +19,7 @@ from engine.events.codec import TableCodec
 from engine.events.columns import (
     Described,
     collisions,
+    header_wrap,
     key_field,
     key_wrap,
     unmasked,
@@ -71,6 +72,7 @@ def codec_for(
         emit=emit,
         signal=str(table.id) == settings.signal_collection if signal is None else signal,
         warnings=(*_left_out(table), *collisions(fields), *unmasked(included, named, settings)),
+        header_wrap=header_wrap(topic, key, settings),
     )
 
 

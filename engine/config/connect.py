@@ -11,10 +11,7 @@ from engine.config.shapes import EXPRESSIONS, FLAG, NAMES, TEXT, harmless, whole
 
 P = Property
 _JSON = harmless("org.apache.kafka.connect.json.JsonConverter", "JsonConverter")
-_HEADERS = harmless(
-    "org.apache.kafka.connect.storage.SimpleHeaderConverter",
-    "org.apache.kafka.connect.json.JsonConverter",
-)
+_PLAIN_NULLS = harmless("true")
 _NONE = harmless()
 
 FRAME = (
@@ -34,7 +31,6 @@ REFUSALS = (
     P("post.processors", REFUSED, "post processors are Java classes, which are not run", _NONE),
     P("key.converter", REFUSED, "keys are written as Kafka Connect's JsonConverter writes them", _JSON),
     P("value.converter", REFUSED, "values are written as Kafka Connect's JsonConverter writes them", _JSON),
-    P("header.converter", REFUSED, "headers are written as JSON", _HEADERS),
     P(
         "key.converter.decimal.format",
         REFUSED,
@@ -48,10 +44,22 @@ REFUSALS = (
         harmless("BASE64"),
     ),
     P(
+        "header.converter.decimal.format",
+        REFUSED,
+        "decimals in headers are written as BASE64",
+        harmless("BASE64"),
+    ),
+    P(
         "key.converter.replace.null.with.default",
         REFUSED,
         "a null key field is written as its default",
-        harmless("true"),
+        _PLAIN_NULLS,
+    ),
+    P(
+        "header.converter.replace.null.with.default",
+        REFUSED,
+        "a null key field is written as its default in headers, too",
+        _PLAIN_NULLS,
     ),
     P(
         "topic.naming.strategy",

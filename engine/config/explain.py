@@ -39,7 +39,18 @@ def explain(properties: Mapping[str, str], *, defaults: bool = False) -> tuple[E
 
 
 def _given(row: Property, name: str, value: str) -> Explained:
-    return Explained(shown_name(name), shown_value(name, value), row.kind, row.text, given=True)
+    return Explained(shown_name(name), shown_value(name, value), _kind(row, value), row.text, given=True)
+
+
+def _kind(row: Property, value: str) -> Kind:
+    """A property that only one value may have is accepted where it has it."""
+    if row.kind not in {Kind.REFUSED, Kind.LATER_REFUSED}:
+        return row.kind
+    try:
+        read = row.shape.read(value)
+    except ValueError:
+        return row.kind
+    return Kind.ACCEPTED if read == row.standard() else row.kind
 
 
 def _default(row: Property) -> Explained:

@@ -164,6 +164,10 @@ _WHY = {
         *("cursor.oversize.skip.threshold",),
     ),
     "filters may stand in any order": ("cursor.pipeline.order",),
+    "a document never changes its key, so no event has a header": (
+        *("header.converter", "header.converter.schemas.enable", "header.converter.decimal.format"),
+        *("header.converter.replace.null.with.default",),
+    ),
     "documents have no columns": ("field.name.adjustment.mode",),
     "MongoDB has no statements": ("heartbeat.action.query",),
 }

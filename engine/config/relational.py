@@ -12,7 +12,14 @@ from engine.config.settings import (
     SnapshotSettings,
     Watermarking,
 )
-from engine.events.settings import BinaryMode, DecimalMode, EventSettings, NameAdjustment, TimeMode
+from engine.events.settings import (
+    BinaryMode,
+    DecimalMode,
+    EventSettings,
+    HeaderConverter,
+    NameAdjustment,
+    TimeMode,
+)
 
 if TYPE_CHECKING:
     from engine.config.values import Values
@@ -28,6 +35,8 @@ def event_settings(v: Values, database: str, signal_collection: str) -> EventSet
         heartbeat_prefix=v.get("topic.heartbeat.prefix", str),
         key_schemas=v.get("key.converter.schemas.enable", bool),
         value_schemas=v.get("value.converter.schemas.enable", bool),
+        header_converter=v.get("header.converter", HeaderConverter),
+        header_schemas=v.get("header.converter.schemas.enable", bool),
         tombstones=v.get("tombstones.on.delete", bool),
         skipped_operations=v.get("skipped.operations", frozenset),
         transaction_metadata=v.get("provide.transaction.metadata", bool),

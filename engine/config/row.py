@@ -23,6 +23,8 @@ class Kind(StrEnum):
     LATER_REFUSED = "later, refused"
     """Not supported yet, and the events depend on it: refused unless it says the default."""
     IGNORED = "without effect"
+    ACCEPTED = "accepted"
+    """Refused with another value; what this one says is done in any case. No row's own kind."""
     REFUSED = "refused"
     """Never supported, and the events depend on it: refused unless it says the default."""
     RENAMED = "renamed"

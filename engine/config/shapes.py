@@ -84,6 +84,16 @@ def _member(members: type[StrEnum], raw: str) -> StrEnum | None:
     return next((member for member in members if member == raw.strip().lower()), None)
 
 
+def java_class(members: type[StrEnum]) -> Shape:
+    """One of a few Java classes, by its full name or by what stands behind the package's."""
+
+    def convert(raw: str) -> StrEnum | None:
+        name = raw.strip()
+        return next((one for one in members if name in {one, one.rpartition(".")[2]}), None)
+
+    return Shape("one of " + ", ".join(members), convert)
+
+
 def subset(words: tuple[str, ...], *, nothing: str = "", everything: str = "") -> Shape:
     """Some of a few words, comma separated; `nothing` alone means none of them, `everything` all."""
 

@@ -125,6 +125,7 @@ _SHARED = frozenset(
         *("column.include.list", "column.exclude.list", "skipped.operations", "topic.prefix"),
         *("topic.delimiter", "topic.transaction", "topic.heartbeat.prefix"),
         *("key.converter.schemas.enable", "value.converter.schemas.enable"),
+        *("header.converter", "header.converter.schemas.enable"),
         *("value.converter.replace.null.with.default", "tombstones.on.delete"),
         *("provide.transaction.metadata", "decimal.handling.mode", "binary.handling.mode"),
         *("time.precision.mode", "schema.name.adjustment.mode", "field.name.adjustment.mode"),

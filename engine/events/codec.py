@@ -9,9 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from engine.events.envelope import around_read
 from engine.events.field import Field, Mask, object_pieces
-from engine.events.text import Piece, Text, join
+from engine.events.headers import simple_texts
+from engine.events.text import Piece, Text, join, slices, text_parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +35,8 @@ class TableCodec:
     """How the rows of one table become events; a plain value, sent to executors as it is.
 
     `columns` are the names of the input columns in order. `key_wrap` and `value_wrap` stand around
-    the payloads (the schemas, where they are on). `source` is the part of the source block that all
+    the payloads (the schemas, where they are on), `header_wrap` around a key's in a header that is
+    JSON. `source` is the part of the source block that all
     rows of the table share. `merge_key` are the indexes of the columns that identify a row.
     `never_filled` are columns whose unchanged values are not taken from old rows.
     `emit` false: no events; `signal` true: its rows are read as signals.
@@ -51,6 +55,7 @@ class TableCodec:
     emit: bool = True
     signal: bool = False
     warnings: tuple[str, ...] = field(default=(), compare=False)
+    header_wrap: tuple[str, str] | None = None
 
     def row(self, columns: Sequence[Text], unchanged: Sequence[Mask | None] | None = None) -> Row:
         """Encode rows. `unchanged[i]` marks the values of column i that the log left out."""
@@ -79,6 +84,17 @@ class TableCodec:
             for one in self.key
         ]
         return join([self.key_wrap[0], *object_pieces(self.key, shown), self.key_wrap[1]], rows)
+
+    def key_headers(self, keys: Text) -> Text:
+        """Keys of events as the values of headers."""
+        if self.header_wrap == self.key_wrap:
+            return keys
+        offsets, data = text_parts(keys)
+        before, after = (len(text.encode()) for text in self.key_wrap)
+        payloads = slices(data, offsets[:-1] + before, offsets[1:] - after, np.ones(len(keys), bool))
+        if self.header_wrap is None:
+            return simple_texts(payloads, self.key)
+        return join([self.header_wrap[0], payloads, self.header_wrap[1]], len(keys))
 
     def reads(self, columns: Sequence[Text]) -> tuple[Text | None, Text]:
         """Keys of READ events, and of their values the rows: what `around_reads` stands around."""

@@ -18,6 +18,7 @@ from engine.events.connect import Schema, struct, with_schema
 from engine.events.envelope import envelope_schema
 from engine.events.field import Field
 from engine.events.names import field_name, schema_name
+from engine.events.settings import HeaderConverter
 from engine.events.text import join
 from engine.expressions import matches
 
@@ -114,6 +115,13 @@ def key_wrap(topic: str, key: Sequence[Field], settings: EventSettings) -> tuple
     """What stands around the key's payload."""
     schema = struct(schema_name(topic, "Key", settings), *((one.name, one.schema) for one in key))
     return with_schema(schema, enabled=settings.key_schemas)
+
+
+def header_wrap(topic: str, key: Sequence[Field], settings: EventSettings) -> tuple[str, str] | None:
+    """What stands around the key's payload in a header; None where headers are no JSON."""
+    if settings.header_converter is HeaderConverter.SIMPLE:
+        return None
+    return key_wrap(topic, key, replace(settings, key_schemas=settings.header_schemas))
 
 
 def value_wrap(

@@ -86,8 +86,8 @@ def _updates(
     if moved.any() and old.key is not None and new.key is not None:
         old_key, new_key = _rows(old.key, moved), _rows(new.key, moved)
         before, after = chosen(old.pieces, moved), chosen(new.pieces, moved)
-        to = header("__debezium.newkey", escape(new_key))
-        came = header("__debezium.oldkey", escape(old_key))
+        to = header("__debezium.newkey", escape(codec.key_headers(new_key)))
+        came = header("__debezium.oldkey", escape(codec.key_headers(old_key)))
         yield Draft(
             codec, "d", numbers[moved], DELETE_TURN, old_key, before, None, to, tombstone=settings.tombstones
         )

@@ -55,6 +55,13 @@ class NameAdjustment(StrEnum):
     AVRO = "avro"
 
 
+class HeaderConverter(StrEnum):
+    """`header.converter`: how the headers of a key change are written."""
+
+    SIMPLE = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
+    JSON = "org.apache.kafka.connect.json.JsonConverter"
+
+
 class Fault(StrEnum):
     """`tidemark.keep.debezium.faults`: what Debezium 2.1.4 loses or garbles when it streams."""
 
@@ -101,6 +108,8 @@ class EventSettings:
     heartbeat_prefix: str = "__debezium-heartbeat"
     key_schemas: bool = True
     value_schemas: bool = True
+    header_converter: HeaderConverter = HeaderConverter.SIMPLE
+    header_schemas: bool = True
     tombstones: bool = True
     skipped_operations: frozenset[str] = frozenset({"t"})
     transaction_metadata: bool = False

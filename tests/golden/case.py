@@ -34,6 +34,8 @@ class Source(StrEnum):
     MONGODB = "mongodb"
 
 
+_RECORDED_BY = {Source.POSTGRES: {"header.converter": "org.apache.kafka.connect.json.JsonConverter"}}
+"""What wrote the recordings' headers, unless a case says so itself; it is not Connect's default."""
 _SIGNAL_PREFIXES = {Source.POSTGRES: re.compile(r"[ij]\d"), Source.MONGODB: re.compile(r"e\d")}
 
 
@@ -96,7 +98,7 @@ def load_case(folder: Path, own_cases: Path = OWN_CASES) -> Case:
         name=folder.name,
         folder=folder,
         source=source,
-        properties=load(folder / "connector.properties"),
+        properties={**_RECORDED_BY.get(source, {}), **load(folder / "connector.properties")},
         expected=recorded_events(folder / "events.jsonl"),
         documented=_documented(own_cases / source / folder.name),
     )

@@ -23,7 +23,15 @@ from engine.config.driver import LIBPQ
 from engine.config.row import Kind
 from engine.config.settings import CaptureSettings
 from engine.errors import ConfigError
-from engine.events.settings import BinaryMode, ColumnMask, DecimalMode, EventSettings, Fault, MessageKey
+from engine.events.settings import (
+    BinaryMode,
+    ColumnMask,
+    DecimalMode,
+    EventSettings,
+    Fault,
+    HeaderConverter,
+    MessageKey,
+)
 from engine.model import Channel, CollectionId
 
 LEAST = {
@@ -96,6 +104,35 @@ def test_no_name_stands_twice_in_the_catalogue():
     names = [row.name for row in POSTGRES.rows]
 
     assert sorted(set(names)) == sorted(names)
+
+
+@pytest.mark.parametrize(
+    ("value", "converter"),
+    [
+        ("org.apache.kafka.connect.json.JsonConverter", HeaderConverter.JSON),
+        ("JsonConverter", HeaderConverter.JSON),
+        (" org.apache.kafka.connect.storage.SimpleHeaderConverter", HeaderConverter.SIMPLE),
+    ],
+)
+def test_headers_are_written_by_the_converter_that_is_named(value: str, converter: HeaderConverter):
+    schemas = {"header.converter.schemas.enable": "false"}
+
+    events = parse(LEAST | {"header.converter": value} | schemas).events
+    assert (events.header_converter, events.header_schemas) == (converter, False)
+    assert parse(LEAST).events.header_converter is HeaderConverter.SIMPLE
+
+
+def test_a_property_of_one_possible_value_is_accepted_with_it_and_refused_with_another():
+    names = {
+        "key.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "value.converter": "JsonConverter",
+        "flush.lsn.source": "true",
+        "skip.messages.without.change": "false",
+    }
+
+    assert {one.kind for one in explain(names)} == {Kind.ACCEPTED}
+    assert [one.kind for one in explain({"key.converter": "AvroConverter"})] == [Kind.REFUSED]
+    assert [one.kind for one in explain({"flush.lsn.source": "maybe"})] == [Kind.LATER_REFUSED]
 
 
 def test_events_are_shaped_as_the_properties_say():
@@ -275,6 +312,8 @@ def test_watermarks_are_chosen_by_strategy_unless_read_only(
         ("transforms", "unwrap", "'transforms' can't be 'unwrap': single message transforms are not run"),
         ("predicates", "p", "'predicates' can't be 'p'"),
         ("key.converter", "io.confluent.connect.avro.AvroConverter", "'key.converter' can't be"),
+        ("header.converter", "org.apache.kafka.connect.storage.StringConverter", "it must be one of org"),
+        ("header.converter.decimal.format", "NUMERIC", "decimals in headers are written as BASE64"),
         ("topic.naming.strategy", "com.example.Mine", "'topic.naming.strategy' can't be"),
         ("value.converter.decimal.format", "NUMERIC", "decimals are written as BASE64"),
         ("flush.lsn.source", "false", "not supported yet; leave it at 'true'"),
