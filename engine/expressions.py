@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 FLAGS = re.IGNORECASE | re.ASCII
 """Java's CASE_INSENSITIVE folds ASCII letters only, and its `\\w`, `\\d`, `\\s` are ASCII."""
@@ -79,6 +79,12 @@ def translate(expression: str) -> str:
 def matches(expressions: Iterable[str], name: str) -> bool:
     """Tell whether one of the translated expressions matches the whole of `name`."""
     return any(_compiled(expression).fullmatch(name) for expression in expressions)
+
+
+def first_found(expressions: Sequence[str], name: str) -> int:
+    """The place of the first translated expression found anywhere in `name`; their count if none is."""
+    places = (place for place, one in enumerate(expressions) if _compiled(one).search(name))
+    return next(places, len(expressions))
 
 
 @lru_cache(maxsize=4096)

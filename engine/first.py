@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from engine.config.settings import SnapshotMode
-from engine.expressions import matches
+from engine.expressions import first_found, matches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -132,15 +132,15 @@ def to_read(
 ) -> list[CollectionId]:
     """The tables of an initial snapshot, in Debezium's order.
 
-    That is the order of `table.include.list` where there is one, then by name. `only` are the
-    expressions of `snapshot.include.collection.list`; none picks all.
+    That is the order of `table.include.list` where there is one: a table comes with the first expression
+    that is found anywhere in its name. Then by the whole name, compared as Java compares text. `only`
+    are the expressions of `snapshot.include.collection.list`; none picks all.
     """
     chosen = [
         one for one in collections if capture.captures(*one.parts) and (not only or matches(only, str(one)))
     ]
-    return sorted(chosen, key=lambda one: (_place(one, capture.include_tables), one))
+    return sorted(chosen, key=lambda one: (first_found(capture.include_tables, str(one)), _utf16(str(one))))
 
 
-def _place(collection: CollectionId, listed: Sequence[str]) -> int:
-    name = str(collection)
-    return next((place for place, one in enumerate(listed) if matches([one], name)), len(listed))
+def _utf16(name: str) -> bytes:
+    return name.encode("utf-16-be", "surrogatepass")

@@ -6,6 +6,7 @@ Nobody looks ahead: where the first table has no rows, no row is `first`, and so
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from engine.model import Run, Staged
-    from engine.snapshot import Snapshot
+    from engine.snapshot import Snapshot, Table
 
 PLAIN = "true"
 """What a row says that is neither the first nor the last of anything."""
@@ -57,27 +58,34 @@ def marks(snapshot: Snapshot, runs: Sequence[Run], staged: Sequence[Staged]) -> 
     """The marks of each file of rows that goes out now, of these runs of an initial snapshot.
 
     The order is that in which tables are read, which busy ones change: the first one is the one before
-    which nothing has come, the last one that behind which no other is left.
+    which nothing has come, the last one that behind which no other is left. Each database is a snapshot of
+    its own.
     """
     found = [NO_MARKS] * len(staged)
     tables = {one.ticket: one for one in snapshot.tables if one.initial and one.place and one.progress}
-    left = {one.ticket for one in snapshot.tables if one.initial}
-    begun = any(one.place and one.place[1] > len(left) for one in tables.values())
-    begun |= any(one.progress and one.progress.emitted for one in tables.values())
+    left = Counter(one.target.collection.database for one in snapshot.tables if one.initial)
+    begun = {one.target.collection.database for one in tables.values() if _has_begun(one, left)}
     for ticket in dict.fromkeys(run.ticket for run in runs):
         progress = tables[ticket].progress if ticket in tables else None
         if progress is None:
             continue
+        database = tables[ticket].target.collection.database
         advance = Advance(ticket, tuple(run for run in runs if run.ticket == ticket))
-        if ends := advance.applied(progress).done:
-            left.discard(ticket)
+        ends = advance.applied(progress).done
+        left[database] -= ends
         files = [at for at, one in enumerate(staged) if one.ticket == ticket and one.rows]
         if not files:
-            begun |= ends
+            begun |= {database} if ends else set()
             continue
-        first = Mark.FIRST_OF_COLLECTION if begun else Mark.FIRST
-        last = Mark.LAST_OF_COLLECTION if left else Mark.LAST
+        first = Mark.FIRST_OF_COLLECTION if database in begun else Mark.FIRST
+        last = Mark.LAST_OF_COLLECTION if left[database] else Mark.LAST
         found[files[0]] = Marks(first=None if progress.emitted else first)
         found[files[-1]] = replace(found[files[-1]], last=last if ends else None)
-        begun = True
+        begun.add(database)
     return found
+
+
+def _has_begun(table: Table, left: Counter[str]) -> bool:
+    """Whether rows of its database have come: its own, or those of a table that has left the queue."""
+    gone = table.place is not None and table.place[1] > left[table.target.collection.database]
+    return gone or bool(table.progress and table.progress.emitted)

@@ -26,6 +26,11 @@ class CollectionId:
     def __str__(self) -> str:
         return ".".join(self.parts)
 
+    @property
+    def database(self) -> str:
+        """The database, where the source has several with schemas of their own; else empty."""
+        return self.parts[0] if len(self.parts) > 2 else ""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Position:

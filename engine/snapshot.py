@@ -10,6 +10,7 @@ failed one lacks is remembered, and read when the same is asked for again.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -32,7 +33,7 @@ class Table:
 
     `signal` is the label of the signal that asked for it, `id` what its sender called it. `resumes` is
     what an earlier entry failed to read. `place` is for entries of the snapshot before the log: table n of
-    m, from 1.
+    m of its database, from 1.
     """
 
     ticket: int
@@ -83,15 +84,18 @@ class Snapshot:
     ) -> Snapshot:
         """Queue collections for the snapshot before the log, ahead of others; what was left of one goes.
 
-        `conditions` are the filters of some of them.
+        `conditions` are the filters of some of them. Places are counted in each database.
         """
         targets = [Target(one, conditions.get(one), initial=True) for one in collections]
-        added = tuple(
-            Table(self.next_ticket + at, signal, target, place=(at + 1, len(targets)))
-            for at, target in enumerate(targets)
-        )
+        totals = Counter(one.database for one in collections)
+        counted: Counter[str] = Counter()
+        added = []
+        for ticket, target in enumerate(targets, self.next_ticket):
+            database = target.collection.database
+            counted[database] += 1
+            added.append(Table(ticket, signal, target, place=(counted[database], totals[database])))
         others = tuple(table for table in self.tables if not table.initial)
-        return replace(self, tables=added + others, next_ticket=self.next_ticket + len(added))
+        return replace(self, tables=(*added, *others), next_ticket=self.next_ticket + len(added))
 
     def anew(self) -> Snapshot:
         """The queue with nothing read: what was, was read beside a log that is lost."""

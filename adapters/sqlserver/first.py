@@ -32,7 +32,7 @@ from engine.first import Log, Standing, Start, start, to_read
 from engine.model import CollectionId, Position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from adapters.sqlserver.databases import Databases
     from adapters.sqlserver.place import Place
@@ -302,7 +302,7 @@ class FirstSnapshot:
             raise SourceError("stopped before the initial snapshot began")
 
     def _tables(self) -> Sequence[CollectionId]:
-        """The captured tables to read; a list may name them with their database or without."""
+        """The captured tables to read, database by database; a list may name them with it or without."""
         signals, only = set(self._settings.sqlserver.signal_tables), self._settings.snapshot.include_tables
         captured = [one for name in self._databases.names for one in self._databases.instances(name).captures]
         found = [
@@ -311,7 +311,16 @@ class FirstSnapshot:
             if one not in signals and (not only or matches(only, str(one)) or matches(only, str(_short(one))))
         ]
         names = to_read(dict.fromkeys(map(_short, found)), self._settings.capture, ())
-        return [one for name in names for one in found if _short(one) == name]
+        return by_database(found, self._databases.names, names)
+
+
+def by_database(
+    tables: Iterable[CollectionId], databases: Sequence[str], names: Sequence[CollectionId]
+) -> list[CollectionId]:
+    """The tables of these names, without their database, in that order within each database."""
+    places = {name: place for place, name in enumerate(names)}
+    chosen = [one for one in tables if _short(one) in places]
+    return sorted(chosen, key=lambda one: (databases.index(one.database), places[_short(one)]))
 
 
 def began_at(memory: Mapping[str, Any]) -> dict[str, Place]:

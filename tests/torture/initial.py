@@ -15,7 +15,7 @@ from tests.torture.oracle import Violation
 from tests.torture.script import collections
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from tests.torture.journal import JournalReader
     from tests.torture.oracle import Oracle, Table
@@ -87,18 +87,22 @@ class Initial:
         return {name for name in names if any(text.startswith(f"{name} not read: ") for text in said)}
 
     def _words(self, anew: Collection[str]) -> None:
-        """The first row says so, and the last one; rows of the log may have taken their places.
+        """The first row of a database says so, and the last; rows of the log may have taken their places.
 
         A table that is read anew may have two of either.
         """
         words = [one for one in self.oracle.first_words if one[0] not in anew]
         for at, (name, word) in enumerate(words):
-            before, after = words[:at], words[at + 1 :]
-            if word.startswith("first_in"):
-                before = [one for one in before if one[0] == name]
-            if word.startswith("last_in"):
-                after = [one for one in after if one[0] == name]
+            before, after = _alike(words[:at], name, word), _alike(words[at + 1 :], name, word)
             if (word.startswith("first") and before) or (word.startswith("last") and after):
                 raise Violation(
                     f"row {at + 1} of {len(words)} of the initial snapshot is {word!r}, of {name}"
                 )
+
+
+def _alike(words: Sequence[tuple[str, str]], name: str, word: str) -> list[str]:
+    """The tables of other rows among which a row's word holds: of its own, or of its database."""
+    tables = [table for table, _word in words]
+    if "_in_" in word:
+        return [table for table in tables if table == name]
+    return [table for table in tables if table.partition(".")[0] == name.partition(".")[0]]

@@ -101,3 +101,18 @@ TABLES = named("b.z", "a.y", "a.x", "c.w")
 )
 def test_tables_come_in_the_order_of_the_include_list_and_then_by_name(capture, only, expected):
     assert to_read(TABLES, capture, only) == expected
+
+
+def test_a_table_comes_with_the_first_expression_that_is_found_in_its_name():
+    """The second one matches the whole of a.xy, but the first is found there."""
+    capture = CaptureSettings(include_tables=("a.x", "a.w|a.xy"))
+
+    assert to_read(named("a.xy", "a.w", "a.x"), capture, ()) == named("a.x", "a.xy", "a.w")
+
+
+def test_names_are_compared_as_debezium_compares_them():
+    """Recorded from 2.1.4: the dot between the names counts, and so do surrogates."""
+    found = named("B.z", "a-b.t", "a.T", "a.order items", "a.order_items", "a.t", "a.t-1", "a.t_1", "a.zé")
+    found += named("a.z😀", "a.z\ufffd", "a1.q", "public.part_1", "public.x", "sig.s")
+
+    assert to_read(reversed(found), CaptureSettings(), ()) == found

@@ -24,7 +24,7 @@ class Reading:
     """An initial snapshot of some tables, each of two runs; says the marks of what goes out."""
 
     def __init__(self, *names: str) -> None:
-        self.snapshot = Snapshot().begin([CollectionId((name,)) for name in names], "initial")
+        self.snapshot = Snapshot().begin([CollectionId(tuple(name.split("."))) for name in names], "initial")
         for table in self.snapshot.tables:
             extent = Extent(20, 2000, greatest=("20",), span=(1, 20), key=("k",))
             self.snapshot = self.snapshot.began(table.ticket, extent, 0)
@@ -67,6 +67,15 @@ def test_each_table_has_a_first_row_and_a_last_one():
         ("c", 0): FIRST_OF,
         ("c", 1): LAST,
     }
+
+
+def test_each_database_is_a_snapshot_of_its_own():
+    reading = Reading("x.s.a", "x.s.b", "y.s.a")
+
+    assert [table.place for table in reading.snapshot.tables] == [(1, 2), (2, 2), (1, 1)]
+    assert reading.sends(("x.s.a", 0), ("x.s.a", 1)) == {("x.s.a", 0): FIRST, ("x.s.a", 1): LAST_OF}
+    assert reading.sends(("x.s.b", 0), ("x.s.b", 1)) == {("x.s.b", 0): FIRST_OF, ("x.s.b", 1): LAST}
+    assert reading.sends(("y.s.a", 0), ("y.s.a", 1)) == {("y.s.a", 0): FIRST, ("y.s.a", 1): LAST}
 
 
 def test_rows_of_one_file_may_be_first_and_last():

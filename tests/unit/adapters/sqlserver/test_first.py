@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.sqlserver.first import began_at
+from adapters.sqlserver.first import began_at, by_database
 from adapters.sqlserver.place import Place, position_of
 from adapters.sqlserver.watermark import AtBeginning
 from engine.errors import SourceError
+from engine.model import CollectionId
 from tests.unit.adapters.sqlserver.changed import lsn
 
 A, B = Place(lsn(1)), Place(lsn(2), lsn(3), 4)
@@ -17,6 +18,15 @@ def test_where_logs_began_is_remembered_by_name():
     saved = {"names": ["b", "c"], "first": {"begins_at": {"a": str(A), "b": str(B)}}}
 
     assert began_at(saved) == {"a": A, "b": B}
+
+
+def test_tables_are_read_database_by_database():
+    short = [CollectionId(("dbo", name)) for name in ("b", "a")]
+    tables = [CollectionId((database, "dbo", name)) for database in "xy" for name in "abc"]
+
+    found = by_database(tables, ["y", "x"], short)
+
+    assert list(map(str, found)) == ["y.dbo.b", "y.dbo.a", "x.dbo.b", "x.dbo.a"]
 
 
 def test_older_states_have_the_places_in_the_order_of_the_names_they_were_saved_with():
