@@ -117,7 +117,7 @@ def scalar(name: str, typmod: int, settings: EventSettings) -> Conversion | None
 
 def with_text_placeholder(conversion: Conversion, settings: EventSettings) -> Conversion:
     """The conversion with the text that stands for an unchanged value."""
-    return replace(conversion, placeholder=quote(settings.unavailable_value))
+    return replace(conversion, placeholder=quote(settings.unavailable_text))
 
 
 def _numeric(typmod: int, settings: EventSettings) -> Conversion:
@@ -167,7 +167,7 @@ def _with_bytes_placeholder(conversion: Conversion, settings: EventSettings) -> 
     """Bytes have one in `binary.handling.mode=bytes` alone."""
     if settings.binary is not BinaryMode.BYTES:
         return conversion
-    unavailable = binary.encode_bytes(settings.unavailable_value.encode(), BinaryMode.BYTES)
+    unavailable = binary.encode_bytes(settings.unavailable_value, BinaryMode.BYTES)
     return replace(conversion, placeholder=quote(unavailable))
 
 
@@ -278,7 +278,7 @@ def _geometry(name: str, typmod: int, settings: EventSettings) -> Conversion:
 def _hstore(_: int, settings: EventSettings) -> Conversion:
     if settings.hstore is HstoreMode.MAP:
         schema = Schema("map", keys=STRING, items=STRING.nullable())
-        unavailable = quote(settings.unavailable_value)
+        unavailable = quote(settings.unavailable_text)
         return replace(
             bare(schema, partial(each, convert=values.hstore_map), "{}"),
             placeholder=f"{{{unavailable}:{unavailable}}}",

@@ -96,8 +96,8 @@ def _array(
 
 def _array_placeholder(element: PgType, settings: EventSettings) -> str | None:
     if element.name in STRINGS or element.name in {"json", "jsonb"}:
-        return f"[{quote(settings.unavailable_value)}]"
+        return f"[{quote(settings.unavailable_text)}]"
     if element.name in {"int2", "int4", "int8"}:
-        letters = np.frombuffer(settings.unavailable_value.encode(), np.int8)
+        letters = np.frombuffer(settings.unavailable_value, np.int8)
         return f"[{','.join(map(str, letters))}]"
     return None

@@ -106,7 +106,7 @@ def _events(v: Values) -> EventSettings:
         intervals=v.get("interval.handling.mode", IntervalMode),
         hstore=v.get("hstore.handling.mode", HstoreMode),
         money_fraction_digits=v.get("money.fraction.digits", int),
-        unavailable_value=v.get("unavailable.value.placeholder", str),
+        unavailable_value=v.get("unavailable.value.placeholder", bytes),
         include_unknown_types=v.get("include.unknown.datatypes", bool),
         include_message_prefixes=v.get("message.prefix.include.list", tuple),
         exclude_message_prefixes=v.get("message.prefix.exclude.list", tuple),

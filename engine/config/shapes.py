@@ -145,13 +145,10 @@ def _file_mode(raw: str) -> int | None:
     return mode if mode & 0o600 == 0o600 else None
 
 
-def _placeholder(raw: str) -> str | None:
+def _placeholder(raw: str) -> bytes | None:
     if not raw.startswith("hex:"):
-        return str(raw)
-    try:
-        return bytes.fromhex(raw[4:]).decode()
-    except ValueError:
-        return None
+        return raw.encode()
+    return bytes.fromhex(raw[4:]) if re.fullmatch(r"hex:(?:[0-9a-fA-F]{2})*", raw) else None
 
 
 def _expressions(raw: str) -> tuple[str, ...]:
@@ -196,7 +193,7 @@ VERBATIM = Shape("text", str)
 FLAG = Shape("true or false", lambda raw: {"true": True, "false": False}.get(raw.strip().lower()))
 SIZE = Shape("a number of bytes of at least 1024, or with k, m or g behind it, as 64m", _size)
 FILE_MODE = Shape("three or four octal digits, as 0640", _file_mode)
-PLACEHOLDER = Shape("text, or 'hex:' and hexadecimal digits of UTF-8 text", _placeholder)
+PLACEHOLDER = Shape("text, or 'hex:' and two hexadecimal digits for each byte", _placeholder)
 EXPRESSIONS = Shape("a comma separated list of regular expressions", _expressions)
 NAMES = Shape("a comma separated list of names", _names)
 STATEMENTS = Shape("SQL statements separated by semicolons", _statements)

@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
 class DecimalMode(StrEnum):
@@ -120,7 +123,7 @@ class EventSettings:
     hstore: HstoreMode = HstoreMode.JSON
     money_fraction_digits: int = 2
     replace_null_with_default: bool = True
-    unavailable_value: str = "__debezium_unavailable_value"
+    unavailable_value: bytes = b"__debezium_unavailable_value"
     include_unknown_types: bool = False
     schema_names: NameAdjustment = NameAdjustment.NONE
     field_names: NameAdjustment = NameAdjustment.NONE
@@ -136,3 +139,8 @@ class EventSettings:
     signal_collection: str = ""
     kept_faults: frozenset[Fault] = frozenset()
     extra: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def unavailable_text(self) -> str:
+        """The same as text; what is no UTF-8 becomes U+FFFD, as in Java, a surrogate's bytes together."""
+        return _SURROGATE.sub(b"\xff", self.unavailable_value).decode(errors="replace")

@@ -168,7 +168,7 @@ def test_events_are_shaped_as_the_properties_say():
         ColumnMask(("a.b.c",), hash="SHA-256", salt="s", version=1),
         ColumnMask(("public.customers.email",), hash="MD5", salt="s.t", version=2),
     )
-    assert events.unavailable_value == "hi"
+    assert events.unavailable_value == b"hi"
     assert events.signal_collection == "odd.schema.Table"
 
 
@@ -303,6 +303,7 @@ def test_watermarks_are_chosen_by_strategy_unless_read_only(
         ("tidemark.window.seconds", "nan", "it must be a number from 0.05 to 3600"),
         ("plugin.name", "decoderbufs", "it must be 'pgoutput'; no other plug-in is supported"),
         ("unavailable.value.placeholder", "hex:zz", "hexadecimal digits"),
+        ("unavailable.value.placeholder", "hex:abc", "two hexadecimal digits for each byte"),
         ("database.user", "a\0b", "it must be text without NUL characters"),
         ("snapshot.mode", "custom", "missing 'snapshot.custom.class'"),
         ("snapshot.mode", "configuration_based", "it must be one of initial, always"),

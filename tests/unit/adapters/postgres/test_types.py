@@ -202,10 +202,31 @@ def test_an_unknown_geometry_is_an_empty_collection():
     ],
 )
 def test_what_stands_for_a_value_that_the_log_left_out(name, placeholder, other):
-    asked = [replace(one, include_unknown_types=True, unavailable_value="gone") for one in (DEFAULT, OTHER)]
+    asked = [replace(one, include_unknown_types=True, unavailable_value=b"gone") for one in (DEFAULT, OTHER)]
     made = [conversion(NAMED[name], -1, {}, settings) for settings in asked]
 
     assert [one.placeholder for one in made if one] == [placeholder, other]
+
+
+@pytest.mark.parametrize(
+    ("octets", "text", "binary", "letters"),
+    [
+        ("aabb", "\ufffd\ufffd", "qrs=", "[-86,-69]"),
+        ("e282c0f09f98", "\ufffd\ufffd\ufffd", "4oLA8J+Y", "[-30,-126,-64,-16,-97,-104]"),
+        ("eda0803e", "\ufffd>", "7aCAPg==", "[-19,-96,-128,62]"),
+        ("", "", "", "[]"),
+    ],
+)
+def test_a_placeholder_of_any_bytes_is_what_2_1_4_made_of_it(octets, text, binary, letters):
+    settings = replace(DEFAULT, unavailable_value=bytes.fromhex(octets))
+
+    made = {name: conversion(NAMED[name], -1, {}, settings) for name in ("text", "_text", "bytea", "_int4")}
+    assert {name: one.placeholder for name, one in made.items() if one} == {
+        "text": f'"{text}"',
+        "_text": f'["{text}"]',
+        "bytea": f'"{binary}"',
+        "_int4": letters,
+    }
 
 
 def test_a_domain_is_its_base_type_with_its_own_precision():
