@@ -53,7 +53,7 @@ from adapters.postgres.watermark import (
 from adapters.postgres.window import PostgresWindow, TableLocks
 from adapters.postgres.writers import Noted
 from adapters.silence import NoLog
-from engine.config.settings import Watermarking
+from engine.config.settings import GeneratedColumns, Watermarking
 from engine.errors import (
     ConfigError,
     InvariantError,
@@ -469,10 +469,11 @@ class PostgresSource:
         session = self._opened()
         relations = session.relations
         relations.learn_types(read.table for read in tables.values())
+        stored = self._settings.snapshot.generated_columns is GeneratedColumns.STORED
         prepared = {}
         for target, read in tables.items():
             relations.adopt(read)
-            relation = relation_of(read.table, read.columns)
+            relation = relation_of(read.table, read.columns, stored=stored)
             shape = row_shape(relation, read.table, relations.types)
             place = self._first.place(exported) if target.initial else self._place(exported)
             source = read_source(self._settings.events, read.table.id, place)

@@ -23,7 +23,7 @@ from adapters.postgres.log import Sent
 from adapters.postgres.server import check_slot, create_slot, drop_slot, find_slot, source_errors
 from adapters.postgres.source import ReadPlace
 from adapters.postgres.visibility import format_lsn
-from engine.config.settings import SnapshotRestart
+from engine.config.settings import GeneratedColumns, SnapshotRestart
 from engine.errors import ConfigError, PositionLost, SchemaChanged, SourceError
 from engine.first import Log, Standing, Start, start, to_read
 from engine.marks import PLAIN
@@ -379,7 +379,8 @@ class FirstSnapshot:
             said = (error.diag.message_primary or str(error)).strip()
             raise ConfigError(f"the SELECT for {collection} is refused: {said}") from error
         given = {column.name for column in described.description or ()}
-        table = connection.execute(_COLUMNS, collection.parts).fetchall()
+        kinds = ["", "s"] if self._settings.snapshot.generated_columns is GeneratedColumns.STORED else [""]
+        table = connection.execute(_COLUMNS, [*collection.parts, kinds]).fetchall()
         lacking = ", ".join(repr(name) for (name,) in table if name not in given)
         if lacking:
             raise ConfigError(f"the SELECT for {collection} does not give the table's columns {lacking}")
@@ -393,5 +394,5 @@ def _last_commit(state: State) -> Commit | None:
 _COLUMNS: LiteralString = (
     "SELECT a.attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid"
     " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s"
-    " AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''"
+    " AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ANY (%s)"
 )

@@ -113,15 +113,17 @@ class Relation:
         return CollectionId((self.namespace, self.name))
 
 
-def relation_of(table: Table, columns: tuple[str, ...] | None = None) -> Relation:
+def relation_of(table: Table, columns: tuple[str, ...] | None = None, *, stored: bool = False) -> Relation:
     """The relation that the log would describe for the table as it is now.
 
-    Generated columns are not published unless `columns`, a publication's column list, names them.
+    Generated columns are not published unless `columns`, a publication's column list, names them. With
+    `stored` those that the table stores are there all the same, where no list leaves them out.
     """
+    unlisted = {"", "s"} if stored else {""}
     chosen = tuple(
         RelationColumn(column.name, column.type, column.typmod, key=column.name in table.identity_key)
         for column in table.columns
-        if (not column.generated if columns is None else column.name in columns)
+        if (column.generated in unlisted if columns is None else column.name in columns)
     )
     return Relation(table.oid, table.schema, table.name, table.identity, chosen)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.config.row import APPLIED, Property
-from engine.config.settings import SinkAhead, SinkKind, SnapshotRestart, TableErrors
+from engine.config.settings import GeneratedColumns, SinkAhead, SinkKind, SnapshotRestart, TableErrors
 from engine.config.shapes import EXPRESSIONS, FILE_MODE, FLAG, SIZE, TEXT, choice, number, subset, whole
 from engine.events.settings import Fault
 
@@ -113,6 +113,13 @@ OWN = (
         APPLIED,
         "tables that are snapshotted though their log may lack changes",
         EXPRESSIONS,
+    ),
+    P(
+        "tidemark.snapshot.generated.columns",
+        APPLIED,
+        "PostgreSQL's generated columns that rows read have: the published ones, or all that are stored",
+        choice(GeneratedColumns),
+        "published",
     ),
     P("tidemark.wal.warn.bytes", APPLIED, "log kept for the slot, above which is warned", SIZE, "10g"),
     P(

@@ -73,6 +73,15 @@ class TableErrors(StrEnum):
     STOP = "stop"
 
 
+class GeneratedColumns(StrEnum):
+    """`tidemark.snapshot.generated.columns`: which generated columns rows read have."""
+
+    PUBLISHED = "published"
+    """Those that the log has, too."""
+    STORED = "stored"
+    """All that the table stores."""
+
+
 @dataclass(frozen=True, slots=True)
 class CaptureSettings:
     """Which tables' changes become events. An empty include list includes everything."""
@@ -118,6 +127,7 @@ class SnapshotSettings:
     lock_timeout_ms: int = 10_000
     custom_name: str = ""
     accept_risk: tuple[str, ...] = ()
+    generated_columns: GeneratedColumns = GeneratedColumns.PUBLISHED
     filters: dict[str, str] = field(default_factory=dict)
 
 

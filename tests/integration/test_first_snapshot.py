@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 ROWS = 40
+STORED = {"tidemark__snapshot__generated__columns": "stored"}
 SMALL = {"incremental__snapshot__chunk__size": "10", "tidemark__window__max__chunks": "1"}
 """Tables are cut into windows of ten rows."""
 
@@ -349,6 +350,63 @@ class TestStatements:
             pass
 
         assert rows_of(filled, "SELECT FROM pg_replication_slots") == []
+
+
+class TestGeneratedColumns:
+    """The log has none before PostgreSQL 18, and there only where the publication says so."""
+
+    @pytest.fixture
+    def generated(self, each_database: Database) -> Database:
+        run(
+            each_database,
+            "CREATE TABLE a (id int PRIMARY KEY, v text, twice int GENERATED ALWAYS AS (id * 2) STORED)",
+            "INSERT INTO a VALUES (1, 'old')",
+        )
+        return each_database
+
+    def shown(self, one: Driven, database: Database) -> list[tuple[str, list[str]]]:
+        """Each event's operation and the columns of its row."""
+        finish(one, database)
+        run(database, "INSERT INTO a VALUES (2, 'new')")
+        one.until_drained(database)
+        return [(value["op"], sorted(value["after"])) for _key, value in values(one, "a")]
+
+    def test_rows_read_and_changes_have_the_same_columns(self, generated, tmp_path, spark):
+        with job(generated, tmp_path, spark) as one:
+            assert self.shown(one, generated) == [("r", ["id", "v"]), ("c", ["id", "v"])]
+
+    def test_rows_read_have_stored_ones_where_that_is_asked_for(self, generated, tmp_path, spark):
+        with job(generated, tmp_path, spark, **STORED) as one:
+            assert self.shown(one, generated) == [("r", ["id", "twice", "v"]), ("c", ["id", "v"])]
+            assert next(value["after"]["twice"] for _key, value in values(one, "a")) == 2
+
+    @pytest.mark.parametrize("more", [{}, STORED])
+    def test_both_have_them_where_they_are_published(self, database, tmp_path, spark, more):
+        run(
+            database,
+            "CREATE TABLE a (id int PRIMARY KEY, v text, twice int GENERATED ALWAYS AS (id * 2) STORED)",
+            "INSERT INTO a VALUES (1, 'old')",
+            "CREATE PUBLICATION dbz_publication FOR ALL TABLES WITH (publish_generated_columns = stored)",
+        )
+        with job(database, tmp_path, spark, **more) as one:
+            columns = ["id", "twice", "v"]
+            assert self.shown(one, database) == [("r", columns), ("c", columns)]
+
+    def test_a_column_list_leaves_them_out(self, generated, tmp_path, spark):
+        run(generated, "CREATE PUBLICATION dbz_publication FOR TABLE a (id, v)")
+        with job(generated, tmp_path, spark, **STORED) as one:
+            assert self.shown(one, generated)[0] == ("r", ["id", "v"])
+
+    def test_a_select_must_give_them_too(self, generated, tmp_path, spark):
+        statement = {
+            "snapshot__select__statement__overrides": "public.a",
+            "snapshot__select__statement__overrides__public__a": "SELECT id, v FROM a",
+        }
+        with (
+            pytest.raises(ConfigError, match="does not give the table's columns 'twice'"),
+            job(generated, tmp_path, spark, **STORED, **statement),
+        ):
+            pass
 
 
 MANY = {"incremental__snapshot__chunk__size": "1500", "tidemark__window__max__chunks": "1"}
