@@ -12,12 +12,13 @@ import struct
 import time
 from base64 import b64decode
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bson.decimal128 import Decimal128
 from bson.raw_bson import RawBSONDocument
+from pymongo.errors import PyMongoError
 
 from adapters.mongodb.raw import Kind
 
@@ -163,11 +164,15 @@ def _driver_value(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """Runs a case's operations; `settle` waits for the engine, `report` hears of those that fail."""
+    """Runs a case's operations; `settle` waits for the engine, `report` hears of those that fail.
+
+    `sessions` are those that steps have named, each with its transaction; they end with the client.
+    """
 
     client: MongoClient[dict[str, Any]]
     settle: Callable[[], None]
     report: Callable[[str], None] = lambda _text: None
+    sessions: dict[str, ClientSession] = field(default_factory=dict)
 
     def run(self, text: str | None) -> None:
         """Run the operations of a file, if there is one."""
@@ -187,8 +192,32 @@ class Operations:
             self.client.admin.command({"configureFailPoint": "failCommand", **command(one.get("failpoint"))})
         elif one.get("txn") is not None:
             self._transaction(one.get("txn"), abort=bool(one.get("abort")))
+        elif one.get("cmd") is not None:
+            self._command(one, self._session(one.get("session")))
+        elif one.get("session") is not None:
+            self._step(one)
         else:
-            self._command(one)
+            raise ValueError(f"no operation of a case: {', '.join(dict(one))}")
+
+    def _session(self, name: str | None) -> ClientSession | None:
+        """The session of this name, in a transaction; the one that it had may have ended."""
+        if name is None:
+            return None
+        session = self.sessions.get(name) or self.client.start_session()
+        self.sessions[name] = session
+        if not session.in_transaction:
+            session.start_transaction()
+        return session
+
+    def _step(self, one: Pairs) -> None:
+        """The beginning or the end of a session's transaction."""
+        session = self._session(one.get("session"))
+        if session is None or one.get("start"):
+            return
+        try:
+            session.abort_transaction() if one.get("abort") else session.commit_transaction()
+        except PyMongoError as error:
+            self.report(str(error))
 
     def _transaction(self, operations: list[Pairs], *, abort: bool) -> None:
         with self.client.start_session() as session:

@@ -70,38 +70,40 @@ class MongoRunner:
             self.server.connect() as client,
             tempfile.TemporaryDirectory(prefix="tidemark-golden-") as directory,
         ):
-            Operations(client, lambda: None, self.report).run(case.script("setup.json"))
             return _Run(self, case, client, Path(directory) / "events").events()
 
 
 @dataclass(slots=True)
 class _Run:
-    """One run of one case."""
+    """One run of one case; a session's transaction may go on from one of its files to the next."""
 
     runner: MongoRunner
     case: Case
     client: Any
     directory: Path
     stopped: threading.Event = field(default_factory=threading.Event)
+    sessions: dict[str, Any] = field(default_factory=dict)
 
     def events(self) -> tuple[Event, ...]:
+        self._operations().run(self.case.script("setup.json"))
         try:
             events = self._stream("change.json")
             if self.case.script("change2.json") is not None:
-                Operations(self.client, lambda: None, self.runner.report).run(
-                    self.case.script("between.json")
-                )
+                self._operations().run(self.case.script("between.json"))
                 self.stopped.clear()
                 events = self._stream("change2.json")
         finally:
             self.client.admin.command({"configureFailPoint": "failCommand", "mode": "off"})
         return events
 
+    def _operations(self, settle: Callable[[], None] = lambda: None) -> Operations:
+        return Operations(self.client, settle, self.runner.report, self.sessions)
+
     def _stream(self, change: str) -> tuple[Event, ...]:
         engine = self.runner.start(self._properties(), self.directory)
         try:
             self._wait(lambda: self._begun(engine), "the change stream is not open")
-            operations = Operations(self.client, lambda: self._settle(engine), self.runner.report)
+            operations = self._operations(lambda: self._settle(engine))
             with self._hooks(operations) if change == "change.json" else nullcontext():
                 operations.run(self.case.script(change))
                 self._drain(engine, change)
