@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from adapters.postgres import values
 from adapters.postgres.arrays import array_items, arrays
-from adapters.postgres.scalars import decimal_scale
+from adapters.postgres.scalars import decimal_scale, scalar
 from adapters.postgres.types import type_of
 from engine.events import times
 from engine.events.connect import BOOLEAN, Schema
@@ -82,7 +82,10 @@ def with_faults(
 
 
 def _array(made: Conversion, element: PgType, typmod: int, settings: EventSettings) -> Conversion:
-    """Times are cut, those with a NULL of an enumeration or ltree are lost, as are those of bits."""
+    """Times are cut, those with a NULL of an enumeration or ltree are lost, as are those of bits.
+
+    The schema of enumerations, domains and types nobody knows says that their items are never null.
+    """
     if element.name == "bit":
         bits = Schema("bytes", name="io.debezium.data.Bits", version=1, parameters=(("length", str(typmod)),))
         return replace(made, schema=BOOLEAN if typmod == 1 else bits, lost=True)
@@ -93,7 +96,11 @@ def _array(made: Conversion, element: PgType, typmod: int, settings: EventSettin
         )
     if element.name == "timetz":
         return replace(made, encode=partial(arrays, encode=_whole_seconds, quoted=True))
-    if element.name == "ltree" or (made.schema.items and not made.schema.items.optional):
+    known = element.kind not in {"d", "e"} and scalar(element.name, typmod, settings) is not None
+    if not known and made.schema.items is not None:
+        schema = replace(made.schema, items=made.schema.items.nullable(optional=False))
+        return replace(made, schema=schema, encode=partial(_without_null_items, made=made))
+    if element.name == "ltree":
         return replace(made, encode=partial(_without_null_items, made=made))
     return made
 

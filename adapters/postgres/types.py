@@ -9,6 +9,7 @@ Deliberately other than Debezium 2.1.4, which loses or garbles these values (in 
 | name, ltree | null, or "" in a NOT NULL column | the value |
 | time[], timetz[] | microseconds dropped | kept |
 | an enum[] or ltree[] with a NULL inside | null | the array, null at its place |
+| the schema of arrays of enums, domains and unknown types | no item may be null | items may be null |
 | arrays of more than one dimension | wrong items | the items in order, flat |
 | bit(n)[] | null, as Bits | an array of Bits |
 | interval under `interval.handling.mode=string` | noise of floating point | exact |
@@ -85,12 +86,11 @@ def _array(
         item = MICRO_TIME
     if item is None:
         return None
-    known = element.kind not in {"d", "e"} and scalar(element.name, typmod, settings) is not None
     encode = partial(arrays, encode=item.encode, quoted=item.quoted)
     if element.name in _DELIMITERS:
         delimiter = _DELIMITERS[element.name]
         encode = partial(delimited_arrays, encode=item.encode, delimiter=delimiter, quoted=item.quoted)
-    made = bare(array(item.schema.nullable(optional=known)), encode, "[]")
+    made = bare(array(item.schema.nullable()), encode, "[]")
     return replace(made, placeholder=_array_placeholder(element, settings))
 
 
