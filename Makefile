@@ -9,7 +9,7 @@ LOCK := $(BIN)/python -m uv pip compile pyproject.toml --universal --python-vers
 	--generate-hashes --no-header --no-annotate --no-emit-index-url --output-file requirements.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format unit test integration bench bench-peers floats torture demo demo-kafka demo-mongodb golden lock clean
+.PHONY: help setup check format unit test integration bench bench-peers floats consumers torture demo demo-kafka demo-mongodb golden lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
@@ -55,6 +55,9 @@ bench-peers: setup ## the same beside the real Debezium, 2.1.4 and 3.6.1; ARGS="
 
 floats: setup ## ten million floats of each width beside what Java writes; ARGS="--patterns 1000000"
 	$(BIN)/python -m tests.java.floats $(ARGS)
+
+consumers: setup ## events as Kafka Connect, Debezium's transforms and JDBC sink, Flink and Spark read them
+	$(PYTEST) tests/consumers -o python_files="check_*.py" $(ARGS)
 
 torture: setup ## random histories with crashes, judged by an oracle; ARGS="--seed 1 --minutes 60" or "--mutate"
 	$(BIN)/python -m tests.torture $(ARGS)
