@@ -196,6 +196,8 @@ class PostgresSource:
         if self._first.streams:
             self._retention.look(self._opened().control)
             found += self._opened().membership.look(_shown(state.position))
+        if self._first.takeover is not None:
+            self._first.takeover.tell(state.position)
         self._sessions.trim()
         return found
 
@@ -312,6 +314,8 @@ class PostgresSource:
         self._context = decoded[-1].context if decoded else self._context
         self._last_commit_end = span.last_commit_end
         self._last_commit = astuple(span.last_commit) if span.last_commit else self._last_commit
+        if self._first.takeover is not None:
+            self._first.takeover.count(span, relations.ids)
         letters = {
             name: entries_of([cut.part for cut in span.cuts], oids) for name, oids in encoded.aside.items()
         }

@@ -22,6 +22,7 @@ from adapters.postgres.held import Beginning, begin_log, hold
 from adapters.postgres.log import Sent
 from adapters.postgres.server import check_slot, create_slot, drop_slot, find_slot, source_errors
 from adapters.postgres.source import ReadPlace
+from adapters.postgres.takeover import Takeover
 from adapters.postgres.visibility import format_lsn
 from engine.config.settings import GeneratedColumns, SnapshotRestart
 from engine.errors import ConfigError, PositionLost, SchemaChanged, SourceError
@@ -60,6 +61,7 @@ class FirstSnapshot:
 
     `pause` waits some seconds, and is true when the job is to stop. `previous` held the job's lease before,
     and may still have the slot. After `start`, `sent` is what the log must bring again before it goes on.
+    `takeover` is a slot that was found without a saved state.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class FirstSnapshot:
         self.sent: Sent | None = None
         self._begins_at: int | None = None
         self._held: Held | None = None
+        self.takeover: Takeover | None = None
 
     # What others ask.
 
@@ -281,14 +284,24 @@ class FirstSnapshot:
         position = state.position
         if position is None:
             if slot is not None:
-                _log.info("no saved state; reading from slot %s", self._settings.postgres.slot)
+                self._take_over(slot)
             slot = slot or create_slot(self._server, self._settings.postgres.slot)
             position = Position((slot.confirmed_lsn, 0))
         return self._noted(replace(state, position=position))
 
+    def _take_over(self, slot: Slot) -> None:
+        """Go on from a slot of which nothing is known but where its reader had acknowledged the log."""
+        name = self._settings.postgres.slot
+        with self._server.connect() as connection, source_errors("asking where the log ends"):
+            row = connection.execute("SELECT pg_current_wal_insert_lsn() - '0/0'").fetchone()
+        self.takeover = Takeover(name, slot.confirmed_lsn, int(row[0]) if row else slot.confirmed_lsn)
+        _log.info("no saved state; reading from slot %s at %s", name, format_lsn(slot.confirmed_lsn))
+
     def _beside(self, state: State, slot: Slot | None) -> State:
         self._wait_before()
         position = state.position or Position((slot.confirmed_lsn if slot else 0, 0))
+        if state.position is None and slot is not None:
+            self._take_over(slot)
         collections = self._collections()
         _log.info(
             "an initial snapshot of %d tables is taken while the log is streamed from %s",
