@@ -122,6 +122,12 @@ def test_headers_are_written_by_the_converter_that_is_named(value: str, converte
     assert parse(LEAST).events.header_converter is HeaderConverter.SIMPLE
 
 
+def test_the_placeholder_may_be_any_bytes():
+    events = parse(LEAST | {"unavailable.value.placeholder": "hex:aaBB"}).events
+
+    assert events.unavailable_value == b"\xaa\xbb"
+
+
 def test_a_property_of_one_possible_value_is_accepted_with_it_and_refused_with_another():
     names = {
         "key.converter": "org.apache.kafka.connect.json.JsonConverter",

@@ -45,6 +45,8 @@ def texts_of(values: Sequence[float | None], kind: pa.DataType) -> list[str | No
         (6.602055686667299e17, "6.6020556866672986E17"),
         (2.0**53 + 2, "9.007199254740994E15"),
         (float.fromhex("0x1.9537801191dfdp+84"), "3.0617315596860195E25"),
+        (9.879551999999999e25, "9.879552E25"),  # a decimal halfway to the next double
+        (9.879552e25, "9.879552000000001E25"),
         (1.7976931348623157e308, "1.7976931348623157E308"),
         (float("nan"), "NaN"),
         (float("-inf"), "-Infinity"),
