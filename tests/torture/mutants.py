@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import numpy as np
+import pyarrow as pa
 
 from adapters.postgres import (
     assemble,
     chunks,
     database,
     decode,
+    membership,
     session,
     superseding,
     unsettled,
@@ -28,9 +30,11 @@ from adapters.postgres import (
 from adapters.postgres.log import PostgresLog
 from adapters.sinks.files import FilesSink
 from adapters.storage.state import FileStateStore
+from engine import emission
 from engine.job import Job
 from engine.merge import Superseded
 from engine.snapshot import Snapshot
+from engine.windows import Windows
 from signals.desk import Desk
 
 if TYPE_CHECKING:
@@ -164,6 +168,46 @@ def _telling_at_once(commands: Any) -> Any:
     return told
 
 
+def _not_between_slices(supersede: Any) -> Any:
+    def superseding_whole(windows: Any, superseded: Any) -> None:
+        opened = windows._opened
+        windows._opened = [one for one in opened if not one.sent]
+        supersede(windows, superseded)
+        windows._opened = opened
+
+    return superseding_whole
+
+
+def _first_window_only(supersede: Any) -> Any:
+    def superseding_first(windows: Any, superseded: Any) -> None:
+        opened = windows._opened
+        windows._opened = opened[:1]
+        supersede(windows, superseded)
+        windows._opened = opened
+
+    return superseding_first
+
+
+def _last_stretch_left(blanked: Any) -> Any:
+    def left(path: Any, texts: Any, batches: Any, mask: Any) -> Any:
+        survives = mask.to_numpy().copy()
+        gone = np.flatnonzero(~survives)
+        begin = gone[np.flatnonzero(np.diff(gone, prepend=-2) > 1)[-1]]
+        survives[begin:] = True
+        return blanked(path, texts, batches, pa.chunked_array([survives]))
+
+    return left
+
+
+def _acknowledging_early(commit: Any) -> Any:
+    def committed(job: Any, after: Any, parts: Any) -> None:
+        if after.position is not None:
+            job._log.acknowledge(after.position)
+        commit(job, after, parts)
+
+    return committed
+
+
 _SOURCE = database.PostgresSource
 MUTANTS: dict[str, Mutant] = {
     "which entries supersede": Mutant("in-window", ((unsettled, "superseding_rows", _nothing_superseded),)),
@@ -201,5 +245,11 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "a pending turn counts only if sent": Mutant("every-step", ((Job, "settle", _settling(answer=True)),)),
     "a pending turn counts if sent": Mutant("every-step", ((Job, "settle", _settling(answer=False)),)),
+    "acknowledged after the commit": Mutant("every-step", ((Job, "_commit", _acknowledging_early),)),
+    "between slices": Mutant("between-slices", ((Windows, "supersede", _not_between_slices),)),
+    "both windows": Mutant("beside-another", ((Windows, "supersede", _first_window_only),)),
+    "every stretch blanked": Mutant("few-of-many", ((emission, "_blanked", _last_stretch_left),)),
+    "tables as they were": Mutant("swapped-between-slices", ((_SOURCE, "_check_tables", _always(None)),)),
+    "what the publication lacks": Mutant("unpublished", ((membership.Members, "gaps", _always({})),)),
     "answers wait for the turn": Mutant("every-step", ((Desk, "commands", _telling_at_once),)),
 }

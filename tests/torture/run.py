@@ -155,7 +155,7 @@ def replay(run: Run, kept: Path, minutes: float) -> int:
 
 
 def mutate(run: Run, only: list[str]) -> int:
-    """Switch off one guard after the other; 0 only if each is missed, and no scene fails with all of them."""
+    """Switch off one guard after the other; 0 only if each is caught, and no scene fails with all of them."""
     known = SQLSERVER_MUTANTS if run.source == "sqlserver" else MUTANTS
     chosen = [name for name in known if not only or name in only]
     caught: dict[str, bool] = {}
@@ -166,7 +166,9 @@ def mutate(run: Run, only: list[str]) -> int:
                 caught[name] = _tells(run.scene(scene, name)) and sound
     for name, is_caught in caught.items():
         print(f"{'caught' if is_caught else 'NOT CAUGHT'}: {name}")
-    print(f"{sum(caught.values())} of {len(caught)} guards are missed when they are switched off", flush=True)
+    print(
+        f"{sum(caught.values())} of {len(caught)} guards were caught when they were switched off", flush=True
+    )
     return 0 if all(caught.values()) else 1
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from tests.torture.aim import EXPORTERS
 from tests.torture.answers import Asked
 from tests.torture.oracle import Violation
 from tests.torture.script import Sent, collections
@@ -106,7 +107,7 @@ class Scene:
 
     @contextlib.contextmanager
     def held(self, what: str) -> Iterator[None]:
-        """Hold back `take`, `read` or `poll` meanwhile, or until it is released."""
+        """Hold back `take`, `read`, `poll` or `commit` meanwhile, or until it is released."""
         gate = self.stage.folder / f"hold-{what}"
         gate.touch()
         try:
@@ -117,6 +118,11 @@ class Scene:
     def release(self, what: str) -> None:
         """Hold it back no longer."""
         (self.stage.folder / f"hold-{what}").unlink(missing_ok=True)
+
+    def end_exporters(self) -> int:
+        """End the sessions that hold the windows' snapshots and locks; how many there were."""
+        with self.site.connect_again() as connection:
+            return len(connection.execute(EXPORTERS.encode()).fetchall())
 
     @contextlib.contextmanager
     def no_standby(self) -> Iterator[None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from tests.torture.statements import statements
 from tests.torture.tables import TableShape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tests.torture.journal import JournalReader
     from tests.torture.play import Play
@@ -130,14 +131,16 @@ def open_writer(scene: Scene) -> None:
     """A record that nobody flushes stands before the horizon of a window."""
     scene.ask()
     scene.until_finished()
-    with scene.site.connect_again() as writer:
-        writer.autocommit = False
-        with scene.held("take"):
-            scene.ask()
-            for statement in statements(["touch", 0, [4]], scene.stage.script.tables):
-                writer.execute(statement.encode())
-        scene.until_finished(_PROMPT_S)
-        writer.rollback()
+    # The server itself flushes its log every 15 s: if that helped the first window, the next one has to wait.
+    for row in (4, 5, 6):
+        with scene.site.connect_again() as writer:
+            writer.autocommit = False
+            with scene.held("take"):
+                scene.ask()
+                for statement in statements(["touch", 0, [row]], scene.stage.script.tables):
+                    writer.execute(statement.encode())
+            scene.until_finished(_PROMPT_S)
+            writer.rollback()
 
 
 def late_readers(scene: Scene) -> None:
@@ -183,6 +186,66 @@ def other_key(scene: Scene) -> None:
     scene.run(["sql", 0, "ALTER TABLE {table} DROP CONSTRAINT {table}_pkey, ADD PRIMARY KEY (alt)"])
 
 
+def between_slices(scene: Scene) -> None:
+    """Changes of rows that wait to go out, while a part of their window is on its way."""
+    with _slice_on_its_way(scene):
+        scene.run(["touch", 0, [15, 25, 35]], ["remove", 0, [36]], ["move", 0, 37, 1037])
+
+
+def swapped_between_slices(scene: Scene) -> None:
+    """Another table takes the place of one whose window is half sent, once nobody holds its locks."""
+    with _slice_on_its_way(scene):
+        ended = scene.end_exporters()
+        if not ended:
+            raise Violation("no session holds the window's snapshot")
+        scene.run(["touch", 1, [35]], ["exchange", 0, 1])
+
+
+@contextmanager
+def _slice_on_its_way(scene: Scene) -> Iterator[None]:
+    """The first slice of a window is held back in the sink, until what is done meanwhile is read."""
+    with scene.held("poll"):
+        scene.ask()
+        scene.until_window()
+        scene.until_streamed()
+        with scene.held("commit"):
+            scene.release("poll")
+            scene.until(lambda: scene.journal.of("waits"), "a slice waits for the sink")
+            yield
+            time.sleep(1.0)
+
+
+def beside_another_window(scene: Scene) -> None:
+    """Changes of rows that a second window has read, while the first one waits for the log."""
+    scene.until_streamed()
+    with scene.held("poll"):
+        scene.ask()
+        scene.until_window()
+        with scene.held("take"):
+            scene.run(["bulk", 0, 1, 0])
+            scene.release("poll")
+            scene.until_window(2)
+            time.sleep(1.0)
+            scene.run(["touch", 0, [12, 13]], ["remove", 0, [14]], ["move", 0, 15, 1015])
+
+
+def few_of_many(scene: Scene) -> None:
+    """Changes of few rows out of many, some of them next to each other."""
+    with scene.held("poll"):
+        scene.ask()
+        scene.until_window()
+        scene.run(["touch", 0, [50, 51, 150, 250]], ["remove", 0, [251, 252]])
+
+
+def unpublished(scene: Scene) -> None:
+    """Changes while a table is not published."""
+    scene.ask()
+    scene.until_finished()
+    scene.run(["unpublish", 0])
+    scene.run(["touch", 0, [3]], ["remove", 0, [4]])
+    scene.run(["publish", 0])
+
+
 def only_rounds(_scene: Scene) -> None:
     """Nothing beside the script's transactions."""
 
@@ -192,6 +255,7 @@ def _script(scene: str, *tables: TableShape, **more: Any) -> Script:
 
 
 _INT = TableShape("t0", "int", "d", 40)
+_RUNS = {"incremental.snapshot.chunk.size": "10"}
 _CHUNKED = {"incremental.snapshot.chunk.size": "10", "tidemark.window.max.chunks": "1"}
 _ODD = {
     "DateStyle": "German",
@@ -255,6 +319,14 @@ SCENES: dict[str, tuple[Script, Callable[[Scene], None]]] = {
     "rewritten": (_script("rewritten", _INT), rewritten),
     "ddl-waits": (_script("ddl-waits", _INT), ddl_waits),
     "other-key": (_script("other-key", _INT, properties=_CHUNKED), other_key),
+    "between-slices": (_script("between-slices", _INT, properties=_RUNS, slice_bytes=1), between_slices),
+    "swapped-between-slices": (
+        _script("swapped-between-slices", _INT, replace(_INT, name="t1"), properties=_RUNS, slice_bytes=1),
+        swapped_between_slices,
+    ),
+    "beside-another": (_script("beside-another", _INT, properties=_CHUNKED), beside_another_window),
+    "few-of-many": (_script("few-of-many", replace(_INT, rows=300)), few_of_many),
+    "unpublished": (_script("unpublished", _INT, listed=True), unpublished),
     "odd-settings": (_odd_settings(), only_rounds),
     "mid-transaction": (_mid_transaction(), only_rounds),
     "every-step": (_every_step(), only_rounds),

@@ -227,12 +227,15 @@ class SteppedSource(Passing):
 class SteppedSink(Passing):
     """A sink that says what it has committed."""
 
-    def __init__(self, behind: Any, fuses: Fuses, turns: Turns) -> None:
+    def __init__(self, behind: Any, fuses: Fuses, turns: Turns, lull: Lull) -> None:
         super().__init__(behind, fuses, {"writer": "writer"})
-        self._turns = turns
+        self._turns, self._lull = turns, lull
 
     def commit(self, turn: int, parts: Any) -> None:
-        """A step."""
+        """A step, which a gate may hold back; it tells how many events wait there."""
+        if self._lull.gate.exists():
+            self._fuses.journal.note("waits", turn=turn, events=sum(part.events for part in parts))
+        self._lull.pass_slowly()
         self._fuses.passing("commit", after=False)
         try:
             self._behind.commit(turn, parts)
@@ -291,7 +294,7 @@ class Lulls:
 def stepped(seams: Seams, fuses: Fuses, lulls: Lulls, turns: Turns) -> Seams:
     """The same seams, with steps."""
     source: Any = SteppedSource(seams.source, fuses, lulls)
-    sink: Any = SteppedSink(seams.sink, fuses, turns)
+    sink: Any = SteppedSink(seams.sink, fuses, turns, lulls.of("commit"))
     store: Any = Passing(seams.store, fuses, {"save_pending": "save_pending", "promote": "promote"})
     desk: Any = SteppedDesk(seams.desk, fuses, turns)
     return replace(seams, source=source, sink=sink, store=store, desk=desk)
