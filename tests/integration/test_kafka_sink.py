@@ -238,14 +238,14 @@ class TestOutage:
             yield made
 
     @pytest.fixture
-    def opened(self, broker, tmp_path) -> Iterator[Callable[[str], KafkaSink]]:
-        sinks: list[KafkaSink] = []
+    def opened(self, broker, tmp_path) -> Iterator[Callable[[str], Turns]]:
+        sinks: list[Turns] = []
 
-        def open_sink(timeout_ms: str) -> KafkaSink:
+        def open_sink(timeout_ms: str) -> Turns:
             settings = KafkaSettings(
                 {"bootstrap.servers": broker.bootstrap, "delivery.timeout.ms": timeout_ms}
             )
-            sinks.append(KafkaSink(settings, LocalExecutors(), tmp_path / "staging"))
+            sinks.append(Turns(KafkaSink(settings, LocalExecutors(), tmp_path / "staging")))
             return sinks[-1]
 
         yield open_sink

@@ -16,10 +16,12 @@ from engine.errors import SinkError
 from tests.driven import SIGNAL_TABLE, driven, properties
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
+    from engine.model import Part
     from tests.driven import Driven
     from tests.servers.kafka import KafkaBroker
     from tests.servers.postgres import Database
@@ -173,7 +175,7 @@ def fail_next_commit(job: Driven, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = job.job._seams.sink
     commit = sink.commit
 
-    def refuse(_turn: int) -> None:
+    def refuse(_turn: int, _parts: Sequence[Part]) -> None:
         monkeypatch.setattr(sink, "commit", commit)
         raise SinkError("out of order")
 
