@@ -249,7 +249,6 @@ MUTANTS: dict[str, Mutant] = {
     "between slices": Mutant("between-slices", ((Windows, "supersede", _not_between_slices),)),
     "both windows": Mutant("beside-another", ((Windows, "supersede", _first_window_only),)),
     "every stretch blanked": Mutant("few-of-many", ((emission, "_blanked", _last_stretch_left),)),
-    "tables as they were": Mutant("swapped-between-slices", ((_SOURCE, "_check_tables", _always(None)),)),
     "what the publication lacks": Mutant("unpublished", ((membership.Members, "gaps", _always({})),)),
     "answers wait for the turn": Mutant("every-step", ((Desk, "commands", _telling_at_once),)),
 }

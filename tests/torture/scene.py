@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from tests.torture.aim import EXPORTERS
 from tests.torture.answers import Asked
 from tests.torture.oracle import Violation
 from tests.torture.script import Sent, collections
@@ -46,8 +45,9 @@ class Scene:
         with self.site.connect_again() as connection:
             connection.execute("SET lock_timeout = 0")
             for step in steps:
-                for statement in statements(step, self.stage.script.tables):
-                    connection.execute(statement.encode())
+                with connection.transaction():
+                    for statement in statements(step, self.stage.script.tables):
+                        connection.execute(statement.encode())
 
     def meanwhile(self, *steps: Step) -> threading.Thread:
         """Do these steps while the scene goes on; a server that ends the session ends them."""
@@ -118,11 +118,6 @@ class Scene:
     def release(self, what: str) -> None:
         """Hold it back no longer."""
         (self.stage.folder / f"hold-{what}").unlink(missing_ok=True)
-
-    def end_exporters(self) -> int:
-        """End the sessions that hold the windows' snapshots and locks; how many there were."""
-        with self.site.connect_again() as connection:
-            return len(connection.execute(EXPORTERS.encode()).fetchall())
 
     @contextlib.contextmanager
     def no_standby(self) -> Iterator[None]:

@@ -232,10 +232,11 @@ class SteppedSink(Passing):
         self._turns, self._lull = turns, lull
 
     def commit(self, turn: int, parts: Any) -> None:
-        """A step, which a gate may hold back; it tells how many events wait there."""
-        if self._lull.gate.exists():
-            self._fuses.journal.note("waits", turn=turn, events=sum(part.events for part in parts))
-        self._lull.pass_slowly()
+        """A step, which a gate may hold back where there are events."""
+        if parts and self._lull.gate.exists():
+            self._fuses.journal.note("waits", turn=turn)
+        if parts:
+            self._lull.pass_slowly()
         self._fuses.passing("commit", after=False)
         try:
             self._behind.commit(turn, parts)
