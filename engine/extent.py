@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from engine.model import Key, Run
 
+_REMEMBERED_KEYS = 10_000
+"""Of a collection that failed."""
 _STAGED_BYTES = 1024
 """What a row may have more where it is staged: names, and its key twice."""
 
@@ -109,14 +111,27 @@ class Failed:
     gaps: tuple[Gap, ...]
 
     def with_keys(self, keys: frozenset[Key]) -> Failed:
-        """With rows that may have come out of a gap, and lack a value that nobody has sent."""
-        new = keys.difference(key for gap in self.gaps for key in gap.keys)
-        return replace(self, gaps=(*self.gaps, Gap(None, tuple(sorted(new, key=str))))) if new else self
+        """With rows that may have come out of a gap, and lack a value that nobody has sent.
+
+        Of too many of them to be kept nothing is: everything is lacking then.
+        """
+        known = {key for gap in self.gaps for key in gap.keys}
+        new = keys - known
+        if not new or self.all:
+            return self
+        if len(known) + len(new) > _REMEMBERED_KEYS:
+            return replace(self, gaps=(Gap(Range()),))
+        return replace(self, gaps=(*self.gaps, Gap(None, tuple(sorted(new, key=str)))))
+
+    @property
+    def all(self) -> bool:
+        """Whether everything must be read."""
+        return any(gap.range and gap.range.upto is None for gap in self.gaps)
 
     def progress(self, extent: Extent, now_ms: int) -> Progress:
         """What is left to read of it: the gaps, or everything where they can't be told any more."""
         ranges = tuple(gap.range for gap in self.gaps if gap.range)
-        if extent.whole or extent.key != self.key or any(one.upto is None for one in ranges):
+        if extent.whole or extent.key != self.key or self.all:
             return Progress(extent, now_ms, extent.ranges)
         keys = tuple(key for gap in self.gaps for key in gap.keys)
         return Progress(extent, now_ms, ranges, reread=keys)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from engine.model import CollectionId, Command, Part, Window
     from engine.ports import (
         LogReader,
+        PartWriter,
         Span,
     )
     from engine.seams import Pace, Seams
@@ -243,7 +244,7 @@ class Job:
         seams, now = self._seams, self._seams.now()
         after = self.state.next_turn()
         writer = seams.sink.writer(after.turn)
-        encoded = seams.source.encode(span, writer, aside(after.incomplete)) if span else Encoded()
+        encoded = self._encode(span, writer, after) if span else Encoded()
         encoded = replace(encoded, incomplete=(*found, *encoded.incomplete))
         if span or found:
             after = replace(after, memory=dict(seams.source.memory()))
@@ -282,6 +283,9 @@ class Job:
         seams.sink.commit(after.turn, parts)
         seams.lease.check()
         seams.store.promote(after.turn)
+
+    def _encode(self, span: Span, writer: PartWriter, state: State) -> Encoded:
+        return self._seams.source.encode(span, writer, aside(state.incomplete), state.snapshot.reading)
 
     @staticmethod
     def _note_moved(state: State, encoded: Encoded) -> State:

@@ -39,6 +39,16 @@ def gave_up(state: State, desk: SignalDesk, tables: Sequence[Table], error: Sour
     return replace(state, snapshot=state.snapshot.gave_up(tables))
 
 
+def overrun(table: Table) -> SourceError:
+    """Why a collection is given up of which more rows may have moved, again and again, than can be kept."""
+    left = len(table.progress.reread) if table.progress else 0
+    return SourceError(
+        f"{left} rows may have moved while it was read, without their unchanged large values",
+        place=str(table.target.collection),
+        hint="set REPLICA IDENTITY FULL on the table, or ask again when it is quieter",
+    )
+
+
 def restless(table: Table) -> SourceError:
     """Why a collection is given up whose last rows change faster than they can be read again."""
     left = len(table.progress.reread) if table.progress else 0

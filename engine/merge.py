@@ -37,12 +37,13 @@ class Superseded:
     """Merge keys that the stream has carried something newer for, and collections truncated.
 
     `keys` holds arrays of merge keys (`engine.merge_key`), as they came; a key may come twice.
-    `lacking` holds, for entries whose row lacks a value, the key before and the key after.
+    `lacking` holds, for entries whose row lacks a value, the key before and the key after; None before where
+    the row was none of the collection's.
     """
 
     keys: Mapping[CollectionId, tuple[pa.LargeBinaryArray, ...]] = field(default_factory=dict)
     truncated: frozenset[CollectionId] = frozenset()
-    lacking: Mapping[CollectionId, tuple[tuple[bytes, bytes], ...]] = field(default_factory=dict)
+    lacking: Mapping[CollectionId, tuple[tuple[bytes | None, bytes], ...]] = field(default_factory=dict)
 
     def __or__(self, other: Superseded) -> Superseded:
         keys, lacking = dict(self.keys), dict(self.lacking)
@@ -73,7 +74,7 @@ class Superseded:
         """What supersedes rows of one collection, ready to be asked often and elsewhere."""
         arrays = self.keys.get(collection, ())
         keys = pa.chunked_array(arrays, KEY_TYPE).combine_chunks() if arrays else pa.array([], KEY_TYPE)
-        lacking = {before for before, _after in self.lacking.get(collection, ())}
+        lacking = {before for before, _after in self.lacking.get(collection, ()) if before is not None}
         return Newer(keys.unique(), collection in self.truncated, pa.array(sorted(lacking), KEY_TYPE))
 
 

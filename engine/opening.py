@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from engine.errors import SchemaChanged, SignalError, SourceError, TableBusy, TidemarkError
 from engine.extent import Advance, Extent, gap_of
-from engine.leaving import ended, gave_up
+from engine.leaving import ended, gave_up, overrun
 from engine.merge_key import key_of
 from engine.model import Window
 from engine.plan import Budget, plan_window
@@ -22,10 +22,10 @@ from engine.rate import Rate, reading_s
 from engine.trouble import Remedy, Trouble
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from engine.errors import SinkError
-    from engine.model import CollectionId
+    from engine.ports import Moved
     from engine.seams import Pace, Seams
     from engine.snapshot import Snapshot, Table
     from engine.state import State
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("engine")
 _MEASURED_AT_ONCE = 500
 _LAG_TOLD_AFTER_S = 2.0
+_ANEW = 3
+"""How often a collection is begun anew because too many of its rows may have moved."""
 _ASIDE = 4
 """How long a busy collection is left alone, in pauses."""
 
@@ -51,6 +53,7 @@ class Opening:
         self._lag_told = False
         self._busy: dict[int, str] = {}
         self._aside: dict[int, float] = {}
+        self._anew: dict[int, int] = {}
 
     # What windows have taught.
 
@@ -101,6 +104,17 @@ class Opening:
             case _:
                 assert_never(remedy)
 
+    def crowded(self, state: State, tables: Sequence[Table]) -> State:
+        """Begin collections anew of which too many rows are to be read again; in the end give them up."""
+        for table in tables:
+            times = self._anew[table.ticket] = self._anew.get(table.ticket, 0) + 1
+            if times > _ANEW:
+                state = self._given_up(state, [table], overrun(table))
+            else:
+                _log.warning("%s; the table is read anew", overrun(table))
+                state = replace(state, snapshot=state.snapshot.anew_of(table.target.collection))
+        return state
+
     def _bounded(self, state: State, window: Window) -> State:
         """Measure a collection again that was read whole by the one run of a window: it must be cut now."""
         table = state.snapshot.find(window.runs[0].ticket)
@@ -111,7 +125,7 @@ class Opening:
         (extent,) = self._seams.source.tables().measure([table.target], bounded=True)
         if not isinstance(extent, Extent):
             return state
-        return replace(state, snapshot=state.snapshot.bounded(table.ticket, extent))
+        return replace(state, snapshot=self._with_hidden(state.snapshot.bounded(table.ticket, extent)))
 
     def _given_up(self, state: State, tables: Sequence[Table], error: SourceError) -> State:
         return gave_up(state, self._seams.desk, tables, error)
@@ -242,7 +256,7 @@ class Opening:
 
     def _with_hidden(self, snapshot: Snapshot) -> Snapshot:
         """With the rows that were hidden from the measuring: they may be past the greatest key it found."""
-        return with_moved(snapshot, self._seams.source.hidden_moves())
+        return with_moved(snapshot, self._seams.source.hidden_moves(snapshot.reading))
 
     def _note_busy(self, ticket: int, error: TableBusy) -> None:
         """Say once why a collection is kept waiting."""
@@ -288,8 +302,9 @@ def _follows(snapshot: Snapshot, ahead: Sequence[Advance]) -> bool:
     return left[0].progress is None or bool(left[0].progress.left)
 
 
-def with_moved(snapshot: Snapshot, moved: Mapping[CollectionId, frozenset[tuple[bytes, bytes]]]) -> Snapshot:
-    """The queue with rows noted that changed their key and lack a value: `Encoded.moved`."""
+def with_moved(snapshot: Snapshot, moved: Moved) -> Snapshot:
+    """The queue with rows noted that may have moved and lack a value: `Encoded.moved`."""
     for collection, pairs in moved.items():
-        snapshot = snapshot.moved(collection, frozenset((key_of(old), key_of(new)) for old, new in pairs))
+        keys = frozenset((None if old is None else key_of(old), key_of(new)) for old, new in pairs)
+        snapshot = snapshot.moved(collection, keys)
     return snapshot

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     """`(target, after, upto, step_rows, count)`: up to `count` keys below `upto`, each about
     `step_rows` rows behind the one before, the first that far behind `after`; fewer at the end."""
 
-_REREAD_AT_ONCE = 5_000
+REREAD_AT_ONCE = 5_000
 """Keys named in one query."""
 _SLACK = 1.1
 """How many more rows may be left than estimated without another window for a few of them."""
@@ -97,8 +97,9 @@ def _plan_table(
 ) -> tuple[list[Run], bool]:
     """The collection's runs, and whether they are its last ones."""
     extent = progress.extent
-    if not progress.left:
-        return _plan_again(table, progress, budget), True
+    if not progress.left or len(progress.reread) >= REREAD_AT_ONCE:
+        # Many are read in between, so that they never become too many to be kept.
+        return _plan_again(table, progress, budget), not progress.left
     if extent.whole:
         chunks = max(1, ceil(extent.rows / budget.chunk_rows))
         return [Run(table.ticket, table.target, None, None, chunks, key=extent.key)], True
@@ -139,7 +140,7 @@ def _plan_again(table: Table, progress: Progress, budget: Budget) -> list[Run]:
     """The keys to read once more, as one run."""
     if not progress.reread:
         return []
-    at_once = min(_REREAD_AT_ONCE, budget.rows) if budget.alone else _REREAD_AT_ONCE
+    at_once = min(REREAD_AT_ONCE, budget.rows) if budget.alone else REREAD_AT_ONCE
     keys = progress.reread[: max(1, at_once)]
     chunks = ceil(len(keys) / budget.chunk_rows)
     return [Run(table.ticket, table.target, None, None, chunks, keys, progress.extent.key)]

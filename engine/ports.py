@@ -6,13 +6,16 @@ suites in `tests/conformance` hold every implementation to it. Nothing here does
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from engine.merge import Superseded
+from engine.model import CollectionId
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import pyarrow as pa
 
@@ -20,12 +23,16 @@ if TYPE_CHECKING:
     from engine.errors import SignalError, TableBusy
     from engine.extent import Extent
     from engine.incomplete import Incomplete, Letters
-    from engine.model import CollectionId, Command, Key, Part, Position, SignalRow, Staged, Target, Window
+    from engine.model import Command, Key, Part, Position, SignalRow, Staged, Target, Window
     from engine.snapshot import Table
     from engine.state import State
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Reading: TypeAlias = Mapping[CollectionId, Collection[tuple[str, ...]]]
+"""Collections being read, each with the keys that cut it (`Extent.key`), one for each snapshot of it."""
+Moved: TypeAlias = Mapping[CollectionId, Collection[tuple[bytes | None, bytes]]]
+"""By collection, merge keys before and after; see `Encoded.moved`."""
 
 
 class PartWriter(Protocol):
@@ -197,8 +204,9 @@ class Encoded:
     """What encoding a span told, beside the events that went to the writer as `parts`, numbered from 0.
 
     Numbers may be left out. `superseded` is counted for the open windows alone; `signals` are the signal
-    table's inserts. `moved` holds the merge keys, before and after, of rows that changed theirs and lack a
-    value, of every collection.
+    table's inserts. `moved` holds the merge keys, before and after, of rows that lack a value and may have
+    moved out of the ranges to be read of a collection that is being read; None before: the row was none of
+    the collection's.
     """
 
     parts: tuple[Part, ...] = ()
@@ -206,7 +214,7 @@ class Encoded:
     letters: Mapping[CollectionId, Letters] = field(default_factory=dict)
     signals: tuple[SignalRow, ...] = ()
     superseded: Superseded = field(default_factory=Superseded)
-    moved: Mapping[CollectionId, frozenset[tuple[bytes, bytes]]] = field(default_factory=dict)
+    moved: Moved = field(default_factory=dict)
 
 
 class OpenWindow(Protocol):
@@ -239,10 +247,17 @@ class Source(Protocol):
         Raises PositionLost, StateError or ConfigError, which no retry mends; else SourceError.
         """
 
-    def encode(self, span: Span, writer: PartWriter, aside: Collection[CollectionId] = ()) -> Encoded:
+    def encode(
+        self,
+        span: Span,
+        writer: PartWriter,
+        aside: Collection[CollectionId] = (),
+        reading: Reading = MappingProxyType({}),
+    ) -> Encoded:
         """Encode a span's events into the writer, in order, parts counted from 0.
 
-        Entries of the collections in `aside`, and of such that can't be decoded, become letters.
+        Entries of the collections in `aside`, and of such that can't be decoded, become letters. `reading`
+        are those being read.
         """
 
     def tick(self, state: State) -> Sequence[Incomplete]:
@@ -254,7 +269,7 @@ class Source(Protocol):
     def memory(self) -> Mapping[str, Any]:
         """What the source wants saved with the turn that it encoded last."""
 
-    def hidden_moves(self) -> Mapping[CollectionId, frozenset[tuple[bytes, bytes]]]:
+    def hidden_moves(self, reading: Reading) -> Moved:
         """`Encoded.moved` of entries that were streamed and may still be hidden from new snapshots."""
 
     def tables(self) -> Tables:

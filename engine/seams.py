@@ -30,7 +30,8 @@ class Pace:
     every `save_s`. After a SourceError the log is opened again `retries` times (None: no bound; as long
     as it has never been open, `first_retries` times), with pauses that double up to the longest, and
     before it has been open to no more than `first_backoff_s`. `repeats_behind_sink`: where the sink holds
-    turns that the state does not know, the job goes on behind them.
+    turns that the state does not know, the job goes on behind them. A collection of which more than
+    `most_reread` rows are to be read again is begun anew.
     """
 
     chunk_rows: int = 1024
@@ -50,6 +51,7 @@ class Pace:
     first_retries: int = 6
     window_retries: int = 5
     reread_rounds: int = 10
+    most_reread: int = 100_000
     backoff_s: float = 0.5
     longest_backoff_s: float = 10.0
     first_backoff_s: float = 10.0

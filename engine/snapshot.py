@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from engine.extent import Advance, Extent, Failed, Progress
 from engine.model import Target
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from engine.model import CollectionId, ExecuteSnapshot, Key, StopSnapshot
 
+Pairs: TypeAlias = "frozenset[tuple[Key | None, Key]]"
 _REMEMBERED = 1_000
 """Failed collections that are kept in the state."""
 
@@ -178,10 +179,24 @@ class Snapshot:
         """The entries of which nothing is left to read."""
         return tuple(table for table in self.tables if table.progress and table.progress.done)
 
-    def moved(self, collection: CollectionId, pairs: frozenset[tuple[Key, Key]]) -> Snapshot:
-        """Read rows of a collection again that went from one key to another, if it is being read.
+    @property
+    def reading(self) -> dict[CollectionId, frozenset[tuple[str, ...]]]:
+        """What is being read, or will be from where it failed: the keys that cut each collection."""
+        found: dict[CollectionId, frozenset[tuple[str, ...]]] = {}
+        for table in self.tables:
+            if table.resumes is not None:
+                found = _with_key(found, table.target.collection, table.resumes.key)
+            elif table.progress is not None:
+                found = _with_key(found, table.target.collection, table.progress.extent.key)
+        for one in self.failed:
+            found = _with_key(found, one.target.collection, one.key)
+        return found
 
-        They may have come past its ranges, or left a key that waits to be read again.
+    def moved(self, collection: CollectionId, pairs: Pairs) -> Snapshot:
+        """Read rows of a collection again that may have moved, if it is being read.
+
+        They may have come past its ranges, or left a key that waits to be read again. What was under no key
+        before was none of the collection's rows.
         """
         keys = frozenset(after for _before, after in pairs)
         tables = (
@@ -222,23 +237,32 @@ def _advanced(table: Table, advance: Advance) -> Table:
     return replace(table, progress=advance.applied(table.progress)) if table.progress else table
 
 
-def _moved(table: Table, pairs: frozenset[tuple[Key, Key]]) -> Table:
+def _with_key(
+    found: dict[CollectionId, frozenset[tuple[str, ...]]], collection: CollectionId, key: tuple[str, ...]
+) -> dict[CollectionId, frozenset[tuple[str, ...]]]:
+    return {**found, collection: found.get(collection, frozenset()) | {key}}
+
+
+def _moved(table: Table, pairs: Pairs) -> Table:
     if table.resumes is not None:
         return replace(table, resumes=table.resumes.with_keys(frozenset(after for _before, after in pairs)))
     return replace(table, progress=_reading_again(table.progress, pairs)) if table.progress else table
 
 
-def _reading_again(progress: Progress, pairs: frozenset[tuple[Key, Key]]) -> Progress:
-    """Once all ranges are read, a row comes past them by a window's own account, or from a key that waits."""
+def _reading_again(progress: Progress, pairs: Pairs) -> Progress:
+    """Once all ranges are read, a row comes past them by a window's own account, or from a key that waits.
+
+    A row that was none of the collection's has been read by nobody, whenever it comes.
+    """
     if progress.left or progress.missing:
         moved = {after for _before, after in pairs}
     else:
-        moved = _whither(progress.reread, pairs)
+        moved = _whither(progress.reread, pairs) | {after for before, after in pairs if before is None}
     added = tuple(sorted(moved.difference(progress.reread), key=str))
     return replace(progress, reread=progress.reread + added)
 
 
-def _whither(keys: Sequence[Key], pairs: frozenset[tuple[Key, Key]]) -> set[Key]:
+def _whither(keys: Sequence[Key], pairs: Pairs) -> set[Key]:
     """Where rows under these keys may have gone, over several moves."""
     found: set[Key] = set()
     there = set(keys)

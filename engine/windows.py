@@ -252,6 +252,10 @@ class Windows:
 
     def consider(self, state: State, lag_s: float) -> State:
         """Open the next window if there is something to read and the stream keeps up."""
+        crowded = [table for table in state.snapshot.tables if self._crowded(table)]
+        if crowded:
+            self.drop(crowded)
+            state = self._opening.crowded(state, crowded)
         if len(self._opened) == _AT_ONCE or any(one.staged is None for one in self._opened):
             return state
         try:
@@ -273,6 +277,9 @@ class Windows:
         before = {run.ticket for one in self._opened[:-1] for run in one.window.runs}
         tickets = {run.ticket for run in window.runs} - before
         return replace(state, snapshot=state.snapshot.opened(tickets, int(self._seams.now() * 1000)))
+
+    def _crowded(self, table: Table) -> bool:
+        return table.progress is not None and len(table.progress.reread) > self._pace.most_reread
 
     def _open(self, window: Window) -> None:
         since_s = self._seams.now()

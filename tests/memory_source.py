@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from engine.model import Key, Target, Window
-    from engine.ports import PartWriter
+    from engine.ports import PartWriter, Reading
     from engine.state import State
 
 SIGNALS = CollectionId(("public", "signals"))
@@ -40,7 +41,8 @@ class Change:
     """One entry: `key` None truncates, `value` None deletes, `old` is the key a row had before.
 
     `large` is a second value, which the log leaves out (None) where an update does not change it.
-    `insert` is set as it is logged, where no row had the key.
+    `insert` is set as it is logged, where no row had the key. `place` is what the table may be cut by (None:
+    as it was; a new row's is its key): the log tells where a row is, and not where it was.
     """
 
     collection: CollectionId
@@ -49,6 +51,7 @@ class Change:
     old: int | None = None
     large: str | None = ""
     insert: bool = False
+    place: int | None = None
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,21 @@ class MemoryDatabase:
             if change.value is not None:
                 rows[change.key] = (change.value, before[1] if change.large is None else change.large)
         return rows
+
+    def places(self, collection: CollectionId, shown: frozenset[int] | None = None) -> dict[int, int]:
+        """The place of each row of the table, by its key."""
+        places: dict[int, int] = {}
+        for entry in self.log:
+            change = entry.change
+            if change.collection != collection or (shown is not None and entry.transaction not in shown):
+                continue
+            if change.key is None:
+                places.clear()
+                continue
+            before = places.pop(change.key if change.old is None else change.old, change.key)
+            if change.value is not None:
+                places[change.key] = before if change.place is None else change.place
+        return places
 
 
 @dataclass(frozen=True)
@@ -188,10 +206,14 @@ class Guards:
     moves: bool = True
     truncates: bool = True
     beginning: bool = True
+    places: bool = True
 
 
 class MemorySource:
-    """A `Source` over a MemoryDatabase; windows take `reading_polls` polls to be read."""
+    """A `Source` over a MemoryDatabase; windows take `reading_polls` polls to be read.
+
+    Tables are cut by their keys, or else `by_place`.
+    """
 
     def __init__(
         self,
@@ -202,8 +224,10 @@ class MemorySource:
         reading_polls: int = 2,
         guards: Guards = Guards(),
         initial: bool = False,
+        by_place: bool = False,
     ) -> None:
         self.database, self.guards, self._initial = database, guards, initial
+        self.by_place = by_place
         self._held: frozenset[int] | None = None
         self._staging, self._span_rows, self._polls = staging, span_rows, reading_polls
         self._unsettled: dict[int, list[Change]] = {}
@@ -218,10 +242,7 @@ class MemorySource:
             self._held = None
         position = state.position or Position((self.database.acknowledged,))
         self._unsettled = {
-            int(xid): [
-                Change(CollectionId(tuple(parts)), key, value, old, large, insert)
-                for parts, key, value, old, large, insert in changes
-            ]
+            int(xid): [Change(CollectionId(tuple(parts)), *fields) for parts, *fields in changes]
             for xid, changes in state.memory.get("unsettled", {}).items()
         }
         start = int(position.order[0])
@@ -240,13 +261,20 @@ class MemorySource:
         return {
             "unsettled": {
                 str(xid): [
-                    [list(c.collection.parts), c.key, c.value, c.old, c.large, c.insert] for c in changes
+                    [list(c.collection.parts), c.key, c.value, c.old, c.large, c.insert, c.place]
+                    for c in changes
                 ]
                 for xid, changes in self._unsettled.items()
             }
         }
 
-    def encode(self, span: MemorySpan, writer: PartWriter, aside: Collection[CollectionId] = ()) -> Encoded:
+    def encode(
+        self,
+        span: MemorySpan,
+        writer: PartWriter,
+        aside: Collection[CollectionId] = (),
+        reading: Reading = MappingProxyType({}),
+    ) -> Encoded:
         shown = frozenset(self.database.visible)
         for entry in span.logged:
             if entry.transaction not in shown:
@@ -266,7 +294,7 @@ class MemorySource:
             letters=self._letters([pair for pair in logged if pair[1].change.collection in out]),
             signals=self._signals(span),
             superseded=self._superseded([entry for _at, entry in streamed]),
-            moved=self._moved([entry for _at, entry in streamed]),
+            moved=self._moves([entry.change for _at, entry in streamed], reading),
         )
 
     @staticmethod
@@ -287,24 +315,24 @@ class MemorySource:
             self._held = None
         return self._held is not None
 
-    def hidden_moves(self) -> dict[CollectionId, frozenset[tuple[bytes, bytes]]]:
-        return self._moves([change for changes in self._unsettled.values() for change in changes])
+    def hidden_moves(self, reading: Reading) -> dict[CollectionId, frozenset[tuple[bytes | None, bytes]]]:
+        return self._moves([change for changes in self._unsettled.values() for change in changes], reading)
 
-    def _moved(self, logged: Sequence[LoggedEntry]) -> dict[CollectionId, frozenset[tuple[bytes, bytes]]]:
-        return self._moves([entry.change for entry in logged])
-
-    def _moves(self, changes: Sequence[Change]) -> dict[CollectionId, frozenset[tuple[bytes, bytes]]]:
-        moved: dict[CollectionId, frozenset[tuple[bytes, bytes]]] = {}
+    def _moves(
+        self, changes: Sequence[Change], reading: Reading
+    ) -> dict[CollectionId, frozenset[tuple[bytes | None, bytes]]]:
+        moved: dict[CollectionId, frozenset[tuple[bytes | None, bytes]]] = {}
         for change in changes:
-            if (
-                self.guards.moves
-                and change.key is not None
-                and change.old is not None
-                and change.large is None
-            ):
-                before, after = (one.as_py() for one in key_array([change.old, change.key]))
+            if change.collection in reading and change.key is not None and self._may_have_moved(change):
+                old = change.key if change.old is None else change.old
+                before, after = (one.as_py() for one in key_array([old, change.key]))
                 moved[change.collection] = moved.get(change.collection, frozenset()) | {(before, after)}
         return moved
+
+    def _may_have_moved(self, change: Change) -> bool:
+        if change.large is not None or not self.guards.moves:
+            return False
+        return change.old is not None or (self.by_place and self.guards.places)
 
     @staticmethod
     def _event(at: int, entry: LoggedEntry) -> tuple[str, str | None, str]:
@@ -377,9 +405,16 @@ class MemorySource:
         shown = self._shown(initial=target.initial)
         if shown is None:
             return TableBusy("waits for what was committed before the log began", place=str(collection))
-        keys = sorted(self.database.rows(collection, shown))
-        greatest = (str(keys[-1]),) if keys else None
-        return Extent(rows=len(keys), bytes=10 * len(keys), greatest=greatest)
+        places = sorted(self.places_of(collection, shown).values())
+        greatest = (str(places[-1]),) if places else None
+        key = ("place",) if self.by_place else ("key",)
+        return Extent(rows=len(places), bytes=10 * len(places), greatest=greatest, key=key)
+
+    def places_of(self, collection: CollectionId, shown: frozenset[int]) -> dict[int, int]:
+        """What each row is cut by."""
+        if self.by_place:
+            return self.database.places(collection, shown)
+        return {key: key for key in self.database.rows(collection, shown)}
 
     def _shown(self, *, initial: bool) -> frozenset[int] | None:
         """What is read now; None while the log's beginning is hidden."""
@@ -395,9 +430,9 @@ class MemorySource:
         self, target: Target, after: Key | None, upto: Key, step_rows: int, count: int
     ) -> list[Key]:
         low = -(10**9) if after is None else int(after[0] or 0)
-        rows = self.database.rows(target.collection, frozenset(self.database.visible))
-        keys = [key for key in sorted(rows) if low < key < int(upto[0] or 0)]
-        return [(str(key),) for key in keys[step_rows - 1 :: step_rows][:count]]
+        places = self.places_of(target.collection, frozenset(self.database.visible)).values()
+        bounds = sorted({place for place in places if low < place < int(upto[0] or 0)})
+        return [(str(bound),) for bound in bounds[step_rows - 1 :: step_rows][:count]]
 
     def open_window(self, window: Window) -> MemoryWindow:
         shown = self._shown(initial=window.initial)
@@ -453,10 +488,11 @@ class MemoryWindow:
         high = 10**9 if run.upto is None else int(run.upto[0] or 0)
         found = self._source.database.rows(run.target.collection, self.shown)
         wanted = {int(key[0] or 0) for key in run.keys}
+        places = self._source.places_of(run.target.collection, self.shown)
         rows = sorted(
             (key, value)
             for key, value in found.items()
-            if low < key <= high and (not wanted or key in wanted)
+            if low < places[key] <= high and (not wanted or key in wanted)
         )
         path = f"{self._staging}/{self._window.id}-{index}"
         contained = self._contained(run.target.collection)

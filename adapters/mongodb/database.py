@@ -10,6 +10,7 @@ import logging
 import time
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from adapters.background import Reading
@@ -160,7 +161,7 @@ class MongoSource:
         """Whether a job that streams no log has come to its end."""
         return self._first.done(state)
 
-    def hidden_moves(self) -> Mapping[CollectionId, frozenset[tuple[bytes, bytes]]]:
+    def hidden_moves(self, _reading: ports.Reading) -> ports.Moved:
         """None: documents keep their `_id`."""
         return {}
 
@@ -180,6 +181,7 @@ class MongoSource:
         span: ports.Span,
         writer: PartWriter,
         aside: Collection[CollectionId] = (),  # noqa: ARG002  nothing is set aside here yet
+        reading: ports.Reading = MappingProxyType({}),  # noqa: ARG002  documents keep their `_id`
     ) -> Encoded:
         """Encode a span into the writer, and tell what it superseded."""
         if not isinstance(span, Span):

@@ -11,12 +11,14 @@ import time
 from contextlib import nullcontext
 from dataclasses import asdict, astuple, dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from adapters.background import Reading
 from adapters.postgres import superseding, unsettled
 from adapters.postgres.catalog import Catalog
 from adapters.postgres.chunks import RunRead
+from adapters.postgres.cuts import cut_of
 from adapters.postgres.dead_letters import entries_of
 from adapters.postgres.entries import relations_in
 from adapters.postgres.extents import Extents
@@ -69,11 +71,12 @@ from engine.model import CollectionId, Position, SignalRow
 from engine.ports import Encoded
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     import psycopg
 
     from adapters.postgres.chunks import ChunkReader
+    from adapters.postgres.cuts import Cut
     from adapters.postgres.decode import Decoded
     from adapters.postgres.encode import SpanEncoder
     from adapters.postgres.first import FirstSnapshot
@@ -303,13 +306,19 @@ class PostgresSource:
 
     # A span.
 
-    def encode(self, span: ports.Span, writer: PartWriter, aside: Collection[CollectionId] = ()) -> Encoded:
+    def encode(
+        self,
+        span: ports.Span,
+        writer: PartWriter,
+        aside: Collection[CollectionId] = (),
+        reading: ports.Reading = MappingProxyType({}),
+    ) -> Encoded:
         """Encode a span into the writer, and tell what it superseded."""
         if not isinstance(span, Span):
             raise InvariantError(f"a span of another source: {span!r}")
         relations = self._opened().relations
         visibility = self._visibility() if span.entries else None
-        encoded = self._encode_span(span, writer, aside, self._watch(visibility))
+        encoded = self._encode_span(span, writer, aside, partial(self._watch, visibility, reading))
         decoded = encoded.decoded
         self._context = decoded[-1].context if decoded else self._context
         self._last_commit_end = span.last_commit_end
@@ -350,7 +359,11 @@ class PostgresSource:
         )
 
     def _encode_span(
-        self, span: Span, writer: PartWriter, aside: Collection[CollectionId], watch: Watch
+        self,
+        span: Span,
+        writer: PartWriter,
+        aside: Collection[CollectionId],
+        watch: Callable[[], Watch],
     ) -> EncodedSpan:
         """Encode all but the tables that can't be decoded; from the start again where one is found."""
         relations = self._opened().relations
@@ -364,7 +377,8 @@ class PostgresSource:
             parts = [(cut.part, one.codecs) for cut, one in zip(span.cuts, known, strict=True)]
             found = {oid: why for one in known for oid, why in one.faults.items()}
             if not found:
-                decoded = self._encoder.encode(parts, span.entries, watch, writer, self._context)
+                # Asked for here: before, a relation's name may not be known.
+                decoded = self._encoder.encode(parts, span.entries, watch(), writer, self._context)
                 found = {oid: why for one in decoded for oid, why in one.faults.items()}
             if not found:
                 oids = set[int]().union(*(one.aside for one in known))
@@ -383,14 +397,28 @@ class PostgresSource:
             row = self._opened().control.execute("SELECT pg_current_snapshot()::text").fetchone()
         return Visibility.parse(row[0] if row else "")
 
-    def _watch(self, visibility: Visibility | None) -> Watch:
+    def _watch(self, visibility: Visibility | None, reading: ports.Reading) -> Watch:
         settled = visibility.shows if visibility else None
+        cuts = self._cuts(reading)
         if not self._windows:
-            return Watch(settled=settled)
+            return Watch(settled=settled, cuts=cuts)
         # The one opened first contains the least.
         first = next(iter(self._windows.values()))
         oids = frozenset[int]().union(*(window.oids for window in self._windows.values()))
-        return Watch(oids=oids, contained=first.watermark.exported.visibility.shows, settled=settled)
+        contained = first.watermark.exported.visibility.shows
+        return Watch(oids=oids, contained=contained, settled=settled, cuts=cuts)
+
+    def _cuts(self, reading: ports.Reading) -> dict[int, frozenset[Cut]]:
+        """The keys that cut the relations being read, as far as their names are known."""
+        if not reading:
+            return {}
+        ids = self._ids()
+        return {oid: frozenset(map(cut_of, reading[name])) for oid, name in ids.items() if name in reading}
+
+    def _ids(self) -> dict[int, CollectionId]:
+        """The names of relations, those that the log has told and those that were asked for."""
+        session = self._opened()
+        return {**session.extents.ids, **session.relations.ids}
 
     def _superseded(self, decoded: Sequence[Decoded]) -> Superseded:
         """What the entries supersede in one of the open windows at least."""
@@ -414,10 +442,11 @@ class PostgresSource:
         """Whether a job that streams no log has come to its end."""
         return self._first.done(state)
 
-    def hidden_moves(self) -> dict[CollectionId, frozenset[tuple[bytes, bytes]]]:
-        """The keys of moved rows that lack a value, of transactions not seen visible yet."""
-        ids = self._opened().relations.ids
-        return {ids[oid]: keys for oid, keys in self._unsettled.moved_keys().items() if oid in ids}
+    def hidden_moves(self, reading: ports.Reading) -> ports.Moved:
+        """The keys of rows that lack a value and may have moved, of transactions not seen visible yet."""
+        ids, cuts = self._ids(), self._cuts(reading)
+        untold = {oid for oid, found in cuts.items() if not all(cut.told for cut in found)}
+        return {ids[oid]: keys for oid, keys in self._unsettled.moved_keys(untold).items() if oid in cuts}
 
     # Windows.
 

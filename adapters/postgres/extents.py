@@ -72,6 +72,8 @@ class Extents:
         self._connection, self._publication, self._readable = connection, publication, readable
         self._whole_bytes = _WHOLE_BYTES if whole_bytes is None else whole_bytes
         self._row_bytes: dict[CollectionId, float] = {}
+        self.ids: dict[int, CollectionId] = {}
+        """The tables that were looked at, by oid."""
         self._writers = Writers(connection)
         self._partitions = Partitions(connection)
 
@@ -104,6 +106,7 @@ class Extents:
     def _looked_up(self, targets: Sequence[Target], *, defaults: bool = False) -> Looked:
         names = list(dict.fromkeys(target.collection for target in targets))
         looked = self._readable.looked_up(names, defaults=defaults)
+        self.ids |= {table.oid: name for name, table in looked.tables.items()}
         self._partitions.note(looked)
         return looked
 
@@ -265,8 +268,13 @@ class Extents:
     def boundaries(
         self, target: Target, after: Key | None, upto: Key, step_rows: int, count: int
     ) -> list[Key]:
-        """Keys below `upto` at every `step_rows` rows behind `after`, each found from the last one."""
+        """Keys below `upto` at every `step_rows` rows behind `after`, each found from the last one.
+
+        Raises SchemaChanged where the table has another key by now.
+        """
         read = self._read(target, self._looked_up([target]))
+        if len(upto) != len(read.keyset.columns):
+            raise SchemaChanged("its key was changed", place=str(target.collection))
         if read.keyset == PLACES:
             return places(after, upto, step_rows * self.row_bytes(target), count)
         found: list[Key] = []

@@ -10,6 +10,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, LiteralString, Protocol
 
+from adapters.postgres.cuts import KEY, MERGED
 from adapters.postgres.fingerprint import forms
 from adapters.postgres.keyset import PLACES, KeyColumn, Keyset
 from adapters.postgres.publication import Share
@@ -93,9 +94,9 @@ class ReadTable:
     @property
     def fingerprint(self) -> tuple[str, ...]:
         """What its ranges depend on (`Extent.key`)."""
-        keys = [f"key {one}" for one in self.keyset.fingerprint]
+        keys = [f"{KEY}{one}" for one in self.keyset.fingerprint]
         if self.merge != self.keyset:
-            keys += [f"key {one} to merge by" for one in self.merge.fingerprint]
+            keys += [f"{KEY}{one}{MERGED}" for one in self.merge.fingerprint]
         return (*keys, *self.traits)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from engine.model import CollectionId
 
     Ids = Mapping[int, CollectionId]
-    Pairs = frozenset[tuple[bytes, bytes]]
+    Pairs = frozenset[tuple[bytes | None, bytes]]
 
 
 def by(decoded: Sequence[Decoded], shown: Visibility, ids: Ids) -> Superseded:
@@ -69,7 +69,7 @@ def noted(waiting: Unsettled, decoded: Sequence[Decoded], visibility: Visibility
 
 
 def moved(decoded: Sequence[Decoded], ids: Ids) -> dict[CollectionId, Pairs]:
-    """The keys before and after of rows that changed theirs and lack a value."""
+    """The keys before and after of rows that lack a value and may have moved in a table being read."""
     found: dict[CollectionId, Pairs] = {}
     for one in decoded:
         for oid, keys in unsettled.moved_keys(one.incomplete).items():

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from adapters.postgres.cuts import moved
 from engine.merge_key import merge_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
+    from adapters.postgres.cuts import Cut
     from adapters.postgres.entries import Entries
     from adapters.postgres.timeline import Timeline
     from engine.events.codec import TableCodec
@@ -28,8 +30,14 @@ TOUCHED = pa.schema(
 )
 """Keys touched: the relation, the 32-bit transaction id, the merge key."""
 
-LACKING = TOUCHED.append(pa.field("old", pa.large_binary(), nullable=False))
-"""Keys whose new row lacks a value, and the keys that those rows had before (mostly the same)."""
+LACKING = TOUCHED.append(pa.field("old", pa.large_binary())).append(
+    pa.field("moved", pa.bool_(), nullable=False)
+)
+"""Keys whose new row lacks a value, and the keys that those rows had before (mostly the same).
+
+A row without an old key came into the publication's row filter. `moved`: it may have changed its place in a
+table that is being read.
+"""
 
 
 class Visible(Protocol):
@@ -46,17 +54,18 @@ class Watch:
 
     An entry does when its relation is one of `oids` (those of the open windows) and its transaction is
     not `contained` in the first one's snapshot, or when its transaction is not `settled`. None answers
-    "contains nothing" and "all are settled".
+    "contains nothing" and "all are settled". `cuts` are the keys that cut the relations being read.
     """
 
     oids: frozenset[int] = frozenset()
     contained: Visible | None = None
     settled: Visible | None = None
+    cuts: Mapping[int, Collection[Cut]] = field(default_factory=dict)
 
     @property
     def idle(self) -> bool:
         """Whether no entry can matter."""
-        return not self.oids and self.settled is None
+        return not self.oids and self.settled is None and not self.cuts
 
 
 def watched(entries: Entries, line: Timeline, watch: Watch) -> Mask:
@@ -89,23 +98,28 @@ def touched(entries: Entries, codec: TableCodec, line: Timeline, watch: Watch) -
 
 
 def incomplete(entries: Entries, codec: TableCodec, line: Timeline, watch: Watch) -> Iterable[pa.Table]:
-    """The keys of updates that lack values which the log left out and no old tuple holds.
+    """The keys of rows that lack values which the log left out and no old tuple holds.
 
-    Key changes are given always, other updates if they matter.
+    Given are those that matter, and those that may have moved in a table that is being read.
     """
-    if entries.new is None or not codec.merge_key or (watch.idle and entries.old is None):
+    if entries.new is None or not codec.merge_key or watch.idle:
         return
     rows = np.zeros(len(entries.messages), bool)
     for mark in entries.new.unchanged:
         if mark is not None:
             rows |= mark
-    if rows.any() and entries.old is None:
-        rows &= watched(entries, line, watch)
+    if not rows.any():
+        return
+    places = moved(watch.cuts.get(entries.oid, ()), entries, codec)
+    rows &= watched(entries, line, watch) | places
     if rows.any():
         table = _table(entries, codec, line, entries.new.columns, rows)
         before = entries.old or entries.new
-        old = _table(entries, codec, line, before.columns, rows).column("key")
-        yield table.append_column(LACKING.field("old"), old)
+        old: pa.ChunkedArray | pa.Array = _table(entries, codec, line, before.columns, rows).column("key")
+        if entries.op == "c":
+            old = pa.nulls(len(table), old.type)
+        table = table.append_column(LACKING.field("old"), old)
+        yield table.append_column(LACKING.field("moved"), pa.array(places[rows]))
 
 
 def _table(entries: Entries, codec: TableCodec, line: Timeline, columns: list[Text], rows: Mask) -> pa.Table:

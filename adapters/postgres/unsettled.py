@@ -21,14 +21,14 @@ import pyarrow.compute as pc
 from engine.merge import KEY_TYPE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from adapters.postgres.visibility import Visibility
 
 KEPT_KEYS = 100_000
 """Keys, and rows that lack a value, that are kept of one transaction and relation."""
-Pairs: TypeAlias = frozenset[tuple[bytes, bytes]]
-"""The keys before and after of rows that lack a value."""
+Pairs: TypeAlias = frozenset[tuple[bytes | None, bytes]]
+"""The keys before and after of rows that lack a value; None before: it came into the row filter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,19 +104,22 @@ class Unsettled:
         touched = Touches(whole=frozenset(oids))
         return self.add(dict.fromkeys(xids, touched))
 
-    def moved_keys(self) -> dict[int, Pairs]:
-        """By relation, the keys before and after of rows that lack a value and changed their key."""
+    def moved_keys(self, untold: Collection[int] = ()) -> dict[int, Pairs]:
+        """By relation, the keys before and after of rows that lack a value and may have moved.
+
+        Those of `untold` relations may have moved under the same key.
+        """
         found: dict[int, Pairs] = {}
         for touches in self.transactions.values():
             for oid, pairs in touches.lacking.items():
-                moved = {(before, after) for before, after in pairs if before != after}
+                moved = {pair for pair in pairs if oid in untold or pair[0] != pair[1]}
                 found[oid] = found.get(oid, frozenset()) | moved
         return found
 
-    def lacking_of(self, oid: int) -> tuple[tuple[bytes, bytes], ...]:
+    def lacking_of(self, oid: int) -> tuple[tuple[bytes | None, bytes], ...]:
         """The keys before and after of a relation's rows that lack a value."""
         return tuple(
-            pair for touches in self.transactions.values() for pair in sorted(touches.lacking.get(oid, ()))
+            pair for touches in self.transactions.values() for pair in _sorted(touches.lacking.get(oid, ()))
         )
 
     def keys_of(self, oid: int) -> pa.LargeBinaryArray:
@@ -144,7 +147,7 @@ class Unsettled:
                 "keys": {str(oid): _packed(keys) for oid, keys in one.keys.items()},
                 "truncated": sorted(one.truncated),
                 "lacking": {
-                    str(oid): [[b64encode(key).decode() for key in pair] for pair in sorted(pairs)]
+                    str(oid): [[_key_out(key) for key in pair] for pair in _sorted(pairs)]
                     for oid, pairs in one.lacking.items()
                 },
                 "whole": sorted(one.whole),
@@ -161,7 +164,7 @@ def from_json(saved: Iterable[dict[str, Any]]) -> Unsettled:
                 {int(oid): _unpacked(**keys) for oid, keys in one["keys"].items()},
                 frozenset(one["truncated"]),
                 {
-                    int(oid): frozenset((b64decode(before), b64decode(after)) for before, after in pairs)
+                    int(oid): frozenset((_key_in(before), b64decode(after)) for before, after in pairs)
                     for oid, pairs in one["lacking"].items()
                 },
                 frozenset(one["whole"]),
@@ -169,6 +172,14 @@ def from_json(saved: Iterable[dict[str, Any]]) -> Unsettled:
             for one in saved
         }
     )
+
+
+def _key_out(key: bytes | None) -> str | None:
+    return None if key is None else b64encode(key).decode()
+
+
+def _key_in(key: str | None) -> bytes | None:
+    return None if key is None else b64decode(key)
 
 
 def _packed(keys: pa.LargeBinaryArray) -> dict[str, str]:
@@ -204,7 +215,11 @@ def _grouped(rows: pa.Table) -> Iterator[tuple[int, int, pa.Table]]:
             yield int(xids[start]), int(oids[start]), rows.slice(start, end - start)
 
 
-def _pairs(lacking: pa.Table) -> Iterator[tuple[bytes, bytes]]:
+def _sorted(pairs: Iterable[tuple[bytes | None, bytes]]) -> list[tuple[bytes | None, bytes]]:
+    return sorted(pairs, key=lambda pair: (pair[0] or b"", pair[1]))
+
+
+def _pairs(lacking: pa.Table) -> Iterator[tuple[bytes | None, bytes]]:
     return zip(lacking.column("old").to_pylist(), lacking.column("key").to_pylist(), strict=True)
 
 
@@ -216,7 +231,9 @@ def unsettled_rows(touched: pa.Table, visibility: Visibility) -> pa.Table:
     return touched.filter(pa.array(~shown))
 
 
-def lacking_pairs(lacking: pa.Table, oid: int, visibility: Visibility) -> tuple[tuple[bytes, bytes], ...]:
+def lacking_pairs(
+    lacking: pa.Table, oid: int, visibility: Visibility
+) -> tuple[tuple[bytes | None, bytes], ...]:
     """The keys before and after of one relation's rows that lack a value, less what the window holds."""
     rows = lacking.filter(pa.array(lacking.column("oid").to_numpy() == oid))
     rows = unsettled_rows(rows, visibility)
@@ -224,11 +241,12 @@ def lacking_pairs(lacking: pa.Table, oid: int, visibility: Visibility) -> tuple[
 
 
 def moved_keys(lacking: pa.Table) -> dict[int, Pairs]:
-    """By relation, the keys before and after of rows that lack a value and changed their key."""
+    """By relation, the keys before and after of rows that lack a value and may have moved."""
     found: dict[int, Pairs] = {}
-    moved = lacking.filter(pc.not_equal(lacking.column("key"), lacking.column("old")))
-    for _xid, oid, rows in _grouped(moved):
-        found[oid] = found.get(oid, frozenset()) | frozenset(_pairs(rows))
+    moved = lacking.filter(lacking.column("moved"))
+    for oid in moved.column("oid").unique().to_pylist():
+        rows = moved.filter(pc.equal(moved.column("oid"), oid)).select(["old", "key"])
+        found[oid] = frozenset(_pairs(rows.group_by(["old", "key"]).aggregate([])))
     return found
 
 

@@ -10,6 +10,7 @@ import logging
 import time
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from adapters.background import Reading
@@ -184,7 +185,7 @@ class SqlServerSource:
         """Whether a job that streams no log has come to its end."""
         return not self._announced and self._first.done(state)
 
-    def hidden_moves(self) -> Mapping[CollectionId, frozenset[tuple[bytes, bytes]]]:
+    def hidden_moves(self, _reading: ports.Reading) -> ports.Moved:
         """None: what was streamed was committed, and rows are read behind locks."""
         return {}
 
@@ -204,6 +205,7 @@ class SqlServerSource:
         span: ports.Span,
         writer: PartWriter,
         aside: Collection[CollectionId] = (),  # noqa: ARG002  nothing is set aside here yet
+        reading: ports.Reading = MappingProxyType({}),  # noqa: ARG002  the log has all of a row
     ) -> Encoded:
         """Encode a span into the writer, and tell what it superseded."""
         if not isinstance(span, Span):

@@ -136,6 +136,43 @@ class TestRewritten:
             assert {row["n"] for row in replayed_rows(job.events("t")).values()} == set(range(-ROWS, 0))
 
 
+class TestOtherKey:
+    """The primary key gains or loses a column between two windows; rows lack a value then."""
+
+    GAIN = "ALTER TABLE t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (id, n)"
+    LOSE = "ALTER TABLE t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (id)"
+
+    @pytest.fixture
+    def worded(self, each_database: Database) -> Database:
+        """Keys that are no integers: the server is asked where to cut them."""
+        with each_database.connect() as connection:
+            connection.execute(SIGNAL_TABLE)
+            connection.execute("CREATE TABLE t (id text PRIMARY KEY, n int NOT NULL, body text)")
+            connection.execute("ALTER TABLE t ALTER body SET STORAGE EXTERNAL")
+            connection.execute(
+                "INSERT INTO t SELECT to_char(g, '0000'), g, repeat('large', 1000)"
+                f" FROM generate_series(1, {ROWS}) g".encode()
+            )
+        return each_database
+
+    @pytest.mark.parametrize(("before", "during"), [([], GAIN), ([GAIN], LOSE)])
+    def test_the_table_is_read_anew(self, worded, tmp_path, spark, before, during, caplog):
+        with worded.connect() as connection:
+            for statement in before:
+                connection.execute(statement.encode())
+        moves = [
+            "UPDATE t SET id = ' x' || n WHERE n > 990",
+            during,
+            "UPDATE t SET id = ' y' || n WHERE n > 995",
+        ]
+        job = changed_meanwhile(worded, tmp_path, spark, moves)
+
+        rows = replayed_rows(job.events("t"))
+        assert sorted(row["n"] for row in rows.values()) == list(range(1, ROWS + 1))
+        assert {row["body"] for row in rows.values()} == {"large" * 1000}
+        assert "is read anew" in caplog.text
+
+
 class TestPartitions:
     @pytest.fixture
     def parted(self, each_database: Database) -> Database:

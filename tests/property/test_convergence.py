@@ -28,6 +28,7 @@ from tests.memory_source import Change, Guards, MemoryDatabase, MemorySource, ba
 
 TABLE, OTHER = CollectionId(("public", "t")), CollectionId(("public", "u"))
 _KEYS = st.integers(0, 7)
+_PLACES = st.integers(-2, 9)
 _STEPS = ("writer", "save_pending", "commit", "promote", "acknowledge")
 
 
@@ -72,8 +73,10 @@ class Fused:
 class World:
     """A database, and a job over it that can be killed and started again."""
 
-    def __init__(self, staging: str, guards: Guards, *, initial: bool = False) -> None:
-        self.database, self.initial = MemoryDatabase(), initial
+    def __init__(
+        self, staging: str, guards: Guards, *, initial: bool = False, by_place: bool = False
+    ) -> None:
+        self.database, self.initial, self.by_place = MemoryDatabase(), initial, by_place
         for key in range(6):
             self.database.commit(Change(TABLE, key, f"before-{key}"), Change(OTHER, key, "before"))
         # What was there before the slot is only to be had by a snapshot.
@@ -83,7 +86,13 @@ class World:
         self.start()
 
     def start(self) -> None:
-        self.source = MemorySource(self.database, self.staging, guards=self.guards, initial=self.initial)
+        self.source = MemorySource(
+            self.database,
+            self.staging,
+            guards=self.guards,
+            initial=self.initial,
+            by_place=self.by_place,
+        )
         fused = Fused(self.source, self.fuse)
         seams = Seams(
             source=fused,
@@ -139,6 +148,7 @@ _changes = st.lists(
         st.tuples(st.just("move"), _KEYS, _KEYS),
         st.tuples(st.just("touch"), _KEYS),
         st.tuples(st.just("slip"), _KEYS, _KEYS),
+        st.tuples(st.just("shift"), _KEYS, _PLACES),
         st.tuples(st.just("truncate")),
     ),
     min_size=1,
@@ -201,6 +211,8 @@ def _change(world: World, one: tuple[Any, ...]) -> Change | None:  # noqa: PLR09
             return Change(TABLE, key, f"touched-{serial}", large=None)
         case ("slip", old, new) if old != new and old in world.database.rows(TABLE):
             return Change(TABLE, new, f"slipped-{serial}", old=old, large=None)
+        case ("shift", key, place) if key in world.database.rows(TABLE):
+            return Change(TABLE, key, f"shifted-{serial}", large=None, place=place)
         case ("truncate",):
             return Change(TABLE, None)
     return None
@@ -265,10 +277,10 @@ def run(world: World, actions: list[tuple[Any, ...]], late: list[tuple[Any, ...]
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(_actions, max_size=30), st.lists(_late, max_size=15))
-def test_applying_the_events_gives_the_source_tables(actions, late):
+@given(st.lists(_actions, max_size=30), st.lists(_late, max_size=15), st.booleans())
+def test_applying_the_events_gives_the_source_tables(actions, late, by_place):
     with tempfile.TemporaryDirectory() as staging:
-        world = World(staging, Guards())
+        world = World(staging, Guards(), by_place=by_place)
 
         run(world, actions, late)
 
@@ -279,10 +291,10 @@ def test_applying_the_events_gives_the_source_tables(actions, late):
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(_changes, max_size=3), st.lists(_late, max_size=25))
-def test_with_a_snapshot_before_the_log_too(before, actions):
+@given(st.lists(_changes, max_size=3), st.lists(_late, max_size=25), st.booleans())
+def test_with_a_snapshot_before_the_log_too(before, actions, by_place):
     with tempfile.TemporaryDirectory() as staging:
-        world = World(staging, Guards(), initial=True)
+        world = World(staging, Guards(), initial=True, by_place=by_place)
         for changes in before:
             act(world, ("commit", changes, False))
         world.turn()
@@ -328,6 +340,7 @@ UPDATE_IN_WINDOW = [("execute",), ("turns", 1), ("commit", [("put", 2)], True), 
 MOVE_IN_WINDOW = [("execute",), ("turns", 1), ("commit", [("move", 2, 7)], True), ("turns", 8)]
 TOUCH_IN_WINDOW = [("execute",), ("turns", 1), ("commit", [("touch", 2)], True), ("turns", 8)]
 SLIP_PAST_THE_RANGES = [("execute",), ("turns", 1), ("commit", [("slip", 4, 0)], True), ("turns", 8)]
+SHIFT_PAST_THE_RANGES = [("execute",), ("turns", 1), ("commit", [("shift", 4, 0)], True), ("turns", 8)]
 TRUNCATE_IN_WINDOW = [("execute",), ("turns", 1), ("commit", [("truncate",)], True), ("turns", 8)]
 EARLY_CLOSE = [
     ("execute",),
@@ -348,16 +361,19 @@ EARLY_CLOSE = [
         pytest.param(Guards(truncates=False), TRUNCATE_IN_WINDOW, id="truncates"),
         pytest.param(Guards(rereads=False), TOUCH_IN_WINDOW, id="rereads"),
         pytest.param(Guards(moves=False), SLIP_PAST_THE_RANGES, id="moves"),
+        pytest.param(Guards(places=False), SHIFT_PAST_THE_RANGES, id="places"),
         pytest.param(Guards(reached=False), EARLY_CLOSE, id="reached"),
     ],
 )
 def test_without_a_guard_the_oracle_objects(guards, actions, tmp_path):
-    world = World(str(tmp_path / "guarded"), Guards())
+    by_place = not guards.places
+    world = World(str(tmp_path / "guarded"), Guards(), by_place=by_place)
     for action in actions:
         act(world, action)
     world.drain()
     check_history(world.sink, TABLE)
-    unguarded = World(str(tmp_path / "unguarded"), guards)
+    assert replay(world.sink, TABLE) == world.database.rows(TABLE)
+    unguarded = World(str(tmp_path / "unguarded"), guards, by_place=by_place)
 
     with pytest.raises(AssertionError):  # noqa: PT012  the oracle objects somewhere on the way
         for action in actions:

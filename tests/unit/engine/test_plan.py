@@ -222,6 +222,15 @@ class TestKeysToReadAgain:
             Run(2, B, None, None, 3),
         )
 
+    def test_many_are_read_before_the_ranges_that_are_left(self):
+        progress = Progress(SPANNED, 0, SPANNED.ranges, reread=self.KEYS)
+        queue = Snapshot((Table(1, "s", A, progress), Table(2, "s", B, begun(WHOLE))))
+        (again,) = plan_window(queue, BUDGET, LETTERS)
+        few = Snapshot((Table(1, "s", A, replace(progress, reread=self.KEYS[:30])),))
+
+        assert again.keys
+        assert not any(run.keys for run in plan_window(few, BUDGET, LETTERS))
+
     def test_very_many_take_several_windows(self):
         plan = plan_window(self.covered(*self.KEYS), BUDGET, LETTERS)
 

@@ -208,6 +208,26 @@ class TestGaps:
         assert progress
         assert progress.reread == (("7",), ("8",), ("9",))
 
+    def test_of_too_many_such_rows_nothing_is_kept(self):
+        moved = self.failed()
+        for start in range(0, 30_000, 5_000):
+            keys = frozenset(((str(n),), (str(n),)) for n in range(start, start + 5_000))
+            moved = moved.moved(A.collection, keys)
+        (failed,) = moved.failed
+        again = moved.execute(ExecuteSnapshot("a", (A,))).began(3, EXTENT, 9).tables[-1].progress
+
+        assert failed.gaps == (Gap(Range()),)
+        assert again == Progress(EXTENT, 9, EXTENT.ranges)
+
+    def test_a_row_that_was_none_of_the_table_s_is_read_whenever_it_comes(self):
+        read = Progress(EXTENT, 9, ())
+        queue = Snapshot((Table(1, "s", A, read),))
+        came = queue.moved(A.collection, frozenset([(None, ("7",)), (("1",), ("2",))]))
+
+        progress = came.tables[0].progress
+        assert progress
+        assert progress.reread == (("7",),)
+
     def test_one_that_is_small_now_is_read_whole(self):
         whole = Extent(10, 100, whole=True)
         again = self.failed().execute(ExecuteSnapshot("again", (A,))).began(3, whole, 9)

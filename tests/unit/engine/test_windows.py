@@ -437,6 +437,21 @@ class TestBehind:
         assert len(bench.source.memory_source.windows) == 2
         assert self.progress(bench).since_ms == 1_000_000
 
+    def test_a_table_of_which_too_many_rows_may_have_moved_is_begun_anew_and_given_up_in_the_end(
+        self, tmp_path, caplog
+    ):
+        bench = sliced(tmp_path, window_rows=2, most_reread=1, max_chunks=1)
+        bench.execute()
+        for serial in range(40):
+            changes = [Change(T, n + 1, str(serial), old=n, large=None) for n in range(10, 40, 10)]
+            changes += [Change(T, n, str(serial), old=n + 1, large=None) for n in range(10, 40, 10)]
+            bench.database.commit(*changes)
+            bench.turns(1)
+        bench.turns(20)
+
+        assert caplog.text.count("the table is read anew") == 3
+        assert bench.told() == ["accepted", "failed public.t"]
+
     def test_a_row_that_leaves_a_key_that_waits_is_read_at_its_new_one(self, tmp_path):
         bench = sliced(tmp_path, window_rows=5)
         bench.execute(BOTH)
