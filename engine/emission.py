@@ -23,7 +23,7 @@ from engine.events.envelope import with_mark
 from engine.events.text import join
 from engine.files import sink_errors
 from engine.marks import NO_MARKS, Marks
-from engine.merge import KEY_TYPE
+from engine.merge_key import KEY_TYPE
 from engine.staging import AROUND, RENDERED, few, texts_beside
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ For a row with merge key *k* that a window read:
   truncate for every key of its collection.
 
 The rule is set-based. An adapter says which keys were superseded; here they are gathered over the
-turns that a window is open, and taken out of the window's rows.
+turns that a window is open, and taken out of the window's rows. Where rows have no key, they are counted:
+see `engine.copies`.
 
 An entry whose row lacks a value (a large one that it left unchanged) supersedes all the same, but then
 nobody has sent that value: the row under its newest key must be read again. Pure.
@@ -23,13 +24,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine import copies
+from engine.merge_key import KEY_TYPE
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from engine.model import CollectionId
 
-KEY_TYPE = pa.large_binary()
-"""Merge keys, as `engine.merge_key` makes them."""
+_COMPACTED = 32
+"""So many parts of balances are made one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +42,26 @@ class Superseded:
 
     `keys` holds arrays of merge keys (`engine.merge_key`), as they came; a key may come twice.
     `lacking` holds, for entries whose row lacks a value, the key before and the key after; None before where
-    the row was none of the collection's.
+    the row was none of the collection's. `copies` are balances (`engine.copies`) of rows without a key, in
+    the order of the log.
     """
 
     keys: Mapping[CollectionId, tuple[pa.LargeBinaryArray, ...]] = field(default_factory=dict)
     truncated: frozenset[CollectionId] = frozenset()
     lacking: Mapping[CollectionId, tuple[tuple[bytes | None, bytes], ...]] = field(default_factory=dict)
+    copies: Mapping[CollectionId, tuple[pa.Table, ...]] = field(default_factory=dict)
 
     def __or__(self, other: Superseded) -> Superseded:
-        keys, lacking = dict(self.keys), dict(self.lacking)
+        """With what later entries superseded."""
+        keys, lacking, counted = dict(self.keys), dict(self.lacking), dict(self.copies)
         for collection, arrays in other.keys.items():
             keys[collection] = keys.get(collection, ()) + arrays
         for collection, pairs in other.lacking.items():
             lacking[collection] = lacking.get(collection, ()) + pairs
-        return Superseded(keys, self.truncated | other.truncated, lacking)
+        for collection, more in other.copies.items():
+            parts = counted.get(collection, ()) + more
+            counted[collection] = parts if len(parts) < _COMPACTED else (copies.together(parts),)
+        return Superseded(keys, self.truncated | other.truncated, lacking, counted)
 
     def unsent(
         self, collection: CollectionId, dropped: Iterable[bytes], reread: Iterable[bytes] = ()
@@ -75,21 +85,33 @@ class Superseded:
         arrays = self.keys.get(collection, ())
         keys = pa.chunked_array(arrays, KEY_TYPE).combine_chunks() if arrays else pa.array([], KEY_TYPE)
         lacking = {before for before, _after in self.lacking.get(collection, ()) if before is not None}
-        return Newer(keys.unique(), collection in self.truncated, pa.array(sorted(lacking), KEY_TYPE))
+        return Newer(
+            keys.unique(),
+            collection in self.truncated,
+            pa.array(sorted(lacking), KEY_TYPE),
+            copies.taken(self.copies.get(collection, ())),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Newer:
-    """The superseded keys of one collection, and those of lacking rows: a value for executors."""
+    """The superseded keys of one collection, and those of lacking rows: a value for executors.
+
+    `taken` says of how many rows without a key the first copies are superseded.
+    """
 
     keys: pa.LargeBinaryArray
     truncated: bool = False
     lacking: pa.LargeBinaryArray = field(default_factory=lambda: pa.array([], KEY_TYPE))
+    taken: pa.Table = field(default_factory=lambda: copies.NOTHING)
 
     def survivors(self, keys: pa.ChunkedArray) -> pa.ChunkedArray | None:
         """A mask of the rows to emit, given their merge keys; None when that is all of them."""
         if self.truncated:
             return pa.chunked_array([pa.repeat(pa.scalar(False), len(keys))])  # noqa: FBT003  a value
+        if self.taken.num_rows:
+            mask = copies.left(keys, self.taken)
+            return None if mask is None else pa.chunked_array([pa.array(mask)])
         if not len(self.keys) or not len(keys):
             return None
         dropped = pc.is_in(keys, value_set=self.keys)

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from engine.model import Key
 
+KEY_TYPE = pa.large_binary()
+"""Merge keys, as `merge_keys` makes them."""
+
 
 def merge_keys(columns: Sequence[pa.Array]) -> pa.Array:
     """The rows' keys as `large_binary`: each column's length in four bytes (-1: NULL), then its text.

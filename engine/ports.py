@@ -203,10 +203,10 @@ class LogReader(Protocol):
 class Encoded:
     """What encoding a span told, beside the events that went to the writer as `parts`, numbered from 0.
 
-    Numbers may be left out. `superseded` is counted for the open windows alone; `signals` are the signal
-    table's inserts. `moved` holds the merge keys, before and after, of rows that lack a value and may have
-    moved out of the ranges to be read of a collection that is being read; None before: the row was none of
-    the collection's.
+    Numbers may be left out. `superseded` is counted for every open window, `superseded_in` for one, by its
+    id; `signals` are the signal table's inserts. `moved` holds the merge keys, before and after, of rows that
+    lack a value and may have moved out of the ranges to be read of a collection that is being read; None
+    before: the row was none of the collection's.
     """
 
     parts: tuple[Part, ...] = ()
@@ -214,6 +214,7 @@ class Encoded:
     letters: Mapping[CollectionId, Letters] = field(default_factory=dict)
     signals: tuple[SignalRow, ...] = ()
     superseded: Superseded = field(default_factory=Superseded)
+    superseded_in: Mapping[str, Superseded] = field(default_factory=dict)
     moved: Moved = field(default_factory=dict)
 
 

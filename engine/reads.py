@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from engine.events.batch import EVENTS
 from engine.events.rows import split_rows
-from engine.merge import KEY_TYPE
-from engine.merge_key import merge_keys
+from engine.merge_key import KEY_TYPE, merge_keys
 from engine.staging import STAGED
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from engine.checksum import NO_FILE, PRIVATE, Checksum, ChecksumFile
 from engine.events.batch import EVENTS
 from engine.events.text import text_parts
 from engine.files import sink_errors
-from engine.merge import KEY_TYPE
+from engine.merge_key import KEY_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,15 +22,15 @@ from engine.errors import PositionLost, SchemaChanged, SinkError, SinkRefused, S
 from engine.extent import Advance
 from engine.leaving import ended, gave_up, restless
 from engine.marks import marks
+from engine.merge import Superseded
 from engine.merge_key import key_of, merge_keys_of
 from engine.opening import Opening
 from engine.slices import Slices
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from engine.emission import Emitted
-    from engine.merge import Superseded
     from engine.model import Part, Position, Run, Staged, Window
     from engine.ports import OpenWindow, PartWriter
     from engine.seams import Pace, Seams
@@ -179,14 +179,14 @@ class Windows:
             return False
         return self._opened[0].reading.reached(state.position)
 
-    def supersede(self, superseded: Superseded) -> None:
-        """Count what a span has brought for the open windows.
+    def supersede(self, superseded: Superseded, by_window: Mapping[str, Superseded]) -> None:
+        """Count what a span has brought for all open windows, and for some by their ids.
 
-        What is newer than the rows of the one in front may be contained in those of the next. That these are
-        left out then loses nothing: the stream has carried them.
+        What is newer than the rows of the one in front may be contained in those of the next. Where a source
+        can't tell, both leave it out, which loses nothing: the stream has carried it.
         """
         for one in self._opened:
-            one.superseded |= superseded
+            one.superseded |= superseded | by_window.get(one.window.id, Superseded())
 
     def emit(self, state: State, writer: PartWriter, first_part: int) -> tuple[State, list[Part]]:
         """Write what survives of the next slice, if the watermark is reached, as parts from `first_part` on.

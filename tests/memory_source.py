@@ -19,8 +19,8 @@ from engine.errors import SchemaChanged, SignalError, SourceError, TableBusy
 from engine.events.batch import EVENTS
 from engine.extent import Extent
 from engine.incomplete import Cause, Incomplete, Letters
-from engine.merge import KEY_TYPE, Superseded
-from engine.merge_key import merge_keys
+from engine.merge import Superseded
+from engine.merge_key import KEY_TYPE, merge_keys
 from engine.model import CollectionId, Position, SignalRow, Staged
 from engine.ports import Encoded
 from engine.staging import STAGED, StagingArea
@@ -293,7 +293,7 @@ class MemorySource:
             ),
             letters=self._letters([pair for pair in logged if pair[1].change.collection in out]),
             signals=self._signals(span),
-            superseded=self._superseded([entry for _at, entry in streamed]),
+            superseded_in=self._superseded([entry for _at, entry in streamed]),
             moved=self._moves([entry.change for _at, entry in streamed], reading),
         )
 
@@ -348,12 +348,13 @@ class MemorySource:
             if entry.change.collection == SIGNALS
         )
 
-    def _superseded(self, logged: Sequence[LoggedEntry]) -> Superseded:
-        superseded = Superseded()
-        for window in self.windows if self.guards.contains else ():
-            newer = [entry.change for entry in logged if entry.transaction not in window.shown]
-            superseded |= self.superseding(newer)
-        return superseded
+    def _superseded(self, logged: Sequence[LoggedEntry]) -> dict[str, Superseded]:
+        return {
+            window.id: self.superseding(
+                [entry.change for entry in logged if entry.transaction not in window.shown]
+            )
+            for window in (self.windows if self.guards.contains else ())
+        }
 
     def superseding(self, changes: Sequence[Change]) -> Superseded:
         keys: dict[CollectionId, list[int]] = {}
@@ -471,6 +472,10 @@ class MemoryWindow:
         self.horizon = max(shows, default=0)
         self._staged: list[Staged] | None = None
         self.failure: SchemaChanged | SourceError | None = None
+
+    @property
+    def id(self) -> str:
+        return self._window.id
 
     def poll(self) -> list[Staged] | None:
         if self.failure is not None:

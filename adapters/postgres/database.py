@@ -66,7 +66,6 @@ from engine.errors import (
 )
 from engine.expressions import matches
 from engine.incomplete import Cause, Incomplete, Letters
-from engine.merge import Superseded
 from engine.model import CollectionId, Position, SignalRow
 from engine.ports import Encoded
 
@@ -84,6 +83,7 @@ if TYPE_CHECKING:
     from adapters.postgres.watermark import Exported, GivesWay
     from engine import ports
     from engine.config.settings import Settings
+    from engine.merge import Superseded
     from engine.model import Target, Window
     from engine.ports import PartWriter
     from engine.state import State
@@ -345,7 +345,7 @@ class PostgresSource:
                 for row in rows
                 if row.op == "c"
             ),
-            superseded=self._superseded(decoded),
+            superseded_in=self._superseded(decoded),
             moved=superseding.moved(decoded, relations.ids),
             incomplete=tuple(
                 Incomplete(name, Cause.UNDECODABLE, _shown(span.start), why)
@@ -420,13 +420,12 @@ class PostgresSource:
         session = self._opened()
         return {**session.extents.ids, **session.relations.ids}
 
-    def _superseded(self, decoded: Sequence[Decoded]) -> Superseded:
-        """What the entries supersede in one of the open windows at least."""
-        superseded = Superseded()
-        for window in self._windows.values():
-            shown = window.watermark.exported.visibility
-            superseded |= superseding.by(decoded, shown, self._names(window.oids))
-        return superseded
+    def _superseded(self, decoded: Sequence[Decoded]) -> dict[str, Superseded]:
+        """What the entries supersede in each of the open windows; each shows other transactions."""
+        return {
+            name: superseding.by(decoded, window.watermark.exported.visibility, self._names(window.oids))
+            for name, window in self._windows.items()
+        }
 
     def _names(self, oids: Iterable[int]) -> dict[int, CollectionId]:
         ids = self._opened().relations.ids

@@ -23,7 +23,16 @@ from adapters.postgres.logical import message_events
 from adapters.postgres.pgoutput import Messages, parse_truncate, read_messages
 from adapters.postgres.source import CONNECTOR, source_end
 from adapters.postgres.timeline import ENTRIES, Timeline, TransactionContext, timeline
-from adapters.postgres.touched import LACKING, Watch, incomplete, together, touched
+from adapters.postgres.touched import (
+    COUNTED,
+    LACKING,
+    Watch,
+    copies,
+    in_order,
+    incomplete,
+    together,
+    touched,
+)
 from adapters.table_faults import noting_faults
 from engine.events.assemble import EventGroup, event_batch
 from engine.events.drafts import TOMBSTONE_TURN, Change, Draft, drafts
@@ -67,10 +76,10 @@ class SignalRow:
 class Decoded:
     """What a part holds: its events in the order of the log, and what the driver needs to know.
 
-    `touched` has the schema `TOUCHED`, `incomplete` that of `LACKING`. `truncated` are all relations
-    emptied, captured or not, each with the 32-bit id of the transaction. `entries` counts row, truncate
-    and message entries. `part` is what the events were written as, once they are. `faults` are relations
-    whose entries can't be decoded, and why.
+    `touched` has the schema `TOUCHED`, `incomplete` that of `LACKING`, `copies` that of `COUNTED`.
+    `truncated` are all relations emptied, captured or not, each with the 32-bit id of the transaction.
+    `entries` counts row, truncate and message entries. `part` is what the events were written as, once they
+    are. `faults` are relations whose entries can't be decoded, and why.
     """
 
     events: pa.RecordBatch
@@ -80,6 +89,7 @@ class Decoded:
     truncated: frozenset[tuple[int, int]]
     context: TransactionContext
     entries: int
+    copies: pa.Table = field(default_factory=COUNTED.empty_table)
     part: Part | None = None
     faults: Mapping[int, str] = field(default_factory=dict)
 
@@ -100,6 +110,7 @@ def decode(
     made: list[Draft] = []
     keys: list[pa.Table] = []
     lacking: list[pa.Table] = []
+    counted: list[pa.Table] = []
     signals: list[SignalRow] = []
     faults: dict[int, str] = {}
     for group in row_groups(messages, codecs):
@@ -108,6 +119,7 @@ def decode(
             entries = group.read()
             keys += touched(entries, codec, line, watch)
             lacking += incomplete(entries, codec, line, watch)
+            counted += copies(entries, codec, line, watch)
             if codec.signal:
                 signals += _signals(entries, codec, line)
             if codec.emit:
@@ -123,6 +135,7 @@ def decode(
         truncated,
         context,
         int(np.isin(messages.kinds, ENTRIES).sum()),
+        copies=in_order(counted),
         faults=faults,
     )
 

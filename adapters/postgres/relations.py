@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from adapters.postgres.codec import codec_for
 from adapters.postgres.pgoutput import parse_relation
-from adapters.postgres.table import as_logged, merge_key
+from adapters.postgres.table import as_logged, is_bag, merge_key, whole_row
 from adapters.table_faults import noting_faults
 from engine.errors import ConfigError, TableBusy
 from engine.events.shaping import message_key
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from engine.model import CollectionId
 
 _log = logging.getLogger("adapters")
-_DEFAULT, _FULL = "d", "f"
+_DEFAULT = "d"
 _UNCERTAIN = -1
 
 
@@ -167,8 +167,9 @@ class Relations:
     def codec(self, relation: Relation, table: Table | None) -> TableCodec:
         """The codec of one relation, under the merge key that both roads use for it."""
         self.ids[relation.oid] = relation.id
-        key = self._merge_key(relation, table)
-        codec = codec_for(relation, table, self._settings, self.types, merge_key=key)
+        bag = table is not None and is_bag(table)
+        key = whole_row(table) if table and bag else self._merge_key(relation, table)
+        codec = replace(codec_for(relation, table, self._settings, self.types, merge_key=key), bag=bag)
         for warning in codec.warnings:
             self._warn(f"{relation.id}: {warning}")
         other = self._topics.setdefault(codec.topic, relation.id)
@@ -183,15 +184,8 @@ class Relations:
             _log.warning("%s", line)
 
     def _merge_key(self, relation: Relation, table: Table | None) -> tuple[str, ...]:
-        """The key of the table, else the whole row where the log has all of it, else what it is read by.
-
-        Without a key only REPLICA IDENTITY FULL lets rows be updated and deleted, and the columns that
-        such a table is read by may be the same in many rows: all would count as changed.
-        """
-        key = merge_key(table) if table else ()
-        if table and not key and relation.identity == _FULL:
-            return tuple(column.name for column in table.columns if not column.generated)
-        return key or self._surrogates.get(relation.oid, ())
+        """The key of the table, else what it is read by: of its rows none can be changed then."""
+        return (merge_key(table) if table else ()) or self._surrogates.get(relation.oid, ())
 
     def adopt(self, read: ReadTable) -> None:
         """Know the entries of a table without a key by the columns that it is read by, from now on."""

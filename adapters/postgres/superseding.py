@@ -45,6 +45,11 @@ def _by_part(decoded: Decoded, shown: Visibility, ids: Ids) -> Superseded:
             for oid, name in ids.items()
             if (pairs := unsettled.lacking_pairs(decoded.incomplete, oid, shown))
         },
+        {
+            name: (balances,)
+            for oid, name in ids.items()
+            if (balances := unsettled.balances(decoded.copies, oid, shown)).num_rows
+        },
     )
 
 
@@ -54,6 +59,7 @@ def before(waiting: Unsettled, ids: Ids) -> Superseded:
         {name: (keys,) for oid, name in ids.items() if len(keys := waiting.keys_of(oid))},
         frozenset(name for oid, name in ids.items() if waiting.truncated(oid)),
         {name: pairs for oid, name in ids.items() if (pairs := waiting.lacking_of(oid))},
+        {name: (balances,) for oid, name in ids.items() if (balances := waiting.copies_of(oid)).num_rows},
     )
 
 
@@ -63,6 +69,7 @@ def noted(waiting: Unsettled, decoded: Sequence[Decoded], visibility: Visibility
     for one in decoded:
         waiting = waiting.add_keys(unsettled.unsettled_rows(one.touched, visibility))
         waiting = waiting.add_lacking(unsettled.unsettled_rows(one.incomplete, visibility))
+        waiting = waiting.add_copies(unsettled.unsettled_rows(one.copies, visibility))
         hidden = visibility.missing({xid for _oid, xid in one.truncated})
         waiting = waiting.add_truncated((oid, xid) for oid, xid in one.truncated if xid in hidden)
     return waiting

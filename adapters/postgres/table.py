@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 
 from engine.model import CollectionId
 
+_FULL = "f"
+
 
 @dataclass(frozen=True, slots=True)
 class PgType:
@@ -165,3 +167,16 @@ def merge_key(table: Table) -> tuple[str, ...]:
     """
     names = table.identity_key if table.identity == "i" else table.primary_key or table.unique_key
     return () if any(column.generated for column in table.columns if column.name in names) else names
+
+
+def is_bag(table: Table) -> bool:
+    """Whether the table has no key, and its rows may be changed all the same: then they may be alike.
+
+    The log has all of each old row. The columns that such a table is read by may be the same in many.
+    """
+    return table.identity == _FULL and not merge_key(table)
+
+
+def whole_row(table: Table) -> tuple[str, ...]:
+    """The columns that the log has of every row."""
+    return tuple(column.name for column in table.columns if not column.generated)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from adapters.postgres.cuts import moved
 from engine.merge_key import merge_keys
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from adapters.postgres.cuts import Cut
     from adapters.postgres.entries import Entries
+    from adapters.postgres.pgoutput import Tuples
     from adapters.postgres.timeline import Timeline
     from engine.events.codec import TableCodec
     from engine.events.field import Mask
@@ -38,6 +40,12 @@ LACKING = TOUCHED.append(pa.field("old", pa.large_binary())).append(
 A row without an old key came into the publication's row filter. `moved`: it may have changed its place in a
 table that is being read.
 """
+
+
+COUNTED = TOUCHED.append(pa.field("at", pa.int64(), nullable=False)).append(
+    pa.field("sign", pa.int64(), nullable=False)
+)
+"""Whole images of rows without a key: where in a part each stands, and whether it went (-1) or came (1)."""
 
 
 class Visible(Protocol):
@@ -82,12 +90,14 @@ def watched(entries: Entries, line: Timeline, watch: Watch) -> Mask:
 def touched(entries: Entries, codec: TableCodec, line: Timeline, watch: Watch) -> Iterable[pa.Table]:
     """The keys of entries that matter: the new key of an update, the old one where it is known.
 
+    Rows without a key are counted instead (`copies`).
+
     An insert needs none. If a window's snapshot does not contain it, its row is not in the window; and
     a row of the window that had the key before was deleted or got another key, which is in the log too.
     So is the new key of an update under REPLICA IDENTITY FULL, where the old row is always known. What
     counts is that neither drops other rows, where rows that are not the same have one key.
     """
-    if watch.idle or not codec.merge_key or entries.op == "c":
+    if watch.idle or not codec.merge_key or entries.op == "c" or codec.bag:
         return
     rows = watched(entries, line, watch)
     if not rows.any():
@@ -102,7 +112,7 @@ def incomplete(entries: Entries, codec: TableCodec, line: Timeline, watch: Watch
 
     Given are those that matter, and those that may have moved in a table that is being read.
     """
-    if entries.new is None or not codec.merge_key or watch.idle:
+    if entries.new is None or not codec.merge_key or watch.idle or codec.bag:
         return
     rows = np.zeros(len(entries.messages), bool)
     for mark in entries.new.unchanged:
@@ -120,6 +130,40 @@ def incomplete(entries: Entries, codec: TableCodec, line: Timeline, watch: Watch
             old = pa.nulls(len(table), old.type)
         table = table.append_column(LACKING.field("old"), old)
         yield table.append_column(LACKING.field("moved"), pa.array(places[rows]))
+
+
+def copies(entries: Entries, codec: TableCodec, line: Timeline, watch: Watch) -> Iterable[pa.Table]:
+    """The images of rows without a key that entries which matter took away or brought, as COUNTED."""
+    if watch.idle or not codec.bag:
+        return
+    rows = watched(entries, line, watch)
+    if not rows.any():
+        return
+    old, new = entries.old, entries.new
+    if old is not None:
+        yield _counted(_table(entries, codec, line, old.columns, rows), 2 * entries.messages[rows], -1)
+    if new is not None:
+        columns = new.columns if old is None else _whole(new, old)
+        yield _counted(_table(entries, codec, line, columns, rows), 2 * entries.messages[rows] + 1, 1)
+
+
+def _whole(new: Tuples, old: Tuples) -> list[Text]:
+    """The new rows, with every value that the log left out taken from the old ones."""
+    return [
+        column if mark is None else pc.if_else(pa.array(mark), was, column)
+        for column, was, mark in zip(new.columns, old.columns, new.unchanged, strict=True)
+    ]
+
+
+def _counted(rows: pa.Table, places: Ints, sign: int) -> pa.Table:
+    more = [places.astype(np.int64), np.full(len(rows), sign)]
+    return pa.table([*rows.columns, *more], schema=COUNTED)
+
+
+def in_order(counted: Iterable[pa.Table]) -> pa.Table:
+    """All of a part's, in the order of the log."""
+    found = together(counted, COUNTED)
+    return found.sort_by("at") if found.num_rows else found
 
 
 def _table(entries: Entries, codec: TableCodec, line: Timeline, columns: list[Text], rows: Mask) -> pa.Table:

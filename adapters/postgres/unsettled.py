@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.merge import KEY_TYPE
+from engine import copies
+from engine.merge_key import KEY_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -35,28 +36,38 @@ Pairs: TypeAlias = frozenset[tuple[bytes | None, bytes]]
 class Touches:
     """What one transaction touched, by relation: merge keys, each once, and relations it truncated.
 
-    `lacking` are its rows that lack a value, `whole` the relations of which it touched so much that
-    neither their keys nor those rows are kept.
+    `lacking` are its rows that lack a value, `copies` the balances of rows without a key, `whole` the
+    relations of which it touched so much that nothing of it is kept. `serial` counts the transactions that
+    have balances, in the order of the log.
     """
 
     keys: Mapping[int, pa.LargeBinaryArray] = field(default_factory=dict)
     truncated: frozenset[int] = frozenset()
     lacking: Mapping[int, Pairs] = field(default_factory=dict)
     whole: frozenset[int] = frozenset()
+    copies: Mapping[int, pa.Table] = field(default_factory=dict)
+    serial: int = 0
 
     def __or__(self, other: Touches) -> Touches:
+        """With what came later."""
         whole = self.whole | other.whole
-        keys, lacking = dict(self.keys), dict(self.lacking)
+        keys, lacking, counted = dict(self.keys), dict(self.lacking), dict(self.copies)
         for oid, more in other.keys.items():
             keys[oid] = _union([keys[oid], more]) if oid in keys else more
         for oid, pairs in other.lacking.items():
             lacking[oid] = lacking.get(oid, frozenset()) | pairs
-        whole |= {oid for held in (keys, lacking) for oid, one in held.items() if len(one) > KEPT_KEYS}
+        for oid, balances in other.copies.items():
+            counted[oid] = copies.together([counted[oid], balances]) if oid in counted else balances
+        whole |= {
+            oid for held in (keys, lacking, counted) for oid, one in held.items() if len(one) > KEPT_KEYS
+        }
         return Touches(
             {oid: held for oid, held in keys.items() if oid not in whole},
             self.truncated | other.truncated,
             {oid: pairs for oid, pairs in lacking.items() if oid not in whole},
             whole,
+            {oid: balances for oid, balances in counted.items() if oid not in whole},
+            self.serial or other.serial,
         )
 
 
@@ -92,6 +103,15 @@ class Unsettled:
             found.setdefault(xid, {})[oid] = frozenset(_pairs(rows))
         return self.add({xid: Touches(lacking=pairs) for xid, pairs in found.items()})
 
+    def add_copies(self, counted: pa.Table) -> Unsettled:
+        """With rows of COUNTED, in the order of the log."""
+        found: dict[int, dict[int, pa.Table]] = {}
+        for xid, oid, rows in _grouped(counted):
+            found.setdefault(xid, {})[oid] = copies.together([_balances(rows)])
+        last = max((one.serial for one in self.transactions.values()), default=0)
+        order = enumerate(counted.column("xid").unique().to_pylist(), last + 1)
+        return self.add({xid: Touches(copies=found[xid], serial=serial) for serial, xid in order})
+
     def add_truncated(self, truncated: Iterable[tuple[int, int]]) -> Unsettled:
         """With relations truncated, each with the transaction."""
         found: dict[int, frozenset[int]] = {}
@@ -126,6 +146,11 @@ class Unsettled:
         """The keys of a relation that any of the transactions touched, each once."""
         return _union([one.keys[oid] for one in self.transactions.values() if oid in one.keys])
 
+    def copies_of(self, oid: int) -> pa.Table:
+        """The balances of a relation's rows without a key, over the transactions in their order."""
+        found = sorted(self.transactions.values(), key=lambda one: one.serial)
+        return copies.together([one.copies[oid] for one in found if oid in one.copies])
+
     def truncated(self, oid: int) -> bool:
         """Whether any of the transactions emptied the relation."""
         return any(oid in touches.truncated for touches in self.transactions.values())
@@ -137,7 +162,11 @@ class Unsettled:
     @property
     def size(self) -> int:
         """How many keys are held."""
-        return sum(len(keys) for one in self.transactions.values() for keys in one.keys.values())
+        return sum(
+            len(kept)
+            for one in self.transactions.values()
+            for kept in (*one.keys.values(), *one.copies.values())
+        )
 
     def to_json(self) -> list[dict[str, Any]]:
         """As it is saved; keys are bytes, so in base64."""
@@ -151,6 +180,15 @@ class Unsettled:
                     for oid, pairs in one.lacking.items()
                 },
                 "whole": sorted(one.whole),
+                "copies": {
+                    str(oid): {
+                        **_packed(balances.column("key").combine_chunks()),
+                        "net": balances.column("net").to_pylist(),
+                        "low": balances.column("low").to_pylist(),
+                    }
+                    for oid, balances in one.copies.items()
+                },
+                "serial": one.serial,
             }
             for xid, one in self.transactions.items()
         ]
@@ -168,6 +206,9 @@ def from_json(saved: Iterable[dict[str, Any]]) -> Unsettled:
                     for oid, pairs in one["lacking"].items()
                 },
                 frozenset(one["whole"]),
+                # Older states have none.
+                {int(oid): _balances_in(**balances) for oid, balances in one.get("copies", {}).items()},
+                one.get("serial", 0),
             )
             for one in saved
         }
@@ -191,6 +232,10 @@ def _packed(keys: pa.LargeBinaryArray) -> dict[str, str]:
     lengths = np.diff(ends).astype("<i4")
     together = data[int(ends[0]) : int(ends[-1])]
     return {"lengths": b64encode(lengths.tobytes()).decode(), "bytes": b64encode(together).decode()}
+
+
+def _balances_in(net: list[int], low: list[int], **keys: str) -> pa.Table:
+    return pa.table([_unpacked(**keys), pa.array(net), pa.array(low)], schema=copies.BALANCES)
 
 
 def _unpacked(lengths: str, bytes: str) -> pa.LargeBinaryArray:  # noqa: A002  as it is saved
@@ -248,6 +293,18 @@ def moved_keys(lacking: pa.Table) -> dict[int, Pairs]:
         rows = moved.filter(pc.equal(moved.column("oid"), oid)).select(["old", "key"])
         found[oid] = frozenset(_pairs(rows.group_by(["old", "key"]).aggregate([])))
     return found
+
+
+def balances(counted: pa.Table, oid: int, visibility: Visibility) -> pa.Table:
+    """What entries that the window's snapshot does not show did to one relation's rows without a key."""
+    if not counted.num_rows:
+        return copies.NOTHING
+    rows = counted.filter(pa.array(counted.column("oid").to_numpy() == oid))
+    return copies.together([_balances(unsettled_rows(rows, visibility))])
+
+
+def _balances(counted: pa.Table) -> pa.Table:
+    return copies.changes(counted.column("key").combine_chunks(), counted.column("sign").to_numpy())
 
 
 def superseding_rows(touched: pa.Table, oid: int, visibility: Visibility) -> pa.LargeBinaryArray:

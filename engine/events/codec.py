@@ -38,7 +38,8 @@ class TableCodec:
     the payloads (the schemas, where they are on), `header_wrap` around a key's in a header that is
     JSON. `source` is the part of the source block that all
     rows of the table share. `merge_key` are the indexes of the columns that identify a row.
-    `never_filled` are columns whose unchanged values are not taken from old rows.
+    `never_filled` are columns whose unchanged values are not taken from old rows. `bag`: rows have no key,
+    and are told apart by all of their columns, which several may have alike.
     `emit` false: no events; `signal` true: its rows are read as signals.
     """
 
@@ -52,6 +53,7 @@ class TableCodec:
     source: tuple[str, str]
     merge_key: tuple[int, ...] = ()
     never_filled: frozenset[int] = frozenset()
+    bag: bool = False
     emit: bool = True
     signal: bool = False
     warnings: tuple[str, ...] = field(default=(), compare=False)

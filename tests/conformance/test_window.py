@@ -50,7 +50,7 @@ class Reader:
         return self.windows[-1]
 
     def stream(self) -> Superseded | None:
-        """Take the next span; gives what it superseded of the open window."""
+        """Take the next span; gives what it superseded of open windows, one at most being open."""
         span = self.log.take(0.02)
         if span is None:
             return None
@@ -60,7 +60,10 @@ class Reader:
         told = (self.subject.row(event) for event in sink.events())
         self.rows += [row for row in told if row is not None]
         self.state = replace(self.state, position=span.end)
-        return encoded.superseded
+        superseded = encoded.superseded
+        for one in encoded.superseded_in.values():
+            superseded |= one
+        return superseded
 
     def stream_rows(self, count: int, superseded: Superseded) -> Superseded:
         """Take spans until so many rows have come; gives all that was superseded."""

@@ -7,7 +7,8 @@ import pickle
 import pyarrow as pa
 import pytest
 
-from engine.merge import KEY_TYPE, Newer, Superseded
+from engine.merge import Newer, Superseded
+from engine.merge_key import KEY_TYPE
 from engine.model import CollectionId
 
 T, U = CollectionId(("public", "t")), CollectionId(("public", "u"))

@@ -22,7 +22,8 @@ from engine.checksum import Checksum
 from engine.emission import Emission, Emitted
 from engine.errors import SinkError, SourceError
 from engine.marks import NO_MARKS, Mark, Marks
-from engine.merge import KEY_TYPE, Newer
+from engine.merge import Newer
+from engine.merge_key import KEY_TYPE
 from engine.model import CollectionId, Part, Staged
 from engine.staging import STAGED, StagingArea, clear, texts_beside
 from tests.batches import numbered

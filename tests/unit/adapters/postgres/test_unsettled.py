@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from adapters.postgres import unsettled
-from adapters.postgres.touched import LACKING, TOUCHED
+from adapters.postgres.touched import COUNTED, LACKING, TOUCHED
 from adapters.postgres.unsettled import (
     KEPT_KEYS,
     Touches,
@@ -18,7 +18,7 @@ from adapters.postgres.unsettled import (
     unsettled_rows,
 )
 from adapters.postgres.visibility import Visibility
-from engine.merge import KEY_TYPE
+from engine.merge_key import KEY_TYPE
 
 T, U = 16384, 16385
 SNAPSHOT = Visibility.parse("10:20:14")
@@ -145,6 +145,31 @@ def test_parts_go_over_the_limit_together(monkeypatch):
     assert held(first.add_lacking(again), T) == (3, False)
     more = first.add_lacking(again).add_lacking(lacking(*((T, 14, b"2", b"%d" % n) for n in range(2))))
     assert (held(more, T), more.lacking_of(T)) == ((0, True), ())
+
+
+def test_copies_add_up_in_the_order_of_the_log_and_are_saved():
+    def counted(*rows: tuple[int, int, bytes, int]) -> pa.Table:
+        return pa.table(
+            [*([row[at] for row in rows] for at in range(3)), range(len(rows)), [row[3] for row in rows]],
+            schema=COUNTED,
+        )
+
+    waiting = Unsettled().add_copies(
+        counted((T, 20, b"a", -1), (T, 20, b"b", 1), (U, 20, b"a", 1), (T, 14, b"b", -1), (T, 14, b"b", -1))
+    )
+    again = from_json(orjson.loads(orjson.dumps(waiting.to_json())))
+
+    assert again.copies_of(T).to_pylist() == [
+        {"key": b"a", "net": -1, "low": -1},
+        {"key": b"b", "net": -1, "low": -1},
+    ]
+    assert again.copies_of(7).num_rows == 0
+    assert again.size == 4
+    older = [
+        {key: part for key, part in one.items() if key not in {"copies", "serial"}}
+        for one in waiting.to_json()
+    ]
+    assert from_json(older).copies_of(T).num_rows == 0
 
 
 def test_moved_rows_are_those_that_are_marked_each_once():
