@@ -15,7 +15,7 @@ import psycopg
 
 from adapters.postgres.session import TEXT_SETTINGS
 from adapters.postgres.sql import quote_literal
-from adapters.postgres.table import Column, PgType, Table
+from adapters.postgres.table import Column, Leaves, PgType, Table
 from engine.errors import SourceError, TableBusy
 from engine.model import CollectionId
 
@@ -59,6 +59,25 @@ SELECT i.indrelid, i.indisprimary, i.indisreplident, i.indimmediate,
 FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
 WHERE i.indrelid = ANY({_WANTED}) AND i.indisunique ORDER BY i.indrelid, c.relname
 """
+_LEAVES = f"""
+WITH RECURSIVE tree (root, relid) AS (
+    SELECT oid, oid FROM pg_class WHERE relkind = 'p' AND oid = ANY({_WANTED})
+    UNION ALL SELECT tree.root, i.inhrelid FROM tree
+    JOIN pg_class c ON c.oid = tree.relid AND c.relkind = 'p' JOIN pg_inherits i ON i.inhparent = c.oid),
+leaf AS (
+    SELECT tree.root, n.nspname, c.relname, c.relreplident AS identity,
+           ARRAY(SELECT a.attname FROM pg_index i
+                 CROSS JOIN unnest(i.indkey::int2[]) WITH ORDINALITY AS k(num, place)
+                 JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.num
+                 WHERE i.indrelid = c.oid AND k.place <= i.indnkeyatts AND CASE c.relreplident
+                 WHEN 'd' THEN i.indisprimary AND i.indimmediate WHEN 'i' THEN i.indisreplident END
+                 ORDER BY k.place)::text[] AS key
+    FROM tree JOIN pg_class c ON c.oid = tree.relid AND c.relkind = 'r'
+    JOIN pg_namespace n ON n.oid = c.relnamespace)
+SELECT DISTINCT ON (root, identity, key) root, nspname, relname, identity, key FROM leaf
+ORDER BY root, identity, key, nspname, relname
+"""
+"""Without locks, which functions over partitions take: one partition for all that are alike."""
 _TYPES = """
 SELECT t.oid, t.typname, n.nspname, t.typtype, t.typcategory,
        CASE WHEN t.typcategory = 'A' THEN t.typelem ELSE 0 END, t.typbasetype, t.typtypmod,
@@ -102,7 +121,7 @@ class Catalog:
     def describe(self, tables: Iterable[int | CollectionId], *, defaults: bool = True) -> dict[int, Table]:
         """The tables by oid; one that doesn't exist (any more) is left out.
 
-        All are read from one snapshot, in three queries. Only reading the columns' defaults needs locks on
+        All are read from one snapshot, in four queries. Only reading the columns' defaults needs locks on
         the tables: TableBusy if one can't be had soon; without `defaults` that can't happen.
         """
         wanted = list(tables)
@@ -113,7 +132,7 @@ class Catalog:
             "names": [one.parts[-1] for one in named],
         }
         columns_query = _COLUMNS if defaults else _COLUMNS.replace(_DEFAULT, "NULL::text")
-        found, columns, keys = self._queries(_TABLES, columns_query, _KEYS, asked=asked)
+        found, columns, keys, leaves = self._queries(_TABLES, columns_query, _KEYS, _LEAVES, asked=asked)
         by_table: dict[int, list[Column]] = {}
         for oid, *column in columns:
             by_table.setdefault(oid, []).append(Column(*column))
@@ -121,7 +140,13 @@ class Catalog:
         for oid, primary, identity, immediate, whole, names in keys:
             index = _Index(primary, identity, immediate, whole, tuple(names))
             indexes.setdefault(oid, []).append(index)
-        return {row[0]: _table(row, by_table.get(row[0], []), indexes.get(row[0], [])) for row in found}
+        below: dict[int, list[Leaves]] = {}
+        for oid, schema, name, identity, key in leaves:
+            below.setdefault(oid, []).append(Leaves(CollectionId((schema, name)), identity, tuple(key)))
+        return {
+            row[0]: _table(row, by_table.get(row[0], []), indexes.get(row[0], []), below.get(row[0], []))
+            for row in found
+        }
 
     def types(self) -> dict[int, PgType]:
         """Every type of the database that a column can have, the row types of tables left out."""
@@ -161,12 +186,12 @@ def _type(row: tuple[Any, ...]) -> PgType:
     return PgType(oid, name, schema, kind, category, element, base, typmod, tuple(labels))
 
 
-def _table(row: tuple[Any, ...], columns: list[Column], indexes: list[_Index]) -> Table:
+def _table(row: tuple[Any, ...], columns: list[Column], indexes: list[_Index], leaves: list[Leaves]) -> Table:
     oid, schema, name, kind, identity, filenode, persistence, partition, secured, parents, children = row
     not_null = {column.name for column in columns if not column.nullable}
     primary = next((index for index in indexes if index.primary), None)
     others = (index for index in indexes if index.whole and not index.primary)
-    unique = next((one.columns for one in others if not_null.issuperset(one.columns)), ())
+    unique = tuple(one.columns for one in others if not_null.issuperset(one.columns))
     chosen = next((index.columns for index in indexes if index.identity), ())
     if identity == "d":
         # A key that is checked at the end of transactions identifies no row before it.
@@ -177,7 +202,7 @@ def _table(row: tuple[Any, ...], columns: list[Column], indexes: list[_Index]) -
         kind,
         tuple(columns),
         primary_key=primary.columns if primary else (),
-        unique_key=unique,
+        unique_keys=unique,
         identity=identity,
         identity_key=chosen if identity in {"d", "i"} else (),
         relfilenode=filenode or 0,
@@ -186,4 +211,5 @@ def _table(row: tuple[Any, ...], columns: list[Column], indexes: list[_Index]) -
         parents=tuple(parents),
         children=tuple(children),
         row_security=secured,
+        leaves=tuple(leaves),
     )

@@ -16,7 +16,7 @@ from adapters.postgres.keyset import PLACES, KeyColumn, Keyset
 from adapters.postgres.publication import Share
 from adapters.postgres.server import source_errors
 from adapters.postgres.sql import quote_ident, quote_table
-from adapters.postgres.table import merge_key
+from adapters.postgres.table import is_bag, merge_key, untold
 from engine.errors import SignalError
 from engine.surrogate_key import key_columns
 
@@ -35,7 +35,6 @@ _log = logging.getLogger("adapters")
 _ORDINARY, _PARTITIONED = "r", "p"
 _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
 _PERSISTENCES = {"u": "an unlogged table", "t": "a temporary table"}
-_FULL = "f"
 _LEAVES_NAMED = 20
 _PUBLICATION = "publication "
 RISK_TAKEN = "tidemark.snapshot.accept.risk lists the table"
@@ -157,11 +156,12 @@ class Readable:
             return self._first_reading(table, looked, self._first)
         self._check_kind(table)
         share = self._share(table, looked)
+        self._check_leaves(table)
         self._check_rows(table)
         own, columns = table.primary_key or table.unique_key, [one.name for one in table.columns]
         keyset = self._keyset(table, key_columns(target, own, columns))
         names = merge_key(table)
-        if not names and table.identity != _FULL:
+        if not names and not is_bag(table):
             _refuse_unpublished(table, keyset, share)
         merge = self._keyset(table, names) if names else keyset
         form = looked.forms[table.oid]
@@ -174,6 +174,8 @@ class Readable:
         Without a key it is cut by the places of its rows, which hold as long as its snapshot does.
         """
         self._check_rows(table)
+        if not first.snapshot_id:
+            self._check_leaves(table)
         share = looked.shares.get(table.oid) or Share(None, None, "")
         names, merged = table.primary_key or table.unique_key, merge_key(table)
         keyset = self._keyset(table, names) if names else PLACES
@@ -205,6 +207,24 @@ class Readable:
                 f"{what} has no changes in the log, so a snapshot of it can't be kept right",
                 place=str(table.id),
             )
+
+    def _check_leaves(self, table: Table) -> None:
+        """Refuse a table of whose partitions the log has something else than a key of the whole table."""
+        leaf = untold(table)
+        if leaf is None:
+            return
+        keys = (table.primary_key, *table.unique_keys)
+        known = " or ".join(f"({', '.join(key)})" for key in keys if key) or "a key of the table"
+        has = f"({', '.join(leaf.key)})" if leaf.key else "whole rows"
+        said = f"the log has {has} of old rows of partition {leaf.name}, and not {known} of all partitions"
+        if not self.accepts_risk(table.id):
+            raise SignalError(
+                said,
+                place=str(table.id),
+                hint="give all partitions the same REPLICA IDENTITY, DEFAULT or FULL; or list the table in"
+                " tidemark.snapshot.accept.risk",
+            )
+        self.warn(table.id, f"{said}: rows changed while they are read may stay as they were; {RISK_TAKEN}")
 
     def _share(self, table: Table, looked: Looked) -> Share:
         share = looked.shares.get(table.oid)

@@ -49,14 +49,36 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
+class Leaves:
+    """Partitions that hold rows and are alike in what the log has of an old row: how one is called, and what.
+
+    `identity` and `key` are as in `Table`.
+    """
+
+    name: CollectionId
+    identity: str
+    key: tuple[str, ...] = ()
+
+    @property
+    def logs(self) -> bool:
+        """Whether their rows may be changed; without an identity the server refuses it."""
+        return self.identity == _FULL or bool(self.key)
+
+    def tells(self, columns: tuple[str, ...]) -> bool:
+        """Whether the log has these columns of each old row, if they were changed."""
+        return not self.logs or self.identity == _FULL or set(columns) <= set(self.key)
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """A table as the catalog has it now.
 
     `kind` is `relkind` (r, p, v, m, f …), `persistence` p, u or t. `primary_key` is in the key's own
-    order; `unique_key` is the first other unique index whose columns are all NOT NULL (neither partial
-    nor on expressions), empty where there is none. `identity` is the replica
+    order; `unique_keys` are other unique indexes whose columns are all NOT NULL (neither partial
+    nor on expressions). `identity` is the replica
     identity d, n, f or i, `identity_key` the columns that the log carries as a row's old key under
-    d and i. `parents` are the tables it is a partition or an heir of, `children` those below it.
+    d and i. `parents` are the tables it is a partition or an heir of, `children` those below it, `leaves` the
+    partitions that hold its rows.
     """
 
     oid: int
@@ -64,7 +86,7 @@ class Table:
     kind: str
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...] = ()
-    unique_key: tuple[str, ...] = ()
+    unique_keys: tuple[tuple[str, ...], ...] = ()
     identity: str = "d"
     identity_key: tuple[str, ...] = ()
     relfilenode: int = 0
@@ -73,6 +95,12 @@ class Table:
     parents: tuple[int, ...] = ()
     children: tuple[int, ...] = ()
     row_security: bool = False
+    leaves: tuple[Leaves, ...] = ()
+
+    @property
+    def unique_key(self) -> tuple[str, ...]:
+        """The first of the other unique keys, empty where there is none."""
+        return self.unique_keys[0] if self.unique_keys else ()
 
     @property
     def schema(self) -> str:
@@ -163,10 +191,25 @@ def _default_identity(table: Table) -> tuple[str, ...]:
 def merge_key(table: Table) -> tuple[str, ...]:
     """The columns that the log is sure to carry for a row's old and new version; empty if none are.
 
-    It leaves generated columns out, and the rest of such a key would be many rows' key.
+    Of a partitioned table whose changes come under its own name the log has of an old row what its
+    partition's identity says, so all of them must have the key's columns; and it must be a key of the whole
+    table, since two partitions may hold the same values. The log leaves generated columns out, and the rest
+    of such a key would be many rows' key.
     """
     names = table.identity_key if table.identity == "i" else table.primary_key or table.unique_key
+    if table.leaves:
+        keys = (table.primary_key, names, *table.unique_keys)
+        names = next((key for key in keys if key and all(leaf.tells(key) for leaf in table.leaves)), ())
     return () if any(column.generated for column in table.columns if column.name in names) else names
+
+
+def untold(table: Table) -> Leaves | None:
+    """A partition whose entries don't tell which row of the table was changed; None: there is none."""
+    if merge_key(table):
+        return None
+    key = table.primary_key or table.unique_key
+    odd = [leaf for leaf in table.leaves if leaf.logs and leaf.identity != _FULL]
+    return next((leaf for leaf in odd if not leaf.tells(key)), odd[0] if odd else None)
 
 
 def is_bag(table: Table) -> bool:
@@ -174,7 +217,11 @@ def is_bag(table: Table) -> bool:
 
     The log has all of each old row. The columns that such a table is read by may be the same in many.
     """
-    return table.identity == _FULL and not merge_key(table)
+    if merge_key(table):
+        return False
+    if table.leaves:
+        return untold(table) is None and any(leaf.logs for leaf in table.leaves)
+    return table.identity == _FULL
 
 
 def whole_row(table: Table) -> tuple[str, ...]:

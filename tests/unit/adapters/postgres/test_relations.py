@@ -11,7 +11,7 @@ from adapters.postgres.assemble import Definition
 from adapters.postgres.keyset import KeyColumn, Keyset
 from adapters.postgres.readable import ReadTable
 from adapters.postgres.relations import Relations
-from adapters.postgres.table import Column, Table, relation_of
+from adapters.postgres.table import Column, Leaves, Table, relation_of
 from engine.events.settings import EventSettings
 from engine.model import CollectionId
 
@@ -57,6 +57,13 @@ def relations(*tables: Table, captured: str = "") -> tuple[Relations, MemoryCata
     return made, catalog
 
 
+FULL = Leaves(CollectionId(("s", "full")), "f")
+
+
+def leaved(*leaves: Leaves, **more: Any) -> Table:
+    return replace(table(**more), kind="p", leaves=leaves)
+
+
 def test_only_codecs_that_are_wanted_are_built_and_given():
     tables = [table(oid) for oid in (1, 2, 3, 4)]
     definitions = {one.oid: definition(one, one.oid) for one in tables}
@@ -81,9 +88,10 @@ def test_a_definition_sent_again_is_described_again():
     ("there", "expected"),
     [
         pytest.param(table(primary_key=("id",)), ("id",), id="primary-key"),
-        pytest.param(table(identity="f", unique_key=("v",)), ("v",), id="full-with-unique-key"),
+        pytest.param(table(identity="f", unique_keys=(("v",),)), ("v",), id="full-with-unique-key"),
         pytest.param(table(identity="i", identity_key=("v",)), ("v",), id="index"),
         pytest.param(table(identity="f"), ("id", "v"), id="full"),
+        pytest.param(leaved(FULL, FULL, identity="d"), ("id", "v"), id="leaves-in-full"),
         pytest.param(table(identity="d"), ("id",), id="default"),
         pytest.param(table(identity="n"), ("id",), id="nothing"),
     ],

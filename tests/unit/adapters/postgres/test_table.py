@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from adapters.postgres.table import Column, Relation, RelationColumn, Table, as_logged
+import pytest
+
+from adapters.postgres.table import (
+    Column,
+    Leaves,
+    Relation,
+    RelationColumn,
+    Table,
+    as_logged,
+    is_bag,
+    merge_key,
+    untold,
+)
 from engine.model import CollectionId
 
 NAMES = ("a", "b", "c")
@@ -56,3 +68,40 @@ def test_a_table_that_is_gone_has_the_marked_key_or_the_one_that_is_remembered()
     assert as_logged(logged("a"), None).primary_key == ("a",)
     assert as_logged(logged(*NAMES, identity="f"), None, ("b",)).primary_key == ("b",)
     assert as_logged(logged(*NAMES, identity="f"), None, ("gone",)).primary_key == ()
+
+
+def leaf(identity: str, *key: str) -> Leaves:
+    return Leaves(CollectionId(("s", f"{identity} by {' '.join(key)}")), identity, key)
+
+
+KEYLESS = replace(NOW, primary_key=(), identity_key=())
+BY_C, BY_KEY, WHOLE, NONE = leaf("i", "c"), leaf("d", "b", "a"), leaf("f"), leaf("n")
+
+
+@pytest.mark.parametrize(
+    ("root", "leaves", "expected"),
+    [
+        pytest.param(NOW, (BY_KEY, WHOLE, NONE), (("b", "a"), None, False), id="the primary key"),
+        pytest.param(NOW, (leaf("i", "a", "b", "c"),), (("b", "a"), None, False), id="an index that has it"),
+        pytest.param(NOW, (BY_KEY, BY_C), ((), BY_C, False), id="an index that has it not"),
+        pytest.param(
+            replace(NOW, unique_keys=(("b",), ("c",))),
+            (BY_C, WHOLE),
+            (("c",), None, False),
+            id="another key of the root",
+        ),
+        pytest.param(
+            replace(NOW, identity="i", identity_key=("c",)),
+            (BY_C, leaf("i", "c", "a")),
+            (("c",), None, False),
+            id="the root's index",
+        ),
+        pytest.param(KEYLESS, (WHOLE, NONE), ((), None, True), id="whole rows"),
+        pytest.param(KEYLESS, (NONE,), ((), None, False), id="inserts alone"),
+        pytest.param(KEYLESS, (WHOLE, BY_KEY), ((), BY_KEY, False), id="a key of one partition alone"),
+    ],
+)
+def test_the_key_of_a_partitioned_table_is_one_that_all_its_partitions_log(root, leaves, expected):
+    table = replace(root, kind="p", leaves=leaves)
+
+    assert (merge_key(table), untold(table), is_bag(table)) == expected
