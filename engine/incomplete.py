@@ -1,6 +1,7 @@
 """Collections of which the copy is known to lack something, and what is done until it is whole again. Pure.
 
     gap           changes that never came and can't be had: the collection is streamed on
+    deletions     rows that may be gone, and nobody tells of them: the collection is streamed and read on
     undecodable   its entries can't be decoded: it is set aside, its entries are kept as dead letters
     refused       its topic refuses events: the same
 
@@ -27,6 +28,7 @@ class Cause(StrEnum):
     """Why a collection is incomplete."""
 
     GAP = "gap"
+    DELETIONS = "deletions"
     UNDECODABLE = "undecodable"
     REFUSED = "refused"
 
@@ -51,11 +53,17 @@ class Incomplete:
     @property
     def aside(self) -> bool:
         """Whether its entries are dead letters for now."""
-        return self.cause is not Cause.GAP and not self.taken_up
+        return not self.streamed and not self.taken_up
+
+    @property
+    def streamed(self) -> bool:
+        """Whether the collection is streamed on all the same."""
+        return self.cause in {Cause.GAP, Cause.DELETIONS}
 
     def __str__(self) -> str:
-        if self.cause is Cause.GAP:
-            return f"{self.collection} lacks changes since {self.since}: {self.why}"
+        if self.streamed:
+            what = "changes" if self.cause is Cause.GAP else "deletions"
+            return f"{self.collection} lacks {what} since {self.since}: {self.why}"
         kept = (
             f" ({self.kept} entries kept, {self.dropped} more counted)" if self.kept or self.dropped else ""
         )
@@ -83,9 +91,10 @@ def noted(known: Sequence[Incomplete], found: Iterable[Incomplete]) -> tuple[Inc
         before = collections.get(new.collection)
         if before is None:
             collections[new.collection] = new
-        else:
+        elif new.cause is not Cause.DELETIONS:
             # To be set aside is the stronger of the two; what was taken up in vain is set aside again.
-            cause = before.cause if new.cause is Cause.GAP else new.cause
+            weaker = new.cause is Cause.GAP and before.cause is not Cause.DELETIONS
+            cause = before.cause if weaker else new.cause
             collections[new.collection] = replace(before, cause=cause, why=new.why, taken_up=0)
     return tuple(collections.values())
 
@@ -130,4 +139,4 @@ def completed(known: Iterable[Incomplete], table: Table) -> tuple[Incomplete, ..
 def _made_whole(one: Incomplete, table: Table) -> bool:
     if one.collection != table.target.collection or table.target.condition is not None:
         return False
-    return one.cause is Cause.GAP or one.taken_up == table.ticket
+    return one.streamed or one.taken_up == table.ticket

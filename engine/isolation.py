@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("engine")
 _IN_PART = "the table is set aside: only a snapshot of all its rows can take it up"
+_GONE = "no snapshot tells of rows that are gone: remove them from the copy"
 _ADVICE = "other tables go on; a completed snapshot of this one makes its copy whole"
 
 
@@ -38,7 +39,7 @@ class Isolation:
     def resume(self, state: State) -> None:
         """Say what is incomplete, and remove the letters of turns that were not saved."""
         for one in state.incomplete:
-            _log.warning("%s; %s", one, _ADVICE)
+            _log.warning("%s; %s", one, _advice(one))
         self._seams.letters.settle(state.turn, [one.collection for one in state.incomplete])
 
     def note(self, state: State, encoded: Encoded) -> State:
@@ -48,16 +49,21 @@ class Isolation:
         """
         new = [one for one in encoded.incomplete if not _known(state, one)]
         for one in new:
-            if not self._pace.isolates:
+            if not (self._pace.isolates or one.cause is Cause.DELETIONS):
                 raise PositionLost(one.why, place=str(one.collection), hint="see tidemark.table.errors")
-            _log.error("%s; %s", one, _ADVICE)
+            _log.error("%s; %s", one, _advice(one))
         state = replace(state, incomplete=incomplete.noted(state.incomplete, encoded.incomplete))
         for one in encoded.incomplete:
             state = self._interrupted(state, one)
         return self._kept(state, encoded.letters)
 
     def _interrupted(self, state: State, one: Incomplete) -> State:
-        """What a fault does to the snapshots of its collection: they end, or begin anew behind a gap."""
+        """What a fault does to the snapshots of its collection: they end, or begin anew behind a gap.
+
+        Deletions that nobody tells of are told by no snapshot either: what is read of the rest stays right.
+        """
+        if one.cause is Cause.DELETIONS:
+            return state
         tables = [table for table in state.snapshot.tables if table.target.collection == one.collection]
         self._windows.drop(tables)
         snapshot = state.snapshot.forgot([one.collection])
@@ -100,6 +106,10 @@ class Isolation:
             if one.collection not in left:
                 _log.info("%s is complete again", one.collection)
                 self._seams.letters.drop(one.collection)
+
+
+def _advice(one: Incomplete) -> str:
+    return _GONE if one.cause is Cause.DELETIONS else _ADVICE
 
 
 def _known(state: State, new: Incomplete) -> bool:

@@ -246,8 +246,7 @@ class Job:
         writer = seams.sink.writer(after.turn)
         encoded = self._encode(span, writer, after) if span else Encoded()
         encoded = replace(encoded, incomplete=(*found, *encoded.incomplete))
-        if span or found:
-            after = replace(after, memory=dict(seams.source.memory()))
+        after = replace(after, memory=dict(seams.source.memory()))
         if span:
             after = replace(after, position=span.end)
         after = self._isolation.note(after, encoded)

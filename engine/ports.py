@@ -268,7 +268,7 @@ class Source(Protocol):
         """Whether the log must wait: initial entries are still read as of the position where it begins."""
 
     def memory(self) -> Mapping[str, Any]:
-        """What the source wants saved with the turn that it encoded last."""
+        """What the source wants saved with a turn; asked when the turn's span, if it has one, is encoded."""
 
     def hidden_moves(self, reading: Reading) -> Moved:
         """`Encoded.moved` of entries that were streamed and may still be hidden from new snapshots."""

@@ -168,6 +168,7 @@ class PostgresSource:
         if not self._first.streams:
             return state, NoLog()
         self._published = self._opened().extents.note_published(state.memory.get("published"))
+        self._opened().extents.partitions.resume(state.memory.get("partitions", {}))
         state = self._note_members(state)
         log = self._log_reader = self._log(state.position)
         try:
@@ -198,7 +199,10 @@ class PostgresSource:
         found, self._found = self._found, []
         if self._first.streams:
             self._retention.look(self._opened().control)
-            found += self._opened().membership.look(_shown(state.position))
+            since, session = _shown(state.position), self._opened()
+            found += session.membership.look(since)
+            emptied = session.extents.partitions.emptied()
+            found += [Incomplete(name, Cause.DELETIONS, since, why) for name, why in emptied.items()]
         if self._first.takeover is not None:
             self._first.takeover.tell(state.position)
         self._sessions.trim()
@@ -287,6 +291,7 @@ class PostgresSource:
             "first": self._first.memory(),
             "published": self._published.to_json(),
             "members": self._opened().membership.members.to_json(),
+            "partitions": self._opened().extents.partitions.digests,
         }
 
     def tables(self) -> Extents:

@@ -75,7 +75,7 @@ class Extents:
         self.ids: dict[int, CollectionId] = {}
         """The tables that were looked at, by oid."""
         self._writers = Writers(connection)
-        self._partitions = Partitions(connection)
+        self.partitions = Partitions(connection)
 
     def note_published(self, saved: Mapping[str, Any] | None) -> Noted:
         """Note which tables are published now; gives what is to be saved, and was `saved` before."""
@@ -107,7 +107,7 @@ class Extents:
         names = list(dict.fromkeys(target.collection for target in targets))
         looked = self._readable.looked_up(names, defaults=defaults)
         self.ids |= {table.oid: name for name, table in looked.tables.items()}
-        self._partitions.note(looked)
+        self.partitions.note(looked)
         return looked
 
     def _judged(self, target: Target, measuring: _Measuring) -> Extent | SignalError | TableBusy:

@@ -213,7 +213,7 @@ class Readable:
         leaf = untold(table)
         if leaf is None:
             return
-        keys = (table.primary_key, *table.unique_keys)
+        keys = (table.primary_key, table.unique_key, *table.other_keys)
         known = " or ".join(f"({', '.join(key)})" for key in keys if key) or "a key of the table"
         has = f"({', '.join(leaf.key)})" if leaf.key else "whole rows"
         said = f"the log has {has} of old rows of partition {leaf.name}, and not {known} of all partitions"

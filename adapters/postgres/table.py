@@ -74,8 +74,8 @@ class Table:
     """A table as the catalog has it now.
 
     `kind` is `relkind` (r, p, v, m, f …), `persistence` p, u or t. `primary_key` is in the key's own
-    order; `unique_keys` are other unique indexes whose columns are all NOT NULL (neither partial
-    nor on expressions). `identity` is the replica
+    order; `unique_key` is the first other unique index whose columns are all NOT NULL (neither partial
+    nor on expressions), empty where there is none, `other_keys` are the rest. `identity` is the replica
     identity d, n, f or i, `identity_key` the columns that the log carries as a row's old key under
     d and i. `parents` are the tables it is a partition or an heir of, `children` those below it, `leaves` the
     partitions that hold its rows.
@@ -86,7 +86,7 @@ class Table:
     kind: str
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...] = ()
-    unique_keys: tuple[tuple[str, ...], ...] = ()
+    unique_key: tuple[str, ...] = ()
     identity: str = "d"
     identity_key: tuple[str, ...] = ()
     relfilenode: int = 0
@@ -95,12 +95,8 @@ class Table:
     parents: tuple[int, ...] = ()
     children: tuple[int, ...] = ()
     row_security: bool = False
+    other_keys: tuple[tuple[str, ...], ...] = ()
     leaves: tuple[Leaves, ...] = ()
-
-    @property
-    def unique_key(self) -> tuple[str, ...]:
-        """The first of the other unique keys, empty where there is none."""
-        return self.unique_keys[0] if self.unique_keys else ()
 
     @property
     def schema(self) -> str:
@@ -198,7 +194,7 @@ def merge_key(table: Table) -> tuple[str, ...]:
     """
     names = table.identity_key if table.identity == "i" else table.primary_key or table.unique_key
     if table.leaves:
-        keys = (table.primary_key, names, *table.unique_keys)
+        keys = (table.primary_key, names, table.unique_key, *table.other_keys)
         names = next((key for key in keys if key and all(leaf.tells(key) for leaf in table.leaves)), ())
     return () if any(column.generated for column in table.columns if column.name in names) else names
 

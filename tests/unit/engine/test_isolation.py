@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from engine.errors import PositionLost, SourceError
-from engine.incomplete import Cause, Incomplete
+from engine.incomplete import Cause, Incomplete, noted
 from tests.job_bench import Bench, T, U
 from tests.memory_source import Change
 
@@ -262,3 +262,37 @@ class TestGap:
         bench.new_job().settle()
 
         assert [one.cause for one in bench.incomplete] == [Cause.GAP]
+
+
+class TestDeletions:
+    """Rows that may be gone without anybody telling: no snapshot could tell either."""
+
+    FOUND = Incomplete(T, Cause.DELETIONS, "5", "a partition was truncated")
+
+    def test_the_snapshot_goes_on_and_clears_it(self, tmp_path, caplog):
+        bench = Bench(tmp_path, isolates=False, max_chunks=1)
+        bench.execute()
+        bench.turns(3)
+        source = bench.source.memory_source
+        reads = len([one for one in bench.events() if one[0] == "r"])
+        source.gaps.append(self.FOUND)
+        bench.database.commit(Change(T, 1, "new"))
+        bench.turns(1)
+        source.gaps.clear()
+        lacks = bench.job.state.incomplete
+        bench.turns(12)
+
+        assert 0 < reads < 5
+        assert [one.cause for one in lacks] == [Cause.DELETIONS]
+        assert "remove them from the copy" in caplog.text
+        assert len([one for one in bench.events() if one[0] == "r"]) <= 5
+        assert bench.job.state.incomplete == ()
+        assert "rows deleted in the gap were not reported" in bench.answers[-1].text
+
+    def test_what_lacks_more_stays_as_it_was(self):
+        gap = Incomplete(T, Cause.GAP, "1", "unpublished")
+
+        assert noted([gap], [self.FOUND]) == (gap,)
+        assert [one.cause for one in noted([self.FOUND], [gap])] == [Cause.GAP]
+        assert str(self.FOUND) == "public.t lacks deletions since 5: a partition was truncated"
+        assert not self.FOUND.aside

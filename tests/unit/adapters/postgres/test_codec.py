@@ -78,7 +78,7 @@ def test_null_stays_null_where_that_is_asked_for():
 def test_without_primary_key_a_unique_index_is_the_key_or_there_is_none():
     row = ("1", "k", "2", None)
 
-    unique = replace(TABLE, primary_key=(), unique_keys=(("a",),))
+    unique = replace(TABLE, primary_key=(), unique_key=("a",))
     assert read(PLAIN, row, table=unique)[0] == ['{"a":1}']
     assert read(PLAIN, row, table=replace(TABLE, primary_key=()), identity="f")[0] == [None]
     assert read(PLAIN, row, table=replace(TABLE, columns=()), identity="f")[0] == ['{"b":"k","a":1}']

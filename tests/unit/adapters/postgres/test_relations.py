@@ -88,7 +88,7 @@ def test_a_definition_sent_again_is_described_again():
     ("there", "expected"),
     [
         pytest.param(table(primary_key=("id",)), ("id",), id="primary-key"),
-        pytest.param(table(identity="f", unique_keys=(("v",),)), ("v",), id="full-with-unique-key"),
+        pytest.param(table(identity="f", unique_key=("v",)), ("v",), id="full-with-unique-key"),
         pytest.param(table(identity="i", identity_key=("v",)), ("v",), id="index"),
         pytest.param(table(identity="f"), ("id", "v"), id="full"),
         pytest.param(leaved(FULL, FULL, identity="d"), ("id", "v"), id="leaves-in-full"),

@@ -85,7 +85,7 @@ BY_C, BY_KEY, WHOLE, NONE = leaf("i", "c"), leaf("d", "b", "a"), leaf("f"), leaf
         pytest.param(NOW, (leaf("i", "a", "b", "c"),), (("b", "a"), None, False), id="an index that has it"),
         pytest.param(NOW, (BY_KEY, BY_C), ((), BY_C, False), id="an index that has it not"),
         pytest.param(
-            replace(NOW, unique_keys=(("b",), ("c",))),
+            replace(NOW, unique_key=("b",), other_keys=(("c",),)),
             (BY_C, WHOLE),
             (("c",), None, False),
             id="another key of the root",
