@@ -46,6 +46,16 @@ class Background:
             self._sealed = True
         return staged
 
+    @property
+    def done(self) -> bool:
+        """Whether all rows are read, or will never be."""
+        return self._staged.done()
+
+    def stop(self) -> None:
+        """Have reading end early; from any thread."""
+        if not self._staged.done():
+            self._reading.cancel()
+
     def close(self, release: Callable[[], None] = lambda: None) -> None:
         """Stop reading, let go of what is held for it, remove what was staged."""
         try:

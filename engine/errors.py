@@ -6,6 +6,7 @@
     ├─ SourceError       the database or its log failed: back off, retry
     │  ├─ PositionLost   the log no longer reaches back: stop
     │  ├─ SchemaChanged  a table moved, or can't be read as planned: look again, then give it up
+    │  │  └─ GaveWay     a window let somebody through to its tables: read less at once
     │  └─ TableBusy      somebody holds a lock on a table: wait, and read others meanwhile
     ├─ SinkError         events were not accepted, or had no place: back off, try again, never skip
     │  └─ SinkRefused    the sink will never take them: stop
@@ -58,6 +59,10 @@ class PositionLost(SourceError):
 
 class SchemaChanged(SourceError):
     """A collection changed shape, or can't be read as planned; `place` names it where that is known."""
+
+
+class GaveWay(SchemaChanged):
+    """A window was given up for another session, which waited to change one of its tables."""
 
 
 class TableBusy(SourceError):

@@ -11,6 +11,7 @@ from engine.errors import SourceError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from engine.errors import GaveWay
     from engine.ports import SignalDesk
     from engine.snapshot import Table
     from engine.state import State
@@ -46,6 +47,24 @@ def overrun(table: Table) -> SourceError:
         f"{left} rows may have moved while it was read, without their unchanged large values",
         place=str(table.target.collection),
         hint="set REPLICA IDENTITY FULL on the table, or ask again when it is quieter",
+    )
+
+
+def hindered(table: Table, error: GaveWay) -> SourceError:
+    """Why a collection is given up that others ask for so often that not a chunk of it can be read."""
+    return SourceError(
+        f"{error.message}, time and again before a chunk was read",
+        place=str(table.target.collection),
+        hint="ask again when it is quieter, or with a smaller incremental.snapshot.chunk.size",
+    )
+
+
+def unsteady(table: Table, times: int) -> SourceError:
+    """Why a collection is given up whose definition changes faster than it can be read."""
+    return SourceError(
+        f"its definition was changed {times} times while it was read, and each time it had to be read anew",
+        place=str(table.target.collection),
+        hint="ask again when its definition stays for a while",
     )
 
 

@@ -14,17 +14,17 @@ from uuid import uuid4
 
 from engine.errors import SchemaChanged, SignalError, SourceError, TableBusy, TidemarkError
 from engine.extent import Advance, Extent, gap_of
-from engine.leaving import ended, gave_up, overrun
+from engine.leaving import ended, gave_up, hindered, overrun, unsteady
 from engine.merge_key import key_of
 from engine.model import Window
 from engine.plan import Budget, plan_window
 from engine.rate import Rate, reading_s
-from engine.trouble import Remedy, Trouble
+from engine.trouble import Remedy, Trouble, Yielding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.errors import SinkError
+    from engine.errors import GaveWay, SinkError
     from engine.ports import Moved
     from engine.seams import Pace, Seams
     from engine.snapshot import Snapshot, Table
@@ -35,6 +35,8 @@ _MEASURED_AT_ONCE = 500
 _LAG_TOLD_AFTER_S = 2.0
 _ANEW = 3
 """How often a collection is begun anew because too many of its rows may have moved."""
+_CHANGED = 20
+"""How often a collection is begun anew because its definition has changed."""
 _ASIDE = 4
 """How long a busy collection is left alone, in pauses."""
 
@@ -46,7 +48,7 @@ class Opening:
         self._seams, self._pace = seams, pace
         self._rate = Rate()
         self._waited_s = 0.0
-        self._trouble = Trouble()
+        self._trouble, self._yielding = Trouble(), Yielding()
         self._failures = self._without_room = 0
         self._open_after_s = 0.0
         self._lagging_since_s: float | None = None
@@ -54,12 +56,14 @@ class Opening:
         self._busy: dict[int, str] = {}
         self._aside: dict[int, float] = {}
         self._anew: dict[int, int] = {}
+        self._changed: dict[int, int] = {}
 
     # What windows have taught.
 
     def went_well(self, window: Window, rows: int, elapsed_s: float) -> None:
         """Note a window of so many rows that took so long from its opening to its end."""
         self._failures = self._without_room = 0
+        self._yielding = self._yielding.went_well(self._usual_rows())
         self._trouble = self._trouble.mended(window, self._usual_rows())
         self._rate = self._rate.learned(rows, elapsed_s)
 
@@ -70,6 +74,23 @@ class Opening:
     def gave_way(self) -> None:
         """Let whoever waits for the tables of a window go first."""
         self._open_after_s = self._seams.now() + self._pace.backoff_s
+
+    def yielded(self, state: State, window: Window, error: GaveWay, *, behind: bool) -> State:
+        """Deal with a window that let somebody through: less at once, and no more where that is no use.
+
+        One `behind` another changes nothing under that one's feet.
+        """
+        self._yielding = self._yielding.gave_way(window, self._pace.chunk_rows)
+        self.gave_way()
+        table = state.snapshot.find(window.runs[0].ticket)
+        if self._yielding.hopeless and table is not None and not behind:
+            self._yielding = Yielding()
+            return self._given_up(state, [table], hindered(table, error))
+        _log.warning(
+            "window %s is given up and will be read again, %d rows at once: %s",
+            *(window.id, self._yielding.least(self._usual_rows()), error),
+        )
+        return state if behind else self._bounded(state, window)
 
     def no_room(self, error: SinkError) -> None:
         """Wait until there is room for rows, longer each time; no row is left out for that."""
@@ -224,6 +245,11 @@ class Opening:
             elif isinstance(extent, TableBusy):
                 snapshot = snapshot.postponed([table])
             elif table.progress and table.progress.extent.key != extent.key:
+                times = self._changed[table.ticket] = self._changed.get(table.ticket, 0) + 1
+                if times > _CHANGED:
+                    self._seams.desk.failed(table, unsteady(table, times))
+                    snapshot = snapshot.gave_up([table])
+                    continue
                 _log.warning("the definition of %s has changed; it is read anew", table.target.collection)
                 snapshot = snapshot.began(table.ticket, extent, table.progress.since_ms)
         return replace(state, snapshot=self._with_hidden(snapshot))
@@ -272,7 +298,7 @@ class Opening:
     def _budget(self) -> Budget:
         pace, few = self._pace, self._trouble.rows
         return Budget(
-            rows=self._usual_rows() if few is None else few,
+            rows=self._yielding.least(self._usual_rows() if few is None else few),
             bytes=pace.window_bytes,
             tasks=pace.tasks,
             chunk_rows=pace.chunk_rows,

@@ -1,5 +1,7 @@
 """What is done about a window whose rows can't be read: tried again, split, given up. Pure.
 
+Beside it, what is done about windows that let others through to their tables: see `Yielding`.
+
 A window is tried again some times, as it was. Then its runs are read one at a time, and one that fails
 alone is cut smaller and smaller, so that the fault is found within a chunk; only that chunk is given
 up. When several chunks in a row are given up, the fault is no chunk's, and its collection fails. Once
@@ -14,6 +16,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from engine.model import Window
+
+_GROWS, _IN_VAIN = 4, 10
 
 _SMALLER, _LARGER = 8, 4
 _GIVEN_UP_IN_A_ROW = 3
@@ -65,3 +69,38 @@ class Trouble:
 
     def _less(self, window: Window) -> frozenset[int]:
         return self.suspects.difference(run.ticket for run in window.runs)
+
+
+@dataclass(frozen=True, slots=True)
+class Yielding:
+    """How much windows hold that gave way to sessions which waited for their tables.
+
+    Each time the next window holds half as much, down to a chunk; one that goes well lets the next one hold a
+    quarter more. `rows` bounds it, None: nothing does. `in_vain` says how often in a row a window gave way
+    that can't be smaller: whoever asks for a table so often leaves no time to read any of it.
+    """
+
+    rows: int | None = None
+    in_vain: int = 0
+
+    def gave_way(self, window: Window, chunk_rows: int) -> Yielding:
+        """After a window that gave way."""
+        chunks = sum(run.chunks for run in window.runs)
+        first = window.runs[0]
+        whole = first.after is None and first.upto is None
+        least = len(window.runs) == 1 and (chunks <= 1 or whole)
+        return Yielding(max(chunk_rows, chunks * chunk_rows // 2), self.in_vain + 1 if least else 0)
+
+    def went_well(self, usual_rows: int) -> Yielding:
+        """After a window that was read; `usual_rows` is what one holds that nobody waits for."""
+        rows = None if self.rows is None else self.rows + max(1, self.rows // _GROWS)
+        return Yielding(None if rows is None or rows >= usual_rows else rows)
+
+    def least(self, rows: int) -> int:
+        """How many rows a window may hold that would have so many."""
+        return rows if self.rows is None else min(self.rows, rows)
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether it is no use to try on."""
+        return self.in_vain >= _IN_VAIN

@@ -18,7 +18,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from engine.emission import Emission
-from engine.errors import PositionLost, SchemaChanged, SinkError, SinkRefused, SourceError, TableBusy
+from engine.errors import (
+    GaveWay,
+    PositionLost,
+    SchemaChanged,
+    SinkError,
+    SinkRefused,
+    SourceError,
+    TableBusy,
+)
 from engine.extent import Advance
 from engine.leaving import ended, gave_up, restless
 from engine.marks import marks
@@ -164,6 +172,8 @@ class Windows:
             self._opening.waited(now_s - opened.since_s - opened.read_s)
 
     def _failed(self, state: State, window: Window, error: SourceError) -> State:
+        if isinstance(error, GaveWay):
+            return self._opening.yielded(state, window, error, behind=bool(self._opened))
         if isinstance(error, SchemaChanged) or self._opened:
             # What is behind another window is judged once it is read alone.
             _log.warning("window %s is given up and will be read again: %s", window.id, error)

@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from adapters.postgres.decode import Decoded
     from adapters.postgres.encode import SpanEncoder
     from adapters.postgres.first import FirstSnapshot
+    from adapters.postgres.lock_watch import LockWatch
     from adapters.postgres.readable import ReadTable
     from adapters.postgres.watermark import Exported, GivesWay
     from engine import ports
@@ -122,10 +123,12 @@ class PostgresSource:
         encoder: SpanEncoder,
         reader: ChunkReader,
         first: FirstSnapshot,
+        locks: LockWatch,
     ) -> None:
         self._settings, self._server = settings, server
         self._database = settings.postgres.database
         self._encoder, self._reader, self._first = encoder, reader, first
+        self._watch_locks = locks
         self._retention = Retention(settings.postgres.slot, settings.postgres.wal_warn_bytes)
         self._session: Session | None = None
         self._unsettled = Unsettled()
@@ -235,6 +238,7 @@ class PostgresSource:
         """Give up what is held for an initial snapshot, and the connection beside the log."""
         self._first.release()
         self._close_session()
+        self._watch_locks.close()
 
     def _close_session(self) -> None:
         self._sessions.close()
@@ -439,7 +443,7 @@ class PostgresSource:
     def holds_log(self, state: State) -> bool:
         """Whether the log must wait until the initial snapshot has been read in the one that is held."""
         if not self._windows:
-            self._first.let_pass(self._opened().control)
+            self._first.let_pass()
         return self._first.holds(state)
 
     def done(self, state: State) -> bool:
@@ -477,7 +481,7 @@ class PostgresSource:
         opened = PostgresWindow(
             oids,
             watermark,
-            TableLocks(held, session.control, partial(self._check_tables, window)),
+            TableLocks(held, partial(self._check_tables, window)),
             superseding.before(self._unsettled, self._names(oids)),
             Reading(
                 read=partial(self._reader.read, window.id, reads, exported, now_ms, most_tasks=most),
@@ -552,12 +556,12 @@ class PostgresSource:
         control = self._opened().control
         strategy, signal = self._settings.snapshot.watermarking, self._settings.signals.collection
         if strategy is Watermarking.VISIBILITY:
-            held = ExportedSnapshot(self._sessions, tables, time.monotonic)
+            held = ExportedSnapshot(self._sessions, tables, watch=self._watch_locks)
             return VisibilityWatermark(held, control, time.monotonic), held
         if signal is None:
             raise InvariantError("signal rows need a signal table")
         table = SignalTable(signal, control, delete=strategy is Watermarking.INSERT_DELETE)
-        rows = SignalRows(self._sessions, tables, window.id, table, time.monotonic)
+        rows = SignalRows(self._sessions, tables, window.id, table, self._watch_locks)
         return rows, rows.held
 
     def _place(self, exported: Exported) -> ReadPlace:

@@ -25,7 +25,7 @@ from adapters.postgres.source import ReadPlace
 from adapters.postgres.takeover import Takeover
 from adapters.postgres.visibility import format_lsn
 from engine.config.settings import GeneratedColumns, SnapshotRestart
-from engine.errors import ConfigError, PositionLost, SchemaChanged, SourceError
+from engine.errors import ConfigError, PositionLost, SourceError
 from engine.first import Log, Standing, Start, start, to_read
 from engine.marks import PLAIN
 from engine.model import CollectionId, Position
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from adapters.postgres.held import Held
+    from adapters.postgres.lock_watch import LockWatch
     from adapters.postgres.log import PostgresLog
     from adapters.postgres.server import Identity, Server, Slot
     from adapters.postgres.watermark import Exported
@@ -60,8 +61,9 @@ class FirstSnapshot:
     """The initial snapshot of one run of the job; used by the job's thread alone.
 
     `pause` waits some seconds, and is true when the job is to stop. `previous` held the job's lease before,
-    and may still have the slot. After `start`, `sent` is what the log must bring again before it goes on.
-    `takeover` is a slot that was found without a saved state.
+    and may still have the slot. `watch` lets through who waits for a table, where a log can make up for it.
+    After `start`, `sent` is what the log must bring again before it goes on. `takeover` is a slot that was
+    found without a saved state.
     """
 
     def __init__(
@@ -71,9 +73,11 @@ class FirstSnapshot:
         snapshotter: Snapshotter,
         pause: Callable[[float], object],
         previous: str = "",
+        watch: LockWatch | None = None,
     ) -> None:
         self._settings, self._server = settings, server
         self._snapshotter, self._pause, self._previous = snapshotter, pause, previous
+        self._watch = watch
         self._run = uuid4().hex
         self.sent: Sent | None = None
         self._begins_at: int | None = None
@@ -130,23 +134,24 @@ class FirstSnapshot:
             _log.warning("the initial snapshot's transaction has ended; what is left is read in windows")
         return self._held
 
-    def give_way(self, control: psycopg.Connection) -> None:
-        """Let go of the snapshot when another session has waited for one of its locks for a second."""
-        # Without a log nothing could make up for it; then that session waits to the end.
-        if self._held is None or not self.streams:
-            return
-        try:
-            self._held.snapshot.give_way(control)
-        except SchemaChanged as error:
-            self.release()
-            raise SchemaChanged(f"{error.message}; what is left is read while the log is streamed") from error
+    @property
+    def gave_way(self) -> bool:
+        """Whether it was let go for another session, which had waited for one of its locks."""
+        return self._held is not None and self._held.snapshot.gave_way
 
-    def let_pass(self, control: psycopg.Connection) -> None:
-        """The same while no window is open, which may be just for that session's sake."""
-        try:
-            self.give_way(control)
-        except SchemaChanged as error:
-            _log.warning("the initial snapshot is given up: %s", error)
+    def stops(self, reader: Callable[[], None]) -> None:
+        """Have a reader told, by another thread, when that happens."""
+        if self._held is not None:
+            self._held.snapshot.stops(reader)
+
+    def let_pass(self) -> None:
+        """Give the snapshot up if it was let go while no window was open."""
+        if self.gave_way:
+            self.release()
+            _log.warning(
+                "the initial snapshot is given up: another session waited to change one of its tables;"
+                " what is left is read while the log is streamed"
+            )
 
     @property
     def alive(self) -> bool:
@@ -323,7 +328,7 @@ class FirstSnapshot:
             )
         drop_slot(self._server, postgres.slot)
         beginning = Beginning(
-            postgres.slot, self._settings.snapshot.lock_timeout_ms, lambda: self._pause(0.0)
+            postgres.slot, self._settings.snapshot.lock_timeout_ms, lambda: self._pause(0.0), self._watch
         )
         self._held = begin_log(self._server, beginning, self._collections)
         self._begins_at = self._held.lsn

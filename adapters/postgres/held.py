@@ -29,6 +29,7 @@ from engine.errors import ConfigError, SchemaChanged, SourceError, TableBusy
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from adapters.postgres.lock_watch import LockWatch
     from adapters.postgres.server import Server
     from engine.model import CollectionId
 
@@ -73,11 +74,15 @@ def hold(server: Server, tables: Sequence[CollectionId], lock_timeout_ms: int) -
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What a log is begun with: the slot's name, how long to wait for a lock on a table, when to give up."""
+    """What a log is begun with: the slot's name, how long to wait for a lock on a table, when to give up.
+
+    `watch` lets through who waits for the tables while their snapshot is held.
+    """
 
     slot: str
     lock_timeout_ms: int
     stopping: Callable[[], object] = lambda: False
+    watch: LockWatch | None = None
 
 
 def begin_log(server: Server, beginning: Beginning, tables: Callable[[], Sequence[CollectionId]]) -> Held:
@@ -90,7 +95,8 @@ def begin_log(server: Server, beginning: Beginning, tables: Callable[[], Sequenc
     with _exporting_slot(server, beginning) as (lsn, name):
         try:
             listed = tuple(tables())
-            held = _exported(server, listed, Holding(beginning.lock_timeout_ms, adopt=name))
+            holding = Holding(beginning.lock_timeout_ms, adopt=name)
+            held = _exported(server, listed, holding, beginning.watch)
         except Exception:
             drop_slot(server, slot)
             raise
@@ -98,9 +104,11 @@ def begin_log(server: Server, beginning: Beginning, tables: Callable[[], Sequenc
     return Held(held, listed, lsn, int(time.time() * 1000))
 
 
-def _exported(server: Server, tables: Sequence[CollectionId], holding: Holding) -> ExportedSnapshot:
+def _exported(
+    server: Server, tables: Sequence[CollectionId], holding: Holding, watch: LockWatch | None = None
+) -> ExportedSnapshot:
     try:
-        held = ExportedSnapshot(Sessions(server.connect, kept=0), tables, time.monotonic, holding)
+        held = ExportedSnapshot(Sessions(server.connect, kept=0), tables, holding, watch)
     except TableBusy as error:
         hint = "another session holds it locked; snapshot.lock.timeout.ms says how long to wait"
         raise SourceError(error.message, place=error.place, hint=hint) from error

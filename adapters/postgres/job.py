@@ -18,6 +18,7 @@ from adapters.postgres.chunks import ChunkReader, Jdbc
 from adapters.postgres.database import PostgresSource
 from adapters.postgres.encode import SpanEncoder
 from adapters.postgres.first import FirstSnapshot
+from adapters.postgres.lock_watch import LockWatch
 from adapters.postgres.near import Bounds, NearReader
 from adapters.postgres.server import Server, drop_slot
 from adapters.postgres.tls import checked_key, readers_key, tls_parameters
@@ -93,8 +94,9 @@ def _wired(
     settings: Settings, spark: SparkSession, sleep: Callable[[float], object], places: Places
 ) -> Wired:
     server = make_server(settings.postgres, places.owner)
-    first = FirstSnapshot(settings, server, snapshotter(settings.snapshot), sleep, places.previous)
-    source = _source(settings, spark, places, server, first)
+    locks = LockWatch(server.connect)
+    first = FirstSnapshot(settings, server, snapshotter(settings.snapshot), sleep, places.previous, locks)
+    source = _source(settings, spark, places, server, first, locks)
     retries = settings.postgres.slot_max_retries
     return Wired(
         source,
@@ -112,7 +114,12 @@ def _shown(position: Position) -> str:
 
 
 def _source(
-    settings: Settings, spark: SparkSession, places: Places, server: Server, first: FirstSnapshot
+    settings: Settings,
+    spark: SparkSession,
+    places: Places,
+    server: Server,
+    first: FirstSnapshot,
+    locks: LockWatch,
 ) -> PostgresSource:
     postgres = settings.postgres
     jdbc = Jdbc(
@@ -125,7 +132,7 @@ def _source(
     reader = ChunkReader(spark, jdbc, places.windows, tasks=tasks_of(spark), near=near)
     xmin = SlotXmin(server, postgres.slot, postgres.xmin_interval_ms / 1000)
     encoder = SpanEncoder(settings.events, SparkExecutors(spark), places.staging, xmin, local_rows=LOCAL_ROWS)
-    return PostgresSource(settings, server, encoder, reader, first)
+    return PostgresSource(settings, server, encoder, reader, first, locks)
 
 
 def make_server(postgres: PostgresSettings, owner: str = "") -> Server:

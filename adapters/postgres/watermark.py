@@ -20,19 +20,18 @@ from psycopg import sql
 
 from adapters.postgres.server import source_errors, table_errors
 from adapters.postgres.visibility import Visibility, format_lsn, normalised, parse_lsn
-from engine.errors import SchemaChanged, SourceError
+from engine.errors import SourceError
 from engine.model import Position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from adapters.postgres.lock_watch import LockWatch, Watched
     from adapters.postgres.sessions import Sessions
     from engine.model import CollectionId
 
 _log = logging.getLogger("adapters")
 _PUSH_AFTER_S = 0.02
-_CHECK_EVERY_S = 0.25
-_GIVE_WAY_AFTER_S = 1.0
 _EXPORT: LiteralString = (
     "SELECT pg_export_snapshot(), pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text,"
     " pg_size_bytes(current_setting('wal_segment_size')), pg_size_bytes(current_setting('wal_block_size'))"
@@ -62,19 +61,18 @@ class ExportedSnapshot:
     """A transaction that holds a snapshot, and ACCESS SHARE locks on the window's tables.
 
     The locks keep out what is not MVCC-safe, a rewriting ALTER TABLE or a TRUNCATE, for as long as
-    the window lasts; `give_way` tells when somebody waits for them.
+    the window lasts; `watch` lets through who waits for them.
     """
 
     def __init__(
         self,
         sessions: Sessions,
         tables: Sequence[CollectionId],
-        clock: Callable[[], float],
         holding: Holding = Holding(),
+        watch: LockWatch | None = None,
     ) -> None:
-        self._sessions, self._clock, self._closed = sessions, clock, False
-        self._waited_since: float | None = None
-        self._next_check = 0.0
+        self._sessions, self._watch, self._closed = sessions, watch, False
+        self._watched: Watched | None = None
         self.session = sessions.take()
         try:
             with source_errors("exporting a snapshot"):
@@ -82,6 +80,8 @@ class ExportedSnapshot:
         except SourceError:
             self.close()
             raise
+        if watch is not None:
+            self._watched = watch.watch(self.session.info.backend_pid)
 
     def _export(self, tables: Sequence[CollectionId], holding: Holding) -> Exported:
         run = self.session.execute
@@ -100,28 +100,22 @@ class ExportedSnapshot:
         name, text, lsn, *sizes = row
         return Exported(name, text, Visibility.parse(text), normalised(parse_lsn(lsn), *sizes))
 
-    def give_way(self, control: psycopg.Connection) -> None:
-        """Raise SchemaChanged when another session has waited for our locks for a second."""
-        now = self._clock()
-        if now < self._next_check:
-            return
-        self._next_check = now + _CHECK_EVERY_S
-        with source_errors("lock check"):
-            row = control.execute(
-                "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND %s = ANY (pg_blocking_pids(pid)))",
-                [self.session.info.backend_pid],
-            ).fetchone()
-        if not (row and row[0]):
-            self._waited_since = None
-        elif self._waited_since is None:
-            self._waited_since = now
-        elif now - self._waited_since >= _GIVE_WAY_AFTER_S - _CHECK_EVERY_S:
-            raise SchemaChanged("another session waits to change a table that the window reads")
+    @property
+    def gave_way(self) -> bool:
+        """Whether it was ended for another session, which had waited for its locks."""
+        return self._watched is not None and self._watched.gave_way
+
+    def stops(self, reader: Callable[[], None]) -> None:
+        """Have a reader told, by another thread, when the locks are let go for somebody's sake."""
+        if self._watched is not None:
+            self._watched.readers.append(reader)
+            if self._watched.gave_way:
+                reader()
 
     @property
     def alive(self) -> bool:
         """Whether the transaction is still there."""
-        if self._closed:
+        if self._closed or self.gave_way:
             return False
         try:
             self.session.execute("SELECT")
@@ -137,14 +131,20 @@ class ExportedSnapshot:
         """End the transaction; readers that have adopted the snapshot keep it."""
         if not self._closed:
             self._closed = True
+            if self._watch is not None and self._watched is not None:
+                self._watch.forget(self._watched)
             self._sessions.give(self.session)
 
 
 class GivesWay(Protocol):
     """What holds locks on the tables that are read."""
 
-    def give_way(self, control: psycopg.Connection) -> None:
-        """Raise SchemaChanged when another session has waited for them for a second."""
+    @property
+    def gave_way(self) -> bool:
+        """Whether they were let go for another session, which had waited for them."""
+
+    def stops(self, reader: Callable[[], None]) -> None:
+        """Have a reader told, by another thread, when that happens."""
 
     @property
     def alive(self) -> bool:
@@ -245,13 +245,13 @@ class SignalRows:
         tables: Sequence[CollectionId],
         window_id: str,
         signals: SignalTable,
-        clock: Callable[[], float],
+        watch: LockWatch | None = None,
     ) -> None:
         self._control, self._delete, self._window_id = signals.control, signals.delete, window_id
         self._table = sql.Identifier(*signals.id.parts)
         self._closed = False
         self._insert("open")
-        self._held = ExportedSnapshot(sessions, tables, clock)
+        self._held = ExportedSnapshot(sessions, tables, watch=watch)
 
     def _insert(self, what: str) -> None:
         statement = sql.SQL("INSERT INTO {} VALUES (%s, %s, NULL)").format(self._table)

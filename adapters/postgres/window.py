@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adapters.background import Background
-from engine.errors import SourceError
+from engine.errors import GaveWay, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    import psycopg
 
     from adapters.background import Reading
     from adapters.postgres.watermark import GivesWay, Watermark
@@ -30,12 +28,7 @@ class TableLocks:
     """
 
     held: GivesWay
-    control: psycopg.Connection
     compare: Callable[[], None]
-
-    def give_way(self) -> None:
-        """Raise SchemaChanged when another session has waited for them for a second."""
-        self.held.give_way(self.control)
 
 
 class PostgresWindow:
@@ -52,13 +45,16 @@ class PostgresWindow:
         self.oids, self.watermark, self.superseded = oids, watermark, superseded
         self._locks, self._told = locks, False
         self._rows = Background(reading, self._seal)
+        self._sealed = False
+        locks.held.stops(self._rows.stop)
 
     def poll(self) -> Sequence[Staged] | None:
-        """The staged rows; None while they are read. Gives way to a session that waits for a table.
+        """The staged rows; None while they are read. Raises GaveWay if their tables' locks were let go.
 
         Asked before every slice: while rows wait to go out, the locks keep their tables as they were.
         """
-        self._locks.give_way()
+        if self._locks.held.gave_way and not self._sealed:
+            raise GaveWay("another session waited to change a table that the window reads")
         staged = self._rows.staged()
         if staged is not None and not self._locks.held.alive:
             # What was read may go out all the same, as long as no table was altered or swapped since.
@@ -75,6 +71,7 @@ class PostgresWindow:
             # Its locks went with it: a table may have been rewritten under the readers.
             raise SourceError("the session that held the window's snapshot has ended")
         self.watermark.seal()
+        self._sealed = True
 
     def reached(self, position: Position) -> bool:
         """Whether the stream has passed the watermark."""

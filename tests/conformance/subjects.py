@@ -18,6 +18,7 @@ from adapters.postgres.database import PostgresSource
 from adapters.postgres.encode import SpanEncoder
 from adapters.postgres.first import FirstSnapshot
 from adapters.postgres.job import jdbc_properties, jdbc_url, make_server
+from adapters.postgres.lock_watch import LockWatch
 from adapters.spark.executors import LocalExecutors
 from adapters.wiring import Places
 from engine.config import parse
@@ -155,7 +156,7 @@ class PostgresSubject:
         reader = ChunkReader(self._spark, jdbc, StagingArea(staging), tasks=2)
         server = make_server(settings.postgres)
         first = FirstSnapshot(settings, server, snapshotter(settings.snapshot), time.sleep)
-        self._opened = PostgresSource(settings, server, encoder, reader, first)
+        self._opened = PostgresSource(settings, server, encoder, reader, first, LockWatch(server.connect))
         return self._opened
 
     def row(self, event: dict[str, Any]) -> Row | None:

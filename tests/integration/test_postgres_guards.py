@@ -236,7 +236,7 @@ class TestHorizon:
         with table.connect() as connection:
             connection.execute("SELECT pg_switch_wal()")
             row = connection.execute("SELECT pg_current_wal_insert_lsn() - '0/0'").fetchone()
-        held = ExportedSnapshot(Sessions(server.connect, kept=0), [T], time.monotonic)
+        held = ExportedSnapshot(Sessions(server.connect, kept=0), [T])
         try:
             assert row is not None
             if int(row[0]) % (16 << 20) == 40:
@@ -289,7 +289,7 @@ class TestReaders:
     @pytest.fixture
     def held(self, table: Database, tmp_path: Path) -> Iterator[ExportedSnapshot]:
         settings = parse(properties(table, tmp_path))
-        held = ExportedSnapshot(Sessions(make_server(settings.postgres).connect, kept=0), [T], time.monotonic)
+        held = ExportedSnapshot(Sessions(make_server(settings.postgres).connect, kept=0), [T])
         with table.connect() as connection:
             connection.execute("INSERT INTO t VALUES (11, 'later')")
         yield held
@@ -374,7 +374,7 @@ class TestSessions:
         made.close()
 
     def test_a_session_comes_back_without_transaction_locks_and_time_limits(self, table, sessions):
-        held = ExportedSnapshot(sessions, [T], time.monotonic)
+        held = ExportedSnapshot(sessions, [T])
         held.close()
         held.close()
         again, other = sessions.take(), sessions.take()

@@ -20,6 +20,7 @@ from adapters.postgres import (
     chunks,
     database,
     decode,
+    lock_watch,
     membership,
     session,
     superseding,
@@ -226,7 +227,7 @@ MUTANTS: dict[str, Mutant] = {
     "unflushed log": Mutant("open-writer", ((watermark, "_PUSH_AFTER_S", lambda _was: 1e6),)),
     "readers on the exact snapshot": Mutant("late-readers", ((chunks, "session_statement", _own_snapshot),)),
     "locks": Mutant("rewritten", ((watermark.ExportedSnapshot, "_export", _without_locks),)),
-    "giving way": Mutant("ddl-waits", ((watermark.ExportedSnapshot, "give_way", _always(None)),)),
+    "giving way": Mutant("ddl-waits", ((lock_watch.LockWatch, "look", _always(None)),)),
     "bounds of a changed key": Mutant("other-key", ((_SOURCE, "_refuse_other_forms", _always(None)),)),
     "text of keys and values": Mutant(
         "odd-settings",
