@@ -222,6 +222,7 @@ def building(
             desk=desk,
             pulse=_pulse(settings, wired),
             now=time.time,
+            clock=time.monotonic,
             sleep=sleep,
             local_rows=LOCAL_ROWS,
             show=wired.show,

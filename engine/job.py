@@ -48,13 +48,17 @@ _log = logging.getLogger("engine")
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What an onlooker is shown after each turn."""
+    """What an onlooker is shown after each turn.
+
+    `now_s` is Unix time, `clock_s` that of a clock that never goes back.
+    """
 
     state: State
     events: int
     lag_s: float
     now_s: float
     window: Window | None
+    clock_s: float
 
 
 class Job:
@@ -179,7 +183,7 @@ class Job:
         """Open the log where the state stands."""
         if self._log is None:
             self.state, self._log = self._seams.source.open_log(self.state)
-            self._saved_s = self._seams.now()
+            self._saved_s = self._seams.clock()
             self._was_open = True
 
     def close(self) -> None:
@@ -207,7 +211,7 @@ class Job:
     def _due(self) -> bool:
         """Whether a turn is due though the log is silent: a signal, a heartbeat, or an old save."""
         seams = self._seams
-        return seams.desk.pending() or seams.pulse.due(seams.now()) or self._unsaved_for_long()
+        return seams.desk.pending() or seams.pulse.due(seams.clock()) or self._unsaved_for_long()
 
     def _take(self, log: LogReader) -> Span | None:
         """The next span; one that only moves the position is noted, and saved with the next turn."""
@@ -238,13 +242,15 @@ class Job:
         """Whether the queue has changed since the last save, or the position a while ago."""
         if self.state.snapshot != self._saved.snapshot and not self.window:
             return True
-        return self.state is not self._saved and self._seams.now() - self._saved_s >= self._pace.save_s
+        return self.state is not self._saved and self._seams.clock() - self._saved_s >= self._pace.save_s
 
     def _send(self, log: LogReader, span: Span | None, found: Sequence[Incomplete]) -> None:
-        seams, now = self._seams, self._seams.now()
+        seams, now, clock_s = self._seams, self._seams.now(), self._seams.clock()
         after = self.state.next_turn()
         writer = seams.sink.writer(after.turn)
         encoded = self._encode(span, writer, after) if span else Encoded()
+        if encoded.lag_s is not None:
+            self._lag_s = encoded.lag_s
         encoded = replace(encoded, incomplete=(*found, *encoded.incomplete))
         after = replace(after, memory=dict(seams.source.memory()))
         if span:
@@ -256,18 +262,18 @@ class Job:
         after, emitted = self._windows.emit(after, writer, _next_number(encoded.parts))
         parts = [*encoded.parts, *emitted]
         events = sum(part.events for part in parts)
-        if seams.pulse.due(now):
-            parts.append(seams.pulse.beat(writer, _next_number(parts), now))
+        if seams.pulse.due(clock_s):
+            parts.append(seams.pulse.beat(writer, _next_number(parts), clock_s, now))
         after = replace(after, channels=dict(seams.desk.memory()))
         self._commit(after, parts)
         self._windows.committed()
         self._isolation.whole(self._saved, after)
         self.state = self._saved = after
-        self._saved_s = now
+        self._saved_s = clock_s
         seams.desk.tell()
         if after.position is not None:
             log.acknowledge(after.position)
-        self._observe(Observation(after, events, self._lag_s, now, self.window))
+        self._observe(Observation(after, events, self._lag_s, now, self.window, clock_s))
 
     def _commit(self, after: State, parts: Sequence[Part]) -> None:
         """Save the state as pending, commit the turn, promote the state; each only while the lease is ours.

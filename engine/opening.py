@@ -73,7 +73,7 @@ class Opening:
 
     def gave_way(self) -> None:
         """Let whoever waits for the tables of a window go first."""
-        self._open_after_s = self._seams.now() + self._pace.backoff_s
+        self._open_after_s = self._seams.clock() + self._pace.backoff_s
 
     def yielded(self, state: State, window: Window, error: GaveWay, *, behind: bool) -> State:
         """Deal with a window that let somebody through: less at once, and no more where that is no use.
@@ -96,7 +96,7 @@ class Opening:
         """Wait until there is room for rows, longer each time; no row is left out for that."""
         self._without_room += 1
         pause_s = self._pace.pause_s(self._without_room)
-        self._open_after_s = self._seams.now() + pause_s
+        self._open_after_s = self._seams.clock() + pause_s
         _log.warning("%s; the window is read again in %.1f s", error, pause_s)
 
     def failed(self, state: State, window: Window, error: SourceError) -> State:
@@ -104,7 +104,7 @@ class Opening:
         chunk_rows, retries = self._pace.chunk_rows, self._pace.window_retries
         self._trouble, remedy = self._trouble.failed(window, chunk_rows, retries)
         pause_s = self._pace.pause_s(self._trouble.failures or 1)
-        self._open_after_s = self._seams.now() + pause_s
+        self._open_after_s = self._seams.clock() + pause_s
         run = window.runs[0]
         name = run.target.collection
         match remedy:
@@ -158,7 +158,7 @@ class Opening:
 
         `ahead` is what a window before it has read, and not sent yet.
         """
-        now_s = self._seams.now()
+        now_s = self._seams.clock()
         if not state.snapshot.tables or now_s < self._open_after_s:
             return state, None
         if lag_s > self._pace.max_lag_s:
@@ -191,7 +191,7 @@ class Opening:
         if isinstance(error, SchemaChanged):
             return self._not_as_planned(state, error)
         busy = _named(state, error)
-        now_s = self._seams.now()
+        now_s = self._seams.clock()
         self._note_busy(busy[0].ticket if busy else 0, error)
         self._aside |= {table.ticket: now_s + _ASIDE * self._pace.backoff_s for table in busy}
         self._open_after_s = now_s + (0.0 if busy else self._pace.backoff_s)
@@ -199,7 +199,7 @@ class Opening:
 
     def _free(self, snapshot: Snapshot) -> Snapshot:
         """The queue without what was busy a moment ago, as long as others can be read meanwhile."""
-        now_s = self._seams.now()
+        now_s = self._seams.clock()
         self._aside = {ticket: until_s for ticket, until_s in self._aside.items() if until_s > now_s}
         free = snapshot.without(table for table in snapshot.tables if table.ticket in self._aside)
         if free.tables and free.tables[0].initial == snapshot.tables[0].initial:
@@ -214,7 +214,7 @@ class Opening:
         """Look again at what has begun; give up what fails time and again."""
         self._failures += 1
         pause_s = self._pace.pause_s(self._failures)
-        self._open_after_s = self._seams.now() + pause_s
+        self._open_after_s = self._seams.clock() + pause_s
         if self._failures > self._pace.window_retries:
             self._failures = 0
             return self._given_up(state, _named(state, error) or state.snapshot.tables[:1], error)
@@ -277,7 +277,7 @@ class Opening:
             else:
                 snapshot = snapshot.began(table.ticket, extent, now_ms)
         if all(table.progress is None for table in snapshot.tables):
-            self._open_after_s = self._seams.now() + self._pace.backoff_s
+            self._open_after_s = self._seams.clock() + self._pace.backoff_s
         return replace(state, snapshot=self._with_hidden(snapshot))
 
     def _with_hidden(self, snapshot: Snapshot) -> Snapshot:

@@ -100,8 +100,8 @@ class ProgressLog:
         """Count an observation's events, and speak if it is time."""
         self._events += seen.events
         if self._since_s is None:
-            self._since_s = seen.now_s
-        elapsed_s = seen.now_s - self._since_s
+            self._since_s = seen.clock_s
+        elapsed_s = seen.clock_s - self._since_s
         if elapsed_s < self._interval_s:
             return
         report = table_report(seen.state.snapshot.tables, seen.now_s)
@@ -109,4 +109,4 @@ class ProgressLog:
             rate = self._events / elapsed_s
             stream = f"{self._events:,} events sent, {rate:,.0f} events/s, lag {seen.lag_s:.1f} s"
             self._say(f"snapshot of {report}; {stream}" if report else stream)
-        self._since_s, self._events = seen.now_s, 0
+        self._since_s, self._events = seen.clock_s, 0

@@ -29,15 +29,15 @@ class Pulse:
     interval_s: float
     event: Callable[[int], pa.RecordBatch]
     act: Callable[[], None]
-    next_s: float = 0.0
+    next_s: float = float("-inf")
 
-    def due(self, now_s: float) -> bool:
-        """Whether a heartbeat should go with this turn."""
-        return self.interval_s > 0 and now_s >= self.next_s
+    def due(self, clock_s: float) -> bool:
+        """Whether a heartbeat should go with this turn, by a clock that never goes back."""
+        return self.interval_s > 0 and clock_s >= self.next_s
 
-    def beat(self, writer: PartWriter, part: int, now_s: float) -> Part:
-        """Write the event as one part, and run the statement; its failure is a warning."""
-        self.next_s = now_s + self.interval_s
+    def beat(self, writer: PartWriter, part: int, clock_s: float, now_s: float) -> Part:
+        """Write the event, of Unix time `now_s`, and run the statement; its failure is a warning."""
+        self.next_s = clock_s + self.interval_s
         written = writer.write(part, [self.event(int(now_s * 1000))])
         try:
             self.act()

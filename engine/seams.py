@@ -90,8 +90,9 @@ class NoLetters:
 
 @dataclass(frozen=True, slots=True)
 class Seams:
-    """Everything the job works with, behind its ports; `now` is Unix time in seconds.
+    """Everything the job works with, behind its ports.
 
+    `now` is Unix time in seconds, for what is told; `clock` counts seconds and never goes back.
     `executors` give staged rows to the sink, more than `local_rows` at once.
     `sleep` may return early when the job is to stop; `show` gives a position as its database writes it;
     `done` says that nothing is left to do; `marks` are those that an initial snapshot's events know.
@@ -104,6 +105,7 @@ class Seams:
     desk: SignalDesk
     pulse: Pulse
     now: Callable[[], float]
+    clock: Callable[[], float]
     sleep: Callable[[float], object]
     local_rows: int = 20_000
     show: Callable[[Position], str] = str

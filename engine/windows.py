@@ -164,7 +164,7 @@ class Windows:
     def _note(self, opened: _Opened, staged: Sequence[Staged] | None, position: Position | None) -> None:
         if staged is None:
             return
-        now_s = self._seams.now()
+        now_s = self._seams.clock()
         if opened.staged is None:
             opened.staged, opened.read_s = staged, now_s - opened.since_s
         if not opened.reached and position is not None and opened.reading.reached(position):
@@ -219,7 +219,7 @@ class Windows:
             Emission(one, newer[one.collection], part, its)
             for part, (one, its) in enumerate(zip(files, marked, strict=True), first_part)
         ]
-        self._slices.begin(sum(one.bytes for one in files), self._seams.now())
+        self._slices.begin(sum(one.bytes for one in files), self._seams.clock())
         emitted = self._write(emissions, writer)
         state = self._record(state, opened, runs, list(zip(files, emitted, strict=True)))
         opened.sent = end
@@ -230,7 +230,7 @@ class Windows:
 
     def committed(self) -> None:
         """A turn's events are in the sink: what a slice of a window takes is learned from it."""
-        self._slices.end(self._seams.now())
+        self._slices.end(self._seams.clock())
 
     def _write(self, emissions: Sequence[Emission], writer: PartWriter) -> list[Emitted]:
         if sum(emission.staged.rows for emission in emissions) <= self._seams.local_rows:
@@ -292,7 +292,7 @@ class Windows:
         return table.progress is not None and len(table.progress.reread) > self._pace.most_reread
 
     def _open(self, window: Window) -> None:
-        since_s = self._seams.now()
+        since_s = self._seams.clock()
         reading = self._seams.source.open_window(window)
         self._opened.append(_Opened(window, reading, reading.superseded, reading.superseded, since_s))
 

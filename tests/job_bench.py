@@ -134,7 +134,10 @@ def end(store: MemoryStateStore, turn: int) -> None:
 
 
 class Bench:
-    """A job in memory, with a clock that stands still until it is moved."""
+    """A job in memory, with a clock that stands still until it is moved.
+
+    The wall clock is wrong by `set_by_s`.
+    """
 
     def __init__(self, staging: Path, **pace: Any) -> None:
         self.database = MemoryDatabase()
@@ -149,7 +152,7 @@ class Bench:
         self.answers: list[Answer] = []
         self.seen: list[Observation] = []
         self.slept: list[float] = []
-        self.now_s = 1000.0
+        self.now_s, self.set_by_s = 1000.0, 0.0
         self.executors, self.local_rows = CountedExecutors(), 1000
         self.pulse = Pulse(0.0, lambda now_ms: batch_of([("beat", None, str(now_ms))]), lambda: None)
         self.pace = Pace(**{"chunk_rows": 2, "window_rows": 100, "max_lag_s": 1e12, "backoff_s": 1.0, **pace})
@@ -163,7 +166,8 @@ class Bench:
             executors=self.executors,
             desk=Desk(self.answers.append),
             pulse=self.pulse,
-            now=lambda: self.now_s,
+            now=lambda: self.now_s + self.set_by_s,
+            clock=lambda: self.now_s,
             sleep=self.sleep,
             local_rows=self.local_rows,
         )

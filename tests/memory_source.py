@@ -140,6 +140,7 @@ class MemorySpan:
     logged: tuple[LoggedEntry, ...]
     silent: bool = False
     committed_at_s: float = 0.0
+    lag_s: float | None = None
 
     @property
     def entries(self) -> int:
@@ -295,6 +296,7 @@ class MemorySource:
             signals=self._signals(span),
             superseded_in=self._superseded([entry for _at, entry in streamed]),
             moved=self._moves([entry.change for _at, entry in streamed], reading),
+            lag_s=span.lag_s,
         )
 
     @staticmethod

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from dataclasses import asdict, astuple, dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, LiteralString
 
 from adapters.background import Reading
 from adapters.postgres import superseding, unsettled
@@ -90,6 +90,9 @@ if TYPE_CHECKING:
     from engine.state import State
 
 _log = logging.getLogger("adapters")
+_VISIBLE: LiteralString = (
+    "SELECT pg_current_snapshot()::text, extract(epoch FROM clock_timestamp())::float8"
+)
 _SETTLE_S = 0.1
 _SETTLE_POLL_S = 0.005
 
@@ -326,7 +329,7 @@ class PostgresSource:
         if not isinstance(span, Span):
             raise InvariantError(f"a span of another source: {span!r}")
         relations = self._opened().relations
-        visibility = self._visibility() if span.entries else None
+        visibility, now_s = self._visibility_now() if span.entries else (None, None)
         encoded = self._encode_span(span, writer, aside, partial(self._watch, visibility, reading))
         decoded = encoded.decoded
         self._context = decoded[-1].context if decoded else self._context
@@ -365,6 +368,7 @@ class PostgresSource:
                 for name, found in letters.items()
                 if found.count
             },
+            lag_s=None if now_s is None else max(0.0, now_s - span.committed_at_s),
         )
 
     def _encode_span(
@@ -402,9 +406,14 @@ class PostgresSource:
             raise ConfigError(f"the signal table {str(table)!r} can't be streamed: {why}")
 
     def _visibility(self) -> Visibility:
+        return self._visibility_now()[0]
+
+    def _visibility_now(self) -> tuple[Visibility, float]:
+        """Which transactions are visible, and the server's time in Unix seconds."""
         with source_errors("asking which transactions are visible"):
-            row = self._opened().control.execute("SELECT pg_current_snapshot()::text").fetchone()
-        return Visibility.parse(row[0] if row else "")
+            row = self._opened().control.execute(_VISIBLE).fetchone()
+        shown, now_s = row or ("", 0.0)
+        return Visibility.parse(shown), now_s
 
     def _watch(self, visibility: Visibility | None, reading: ports.Reading) -> Watch:
         settled = visibility.shows if visibility else None

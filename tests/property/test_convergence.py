@@ -102,6 +102,7 @@ class World:
             desk=Desk(lambda _answer: None),
             pulse=Pulse(0.0, lambda _now_ms: batch_of([]), lambda: None),
             now=self._now,
+            clock=self._now,
             sleep=lambda _s: None,
         )
         pace = Pace(

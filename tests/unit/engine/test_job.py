@@ -173,6 +173,15 @@ class TestOrder:
 
         assert [one["value"] for one in bench.sink.events()] == ["1000000", "1010000"]
 
+    def test_a_heartbeat_is_due_though_the_clock_was_set_back(self, bench):
+        bench.pulse.interval_s = 10.0
+        bench.turns(1)
+        bench.set_by_s = -500.0
+        bench.now_s += 10.0
+        bench.turns(1)
+
+        assert [one["value"] for one in bench.sink.events()] == ["1000000", "510000"]
+
     def test_a_heartbeat_stands_behind_the_rows_of_its_turn(self, bench):
         bench.execute()
         bench.turns(2)
@@ -200,6 +209,16 @@ class TestSilentPosition:
         assert bench.source.log is not None
         assert bench.source.log.acknowledged == [Position((50,))]
         assert list(bench.store.promoted) == [1]
+
+    def test_it_is_saved_and_acknowledged_though_the_clock_was_set_back(self, tmp_path):
+        bench = self.bench(tmp_path, MemorySpan(Position((50,)), (), silent=True))
+        bench.turns(2)
+        bench.set_by_s = -3600.0
+        bench.now_s += 5.0
+        bench.turns(1)
+
+        assert bench.source.log is not None
+        assert bench.source.log.acknowledged == [Position((50,))]
 
     def test_it_goes_with_the_next_turn_if_that_is_sooner(self, tmp_path):
         empty_transaction = MemorySpan(Position((60,)), ())

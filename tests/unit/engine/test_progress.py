@@ -29,7 +29,7 @@ def table(progress: Progress | None, target: Target = T) -> Table:
 
 
 def seen(now_s: float, *tables: Table, events: int = 0, lag_s: float = 0.0) -> Observation:
-    return Observation(State(snapshot=Snapshot(tables)), events, lag_s, now_s, None)
+    return Observation(State(snapshot=Snapshot(tables)), events, lag_s, now_s, None, now_s)
 
 
 @pytest.mark.parametrize(
