@@ -18,9 +18,9 @@ import psycopg
 
 from adapters.postgres.assemble import Commit
 from adapters.postgres.forks import check_fork, check_reach
-from adapters.postgres.held import Beginning, begin_log, hold
+from adapters.postgres.held import Beginning, begin_log, create_slot, hold
 from adapters.postgres.log import Sent
-from adapters.postgres.server import check_slot, create_slot, drop_slot, find_slot, source_errors
+from adapters.postgres.server import Slot, check_slot, drop_slot, find_slot, source_errors
 from adapters.postgres.source import ReadPlace
 from adapters.postgres.takeover import Takeover
 from adapters.postgres.visibility import format_lsn
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from adapters.postgres.held import Held
     from adapters.postgres.lock_watch import LockWatch
     from adapters.postgres.log import PostgresLog
-    from adapters.postgres.server import Identity, Server, Slot
+    from adapters.postgres.server import Identity, Server
     from adapters.postgres.watermark import Exported
     from engine.config.settings import Settings
     from engine.first import Snapshotter
@@ -290,7 +290,7 @@ class FirstSnapshot:
         if position is None:
             if slot is not None:
                 self._take_over(slot)
-            slot = slot or create_slot(self._server, self._settings.postgres.slot)
+            slot = slot or Slot(create_slot(self._server, self._beginning()))
             position = Position((slot.confirmed_lsn, 0))
         return self._noted(replace(state, position=position))
 
@@ -327,12 +327,13 @@ class FirstSnapshot:
                 "the initial snapshot begins anew; what was sent of the one before stays in the sink"
             )
         drop_slot(self._server, postgres.slot)
-        beginning = Beginning(
-            postgres.slot, self._settings.snapshot.lock_timeout_ms, lambda: self._pause(0.0), self._watch
-        )
-        self._held = begin_log(self._server, beginning, self._collections)
+        self._held = begin_log(self._server, self._beginning(), self._collections)
         self._begins_at = self._held.lsn
         return self._queued(state, self._held)
+
+    def _beginning(self) -> Beginning:
+        postgres, timeout_ms = self._settings.postgres, self._settings.snapshot.lock_timeout_ms
+        return Beginning(postgres.slot, timeout_ms, lambda: self._pause(0.0), self._watch)
 
     def _alone(self, state: State) -> State:
         self._wait_before()

@@ -92,7 +92,7 @@ def begin_log(server: Server, beginning: Beginning, tables: Callable[[], Sequenc
     ConfigError where the role may not create one, SourceError if a lock can't be had.
     """
     slot = beginning.slot
-    with _exporting_slot(server, beginning) as (lsn, name):
+    with _new_slot(server, beginning, "EXPORT_SNAPSHOT") as (lsn, name):
         try:
             listed = tuple(tables())
             holding = Holding(beginning.lock_timeout_ms, adopt=name)
@@ -131,11 +131,22 @@ def _refuse_rewritten(held: ExportedSnapshot) -> None:
         raise SourceError(f"rewritten while the snapshot began: {names}", hint="it is begun again")
 
 
+def create_slot(server: Server, beginning: Beginning) -> int:
+    """Create a slot, and hold nothing; gives its first position.
+
+    However long transactions take that write now: SQL's way to create one knows lock and statement timeouts.
+    Raises ConfigError where the role may not create one, SourceError if the job is to stop meanwhile.
+    """
+    with _new_slot(server, beginning, "NOEXPORT_SNAPSHOT") as (lsn, _name):
+        _log.info("created replication slot %s at %s", beginning.slot, format_lsn(lsn))
+        return lsn
+
+
 @contextmanager
-def _exporting_slot(server: Server, beginning: Beginning) -> Iterator[tuple[int, str]]:
-    """Create a slot; gives its first position and the name of its snapshot, which lasts as long as this."""
+def _new_slot(server: Server, beginning: Beginning, snapshot: str) -> Iterator[tuple[int, str]]:
+    """Create a slot; gives its first position and its snapshot's name, "" for none, which lasts like this."""
     with replication(server.log_conninfo) as connection:
-        command = f"CREATE_REPLICATION_SLOT {quote_ident(beginning.slot)} LOGICAL pgoutput EXPORT_SNAPSHOT"
+        command = f"CREATE_REPLICATION_SLOT {quote_ident(beginning.slot)} LOGICAL pgoutput {snapshot}"
         connection.send_query(command.encode())
         result = _answer(server, connection, beginning)
         _, lsn, name, *_ = (result.get_value(0, column) for column in range(result.nfields))

@@ -240,32 +240,6 @@ def find_slot(server: Server, name: str, database: str, previous: str = "") -> S
     return Slot(parse_lsn(confirmed))
 
 
-@contextmanager
-def _slot_refusal(name: str) -> Iterator[None]:
-    try:
-        yield
-    except psycopg.errors.InsufficientPrivilege as error:
-        raise ConfigError(
-            f"slot {name!r} can't be created: {error.diag.message_primary}",
-            hint="run as a superuser: ALTER ROLE … REPLICATION, for the role of database.user",
-        ) from error
-
-
-def create_slot(server: Server, name: str) -> Slot:
-    """Create the slot: changes committed from now on will be in the log.
-
-    Raises ConfigError where the role may not.
-    """
-    with server.connect() as connection, source_errors("replication slot"), _slot_refusal(name):
-        row = connection.execute(
-            "SELECT lsn::text FROM pg_create_logical_replication_slot(%s, 'pgoutput')", [name]
-        ).fetchone()
-    if row is None:
-        raise SourceError(f"slot {name!r} was not created")
-    _log.info("created replication slot %s", name)
-    return Slot(parse_lsn(row[0]))
-
-
 def drop_slot(server: Server, name: str) -> None:
     """Drop the slot if it is there, once its reader has let go of it; the log it kept is gone."""
     statement = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s"

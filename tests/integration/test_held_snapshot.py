@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 
-from adapters.postgres.held import Beginning, begin_log, hold
+from adapters.postgres.held import Beginning, begin_log, create_slot, hold
 from adapters.postgres.server import Server, find_slot
 from engine.errors import ConfigError, SourceError
 from engine.model import CollectionId
@@ -21,10 +22,10 @@ T = CollectionId(("public", "t"))
 SLOT = "first_slot"
 
 
-def server(database: Database, **login: str) -> Server:
+def server(database: Database, query_timeout_s: float = 0.0, **login: str) -> Server:
     own = database.server
     parameters = {"host": own.host, "port": str(own.port), "user": own.user, "password": own.password}
-    return Server({**parameters, "dbname": database.name, **login})
+    return Server({**parameters, "dbname": database.name, **login}, query_timeout_s=query_timeout_s)
 
 
 def run(database: Database, *statements: str) -> None:
@@ -102,6 +103,35 @@ def test_it_can_be_stopped_while_a_transaction_holds_the_slot_up(filled: Databas
             begin_log(server(filled), Beginning(SLOT, 300, lambda: True), lambda: [T])
 
         assert time.monotonic() - since < 5
+    assert find_slot(server(filled), SLOT, filled.name) is None
+
+
+def test_a_slot_alone_waits_for_transactions_however_long_they_take(filled: Database):
+    with filled.connect() as other, ThreadPoolExecutor(1) as pool:
+        other.execute("BEGIN")
+        other.execute("INSERT INTO t VALUES (6)")
+        made = pool.submit(create_slot, server(filled, 0.5), Beginning(SLOT, 300))
+        time.sleep(2.0)
+        waits = not made.done()
+        other.execute("COMMIT")
+        lsn = made.result(10)
+    try:
+        slot = find_slot(server(filled), SLOT, filled.name)
+
+        assert waits
+        assert slot is not None
+        assert slot.confirmed_lsn == lsn
+    finally:
+        run(filled, f"SELECT pg_drop_replication_slot('{SLOT}')")
+
+
+def test_a_slot_alone_can_be_stopped_while_it_waits(filled: Database):
+    with filled.connect() as other:
+        other.execute("BEGIN")
+        other.execute("INSERT INTO t VALUES (6)")
+
+        with pytest.raises(SourceError, match="stopped"):
+            create_slot(server(filled), Beginning(SLOT, 300, lambda: True))
     assert find_slot(server(filled), SLOT, filled.name) is None
 
 

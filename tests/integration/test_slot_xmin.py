@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.postgres.server import Server, create_slot, drop_slot
+from adapters.postgres.held import Beginning, create_slot
+from adapters.postgres.server import Server, drop_slot
 from adapters.postgres.xmin import SlotXmin
 from tests.servers.postgres import Database
 
@@ -35,7 +36,7 @@ def server(database: Database) -> Server:
 
 def test_it_is_read_again_when_it_is_due(server: Server, database: Database):
     slot, clock = f"slot_{database.name}", Clock()
-    create_slot(server, slot)
+    create_slot(server, Beginning(slot, 1000))
     try:
         xmin = SlotXmin(server, slot, 5.0, clock)
         first = xmin()
