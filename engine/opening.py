@@ -57,6 +57,7 @@ class Opening:
         self._aside: dict[int, float] = {}
         self._anew: dict[int, int] = {}
         self._changed: dict[int, int] = {}
+        self._resting: dict[int, float] = {}
 
     # What windows have taught.
 
@@ -74,6 +75,11 @@ class Opening:
     def gave_way(self) -> None:
         """Let whoever waits for the tables of a window go first."""
         self._open_after_s = self._seams.clock() + self._pace.backoff_s
+
+    def rest(self, table: Table) -> None:
+        """Leave a collection alone whose last rows changed while they were read again, longer each time."""
+        rounds = table.progress.rounds if table.progress else 1
+        self._resting[table.ticket] = self._seams.clock() + self._pace.pause_s(rounds)
 
     def yielded(self, state: State, window: Window, error: GaveWay, *, behind: bool) -> State:
         """Deal with a window that let somebody through: less at once, and no more where that is no use.
@@ -198,8 +204,12 @@ class Opening:
         return replace(state, snapshot=state.snapshot.postponed(busy))
 
     def _free(self, snapshot: Snapshot) -> Snapshot:
-        """The queue without what was busy a moment ago, as long as others can be read meanwhile."""
-        now_s = self._seams.clock()
+        """The queue without what rests, nor what was busy a moment ago while others can be read."""
+        now_s, initial = self._seams.clock(), snapshot.tables[0].initial if snapshot.tables else False
+        self._resting = {ticket: until_s for ticket, until_s in self._resting.items() if until_s > now_s}
+        snapshot = snapshot.without(table for table in snapshot.tables if table.ticket in self._resting)
+        if not snapshot.tables or snapshot.tables[0].initial != initial:
+            return replace(snapshot, tables=())
         self._aside = {ticket: until_s for ticket, until_s in self._aside.items() if until_s > now_s}
         free = snapshot.without(table for table in snapshot.tables if table.ticket in self._aside)
         if free.tables and free.tables[0].initial == snapshot.tables[0].initial:

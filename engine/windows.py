@@ -245,16 +245,23 @@ class Windows:
             advance = _advance(opened, _runs_of(runs, ticket), mine)
             if advance.vain:
                 self._opening.gave_way()
+            before = state.snapshot.find(ticket)
+            rounds = before.progress.rounds if before and before.progress else 0
             state = replace(state, snapshot=state.snapshot.advanced(advance))
-            state = self._restless(state, ticket)
+            state = self._restless(state, ticket, rounds)
         return ended(state, self._seams.desk)
 
-    def _restless(self, state: State, ticket: int) -> State:
-        """Give up a collection whose last rows change faster than they can be read."""
+    def _restless(self, state: State, ticket: int, rounds: int) -> State:
+        """Space the rounds of a collection whose last rows change while they are read; give it up in the end.
+
+        `rounds` had gone by before.
+        """
         table = state.snapshot.find(ticket)
         if table is None or table.progress is None or table.progress.done:
             return state
         if table.progress.rounds < self._pace.reread_rounds:
+            if table.progress.rounds > rounds:
+                self._opening.rest(table)
             return state
         return gave_up(state, self._seams.desk, [table], restless(table))
 

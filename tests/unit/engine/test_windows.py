@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from engine import state as saved
-from engine.errors import SchemaChanged, SignalError, SinkError, SinkRefused, SourceError, TableBusy
+from engine.errors import GaveWay, SchemaChanged, SignalError, SinkError, SinkRefused, SourceError, TableBusy
 from engine.extent import Progress
 from engine.model import Position
 from tests.job_bench import BOTH, Bench, ScriptedLog, T, U
@@ -223,6 +223,92 @@ class TestWindows:
 
         assert lagging is None
         assert bench.job.window is not None
+
+    def test_the_lag_is_what_the_database_says_whatever_the_clock_here_says(self, tmp_path):
+        bench = Bench(tmp_path, max_lag_s=5.0)
+        bench.set_by_s = 6.0
+        bench.execute()
+        signal = tuple(bench.database.log[-1:])
+        bench.source.log = ScriptedLog(
+            [MemorySpan(Position((9,)), signal, committed_at_s=1000.0, lag_s=0.01)]
+        )
+        bench.turns(1)
+
+        assert bench.job.window is not None
+        assert [one.lag_s for one in bench.seen] == [0.01]
+
+    def test_windows_open_though_the_clock_was_set_back(self, bench):
+        bench.execute()
+        bench.turns(1)
+        reading(bench).failure = SchemaChanged("another session waits")
+        bench.turns(1)
+        bench.set_by_s = -3600.0
+        bench.now_s += 1.0
+        bench.turns(1)
+
+        assert bench.job.window is not None
+
+    def test_windows_that_let_others_through_become_smaller_and_larger_again(self, tmp_path, caplog):
+        bench = Bench(tmp_path, window_rows=100, chunk_rows=1)
+        bench.execute()
+        bench.turns(1)
+        chunks = []
+        for _ in range(3):
+            window = bench.job.window
+            assert window is not None
+            chunks.append(sum(run.chunks for run in window.runs))
+            reading(bench).failure = GaveWay("another session waited")
+            bench.turns(1)
+            bench.now_s += 1.0
+            bench.turns(1)
+        while not bench.told()[1:]:
+            bench.turns(1)
+            bench.now_s += 1.0
+
+        assert chunks == sorted(set(chunks), reverse=True)
+        assert "rows at once: another session waited" in caplog.text
+        assert bench.told() == ["accepted", "finished public.t"]
+
+    def test_a_table_that_others_never_leave_alone_is_given_up_with_that_reason(self, bench):
+        bench.execute(BOTH)
+        bench.turns(1)
+        for _ in range(40):
+            window = bench.job.window
+            if window is not None and T in {run.target.collection for run in window.runs}:
+                reading(bench).failure = GaveWay("another session waited")
+            bench.turns(1)
+            bench.now_s += 1.0
+
+        assert sorted(bench.told()) == ["accepted", "failed public.t", "finished public.u"]
+        assert any("before a chunk was read" in one.text for one in bench.answers)
+
+    def test_rounds_of_a_row_that_changes_all_the_time_are_spaced(self, tmp_path):
+        bench = sliced(tmp_path, window_rows=5, backoff_s=1.0, longest_backoff_s=10.0)
+        bench.execute()
+        begun = bench.now_s
+        for serial in range(4000):
+            if len(bench.told()) > 1:
+                break
+            bench.database.commit(Change(T, 5, str(serial), large=None))
+            bench.turns(1)
+            bench.now_s += 0.1
+
+        assert bench.told() == ["accepted", "failed public.t"]
+        assert bench.now_s - begun > sum([1, 2, 4, 8, 10, 10, 10, 10, 10])
+
+    def test_others_are_read_while_one_rests(self, tmp_path):
+        bench = sliced(tmp_path, window_rows=5, backoff_s=1e6, longest_backoff_s=1e6)
+        bench.execute(BOTH)
+        for serial in range(100):
+            bench.database.commit(Change(T, 5, str(serial), large=None))
+            bench.turns(1)
+            bench.now_s += 0.1
+        hot = bench.told()
+        bench.now_s += 1e6
+        bench.turns(10)
+
+        assert hot == ["accepted", "finished public.u"]
+        assert bench.told() == ["accepted", "finished public.u", "finished public.t"]
 
     def test_a_stream_that_lags_for_long_is_told_of_once(self, tmp_path, caplog):
         bench = Bench(tmp_path, max_lag_s=5.0)
