@@ -90,9 +90,7 @@ if TYPE_CHECKING:
     from engine.state import State
 
 _log = logging.getLogger("adapters")
-_VISIBLE: LiteralString = (
-    "SELECT pg_current_snapshot()::text, extract(epoch FROM clock_timestamp())::float8"
-)
+_VISIBLE: LiteralString = "SELECT pg_current_snapshot()::text, extract(epoch FROM clock_timestamp())::float8"
 _SETTLE_S = 0.1
 _SETTLE_POLL_S = 0.005
 
