@@ -7,6 +7,7 @@
     │  ├─ PositionLost   the log no longer reaches back: stop
     │  ├─ SchemaChanged  a table moved, or can't be read as planned: look again, then give it up
     │  │  └─ GaveWay     a window let somebody through to its tables: read less at once
+    │  ├─ SnapshotGone   the state that a window reads is kept no longer: read less at once
     │  └─ TableBusy      somebody holds a lock on a table: wait, and read others meanwhile
     ├─ SinkError         events were not accepted, or had no place: back off, try again, never skip
     │  └─ SinkRefused    the sink will never take them: stop
@@ -63,6 +64,10 @@ class SchemaChanged(SourceError):
 
 class GaveWay(SchemaChanged):
     """A window was given up for another session, which waited to change one of its tables."""
+
+
+class SnapshotGone(SourceError):
+    """The database no longer keeps the state that a window reads; a smaller window may be in time."""
 
 
 class TableBusy(SourceError):

@@ -30,7 +30,8 @@ class Extent:
     `rows` and `bytes` are the database's estimates. A `whole` collection is small enough to be read
     by one run without bounds. Otherwise `greatest` is the greatest key then, None for a collection
     without rows, and `span` the least and greatest value of a single, densely used integer key. `key`
-    says what key the bounds belong to, in the source's own words.
+    says what key the bounds belong to, in the source's own words. `as_of` is the place in the log whose
+    changes the measuring has seen, and every row read since; empty where the source does not tell.
     """
 
     rows: int
@@ -39,6 +40,7 @@ class Extent:
     greatest: Key | None = None
     span: tuple[int, int] | None = None
     key: tuple[str, ...] = ()
+    as_of: tuple[int, ...] = ()
 
     @property
     def ranges(self) -> tuple[Range, ...]:

@@ -54,8 +54,17 @@ class Isolation:
             _log.error("%s; %s", one, _advice(one))
         state = replace(state, incomplete=incomplete.noted(state.incomplete, encoded.incomplete))
         for one in encoded.incomplete:
-            state = self._interrupted(state, one)
-        return self._kept(state, encoded.letters)
+            if one.collection not in encoded.replaced:
+                state = self._interrupted(state, one)
+        return self._kept(self._begun_anew(state, encoded.replaced), encoded.letters)
+
+    def _begun_anew(self, state: State, replaced: Mapping[CollectionId, tuple[int, ...]]) -> State:
+        """Read collections from their beginning that got other rows while they were read."""
+        snapshot, anew = state.snapshot.replaced(replaced)
+        for table in anew:
+            _log.warning("%s is read anew: other rows took the place of its own", table.target.collection)
+        self._windows.drop(anew)
+        return replace(state, snapshot=snapshot)
 
     def _interrupted(self, state: State, one: Incomplete) -> State:
         """What a fault does to the snapshots of its collection: they end, or begin anew behind a gap.

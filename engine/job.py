@@ -258,7 +258,7 @@ class Job:
         after = self._isolation.note(after, encoded)
         after = self._isolation.settle(self._obey(after, encoded))
         after = self._note_moved(after, encoded)
-        self._windows.supersede(encoded.superseded, encoded.superseded_in)
+        self._windows.supersede(encoded)
         after, emitted = self._windows.emit(after, writer, _next_number(encoded.parts))
         parts = [*encoded.parts, *emitted]
         events = sum(part.events for part in parts)

@@ -12,7 +12,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, assert_never
 from uuid import uuid4
 
-from engine.errors import SchemaChanged, SignalError, SourceError, TableBusy, TidemarkError
+from engine.errors import SchemaChanged, SignalError, SnapshotGone, SourceError, TableBusy, TidemarkError
 from engine.extent import Advance, Extent, gap_of
 from engine.leaving import ended, gave_up, hindered, overrun, unsteady
 from engine.merge_key import key_of
@@ -108,7 +108,8 @@ class Opening:
     def failed(self, state: State, window: Window, error: SourceError) -> State:
         """Deal with a window whose rows could not be read."""
         chunk_rows, retries = self._pace.chunk_rows, self._pace.window_retries
-        self._trouble, remedy = self._trouble.failed(window, chunk_rows, retries)
+        too_slow = isinstance(error, SnapshotGone)
+        self._trouble, remedy = self._trouble.failed(window, chunk_rows, retries, smaller=too_slow)
         pause_s = self._pace.pause_s(self._trouble.failures or 1)
         self._open_after_s = self._seams.clock() + pause_s
         run = window.runs[0]

@@ -206,8 +206,9 @@ class Encoded:
     Numbers may be left out. `superseded` is counted for every open window, `superseded_in` for one, by its
     id; `signals` are the signal table's inserts. `moved` holds the merge keys, before and after, of rows that
     lack a value and may have moved out of the ranges to be read of a collection that is being read; None
-    before: the row was none of the collection's. `lag_s` is how old the last commit is by the database's own
-    clock, None where it was not asked.
+    before: the row was none of the collection's. `replaced` are collections that got other rows outside the
+    log, with the place in the log where (`Extent.as_of`): what was read of them before is read anew. `lag_s`
+    is how old the last commit is by the database's own clock, None where it was not asked.
     """
 
     parts: tuple[Part, ...] = ()
@@ -217,6 +218,7 @@ class Encoded:
     superseded: Superseded = field(default_factory=Superseded)
     superseded_in: Mapping[str, Superseded] = field(default_factory=dict)
     moved: Moved = field(default_factory=dict)
+    replaced: Mapping[CollectionId, tuple[int, ...]] = field(default_factory=dict)
     lag_s: float | None = None
 
 

@@ -50,6 +50,12 @@ class Table:
         """Whether it belongs to the snapshot that is taken before the log is read."""
         return self.target.initial
 
+    def began_before(self, places: Mapping[CollectionId, tuple[int, ...]]) -> bool:
+        """Whether something was read or known of its rows before the place in the log given for it."""
+        if self.progress is None:
+            return self.resumes is not None
+        return self.progress.extent.as_of < places[self.target.collection]
+
     def began(self, extent: Extent, now_ms: int) -> Table:
         """The entry with what was measured."""
         if self.resumes is not None:
@@ -116,6 +122,26 @@ class Snapshot:
         return replace(
             self, failed=tuple(one for one in self.failed if one.target.collection not in collections)
         )
+
+    def replaced(
+        self, collections: Mapping[CollectionId, tuple[int, ...]]
+    ) -> tuple[Snapshot, tuple[Table, ...]]:
+        """The queue with nothing read of collections whose rows others replaced, outside the log.
+
+        `collections` says where in the log that was; what was measured later is right. Also gives the entries
+        that begin anew. What failed entries lack is no longer all that they lack, so that is forgotten.
+        """
+        anew = tuple(
+            table
+            for table in self.tables
+            if table.target.collection in collections and table.began_before(collections)
+        )
+        tickets = {table.ticket for table in anew}
+        tables = tuple(
+            replace(table, progress=None, resumes=None) if table.ticket in tickets else table
+            for table in self.tables
+        )
+        return replace(self, tables=tables).forgot(collections), anew
 
     @property
     def initial(self) -> bool:

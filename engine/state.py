@@ -193,6 +193,7 @@ def _progress_out(progress: Progress) -> dict[str, Any]:
             "greatest": _key_out(extent.greatest),
             "span": list(extent.span) if extent.span else None,
             "key": list(extent.key),
+            "as_of": list(extent.as_of),
         },
     }
 
@@ -231,6 +232,7 @@ def _extent_in(fields: dict[str, Any]) -> Extent:
         greatest=_key_in(fields["greatest"]),
         span=None if span is None else (int(span[0]), int(span[1])),
         key=tuple(fields["key"]),
+        as_of=tuple(fields.get("as_of", ())),  # older states have none
     )
 
 

@@ -45,12 +45,17 @@ class Trouble:
     given_up: int = 0
     suspects: frozenset[int] = frozenset()
 
-    def failed(self, window: Window, chunk_rows: int, retries: int) -> tuple[Trouble, Remedy]:
-        """After a failure of a window; each is tried `retries` times more before anything else is done."""
+    def failed(
+        self, window: Window, chunk_rows: int, retries: int, *, smaller: bool = False
+    ) -> tuple[Trouble, Remedy]:
+        """After a failure of a window; each is tried `retries` times more before anything else is done.
+
+        With `smaller` it took too long: as long as less can be read at once, that is done first.
+        """
         chunks = max(run.chunks for run in window.runs)
         several = len(window.runs) > 1
         smallest = not several and chunks <= 1
-        if self.failures < retries and (self.rows is None or smallest):
+        if self.failures < retries and (smallest or (self.rows is None and not smaller)):
             return replace(self, failures=self.failures + 1), Remedy.AGAIN
         if smallest:
             given_up = self.given_up + 1

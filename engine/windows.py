@@ -36,11 +36,11 @@ from engine.opening import Opening
 from engine.slices import Slices
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from engine.emission import Emitted
     from engine.model import Part, Position, Run, Staged, Window
-    from engine.ports import OpenWindow, PartWriter
+    from engine.ports import Encoded, OpenWindow, PartWriter
     from engine.seams import Pace, Seams
     from engine.snapshot import Table
     from engine.state import State
@@ -189,14 +189,15 @@ class Windows:
             return False
         return self._opened[0].reading.reached(state.position)
 
-    def supersede(self, superseded: Superseded, by_window: Mapping[str, Superseded]) -> None:
+    def supersede(self, encoded: Encoded) -> None:
         """Count what a span has brought for all open windows, and for some by their ids.
 
         What is newer than the rows of the one in front may be contained in those of the next. Where a source
         can't tell, both leave it out, which loses nothing: the stream has carried it.
         """
         for one in self._opened:
-            one.superseded |= superseded | by_window.get(one.window.id, Superseded())
+            own = encoded.superseded_in.get(one.window.id, Superseded())
+            one.superseded |= encoded.superseded | own
 
     def emit(self, state: State, writer: PartWriter, first_part: int) -> tuple[State, list[Part]]:
         """Write what survives of the next slice, if the watermark is reached, as parts from `first_part` on.

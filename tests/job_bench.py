@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from engine.model import Target
+    from engine.ports import Encoded
     from signals.answers import Answer
 
 T, U = CollectionId(("public", "t")), CollectionId(("public", "u"))
@@ -76,7 +77,7 @@ class ScriptedLog:
 
 @dataclass
 class Scripted:
-    """A MemorySource whose log, openings and measures are told what to do."""
+    """A MemorySource whose log, openings and measures are told what to do; `tells` is for the next span."""
 
     memory_source: MemorySource
     log: ScriptedLog | None = None
@@ -84,6 +85,7 @@ class Scripted:
     refused: dict[CollectionId, SignalError | TableBusy] = field(default_factory=dict)
     vanish: dict[CollectionId, SignalError] = field(default_factory=dict)
     windows: list[SchemaChanged | SourceError] = field(default_factory=list)
+    tells: dict[str, Any] = field(default_factory=dict)
     opened: int = 0
     measures: int = 0
 
@@ -97,6 +99,11 @@ class Scripted:
         if self.log is None:
             return self.memory_source.open_log(state)
         return replace(state, position=state.position or Position((0,))), self.log
+
+    def encode(self, span: MemorySpan, writer: Any) -> Encoded:
+        """With what it is told to tell, once."""
+        told, self.tells = self.tells, {}
+        return replace(self.memory_source.encode(span, writer), **told)
 
     def tables(self) -> Scripted:
         return self

@@ -23,7 +23,13 @@ positions = st.lists(counts | names, min_size=1, max_size=3).map(tuple).map(Posi
 
 _spans = st.tuples(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1))
 extents = st.builds(
-    Extent, counts, counts, whole=st.booleans(), greatest=st.none() | keys, span=st.none() | _spans
+    Extent,
+    counts,
+    counts,
+    whole=st.booleans(),
+    greatest=st.none() | keys,
+    span=st.none() | _spans,
+    as_of=st.lists(counts, max_size=2).map(tuple),
 )
 _ranges = st.builds(Range, st.none() | keys, st.none() | keys)
 _gaps = st.builds(Gap, st.none() | _ranges, st.lists(keys, max_size=2).map(tuple), names)

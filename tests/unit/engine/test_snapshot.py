@@ -148,6 +148,45 @@ def test_a_signal_reads_what_the_snapshot_before_the_log_could_not():
     assert [gap.range for gap in table.resumes.gaps] == [Range(None, EXTENT.greatest)]
 
 
+class TestReplaced:
+    """Rows that others took the place of, outside the log."""
+
+    def read(self, as_of: tuple[int, ...], snapshot: Snapshot | None = None) -> Snapshot:
+        began = (snapshot or queued(A)).began(1, replace(EXTENT, as_of=as_of), 5)
+        return began.advanced(Advance(1, (run(None, "10"),), rows=9, emitted=9))
+
+    @pytest.mark.parametrize("as_of", [(), (6, 9), (6,)])
+    def test_what_was_measured_before_begins_anew(self, as_of):
+        snapshot, anew = self.read(as_of).replaced({A.collection: (7, 1)})
+
+        assert snapshot == queued(A)
+        assert [table.ticket for table in anew] == [1]
+
+    @pytest.mark.parametrize("as_of", [(7, 1), (8, 0)])
+    def test_what_was_measured_later_goes_on(self, as_of):
+        before = self.read(as_of)
+
+        assert before.replaced({A.collection: (7, 1)}) == (before, ())
+
+    def test_others_go_on(self):
+        before = self.read(())
+
+        assert before.replaced({B.collection: (7, 1)}) == (before, ())
+
+    def test_what_was_not_measured_waits_as_it_did(self):
+        assert queued(A).replaced({A.collection: (7, 1)}) == (queued(A), ())
+
+    def test_what_failed_entries_lack_is_not_all_any_more(self):
+        failed = self.read(()).gave_up(self.read(()).tables)
+        resumed = failed.execute(ExecuteSnapshot("again", (A,)))
+        forgotten, none = failed.replaced({A.collection: (7, 1)})
+        whole, (anew,) = resumed.replaced({A.collection: (7, 1)})
+
+        assert (forgotten.failed, none) == ((), ())
+        assert anew.resumes is not None
+        assert whole.tables[0].resumes is None
+
+
 class TestGaps:
     """What could not be read, and is read when the same is asked for again."""
 

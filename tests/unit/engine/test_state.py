@@ -20,7 +20,7 @@ READING = Table(
     "0/1A",
     Target(CollectionId(("public", "t")), "x > 1", "id"),
     Progress(
-        Extent(10, 100, greatest=("9", None), span=(1, 9)),
+        Extent(10, 100, greatest=("9", None), span=(1, 9), as_of=(7, 1)),
         7,
         (Range(("4", None), ("9", None)),),
         rows=4,
@@ -58,6 +58,15 @@ def test_a_queue_saved_before_signals_kept_their_ids_is_read():
     del older["snapshot"]["tables"][0]["id"]
 
     assert from_json(orjson.dumps(older)) == STATE
+
+
+def test_an_extent_saved_before_it_told_its_place_in_the_log_is_read():
+    older = orjson.loads(to_json(STATE))
+    del older["snapshot"]["tables"][0]["progress"]["extent"]["as_of"]
+    (table,) = from_json(orjson.dumps(older)).snapshot.tables
+
+    assert table.progress
+    assert table.progress.extent.as_of == ()
 
 
 @pytest.mark.parametrize("version", [0, 2, "1", None])

@@ -51,6 +51,19 @@ def test_a_failure_has_its_remedy(trouble, chunks, expected):
     assert trouble.failed(window(*chunks), CHUNK, retries=2) == expected
 
 
+@pytest.mark.parametrize(
+    ("trouble", "chunks", "expected"),
+    [
+        (Trouble(), (8, 8), (Trouble(rows=80, suspects=frozenset([1])), Remedy.SPLIT)),
+        (Trouble(), (80,), (Trouble(rows=100), Remedy.SPLIT)),
+        (Trouble(), (1,), (Trouble(failures=1), Remedy.AGAIN)),
+        (Trouble(failures=2, rows=10), (1,), (Trouble(rows=10, given_up=1), Remedy.GIVE_UP_RUN)),
+    ],
+)
+def test_what_was_too_slow_is_read_in_smaller_windows_as_long_as_there_are_any(trouble, chunks, expected):
+    assert trouble.failed(window(*chunks), CHUNK, retries=2, smaller=True) == expected
+
+
 SUSPECTS = frozenset([1, 2])
 
 

@@ -8,9 +8,19 @@ import orjson
 import pytest
 
 from engine import state as saved
-from engine.errors import GaveWay, SchemaChanged, SignalError, SinkError, SinkRefused, SourceError, TableBusy
+from engine.errors import (
+    GaveWay,
+    SchemaChanged,
+    SignalError,
+    SinkError,
+    SinkRefused,
+    SnapshotGone,
+    SourceError,
+    TableBusy,
+)
 from engine.extent import Progress
-from engine.model import Position
+from engine.merge import Superseded
+from engine.model import Position, Range
 from tests.job_bench import BOTH, Bench, ScriptedLog, T, U
 from tests.memory_source import Change, MemorySpan
 
@@ -341,6 +351,60 @@ class TestWindows:
 
         assert bench.told() == ["accepted", "finished public.u"]
         assert bench.steps.count("open_window") == 0
+
+    def test_a_window_that_was_too_slow_is_read_in_smaller_ones_at_once(self, tmp_path):
+        bench = Bench(tmp_path, window_retries=5, tasks=1)
+        for key in range(6, 41):
+            bench.database.commit(Change(T, key, f"t{key}"))
+        bench.execute()
+        bench.turns(1)
+        chunks = []
+        for _ in range(3):
+            assert bench.job.window
+            chunks.append(bench.job.window.runs[0].chunks)
+            reading(bench).failure = SnapshotGone("too old", place="public.t")
+            bench.turns(1)
+            bench.now_s += 10.0
+            bench.turns(1)
+        bench.turns(60)
+
+        assert chunks == [50, 6, 1]
+        assert bench.told() == ["accepted", "finished public.t"]
+
+    def test_rows_that_took_the_place_of_others_have_a_table_read_anew(self, tmp_path):
+        bench = Bench(tmp_path, max_chunks=1)
+        bench.execute()
+        bench.turns(3)
+        before = self.left(bench)
+        bench.database.commit(Change(U, 9, "moved"))
+        bench.source.tells = {"replaced": {T: (7,)}}
+        bench.turns(1)
+        anew = self.left(bench)
+        bench.turns(12)
+
+        assert before == (Range(("2",), ("5",)),)
+        assert anew == (Range(None, ("5",)),)
+        assert [key for op, _topic, key in bench.events() if op == "r"] == [1, 2, 1, 2, 3, 4, 5]
+        assert bench.told() == ["accepted", "finished public.t"]
+
+    def left(self, bench) -> tuple[Range, ...]:
+        """What is left of the first collection in the queue."""
+        progress = bench.job.state.snapshot.tables[0].progress
+        return progress.left if progress else ()
+
+    def test_a_table_that_was_emptied_behind_a_window_s_time_counts_for_that_window_alone(self, tmp_path):
+        bench = sliced(tmp_path)
+        bench.execute(BOTH)
+        until_two(bench)
+        second = bench.job.window
+        assert second
+        bench.database.commit(Change(U, 9, "moved"))
+        bench.source.tells = {"superseded_in": {second.id: Superseded(truncated=frozenset({T, U}))}}
+        bench.turns(8)
+
+        read = [(topic, key) for op, topic, key in bench.events() if op == "r"]
+        assert read == [*(("public.t", key) for key in range(1, 5)), ("public.u", 3)]
+        assert bench.told() == ["accepted", "finished public.t", "finished public.u"]
 
     def test_stopping_a_table_gives_its_window_up(self, bench):
         bench.execute()
