@@ -14,7 +14,9 @@ from bson.binary import UuidRepresentation
 from bson.codec_options import CodecOptions, DatetimeConversion
 
 CODEC: CodecOptions[dict[str, Any]] = CodecOptions(
-    uuid_representation=UuidRepresentation.UNSPECIFIED, datetime_conversion=DatetimeConversion.DATETIME_MS
+    uuid_representation=UuidRepresentation.UNSPECIFIED,
+    datetime_conversion=DatetimeConversion.DATETIME_MS,
+    unicode_decode_error_handler="replace",
 )
 _OPTIONS = json_util.JSONOptions(
     datetime_conversion=DatetimeConversion.DATETIME_MS,

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from adapters.mongodb.extended import STRICT, document_text, quoted, value_text
 from adapters.mongodb.raw import FIXED_SIZES, OVERHEADS, Kind, int32
-from adapters.mongodb.values import COLUMNS, gathered, hex_column, int32s, int64s, strings
+from adapters.mongodb.values import COLUMNS, gathered, hex_column, int32s, int64s, utf8_strings
 from engine.events.text import Ints, Piece, Text, digits, escape, join, quote
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def _one_by_one(raw: bytes, kind: int, begin: Ints, end: Ints) -> Text:
 
 
 def id_columns(raw: bytes, ids: Ids) -> Text | None:
-    """The relaxed text of ids whose key is that text too; None for other types."""
+    """The relaxed text of ids whose key is that text too; None for others."""
     data = np.frombuffer(raw, np.uint8)
     match ids.kind:
         case Kind.INT32:
@@ -211,7 +211,8 @@ def id_columns(raw: bytes, ids: Ids) -> Text | None:
         case Kind.INT64:
             return digits(pa.array(int64s(data, ids.starts)))
         case Kind.STRING:
-            return join(strings(data, ids.starts, ids.ends), len(ids.starts))
+            pieces = utf8_strings(data, ids.starts, ids.ends)
+            return None if pieces is None else join(pieces, len(ids.starts))
         case Kind.OBJECT_ID:
             return join(['{"$oid": "', hex_column(data, ids.starts), '"}'], len(ids.starts))
     return None

@@ -34,18 +34,19 @@ Tree: TypeAlias = "str | dict[str, Tree] | list[Tree]"
 class Mode:
     """How values are written, and what stands between two of them.
 
-    With `numbers` those that the server takes for equal are the same text: 1, 1.0 and a decimal 1.
+    With `equals` those that the server takes for equal are the same text: 1, 1.0 and a decimal 1; a symbol
+    and a string.
     """
 
     strict: bool
     comma: str = ","
-    numbers: bool = False
+    equals: bool = False
 
 
 STRICT = Mode(strict=True)
 RELAXED = Mode(strict=False)
 UPDATED = Mode(strict=False, comma=", ")
-KEY = Mode(strict=False, numbers=True)
+KEY = Mode(strict=False, equals=True)
 
 _COEFFICIENT, _EXPONENT_BIAS = (1 << 49) - 1, 6176
 """Of a decimal's higher half: the bits of its coefficient, and what its exponent is more than it means."""
@@ -116,7 +117,7 @@ _YEAR_10000_MS = 253_402_300_800_000
 def _double(raw: bytes, start: int, _end: int, mode: Mode) -> str:
     value: float = double(raw, start)[0]
     if isfinite(value):
-        return _number(Decimal(value), value) if mode.numbers else java_text(value)
+        return _number(Decimal(value), value) if mode.equals else java_text(value)
     name = "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return name if mode.strict else f'{{"$numberDouble": "{name}"}}'
 
@@ -174,8 +175,9 @@ def _code(raw: bytes, start: int, _end: int, _mode: Mode) -> str:
     return f'{{"$code": {quoted(string(raw, start))}}}'
 
 
-def _symbol(raw: bytes, start: int, _end: int, _mode: Mode) -> str:
-    return f'{{"$symbol": {quoted(string(raw, start))}}}'
+def _symbol(raw: bytes, start: int, _end: int, mode: Mode) -> str:
+    text = quoted(string(raw, start))
+    return text if mode.equals else f'{{"$symbol": {text}}}'
 
 
 def _code_with_scope(raw: bytes, start: int, _end: int, mode: Mode) -> str:
@@ -200,7 +202,7 @@ def _timestamp(raw: bytes, start: int, _end: int, mode: Mode) -> str:
 
 def _decimal(raw: bytes, start: int, end: int, mode: Mode) -> str:
     value = _decimal_value(raw[start:end])
-    if mode.numbers:
+    if mode.equals:
         return _number(value) if value.is_finite() else f'{{"$numberDouble": "{_special(value)}"}}'
     return f'{{"$numberDecimal": "{value if value.is_finite() else Decimal128(value)}"}}'
 

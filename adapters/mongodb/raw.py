@@ -142,6 +142,15 @@ def concatenated(raw: bytes) -> list[int]:
     return offsets
 
 
+def is_utf8(raw: bytes, start: int = 0, end: int | None = None) -> bool:
+    """Whether these bytes are text; the server takes others, too."""
+    try:
+        raw[start:end].decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def string(raw: bytes, start: int) -> str:
     """The text of a string at `start`; what is not UTF-8 becomes U+FFFD, as in Java."""
     length: int = int32(raw, start)[0]

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from adapters.mongodb.columns import id_columns, written
-from adapters.mongodb.extended import KEY, value_text
+from adapters.mongodb.extended import value_text
+from adapters.mongodb.keys import key_text
 from adapters.mongodb.raw import Kind, elements
 from engine.events.batch import EVENTS
 from engine.events.text import escape, join
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from adapters.mongodb.columns import Written
     from engine.events.text import Ints, Piece, Text
 
-_SAME_KEY = frozenset({Kind.INT32, Kind.INT64, Kind.STRING, Kind.OBJECT_ID})
+_SAME_KEY = frozenset({Kind.INT32, Kind.INT64, Kind.OBJECT_ID})
 """Types whose merge key is the text of the event's key."""
 _TEXT = EVENTS.field("key").type
 
@@ -99,4 +100,4 @@ def _ids(raw: bytes, start: int) -> tuple[str, str]:
 
 def _id_texts(raw: bytes, kind: int, start: int, end: int) -> tuple[str, str]:
     shown = value_text(raw, kind, start, end)
-    return shown, shown if kind in _SAME_KEY else value_text(raw, kind, start, end, KEY)
+    return shown, shown if kind in _SAME_KEY else key_text(raw, kind, start, end)

@@ -49,16 +49,36 @@ def strings(data: Data, begin: Ints, end: Ints) -> list[Piece]:
     return ['"', string_column(data, begin, end), '"']
 
 
+def utf8_strings(data: Data, begin: Ints, end: Ints) -> list[Piece] | None:
+    """Strings with their quotes; None where one is not UTF-8."""
+    texts = _sliced(data, begin, end)
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        return None
+    return ['"', _inside(texts), '"']
+
+
 def string_column(data: Data, begin: Ints, end: Ints) -> Text:
-    """The inside of JSON strings, of BSON strings between these places."""
-    texts = slices(data, begin + 4, end - 1, np.ones(len(begin), bool))
+    """The inside of JSON strings, of BSON strings between these places; what is not UTF-8 becomes U+FFFD."""
+    return _inside(_sliced(data, begin, end))
+
+
+def _sliced(data: Data, begin: Ints, end: Ints) -> Text:
+    """The bytes of BSON strings as texts, which they need not be."""
+    return slices(data, begin + 4, end - 1, np.ones(len(begin), bool))
+
+
+def _inside(texts: Text) -> Text:
     used = np.frombuffer(texts.buffers()[2] or b"", np.uint8)
     if len(used) == 0:
         return texts
     if used.min() < 0x20 or used.max() >= 0x7F:
-        odd = pc.match_substring_regex(texts, r"[^\x20-\x7e]").to_numpy(zero_copy_only=False)
+        # As bytes: an expression for text passes over what is not UTF-8.
+        found = texts.view(pa.large_binary())
+        odd = pc.match_substring_regex(found, r"[^\x20-\x7e]").to_numpy(zero_copy_only=False)
         rows = np.flatnonzero(odd)
-        strange = texts.take(pa.array(rows)).to_pylist()
+        strange = [text.decode(errors="replace") for text in found.take(pa.array(rows)).to_pylist()]
         plain = pc.if_else(pa.array(odd), pa.scalar("", pa.large_string()), texts)
         return replace_rows(_marked(plain), rows, [escaped(text) for text in strange])
     return _marked(texts)

@@ -30,6 +30,7 @@ from engine.config.settings import CaptureSettings
 from engine.events.settings import EventSettings
 from engine.events.text import escape, join
 from engine.model import CollectionId
+from tests.raw_ids import document, int32, invalid
 
 COLLECTION = CollectionId(("inventory", "t"))
 VALUES = {
@@ -72,6 +73,25 @@ def test_columns_give_the_text_of_single_documents(data: st.DataObject, names: l
     documents = [bson.encode(one) for one in some] * 40
 
     assert texts(documents) == [document_text(one, 0, STRICT) for one in documents]
+
+
+@given(some=st.lists(st.binary(max_size=3), min_size=1, max_size=8))
+def test_strings_that_are_not_utf8_are_written_as_in_single_documents(some: list[bytes]):
+    documents = [bytes(document(int32(1), s=invalid(one)).raw) for one in some] * 40
+
+    assert texts(documents) == [document_text(one, 0, STRICT) for one in documents]
+
+
+def test_ids_that_are_not_utf8_are_text_in_events_and_have_keys_of_their_own():
+    ids = [invalid(f"{n}".encode() + end) for n in range(25) for end in (b"\xff", b"\xfe", b"")]
+    raw, starts = places([bytes(document(one, n=int32(1)).raw) for one in ids])
+    events = ReadEvents(
+        codec_of(COLLECTION, Rules(EventSettings("tm", ""), CaptureSettings(), "rs0")), "{}", 0
+    )
+    rows = [row for batch in events.batches(raw, starts) for row in batch.to_pylist()]
+
+    assert len({row["merge_key"] for row in rows}) == 75
+    assert orjson.loads(rows[0]["key"])["payload"]["id"] == '"0\ufffd"'
 
 
 def test_several_shapes_are_told_apart_and_odd_ones_left_over():
