@@ -100,10 +100,10 @@ class Scripted:
             return self.memory_source.open_log(state)
         return replace(state, position=state.position or Position((0,))), self.log
 
-    def encode(self, span: MemorySpan, writer: Any) -> Encoded:
+    def encode(self, span: MemorySpan, *more: Any) -> Encoded:
         """With what it is told to tell, once."""
         told, self.tells = self.tells, {}
-        return replace(self.memory_source.encode(span, writer), **told)
+        return replace(self.memory_source.encode(span, *more), **told)
 
     def tables(self) -> Scripted:
         return self

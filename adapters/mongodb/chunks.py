@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from bson.timestamp import Timestamp
-from pymongo import ASCENDING
+from pymongo.errors import OperationFailure
 
-from adapters.mongodb.extents import condition_filter, range_filter
-from adapters.mongodb.keys import key_value
+from adapters.mongodb.conditions import condition_filter
+from adapters.mongodb.keys import NOTHING_BETWEEN, among, between
 from adapters.mongodb.raw import document_starts, fields, int64
 from adapters.mongodb.server import RAW, collection_errors, shared_client, source_errors
 from adapters.spark.executors import SparkExecutors
@@ -26,12 +26,13 @@ from engine.model import Staged
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from pymongo.client_session import ClientSession
     from pyspark.sql import SparkSession
 
     from adapters.mongodb.rows import ReadEvents
     from adapters.mongodb.server import Connection
     from engine.events.text import Ints
-    from engine.model import Run
+    from engine.model import CollectionId, Run
     from engine.staging import StagingArea
 
 _READING = "adapters.mongodb.rows"
@@ -49,21 +50,21 @@ class RunRead:
     events: ReadEvents
     loose: bool = False
 
-    def query(self) -> dict[str, Any]:
-        """The find command."""
-        run, target = self.run, self.run.target
+    def queries(self) -> list[dict[str, Any]]:
+        """The find commands, in order; the index ends before `upto`, which comes by itself."""
+        run = self.run
         if run.keys:
-            chosen: dict[str, Any] = {"_id": {"$in": [key_value(key) for key in run.keys]}}
-        else:
-            chosen = range_filter(run.after, run.upto)
+            return [self._find(among(run.keys))]
+        if run.after is None and run.upto is None:
+            return [self._find({})]
+        inner = between(run.after, run.upto)
+        found = [{**self._find(inner.pop("filter", {})), **inner}]
+        return found if run.upto is None else [*found, self._find(among([run.upto]))]
+
+    def _find(self, chosen: dict[str, Any]) -> dict[str, Any]:
+        target = self.run.target
         parts = [part for part in (chosen, condition_filter(target)) if part]
-        command: dict[str, Any] = {
-            "find": target.collection.parts[1],
-            "filter": {"$and": parts} if parts else {},
-        }
-        if run.after is not None or run.upto is not None:
-            command["hint"] = {"_id": ASCENDING}
-        return command
+        return {"find": target.collection.parts[1], "filter": {"$and": parts} if parts else {}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,24 +95,35 @@ class ReadRuns:
 
     def _batches(self, read: RunRead) -> Iterator[tuple[bytes, Ints]]:
         """The server's answers, with where the documents stand in each, as of the window's cluster time."""
-        database, name = read.run.target.collection.parts
         client = shared_client(self.connection)
         snapshot = {"level": "snapshot", "atClusterTime": Timestamp(*self.at)}
-        concern = {"level": "majority"} if read.loose else snapshot
-        command = {**read.query(), "batchSize": self.batch_rows, "readConcern": concern}
+        loose = {"level": "majority", "afterClusterTime": Timestamp(*self.at)}
+        concern = loose if read.loose else snapshot
         with client.start_session() as session:
-            which = "firstBatch"
-            while True:
-                raw: bytes = client[database].command(command, codec_options=RAW, session=session).raw
-                cursor = fields(raw, fields(raw)["cursor"].start)
-                starts = document_starts(raw, cursor[which].start)
-                if starts:
-                    yield raw, np.array(starts, np.int64)
-                identifier = int64(raw, cursor["id"].start)[0]
-                if not identifier:
-                    return
-                command = {"getMore": identifier, "collection": name, "batchSize": self.batch_rows}
-                which = "nextBatch"
+            for query in read.queries():
+                command = {**query, "readConcern": concern}
+                try:
+                    yield from self._answers(session, read.run.target.collection, command)
+                except OperationFailure as error:
+                    if error.code != NOTHING_BETWEEN:
+                        raise
+
+    def _answers(
+        self, session: ClientSession, collection: CollectionId, command: dict[str, Any]
+    ) -> Iterator[tuple[bytes, Ints]]:
+        (database, name), client = collection.parts, session.client
+        which = "firstBatch"
+        while True:
+            sized = {**command, "batchSize": self.batch_rows}
+            raw: bytes = client[database].command(sized, codec_options=RAW, session=session).raw
+            cursor = fields(raw, fields(raw)["cursor"].start)
+            starts = document_starts(raw, cursor[which].start)
+            if starts:
+                yield raw, np.array(starts, np.int64)
+            identifier = int64(raw, cursor["id"].start)[0]
+            if not identifier:
+                return
+            command, which = {"getMore": identifier, "collection": name}, "nextBatch"
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,17 +28,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How changes become events, for every collection.
-
-    `whole_updates`: an update comes with the whole document, looked up later.
-    """
+    """How changes become events, for every collection."""
 
     settings: EventSettings
     capture: CaptureSettings
     replica_set: str
     field_rules: FieldRules = field(default_factory=FieldRules)
     signal: CollectionId | None = None
-    whole_updates: bool = True
 
     def captures(self, collection: CollectionId) -> bool:
         """Whether a collection's changes become events; those of the signal collection always do."""

@@ -14,18 +14,20 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from adapters.background import Reading
-from adapters.mongodb import transactions
+from adapters.mongodb import transactions, untold
 from adapters.mongodb.chunks import RunRead
 from adapters.mongodb.codec import Rules, codec_of
 from adapters.mongodb.decode import Watch
 from adapters.mongodb.extents import Extents
 from adapters.mongodb.log import LogBounds, MongoLog, Span
-from adapters.mongodb.position import shown, time_of
+from adapters.mongodb.options import StreamOptions
+from adapters.mongodb.position import event_position, shown, time_of
 from adapters.mongodb.rows import ReadEvents
+from adapters.mongodb.same_log import check_same_log
 from adapters.mongodb.selection import FieldRule, FieldRules
-from adapters.mongodb.server import Server, check_capture, check_identity
+from adapters.mongodb.server import Server, check_capture, check_identity, check_splitting
 from adapters.mongodb.source import read_source
-from adapters.mongodb.stream import ChangeStream, StreamOptions
+from adapters.mongodb.stream import ChangeStream
 from adapters.mongodb.watermark import AtBeginning, ClusterTime, SignalDocuments, Watermark
 from adapters.mongodb.window import MongoWindow
 from adapters.silence import NoLog
@@ -33,7 +35,7 @@ from engine.config.settings import Watermarking
 from engine.errors import InvariantError, SourceError
 from engine.marks import PLAIN
 from engine.merge import Superseded
-from engine.model import SignalRow
+from engine.model import Position, SignalRow
 from engine.ports import Encoded
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
     from engine import ports
     from engine.config.settings import Settings
     from engine.incomplete import Incomplete
-    from engine.model import CollectionId, Position, Window
+    from engine.model import CollectionId, Window
     from engine.ports import PartWriter
     from engine.state import State
 
@@ -76,6 +78,7 @@ class MongoSource:
         self._encoder, self._reader = encoder, reader
         self._session: Session | None = None
         self._transaction: OpenTransaction | None = None
+        self._event: Position | None = None
         self._streamed_to = (0, 0)
         self._windows: dict[str, MongoWindow] = {}
 
@@ -86,21 +89,25 @@ class MongoSource:
         identity = self._server.identity()
         check_identity(state.identity, identity)
         check_capture(self._server.hello(), self._settings.mongodb.capture_mode)
+        check_splitting(self._server.version(), self._settings.mongodb.oversize)
         self._reader.reach()
         self._session = self._made_session(identity["replica_set"])
         state = replace(state, identity=identity)
+        self._event, before = _event_in(state), state
         state, stream = self._first.start(state, self._session.extents, self._open_stream)
         if state.position is None:
             raise InvariantError("a job without a position")
+        self._event = _event_in(state)
+        self._streamed_to = _streamed_to(before, state)
         self._transaction = transactions.from_json(state.memory.get("transaction"))
-        self._streamed_to = time_of(state.position)
+        position, state = state.position, replace(state, memory={**state.memory, **self.memory()})
         if stream is None:
             return state, NoLog()
-        _log.info("reading the change stream from %s", shown(state.position))
-        return state, MongoLog(stream, state.position, self._bounds())
+        _log.info("reading the change stream from %s", shown(position))
+        return state, MongoLog(stream, position, self._bounds())
 
     def _open_stream(self, start: Position | None) -> ChangeStream:
-        """Open the stream. Raises PositionLost if the oplog does not reach back to the start."""
+        """Open the stream. Raises PositionLost if the log does not reach back to the start, or is another."""
         mongodb = self._settings.mongodb
         options = StreamOptions(
             mongodb.capture_mode,
@@ -108,7 +115,11 @@ class MongoSource:
             mongodb.target,
             mongodb.matches,
             self._settings.signals.collection,
+            mongodb.oversize,
         )
+        # A start at an event is the server's own to refuse.
+        if start is not None and self._event is not None and start.order[0] != self._event.order[0]:
+            check_same_log(self._server.client, options, self._event)
         stream = ChangeStream(self._server.client, options, start)
         if start is not None:
             try:
@@ -127,10 +138,16 @@ class MongoSource:
             replica_set=replica_set,
             field_rules=FieldRules(tuple(fields)),
             signal=settings.signals.collection,
-            whole_updates=mongodb.capture_mode.looks_up,
         )
         whole = {"whole_bytes": 0} if settings.job.window_max_chunks else {}
-        return Session(rules, Extents(self._server.client, rules.captures, **whole))
+        extents = Extents(
+            self._server,
+            rules.captures,
+            streamed_to=lambda: self._streamed_to,
+            beginning=lambda: self._first.beginning,
+            **whole,
+        )
+        return Session(rules, extents)
 
     def _bounds(self) -> LogBounds:
         job = self._settings.job
@@ -146,8 +163,12 @@ class MongoSource:
         self._server.close()
 
     def memory(self) -> Mapping[str, Any]:
-        """The transaction whose events are counted, and the initial snapshot's beginning."""
-        return {"transaction": transactions.to_json(self._transaction), "first": self._first.memory()}
+        """The transaction whose events are counted, the initial snapshot's beginning, and the last event."""
+        return {
+            "transaction": transactions.to_json(self._transaction),
+            "first": self._first.memory(),
+            "event": _saved(self._event),
+        }
 
     def tick(self, state: State) -> Sequence[Incomplete]:  # noqa: ARG002  the port's
         """Nothing to look after."""
@@ -189,7 +210,9 @@ class MongoSource:
         rules = self._opened().rules
         decoded = self._encoder.encode(span, rules, self._watch(), writer, self._transaction)
         self._transaction = decoded[-1].open if decoded else self._transaction
-        self._streamed_to = time_of(span.end)
+        if span.batches:
+            self._event = event_position(span.batches[-1][-1])
+            self._streamed_to = time_of(self._event)
         signals = [signal for one in decoded for signal in one.signals]
         for window in self._windows.values():
             for signal in signals:
@@ -197,10 +220,20 @@ class MongoSource:
         superseded = Superseded()
         for one in decoded:
             superseded |= one.superseded
+        emptied = [emptying for one in decoded for emptying in one.emptied]
+        left_out = [change for one in decoded for change in one.left_out]
+        for line in filter(None, (untold.taken_away(one, rules.captures) for one in emptied)):
+            _log.warning("%s", line)
         return Encoded(
             parts=tuple(one.part for one in decoded if one.part),
             signals=tuple(SignalRow(one.position, one.id, one.type, one.data) for one in signals),
             superseded=superseded,
+            superseded_in={
+                name: Superseded(truncated=window.emptied(emptied)) for name, window in self._windows.items()
+            },
+            replaced=untold.replaced(emptied),
+            incomplete=untold.incomplete(emptied, left_out, rules.captures),
+            letters=untold.letters(left_out),
         )
 
     def _watch(self) -> Watch:
@@ -215,10 +248,13 @@ class MongoSource:
 
     def open_window(self, window: Window) -> MongoWindow:
         """Choose a cluster time, and start tasks that read the window's runs as of it."""
-        session = self._opened()
-        known = session.extents.readings(window.runs)
+        # The time first: a collection that is found the same after it was the same then, or the log
+        # tells of a rename behind what was measured.
+        watermark = self._watermark(window)
+        known = self._opened().extents.readings(window.runs)
         loose = {run.target.collection for run in window.runs if known[run.target.collection].capped}
-        watermark = self._watermark(window, loose=bool(loose))
+        if loose:
+            watermark.loosen()
         now_ms = int(time.time() * 1000)
         snapshot = PLAIN if window.initial else "incremental"
         reads = [
@@ -250,12 +286,36 @@ class MongoSource:
         source = read_source(rules.settings, collection, rules.replica_set, at, snapshot)
         return ReadEvents(codec_of(collection, rules), source, now_ms)
 
-    def _watermark(self, window: Window, *, loose: bool) -> Watermark:
+    def _watermark(self, window: Window) -> Watermark:
         held, signal = self._first.held, self._settings.signals.collection
         if window.initial and held is not None:
             return AtBeginning(held.at, self._first.gone)
         if self._settings.snapshot.watermarking is Watermarking.VISIBILITY:
-            return ClusterTime(self._server, self._streamed_to, loose=loose)
+            return ClusterTime(self._server, self._streamed_to)
         if signal is None:
             raise InvariantError("signal documents need a signal collection")
         return SignalDocuments(self._server, signal, window.id, self._streamed_to)
+
+
+def _streamed_to(before: State, state: State) -> tuple[int, int]:
+    """The cluster time of the newest event streamed, as a start found it and as it goes on.
+
+    Not that of the position, which on an idle server is one that the server has not come to; but older states
+    have no other.
+    """
+    event = _event_in(state)
+    if event is not None:
+        return time_of(event)
+    if before.position is None or before.position != state.position or "event" in before.memory:
+        return 0, 0
+    return time_of(before.position)
+
+
+def _event_in(state: State) -> Position | None:
+    """The event that was streamed last; older states don't tell."""
+    saved = state.memory.get("event")
+    return Position(tuple(saved)) if saved else None
+
+
+def _saved(event: Position | None) -> list[int | str] | None:
+    return list(event.order) if event else None

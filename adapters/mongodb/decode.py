@@ -7,7 +7,8 @@ each has a shape of its own; their whole documents are written together (`column
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +26,7 @@ from engine.merge_key import merge_keys
 from engine.model import CollectionId, Part
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from adapters.mongodb.codec import CollectionCodec, Rules
     from adapters.mongodb.raw import Value
@@ -33,13 +34,15 @@ if TYPE_CHECKING:
 _OPERATIONS = {"insert": "c", "update": "u", "replace": "u", "delete": "d"}
 EMPTYING = ("drop", "rename", "dropDatabase", "invalidate")
 """Operations that leave nothing of a collection."""
+_WITH_DOCUMENT = ("insert", "update", "replace")
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
     """What to note for the open windows: entries of these collections after a cluster time.
 
-    `after` is (seconds, ordinal); what comes at that time or before is contained in all of them.
+    `after` is (seconds, ordinal); what comes at that time or before is contained in all of them. Of keys it
+    does no harm if one counts for a window that shows its change: the stream has carried it.
     """
 
     collections: frozenset[CollectionId] = frozenset()
@@ -61,6 +64,47 @@ class SignalDocument:
 
 
 @dataclass(frozen=True, slots=True)
+class Emptied:
+    """A drop, a rename to `to`, or an invalidation; of a `collection`, a `database` or of all.
+
+    No event tells of the documents that go, nor of those that a rename brings.
+    """
+
+    at: tuple[int, int]
+    operation: str
+    collection: CollectionId | None
+    database: str | None
+    to: CollectionId | None
+
+    def among(self, collections: Iterable[CollectionId]) -> frozenset[CollectionId]:
+        """Those of some collections that lose what they held."""
+        return frozenset(one for one in collections if self._empties(one))
+
+    def _empties(self, collection: CollectionId) -> bool:
+        if self.collection is not None:
+            return collection in {self.collection, self.to}
+        return self.database is None or collection.parts[0] == self.database
+
+
+class Lack(StrEnum):
+    """Why no event has what a change left of a document, in words."""
+
+    TOO_LARGE = "the server can't send an event over 16 MB ('cursor.oversize.handling.mode' is 'skip')"
+    RESPELT = "an update wrote an '_id' otherwise, as 1.0 for 1, and came without its document"
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A change that no event tells of in full: of which document, by the `_id` of events' keys, and why."""
+
+    collection: CollectionId
+    id_json: str
+    operation: str
+    at: tuple[int, int]
+    why: Lack = Lack.TOO_LARGE
+
+
+@dataclass(frozen=True, slots=True)
 class Decoded:
     """What a part holds: its events in order, and what the driver needs to know.
 
@@ -73,6 +117,8 @@ class Decoded:
     open: OpenTransaction | None
     entries: int
     part: Part | None = None
+    emptied: tuple[Emptied, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
 
 
 @dataclass(slots=True)
@@ -81,13 +127,11 @@ class _Noted:
 
     keys: dict[CollectionId, list[str]] = field(default_factory=dict)
     lacking: dict[CollectionId, list[str]] = field(default_factory=dict)
-    emptied: set[CollectionId] = field(default_factory=set)
 
     def superseded(self) -> Superseded:
         return Superseded(
             {collection: (_merge_keys(found),) for collection, found in self.keys.items()},
-            frozenset(self.emptied),
-            {
+            lacking={
                 collection: tuple((key, key) for key in _merge_keys(found).to_pylist())
                 for collection, found in self.lacking.items()
             },
@@ -126,10 +170,11 @@ def _whole_documents(changes: Sequence[bytes], walked: Sequence[dict[str, Value]
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A change event that is emitted: its values by name, its operation, time, and `after` as JSON."""
+    """A change event that is emitted: its values by name, its key, operation, time, and `after` as JSON."""
 
     raw: bytes
     found: dict[str, Value]
+    id_json: str
     op: str
     at: tuple[int, int]
     after: str
@@ -146,6 +191,7 @@ class _Part:
         self._topics: dict[str, int] = {}
         self._columns: tuple[list[int], list[str], list[str | None]] = ([], [], [])
         self._noted, self._signals = _Noted(), list[SignalDocument]()
+        self._emptied, self._left_out = list[Emptied](), list[LeftOut]()
 
     def add(self, raw: bytes, found: dict[str, Value], whole: str | None) -> None:
         collection = _collection(raw, found.get("ns"))
@@ -158,15 +204,38 @@ class _Part:
         codec = self._codec(collection)
         if codec is None:
             return
+        named = id_json(raw, found["documentKey"])
+        if _is_bare(operation, found):
+            self._left_out.append(LeftOut(collection, named, operation, at))
+            return
         if codec.signal and op == "c":
             self._signals.append(_signal(raw, found))
-        if op not in self._rules.settings.skipped_operations:
-            after = self._after(raw, found, codec, whole) if op != "d" else "null"
-            self._emit(_Change(raw, found, op, at, after, described=operation == "update"), codec)
+        if op in self._rules.settings.skipped_operations:
+            return
+        after = self._after(raw, found, codec, whole) if op != "d" else "null"
+        change = _Change(raw, found, named, op, at, after, described=operation == "update")
+        respelt = _respelt(raw, found, operation)
+        if respelt is not None:
+            self._delete(change, codec)
+            change = replace(change, id_json=respelt)
+            if "fullDocument" not in found:
+                self._left_out.append(LeftOut(collection, respelt, operation, at, Lack.RESPELT))
+        self._emit(change, codec)
+
+    def _delete(self, change: _Change, codec: CollectionCodec) -> None:
+        """Tell of a document's end under a key that no later event has."""
+        if "d" not in self._rules.settings.skipped_operations:
+            self._emit(replace(change, op="d", after="null", described=False), codec)
 
     def decoded(self, entries: int) -> Decoded:
         return Decoded(
-            self._batch(), tuple(self._signals), self._noted.superseded(), self._boundaries.open, entries
+            self._batch(),
+            tuple(self._signals),
+            self._noted.superseded(),
+            self._boundaries.open,
+            entries,
+            emptied=tuple(self._emptied),
+            left_out=tuple(self._left_out),
         )
 
     def _batch(self) -> pa.RecordBatch:
@@ -192,14 +261,14 @@ class _Part:
         operation: str,
         at: tuple[int, int],
     ) -> None:
-        if at <= self._watch.after or not self._watch.collections:
-            return
         if operation in EMPTYING:
-            self._noted.emptied |= _emptied(raw, found, self._watch.collections)
-        elif collection in self._watch.collections and "documentKey" in found:
+            to = _collection(raw, found.get("to"))
+            self._emptied.append(Emptied(at, operation, collection, _database(raw, found.get("ns")), to))
+        elif at > self._watch.after and collection in self._watch.collections and "documentKey" in found:
             key = id_text(raw, found["documentKey"].start) or "null"
             self._noted.keys.setdefault(collection, []).append(key)
-            if operation == "update" and not self._rules.whole_updates:
+            if operation in _WITH_DOCUMENT and not _has_document(found):
+                # Not looked up, gone since, or left out of an event that was too large.
                 self._noted.lacking.setdefault(collection, []).append(key)
 
     @staticmethod
@@ -210,7 +279,7 @@ class _Part:
 
     def _emit(self, change: _Change, codec: CollectionCodec) -> None:
         raw, found, op, at = change.raw, change.found, change.op, change.at
-        key = codec.key(id_json(raw, found["documentKey"]))
+        key = codec.key(change.id_json)
         before = codec.optional_document(raw, found.get("fullDocumentBeforeChange"))
         described = change.described
         update = codec.update_description(raw, found["updateDescription"].start) if described else "null"
@@ -259,16 +328,58 @@ def _collection(raw: bytes, namespace: Value | None) -> CollectionId | None:
     return CollectionId((string(raw, found["db"].start), string(raw, found["coll"].start)))
 
 
-def _emptied(raw: bytes, found: dict[str, Value], collections: frozenset[CollectionId]) -> set[CollectionId]:
-    """The collections that a drop, a rename (on both its ends) or an invalidation empties."""
-    named = [_collection(raw, found.get(name)) for name in ("ns", "to")]
-    if any(named):
-        return {one for one in named if one in collections}
-    namespace = found.get("ns")
-    if namespace is None:
-        return set(collections)
-    database = string(raw, fields(raw, namespace.start)["db"].start)
-    return {one for one in collections if one.parts[0] == database}
+def _database(raw: bytes, namespace: Value | None) -> str | None:
+    return None if namespace is None else string(raw, fields(raw, namespace.start)["db"].start)
+
+
+def _has_document(found: dict[str, Value]) -> bool:
+    return "fullDocument" in found and found["fullDocument"].kind == Kind.DOCUMENT
+
+
+def _is_bare(operation: str, found: dict[str, Value]) -> bool:
+    """Whether it was stripped of all that it tells, since it was too large otherwise."""
+    if operation == "update":
+        return "updateDescription" not in found
+    return operation in _WITH_DOCUMENT and "fullDocument" not in found
+
+
+def _respelt(raw: bytes, found: dict[str, Value], operation: str) -> str | None:
+    """The `_id` that a document has from this change on, where it is not written as before; as in keys.
+
+    The server takes 1 and 1.0 for the same, so that a replacement, or an update by a pipeline, may put one in
+    the other's place. The event has the old one, and all that follow the new one.
+    """
+    key = found["documentKey"]
+    if operation == "replace" and _has_document(found):
+        start = found["fullDocument"].start
+        if raw.startswith(raw[key.start + 4 : key.end - 1], start + 4):
+            return None
+        place = _place_of_id(raw, start)
+    elif operation == "update":
+        described = found["updateDescription"]
+        if raw.find(b"_id\0", described.start, described.end) < 0:
+            return None
+        place = _place_of_id(raw, fields(raw, described.start)["updatedFields"].start)
+    else:
+        return None
+    before = _place_of_id(raw, key.start)
+    if place is None or before is None or _bytes(raw, place) == _bytes(raw, before):
+        return None
+    text = value_text(raw, *place)
+    # Integers of 32 and 64 bits are written alike, so no key changes.
+    return None if text == value_text(raw, *before) else text
+
+
+def _place_of_id(raw: bytes, start: int) -> tuple[int, int, int] | None:
+    """Type, start and end of the `_id` of the document there."""
+    return next(
+        ((kind, begin, end) for name, kind, begin, end in elements(raw, start) if name == b"_id"), None
+    )
+
+
+def _bytes(raw: bytes, place: tuple[int, int, int]) -> tuple[int, bytes]:
+    kind, start, end = place
+    return kind, raw[start:end]
 
 
 def _session(raw: bytes, found: dict[str, Value]) -> tuple[str | None, int | None]:

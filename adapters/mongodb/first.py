@@ -2,8 +2,9 @@
 
 The change stream begins at a cluster time of the server's, and collections are read as they were just
 before, so that the two fit without a lock. The server keeps such a state for five minutes unless told
-otherwise; what is left after that is read in windows like any other, while the log is streamed. What a
-mode asks for is `engine/first.py`'s to say, how documents are read the windows'.
+otherwise; what is left after that is read in windows like any other, while the log is streamed. So are capped
+collections, which the server reads at no chosen time: their documents would contain what the log then
+tells. What a mode asks for is `engine/first.py`'s to say, how documents are read the windows'.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ class FirstSnapshot:
         self._run = uuid4().hex
         self._begins_at: list[Any] | None = None
         self._held: Held | None = None
+        self._capped = frozenset[CollectionId]()
 
     # What others ask.
 
@@ -75,14 +77,24 @@ class FirstSnapshot:
         """What to read at; None where what is left is read in windows."""
         return self._held
 
+    @property
+    def beginning(self) -> tuple[int, int] | None:
+        """The cluster time before a log that waits; None where none does."""
+        return self._held.at if self._held and self.streams else None
+
     def holds(self, state: State) -> bool:
-        """Whether the log must wait; no longer when everything has been read."""
+        """Whether the log must wait; no longer when all has been read that can be as of its beginning."""
         if not self.streams:
             return True
-        if self._held is not None and not state.snapshot.initial:
-            _log.info("the initial snapshot is complete; streaming from %s", shown(self._held.position))
-            self._held = None
-        return self._held is not None
+        if self._held is None:
+            return False
+        left = {table.target.collection for table in state.snapshot.tables if table.initial}
+        if not left <= self._capped:
+            return True
+        said = "is complete but for capped collections" if left else "is complete"
+        _log.info("the initial snapshot %s; streaming from %s", said, shown(self._held.position))
+        self._held = None
+        return False
 
     def done(self, state: State) -> bool:
         """Whether a job that streams no log has read everything."""
@@ -202,6 +214,7 @@ class FirstSnapshot:
     def _queued(self, state: State, extents: Extents, held: Held) -> State:
         """Everything queued, at a log's beginning: nothing that is known of an earlier one holds."""
         collections = self._collections(state, extents)
+        self._capped = extents.capped()
         _log.info(
             "an initial snapshot of %d collections is taken at %s", len(collections), shown(held.position)
         )

@@ -26,6 +26,11 @@ def position_of(raw: bytes, token: Value, *, whole: bool) -> Position:
     return Position((data, raw[bits.start + 5 : bits.end].hex() if bits else "", int(whole)))
 
 
+def event_position(change: bytes) -> Position:
+    """The position of a change event by its own token, which the log holds as long as it reaches back."""
+    return position_of(change, fields(change)["_id"], whole=False)
+
+
 def token_of(position: Position) -> dict[str, Any]:
     """The resume token, as the server takes it."""
     data, bits, _whole = position.order

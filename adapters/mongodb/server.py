@@ -16,11 +16,18 @@ from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 from pymongo.errors import ConfigurationError, InvalidURI, OperationFailure, PyMongoError
 
-from engine.config.sources import CaptureMode
-from engine.errors import ConfigError, PositionLost, SchemaChanged, SourceError, StateError
+from engine.config.sources import CaptureMode, Oversize
+from engine.errors import (
+    ConfigError,
+    PositionLost,
+    SchemaChanged,
+    SnapshotGone,
+    SourceError,
+    StateError,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from engine.config.sources import MongoSettings
     from engine.model import CollectionId
@@ -28,9 +35,27 @@ if TYPE_CHECKING:
 RAW: CodecOptions[Any] = CodecOptions(document_class=RawBSONDocument)
 """Leaves documents as the bytes that came."""
 
+_ANEW = "start with an empty checkpoint and an empty sink directory, take snapshots again"
 _LEAST_WIRE_VERSION = 13  # 5.0, which reads snapshots outside transactions
 _IMAGES_WIRE_VERSION = 17  # 6.0
-_HISTORY_LOST = frozenset({222, 280, 286})
+_SPLITTING = {6: (6, 0, 9)}
+"""The first versions that split large events, of the release that learnt it later than at its beginning."""
+HISTORY_LOST, _ANOTHER_LOG = frozenset({222, 286}), 280
+"""The oplog no longer reaches back; it does, and does not hold the event to go on from."""
+_UNAUTHORIZED = 13
+_PASSING = frozenset(
+    {
+        *(1, 8, 18),  # InternalError, UnknownError, AuthenticationFailed: of the connection
+        *(6, 7, 89, 91, 9001),  # hosts that can't be reached or found, timeouts, shutdown, sockets
+        *(24, 46, 112),  # LockTimeout, LockBusy, WriteConflict
+        *(43, 136, 237),  # CursorNotFound, CappedPositionLost, CursorKilled
+        *(50, 202, 262),  # MaxTimeMSExpired, NetworkInterfaceExceededTimeLimit, ExceededTimeLimit
+        *(64, 133, 134, 365),  # no concern fulfilled, no member or majority to read from, "later"
+        *(189, 10107, 13435, 13436),  # PrimarySteppedDown and what others say of no primary
+        *(234, 11600, 11601, 11602),  # RetryChangeStream and interruptions
+    }
+)
+"""What passes: members that go away or change their part, locks, times that are up, conflicts."""
 _COLLECTION_MOVED = frozenset({26, 73, 175})
 """Namespace gone, invalid, its plan killed by DDL."""
 _SNAPSHOT_GONE = frozenset({239, 246})
@@ -85,8 +110,10 @@ def _uri_of_hosts(hosts: str) -> str:
     return f"mongodb://{members}/" + (f"?replicaSet={name}" if slash else "")
 
 
-class SnapshotGone(SchemaChanged):
-    """The server no longer has the state that was to be read; a later one will do."""
+class Refused(SourceError):
+    """The server says no, and will say so again; `said` are its words."""
+
+    said: str = ""
 
 
 class Server:
@@ -113,6 +140,12 @@ class Server:
         """What the server says of itself."""
         with source_errors("connecting"):
             return self.client.admin.command("hello")
+
+    def version(self) -> Sequence[int]:
+        """Its version's numbers."""
+        with source_errors("asking for the version"):
+            found: Sequence[int] = self.client.admin.command("buildInfo")["versionArray"]
+        return found
 
     def identity(self) -> dict[str, str]:
         """What tells this replica set from others: its name, and its id where we may read it.
@@ -159,6 +192,17 @@ def check_capture(hello: Mapping[str, Any], mode: CaptureMode) -> None:
         )
 
 
+def check_splitting(version: Sequence[int], handling: Oversize) -> None:
+    """Raise ConfigError where the server can't split large events, and this is asked for."""
+    least = _SPLITTING.get(version[0], (7, 0, 0))
+    if handling is Oversize.SPLIT and tuple(version[:3]) < least:
+        raise ConfigError(
+            "'cursor.oversize.handling.mode' is 'split': the server is older than MongoDB 6.0.9, which splits"
+            f" large events: {'.'.join(map(str, version[:3]))}",
+            hint=f"use {Oversize.SKIP.value} or {Oversize.FAIL.value}",
+        )
+
+
 def check_identity(saved: Mapping[str, str], found: Mapping[str, str]) -> None:
     """Raise StateError where the saved state belongs to another replica set."""
     for name in saved.keys() & found.keys():
@@ -171,7 +215,7 @@ def check_identity(saved: Mapping[str, str], found: Mapping[str, str]) -> None:
 
 @contextmanager
 def source_errors(doing: str, place: str = "mongodb") -> Iterator[None]:
-    """The driver's exceptions as SourceError; PositionLost where the oplog does not reach back."""
+    """The driver's exceptions as `source_error` makes them."""
     try:
         yield
     except PyMongoError as error:
@@ -185,7 +229,12 @@ def collection_errors(doing: str, collection: CollectionId) -> Iterator[None]:
         yield
     except OperationFailure as error:
         if error.code in _SNAPSHOT_GONE:
-            raise SnapshotGone(f"{doing} failed: {_said(error)}", place=str(collection)) from error
+            raise SnapshotGone(
+                f"{doing} failed: {_said(error)}",
+                place=str(collection),
+                hint="raise minSnapshotHistoryWindowInSeconds on the server, which says how long it keeps"
+                " a state (300 unless told otherwise)",
+            ) from error
         if error.code in _COLLECTION_MOVED:
             raise SchemaChanged(f"{doing} failed: {_said(error)}", place=str(collection)) from error
         raise source_error(error, doing, str(collection)) from error
@@ -194,15 +243,39 @@ def collection_errors(doing: str, collection: CollectionId) -> Iterator[None]:
 
 
 def source_error(error: PyMongoError, doing: str, place: str) -> SourceError:
-    """One of the driver's exceptions as ours, in one line."""
-    if isinstance(error, OperationFailure) and error.code in _HISTORY_LOST:
-        return PositionLost(
-            f"the oplog does not reach back to where the stream stood: {_said(error)}",
-            place="change stream",
-            hint="start with an empty checkpoint and an empty sink directory, take snapshots again,"
-            " and enlarge the oplog (replSetResizeOplog)",
-        )
+    """One of the driver's exceptions as ours, in one line.
+
+    PositionLost where the log can't go on, Refused where asking again is of no use.
+    """
+    if isinstance(error, OperationFailure):
+        if error.code in HISTORY_LOST:
+            return PositionLost(
+                f"the oplog does not reach back to where the stream stood: {_said(error)}",
+                place="change stream",
+                hint=f"{_ANEW}, and enlarge the oplog (replSetResizeOplog)",
+            )
+        if error.code == _ANOTHER_LOG:
+            return another_log(_said(error))
+        if error.code not in _PASSING:
+            return _refused(error, doing, place)
     return SourceError(f"{doing} failed: {_said(error)}", place=place)
+
+
+def another_log(said: str) -> PositionLost:
+    """The server does not have what was streamed of it."""
+    return PositionLost(
+        f"the oplog does not hold the event that was streamed last, so consumers have changes that this"
+        f" server never had: it was put back to an older copy of its files, or is another one ({said})",
+        place="change stream",
+        hint=f"{_ANEW}; consumers keep what they have of documents that are not there any more",
+    )
+
+
+def _refused(error: OperationFailure, doing: str, place: str) -> Refused:
+    hint = "grant our role the privilege" if error.code == _UNAUTHORIZED else ""
+    refused = Refused(f"{doing} failed: {_said(error)}", place=place, hint=hint)
+    refused.said = _said(error)
+    return refused
 
 
 def _said(error: PyMongoError) -> str:

@@ -1,8 +1,9 @@
 """A change stream, batch by batch, as raw BSON: commands of our own instead of the driver's cursor.
 
 The driver would decode every event to find its resume token; here a batch's own token is enough. Owns
-what a stream asks for, going on after an invalidation, and events over the server's 16 MB: such a one
-comes without its pre-image, or without the document looked up, if that makes it small enough.
+going on after an invalidation, and events over the server's 16 MB: such a one comes without its pre-image, or
+without the document looked up, if that makes it small enough; else it is left out but for its name, or stops
+the job, or comes in parts from the beginning (`parts`), as `cursor.oversize.handling.mode` says.
 """
 
 from __future__ import annotations
@@ -11,76 +12,25 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from bson import json_util
 from pymongo.errors import OperationFailure, PyMongoError
 
-from adapters.mongodb.decode import EMPTYING
-from adapters.mongodb.position import position_of, shown, token_of
+from adapters.mongodb.parts import Parts
+from adapters.mongodb.position import event_position, position_of, shown
 from adapters.mongodb.raw import Kind, documents, fields, int64
 from adapters.mongodb.server import RAW, source_error
-from engine.config.sources import CaptureMode, CaptureScope
-from engine.errors import SourceError
+from engine.config.sources import Oversize
+from engine.errors import ConfigError, SourceError
 
 if TYPE_CHECKING:
     from pymongo import MongoClient
 
+    from adapters.mongodb.options import StreamOptions
     from adapters.mongodb.raw import Value
-    from engine.model import CollectionId, Position
+    from engine.model import Position
 
 _log = logging.getLogger("adapters")
 _TOO_LARGE = 10334
 _INVALIDATED = b"\x02operationType\x00\x0b\x00\x00\x00invalidate\x00"
-
-
-@dataclass(frozen=True, slots=True)
-class StreamOptions:
-    """What the stream is opened on, and what its events carry."""
-
-    mode: CaptureMode = CaptureMode.FULL
-    scope: CaptureScope = CaptureScope.DEPLOYMENT
-    target: str = ""
-    matches: tuple[str, ...] = ()
-    signal: CollectionId | None = None
-
-    def pipeline(self, start: Position | None) -> list[dict[str, Any]]:
-        """The `$changeStream` stage, and behind it what the filters leave.
-
-        Signals pass them all, and so do events that empty collections, which windows must know of.
-        """
-        passing: list[dict[str, Any]] = [{"operationType": {"$in": list(EMPTYING)}}]
-        if self.signal is not None:
-            database, name = self.signal.parts
-            passing.append({"ns": {"db": database, "coll": name}})
-        matches = [{"$match": {"$or": [*passing, json_util.loads(text)]}} for text in self.matches]
-        return [{"$changeStream": self.stage(start)}, *matches]
-
-    def stage(self, start: Position | None) -> dict[str, Any]:
-        """The `$changeStream` stage."""
-        stage: dict[str, Any] = {}
-        if self.mode.looks_up:
-            stage["fullDocument"] = "updateLookup"
-        if self.mode.pre_images:
-            stage["fullDocumentBeforeChange"] = "whenAvailable"
-        if self.scope is CaptureScope.DEPLOYMENT:
-            stage["allChangesForCluster"] = True
-        if start is not None:
-            stage["startAfter"] = token_of(start)
-        return stage
-
-    @property
-    def place(self) -> tuple[str, str | int]:
-        """The database, and what to aggregate in it."""
-        if self.scope is CaptureScope.DEPLOYMENT:
-            return "admin", 1
-        database, _, collection = self.target.partition(".")
-        return database, collection if self.scope is CaptureScope.COLLECTION else 1
-
-    def smaller(self) -> StreamOptions | None:
-        """The next smaller events; None where they can't be smaller."""
-        if self.mode.pre_images:
-            less = CaptureMode.FULL if self.mode.looks_up else CaptureMode.PLAIN
-            return replace(self, mode=less)
-        return replace(self, mode=CaptureMode.PLAIN) if self.mode.looks_up else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +48,7 @@ class ChangeStream:
         self, client: MongoClient[dict[str, Any]], options: StreamOptions, start: Position | None
     ) -> None:
         self._client, self._options, self._asked = client, options, options
-        self._one_by_one = False
+        self._one_by_one, self._parts = False, Parts()
         self._ahead: Batch | None = None
         self._session = client.start_session()
         self._cursor = 0
@@ -111,10 +61,11 @@ class ChangeStream:
     def close(self) -> None:
         """End it."""
         if self._cursor:
-            database, name = self._options.place
-            collection = name if isinstance(name, str) else "$cmd.aggregate"
+            options = self._options
             try:
-                self._command(database, {"killCursors": collection, "cursors": [self._cursor]})
+                self._command(
+                    options.place[0], {"killCursors": options.cursor_name, "cursors": [self._cursor]}
+                )
             except SourceError:
                 _log.debug("the change stream's cursor could not be ended")
         self._session.end_session()
@@ -126,16 +77,14 @@ class ChangeStream:
             return ahead
         if not self._cursor:
             self.position = self._open(self.position)
-        database, name = self._options.place
-        collection = name if isinstance(name, str) else "$cmd.aggregate"
         more = {
             "getMore": self._cursor,
-            "collection": collection,
+            "collection": self._options.cursor_name,
             "batchSize": 1 if self._one_by_one else most,
             "maxTimeMS": await_ms,
         }
         try:
-            raw = self._command(database, more, errors=False)
+            raw = self._command(self._options.place[0], more, errors=False)
         except OperationFailure as error:
             if error.code != _TOO_LARGE:
                 raise source_error(error, "reading the change stream", "change stream") from error
@@ -152,19 +101,28 @@ class ChangeStream:
         if self._one_by_one:
             smaller = self._options.smaller()
             if smaller is None:
-                raise SourceError(
-                    f"the event after {shown(self.position)} is over 16 MB, also without looked-up documents",
-                    place="change stream",
-                    hint="the server can't send it; start anew behind it, and take a snapshot",
-                ) from error
+                raise self._stuck() from error
             _log.warning(
                 "the event after %s is over 16 MB; it comes without its %s",
                 shown(self.position),
-                "pre-image" if self._options.mode.pre_images else "whole document",
+                smaller.left_out,
             )
             self._options = smaller
-        self._one_by_one, self._cursor = True, 0
+        self._one_by_one, self._cursor, self._parts = True, 0, Parts()
         return Batch((), replace(self.position, order=(*self.position.order[:2], 0)))
+
+    def _stuck(self) -> ConfigError:
+        """Why no event can come any more, and what lets the job go on: with these settings nothing."""
+        others = [mode for mode in (Oversize.SKIP, Oversize.SPLIT) if mode is not self._options.oversize]
+        words = " or ".join(f"{mode.value!r}" for mode in others)
+        hint = f"set 'cursor.oversize.handling.mode' to {words}"
+        if self._options.bare:
+            hint = "its '_id' alone is too large: begin anew with an empty checkpoint, and take a snapshot"
+        return ConfigError(
+            f"change stream: the event after {shown(self.position)} is over 16 MB, also without pre-image and"
+            " looked-up document, and the server can't send it",
+            hint=hint,
+        )
 
     def _restore(self) -> None:
         """Behind an event that was too large: all that was asked for again."""
@@ -184,11 +142,15 @@ class ChangeStream:
         cursor = fields(raw, fields(raw)["cursor"].start)
         self._cursor = int64(raw, cursor["id"].start)[0]
         batch: Value = cursor["nextBatch"]
-        changes = tuple(raw[start:end] for start, end in documents(raw, batch.start))
+        came = [raw[start:end] for start, end in documents(raw, batch.start)]
+        changes = self._parts.joined(came)
         token = cursor.get("postBatchResumeToken")
         if token is None or token.kind != Kind.DOCUMENT:
             raise SourceError("the server gave no resume token", place="change stream")
-        end = position_of(raw, token, whole=not changes)
+        end = position_of(raw, token, whole=not came)
+        if self._parts.open:
+            # Whoever began behind some parts of an event would not get the others.
+            end = event_position(changes[-1]) if changes else self.position
         if not self._cursor and not (changes and _INVALIDATED in changes[-1]):
             raise SourceError("the server ended the change stream", place="change stream")
         self.position = max(self.position, end)

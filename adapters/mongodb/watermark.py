@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from adapters.mongodb.position import has_passed
 from adapters.mongodb.server import source_errors
+from engine.errors import SchemaChanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from adapters.mongodb.server import Server
+    from engine.errors import SnapshotGone, SourceError
     from engine.model import CollectionId, Position
 
 
@@ -25,8 +27,11 @@ class Watermark(Protocol):
     def at(self) -> tuple[int, int]:
         """The cluster time of the rows."""
 
-    def gone(self) -> None:
-        """The server no longer has the state of that time."""
+    def loosen(self) -> None:
+        """Rows may be later than that time, since the server does not read theirs as of one."""
+
+    def gone(self, error: SnapshotGone) -> SourceError:
+        """What follows from it that the server no longer has the state of that time."""
 
     def streamed(self, signal_id: str | None) -> None:
         """A document of the signal collection has been streamed."""
@@ -42,7 +47,15 @@ class AtBeginning:
     """The time just before the log begins: nothing has been streamed. `gone` is told when that is too old."""
 
     def __init__(self, at: tuple[int, int], gone: Callable[[], None]) -> None:
-        self.at, self.gone = at, gone
+        self.at, self._gone = at, gone
+
+    def loosen(self) -> None:
+        """Nothing to wait for: this is only where no log follows."""
+
+    def gone(self, error: SnapshotGone) -> SourceError:
+        """What is left is read at other times; it is no fault of the window's."""
+        self._gone()
+        return SchemaChanged(error.message, place=error.place)
 
     def streamed(self, signal_id: str | None) -> None:
         """Nothing to learn."""
@@ -56,18 +69,23 @@ class AtBeginning:
 
 
 class ClusterTime:
-    """Writes nothing. Entries streamed so far, up to `streamed_to`, are never later than the rows.
+    """Writes nothing. Entries streamed so far, the newest at `streamed_to`, are never later than the rows.
 
-    With `loose` rows may be later than the time itself: then they contain nothing for sure that came
-    after it, and perhaps everything up to the end of reading.
+    Loose rows may be later than the time itself: then they contain nothing for sure that came after it, and
+    perhaps everything up to the end of reading.
     """
 
-    def __init__(self, server: Server, streamed_to: tuple[int, int], *, loose: bool = False) -> None:
-        self._server, self._loose = server, loose
+    def __init__(self, server: Server, streamed_to: tuple[int, int]) -> None:
+        self._server, self._loose = server, False
         self.at = self._until = max(server.now(), streamed_to)
 
-    def gone(self) -> None:
+    def loosen(self) -> None:
+        """Wait for the stream until it has passed the end of reading."""
+        self._loose = True
+
+    def gone(self, error: SnapshotGone) -> SourceError:
         """The window is read again at a later time."""
+        return error
 
     def streamed(self, signal_id: str | None) -> None:
         """Nothing to learn."""
@@ -93,8 +111,12 @@ class SignalDocuments:
         self._write("open")
         self.at = max(server.now(), streamed_to)
 
-    def gone(self) -> None:
+    def loosen(self) -> None:
+        """The closing document comes behind all that was read."""
+
+    def gone(self, error: SnapshotGone) -> SourceError:
         """The window is read again at a later time."""
+        return error
 
     def streamed(self, signal_id: str | None) -> None:
         """Look for the closing document."""

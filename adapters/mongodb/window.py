@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from adapters.background import Background
-from adapters.mongodb.server import SnapshotGone
+from engine.errors import SnapshotGone
 from engine.merge import Superseded
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from adapters.background import Reading
+    from adapters.mongodb.decode import Emptied
     from adapters.mongodb.watermark import Watermark
     from engine.model import CollectionId, Position, Staged
 
@@ -27,9 +29,13 @@ class MongoWindow:
         """The staged rows; None while they are read."""
         try:
             return self._rows.staged()
-        except SnapshotGone:
-            self.watermark.gone()
-            raise
+        except SnapshotGone as error:
+            raise self.watermark.gone(error) from error
+
+    def emptied(self, emptied: Iterable[Emptied]) -> frozenset[CollectionId]:
+        """Those of its collections that were emptied behind its time; what came before its rows show."""
+        found = (one.among(self.collections) for one in emptied if one.at > self.watermark.at)
+        return frozenset(chain.from_iterable(found))
 
     def reached(self, position: Position) -> bool:
         """Whether the stream has passed the watermark."""

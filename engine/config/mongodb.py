@@ -22,7 +22,7 @@ from engine.config.settings import (
     Watermarking,
 )
 from engine.config.shapes import EXPRESSIONS, FLAG, NAMES, TEXT, Shape, choice, harmless, whole
-from engine.config.sources import CaptureMode, CaptureScope, FieldPath, MongoSettings
+from engine.config.sources import CaptureMode, CaptureScope, FieldPath, MongoSettings, Oversize
 from engine.events.settings import EventSettings, NameAdjustment
 from engine.model import CollectionId
 
@@ -125,9 +125,11 @@ _OTHERS = (
     P("capture.mode.full.update.type", REFUSED, "an update's document is looked up", harmless("lookup")),
     P(
         "cursor.oversize.handling.mode",
-        REFUSED,
-        "events over 16 MB come without their pre-image, or stop the job",
-        harmless("fail"),
+        APPLIED,
+        "an event over 16 MB, also without its pre-image or looked-up document: fail stops the job, skip"
+        " leaves it out and tells of it, split takes it whole in parts (MongoDB 6.0.9)",
+        choice(Oversize),
+        "fail",
     ),
     P("source.struct.version", REFUSED, "the source block is that of version 2", harmless("v2")),
     P("mongodb.ssl.keystore", REFUSED, "use tlsCertificateKeyFile in mongodb.connection.string", harmless()),
@@ -161,8 +163,8 @@ _WHY = {
     "it belongs to a property that is refused": (
         *("mongodb.ssl.keystore.password", "mongodb.ssl.keystore.type"),
         *("mongodb.ssl.truststore.password", "mongodb.ssl.truststore.type"),
-        *("cursor.oversize.skip.threshold",),
     ),
+    "only what the server can't send at all is skipped": ("cursor.oversize.skip.threshold",),
     "filters may stand in any order": ("cursor.pipeline.order",),
     "a document never changes its key, so no event has a header": (
         *("header.converter", "header.converter.schemas.enable", "header.converter.decimal.format"),
@@ -171,6 +173,10 @@ _WHY = {
     "documents have no columns": ("field.name.adjustment.mode",),
     "MongoDB has no statements": ("heartbeat.action.query",),
 }
+_OF_OTHER_MEMBERS = frozenset(
+    ("readpreference", "readpreferencetags", "maxstalenessseconds", "readconcernlevel")
+)
+"""Options of a connection string that would have another member read, or another state of it."""
 _OLD = {
     "mongodb.name": "topic.prefix",
     "field.blacklist": "field.exclude.list",
@@ -204,7 +210,7 @@ ROWS = _rows()
 def mongo_settings(v: Values) -> MongoSettings:
     """The connection and the stream."""
     return MongoSettings(
-        connection_string=v.get("mongodb.connection.string", str),
+        connection_string=of_the_primary(v.get("mongodb.connection.string", str))[0],
         hosts=v.get("mongodb.hosts", str),
         user=v.get("mongodb.user", str),
         password=v.get("mongodb.password", str),
@@ -220,7 +226,30 @@ def mongo_settings(v: Values) -> MongoSettings:
         target=v.get("capture.target", str),
         await_ms=v.get("cursor.max.await.time.ms", int) or 100,
         matches=v.get("cursor.pipeline", tuple),
+        oversize=v.get("cursor.oversize.handling.mode", Oversize),
         fields=(*v.get("field.exclude.list", tuple), *v.get("field.renames", tuple)),
+    )
+
+
+def of_the_primary(uri: str) -> tuple[str, list[str]]:
+    """A connection string less what would have another member read; and the names of what was left out."""
+    before, mark, said = uri.partition("?")
+    parts = [part for part in re.split("[&;]", said) if part]
+    unused = [part for part in parts if part.partition("=")[0].lower() in _OF_OTHER_MEMBERS]
+    if not unused:
+        return uri, []
+    kept = [part for part in parts if part not in unused]
+    return before + (mark if kept else "") + "&".join(kept), [part.partition("=")[0] for part in unused]
+
+
+def unused_of_the_string(v: Values) -> str:
+    """What the connection string says of other members than the primary, as a warning; empty for nothing."""
+    _uri, unused = of_the_primary(v.get("mongodb.connection.string", str))
+    if not unused:
+        return ""
+    return (
+        f"'mongodb.connection.string' says {', '.join(unused)}, which is not used: documents and changes are"
+        " read from the primary, since a member that lags would leave documents out of a snapshot"
     )
 
 

@@ -195,6 +195,8 @@ def _warnings(v: Values) -> list[str]:
         lines.append("without effect here: " + ", ".join(idle))
     if v.get("snapshot.mode", SnapshotMode) is SnapshotMode.EXPORTED:
         lines.append("'snapshot.mode' 'exported' is deprecated; it does what 'initial' does")
+    if v.catalogue is MONGODB and (line := mongodb.unused_of_the_string(v)):
+        lines.append(line)
     if not v.get("tidemark.checkpoint", str):
         lines.append(
             "'tidemark.checkpoint' is missing: the state goes into a temporary directory and is lost"

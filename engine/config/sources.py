@@ -104,6 +104,18 @@ class CaptureScope(StrEnum):
     COLLECTION = "collection"
 
 
+class Oversize(StrEnum):
+    """`cursor.oversize.handling.mode`: what becomes of an event that is too large for the server to send.
+
+    Those that are small enough without their pre-image or their looked-up document come without it, unless
+    they are split.
+    """
+
+    FAIL = "fail"
+    SKIP = "skip"
+    SPLIT = "split"
+
+
 @dataclass(frozen=True, slots=True)
 class FieldPath:
     """One entry of `field.exclude.list`, or of `field.renames` with the new name; `*` is any text."""
@@ -139,6 +151,7 @@ class MongoSettings:
     await_ms: int = 100
     fields: tuple[FieldPath, ...] = ()
     matches: tuple[str, ...] = ()
+    oversize: Oversize = Oversize.FAIL
 
 
 class Isolation(StrEnum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,14 @@ from bson.objectid import ObjectId
 from bson.timestamp import Timestamp
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from adapters.mongodb.chunks import ReadRuns, RunRead
 from adapters.mongodb.codec import Rules, codec_of
 from adapters.mongodb.extents import Extents
 from adapters.mongodb.keys import id_text
 from adapters.mongodb.rows import ReadEvents
-from adapters.mongodb.server import RAW, Server, connection_of
+from adapters.mongodb.server import RAW, Server, connection_of, shared_client
 from engine.config.settings import CaptureSettings
 from engine.config.sources import MongoSettings
 from engine.events.settings import EventSettings
@@ -32,6 +34,8 @@ from engine.extent import Extent
 from engine.merge_key import key_of
 from engine.model import CollectionId, Key, Run, Target
 from engine.staging import StagingArea
+from tests.integration.test_mongodb_job import driven, replayed, signal, stands
+from tests.raw_ids import ODD, Raw, document, double, int32, invalid, nested
 from tests.servers.mongodb import MongoServer
 
 pytestmark = pytest.mark.integration
@@ -54,6 +58,13 @@ SCALARS = (
 )
 IDS = SCALARS | st.dictionaries(st.sampled_from("abc"), SCALARS | st.lists(SCALARS, max_size=2), max_size=2)
 """Values of every type that the server takes as an `_id`."""
+_LEAVES = st.binary(max_size=3).map(invalid) | st.sampled_from(
+    [*ODD.values(), int32(1), double(1.0), double(1.5)]
+)
+RAW_IDS = _LEAVES | st.lists(_LEAVES, max_size=2).map(
+    lambda values: (0x03, nested(*((b"a", value) for value in values)))
+)
+"""Such as Python has no values for."""
 
 
 class Reader:
@@ -63,7 +74,7 @@ class Reader:
         self._connection = connection_of(MongoSettings(connection_string=mongodb.uri))
         self._directory = directory
         self._server = Server(self._connection)
-        self.extents = Extents(self._server.client, lambda _one: True)
+        self.extents = Extents(self._server, lambda _one: True)
         rules = Rules(EventSettings("tm", ""), CaptureSettings(), "rs0")
         self._events = ReadEvents(codec_of(COLLECTION, rules), "{}", 0)
 
@@ -77,6 +88,20 @@ class Reader:
             # The answer names the id, and not every date is one of Python's.
             answer = database.command("update", COLLECTION.parts[1], updates=[update], codec_options=RAW)
             assert b"writeErrors" not in answer.raw
+        return self._scanned(collection)
+
+    def fill_raw(self, ids: Sequence[Raw]) -> list[Key]:
+        """The same with ids given as their bytes; equal ones are passed over."""
+        database = self._server.client[COLLECTION.parts[0]]
+        database.drop_collection(COLLECTION.parts[1])
+        collection = database.create_collection(COLLECTION.parts[1])
+        for one in ids:
+            # The answer for one that is there quotes it, and the driver can't read that.
+            database.command("insert", COLLECTION.parts[1], documents=[document(one)], codec_options=RAW)
+        return self._scanned(collection)
+
+    @staticmethod
+    def _scanned(collection: Any) -> list[Key]:
         scanned = collection.with_options(codec_options=RAW).find().sort("_id", 1)
         return [(id_text(bytes(document.raw)),) for document in scanned]
 
@@ -96,6 +121,8 @@ class Reader:
 
     def close(self) -> None:
         self._server.close()
+        shared_client(self._connection).close()
+        shared_client.cache_clear()
 
 
 def _keys(path: str) -> list[Key]:
@@ -121,6 +148,35 @@ def test_ranges_of_mixed_ids_cover_every_document_once(reader: Reader, ids: list
     assert all(len(keys) <= step for keys in read)
 
 
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(ids=st.lists(RAW_IDS, max_size=25), step=st.integers(1, 6))
+@example(ids=list(ODD.values()), step=1)
+@example(ids=list(ODD.values()), step=3)
+def test_ranges_of_ids_that_are_no_text_cover_every_document_once(reader: Reader, ids: list[Raw], step: int):
+    every = reader.fill_raw(ids)
+    read = reader.read(reader.cut(step))
+
+    assert [key for keys in read for key in keys] == every
+    assert len(set(every)) == len(every)
+
+
+def test_single_keys_are_found_that_are_no_text(reader: Reader):
+    every = reader.fill_raw([*ODD.values(), int32(7)])
+    (found,) = reader.read([Run(1, TARGET, None, None, keys=tuple(every))])
+
+    assert len(every) == len(ODD)  # two of them are NaN
+    assert found == every
+
+
+def test_many_ids_that_are_no_text_have_keys_and_events_of_their_own(reader: Reader):
+    # As many as are written together.
+    every = reader.fill_raw([invalid(f"{n:03}".encode() + b"\xff") for n in range(50)])
+    read = reader.read([Run(1, TARGET, None, None)])
+
+    assert len(set(every)) == 50
+    assert read == [every]
+
+
 def test_single_keys_are_found_whatever_their_type(reader: Reader):
     every = reader.fill([None, 1, 2.5, "1", {"a": 1}, True, b"x"])
     (found,) = reader.read([Run(1, TARGET, None, None, keys=tuple(every[::2]))])
@@ -134,6 +190,37 @@ def test_a_collation_orders_the_ranges_too(reader: Reader):
 
     assert [key for keys in read for key in keys] == every
     assert len(every) == 5  # b and B are one
+
+
+@pytest.mark.parametrize("mode", ["change_streams_update_full", "change_streams"])
+def test_an_id_that_is_written_otherwise_leaves_nothing_under_its_old_key(
+    mongodb: MongoServer, tmp_path: Path, spark: SparkSession, mode: str
+):
+    with mongodb.connect() as client:
+        database = client["inventory"]
+        database.create_collection("signals")
+        database["t"].insert_many([{"_id": n, "pad": "x" * 500} for n in range(60)])
+        with driven(mongodb, tmp_path, spark, **{"capture.mode": mode}) as job:
+            signal(client, "inventory.t")
+            job.until_answered("finished")
+            for n in range(20):
+                database["t"].replace_one({"_id": n}, {"_id": float(n), "n": 1})
+            for n in range(20, 40):  # large enough to be told of as an update
+                database["t"].update_one({"_id": n}, [{"$set": {"_id": {"$toDouble": "$_id"}, "n": 1}}])
+            for n in range(0, 40, 2):
+                database["t"].delete_one({"_id": n})
+            database["marks"].insert_one({"_id": "end"})
+            job.until_seen("end")
+            held = replayed(job.events("t"))
+            lacking = [str(one.collection) for one in job.job.state.incomplete]
+            signal(client, "inventory.t")
+            job.until_answered("finished", 2)
+
+        assert held.keys() <= stands(client, "t").keys()
+        assert (held == stands(client, "t")) is (mode == "change_streams_update_full")
+        assert lacking == ([] if mode == "change_streams_update_full" else ["inventory.t"])
+        assert replayed(job.events("t")) == stands(client, "t")
+        assert not job.job.state.incomplete
 
 
 def test_documents_inserted_with_ids_that_encode_alike_are_one():

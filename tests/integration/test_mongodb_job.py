@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from adapters.mongodb.extended import STRICT, document_text
 from adapters.mongodb.job import building
+from adapters.mongodb.position import has_passed
 from adapters.mongodb.server import RAW
 from adapters.wiring import Onlookers
 from engine.config import parse
@@ -26,12 +27,25 @@ from engine.job import Job
 from engine.state import State
 from signals.answers import Answer
 from tests.driven import read_events
-from tests.servers.mongodb import MongoServer
+from tests.servers.mongodb import MongoServer, MongoSet
 
 pytestmark = pytest.mark.integration
 
 TIMEOUT_S = 120.0
 SIGNALS = "inventory.signals"
+
+
+class HeldLog:
+    """A log that nothing comes from."""
+
+    def __init__(self, behind: Any) -> None:
+        self._behind = behind
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._behind, name)
+
+    def take(self, timeout_s: float) -> None:
+        time.sleep(min(timeout_s, 0.01))
 
 
 class Driven:
@@ -43,10 +57,12 @@ class Driven:
     def until(self, condition: Any) -> None:
         deadline = time.monotonic() + TIMEOUT_S
         while not condition():
-            assert time.monotonic() < deadline, f"not in time; state: {self.job.state}; said: {self.answers}"
+            assert time.monotonic() < deadline, f"not in time; said: {self.answers}; state: {self.job.state}"
             try:
                 self.job.start()
                 self.job.turn()
+            except PositionLost:
+                raise
             except SourceError:  # as the job's own loop does
                 self.job.close()
                 self.job.settle()
@@ -59,12 +75,40 @@ class Driven:
         """Turn until the document of collection `marks` with this `_id` has come."""
         self.until(lambda: any(one["key"] == {"id": f'"{mark}"'} for one in self.events("marks")))
 
+    def turn(self, times: int = 1) -> None:
+        """Turn so often, whatever comes of it."""
+        for _ in range(times):
+            self.job.start()
+            self.job.turn()
+
+    @contextmanager
+    def log_held(self) -> Iterator[None]:
+        """Nothing comes by the log meanwhile, and no window goes out that is read; then all comes at once."""
+        self.job.start()
+        log: Any = self.job._log
+        windows: Any = self.job._windows
+        self.job._log, windows.may_emit = HeldLog(log), lambda _state: False
+        try:
+            yield
+            source: Any = self.job._seams.source
+            end, deadline = source._server.now(), time.monotonic() + TIMEOUT_S
+            while not (log._failure or has_passed(log._end, end)):
+                assert time.monotonic() < deadline, f"the log stays at {log._end}"
+                time.sleep(0.01)
+        finally:
+            self.job._log = log
+            del windows.may_emit
+
+    def read_window(self, count: int = 1) -> None:
+        """Turn until so many windows are read, and wait for the log."""
+        self.until(lambda: sum(one.staged is not None for one in self.job._windows._opened) >= count)
+
     def events(self, collection: str | None = None) -> list[dict[str, Any]]:
         found = read_events(self.directory / "events")
         return [one for one in found if collection is None or one["topic"].endswith(f".{collection}")]
 
 
-def properties(server: MongoServer, directory: Path, **more: str) -> dict[str, str]:
+def properties(server: MongoServer | MongoSet, directory: Path, **more: str) -> dict[str, str]:
     return {
         "connector.class": "io.debezium.connector.mongodb.MongoDbConnector",
         "mongodb.connection.string": server.uri,
@@ -83,7 +127,9 @@ def properties(server: MongoServer, directory: Path, **more: str) -> dict[str, s
 
 
 @contextmanager
-def driven(server: MongoServer, directory: Path, spark: SparkSession, **more: str) -> Iterator[Driven]:
+def driven(
+    server: MongoServer | MongoSet, directory: Path, spark: SparkSession, **more: str
+) -> Iterator[Driven]:
     answers: list[Answer] = []
     onlookers = Onlookers(observe=lambda _seen: None, answer=answers.append)
     with building(parse(properties(server, directory, **more)), spark, onlookers) as job:
@@ -124,7 +170,7 @@ def stands(client: Any, name: str) -> dict[str, str]:
 class Writer(threading.Thread):
     """Inserts, updates, replaces and deletes at random until stopped; failures are tried no more."""
 
-    def __init__(self, server: MongoServer, seed: int) -> None:
+    def __init__(self, server: MongoServer | MongoSet, seed: int) -> None:
         super().__init__(daemon=True)
         self._server, self._random = server, Random(seed)
         self.ending = threading.Event()
@@ -151,7 +197,7 @@ class Writer(threading.Thread):
 
 
 @contextmanager
-def writing(server: MongoServer, seed: int) -> Iterator[Writer]:
+def writing(server: MongoServer | MongoSet, seed: int) -> Iterator[Writer]:
     writer = Writer(server, seed)
     writer.start()
     try:

@@ -101,6 +101,29 @@ def test_it_is_told_once_and_at_every_start(bench, caplog):
     assert "a completed snapshot of this one" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("place", "read"),
+    [((), [1, 2, 3, 4, 5]), ((1,), [1, 2, 1, 2, 3, 4, 5])],
+    ids=["measured behind it", "measured before it"],
+)
+def test_behind_a_gap_of_replaced_rows_only_what_was_measured_before_begins_anew(tmp_path, place, read):
+    bench = Bench(tmp_path, max_chunks=1)
+    bench.execute()
+    bench.turns(3)
+    bench.database.commit(Change(U, 9, "other"))
+    gap = Incomplete(T, Cause.GAP, "9", "renamed onto")
+    bench.source.tells = {"incomplete": (gap,), "replaced": {T: place}}
+    bench.turns(1)
+    incomplete = bench.job.state.incomplete
+    bench.turns(12)
+
+    assert incomplete == (replace(gap, taken_up=1),)
+    assert [key for op, _topic, key in bench.events() if op == "r"] == read
+    assert bench.job.state.incomplete == ()
+    assert bench.told() == ["accepted", "finished public.t"]
+    assert "rows deleted in the gap" in bench.answers[-1].text
+
+
 def test_what_is_no_longer_kept_is_counted(tmp_path):
     bench = Isolated(tmp_path, letters_bytes=25)
     for key in range(1, 5):

@@ -39,7 +39,6 @@ def rules_of(settings: Settings) -> Rules:
         "rs0",
         FieldRules(fields),
         settings.signals.collection,
-        settings.mongodb.capture_mode.looks_up,
     )
 
 
