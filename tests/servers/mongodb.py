@@ -149,6 +149,16 @@ class MongoServer:
         return MongoClient(self.uri, **{**known, **options})
 
     @property
+    def members(self) -> list[MongoServer]:
+        """All members of its set: itself."""
+        return [self]
+
+    @property
+    def primary(self) -> MongoServer:
+        """The member that is primary now: itself."""
+        return self
+
+    @property
     def address(self) -> str:
         """The name that the replica set has for it."""
         return f"{self.host}:{self.port}"
@@ -287,8 +297,10 @@ class MongoSet:
     members carry the tags `member: "0"` to `"2"`.
     """
 
-    def __init__(self, *, oplog_mb: int = 256) -> None:
-        self.members = [MongoServer(cache_gb=0.25, oplog_mb=oplog_mb, alone=False) for _ in range(3)]
+    def __init__(self, *, settings: Sequence[str] = (), oplog_mb: int = 256) -> None:
+        self.members = [
+            MongoServer(settings=settings, cache_gb=0.25, oplog_mb=oplog_mb, alone=False) for _ in range(3)
+        ]
 
     def __enter__(self) -> Self:
         try:

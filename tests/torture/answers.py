@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 _About: TypeAlias = tuple[str, str]
 """A signal's id, and the collection that an answer is about; empty for the signal as a whole."""
-_FINAL = ("finished", "stopped", "failed", "rejected")
+_FINAL = {"execute": ("finished", "stopped", "failed", "rejected"), "unreadable": ("stopped", "rejected")}
+"""What becomes of each collection of a signal that is accepted, by the signal's kind."""
 _SUPERSEDED = re.compile(r"(\d+) of them superseded")
 _MEANT, _QUOTED = re.compile(r"\(did you mean [^)]*\)"), re.compile(r"'([^']*)'")
 _ONLY = {"malformed": "rejected", "log": "accepted", "stop": "accepted"}
@@ -100,7 +101,7 @@ class Answers:
         if outcome == "failed":
             self.failures.append(text)
         collection = next((name for name in asked.sent.collections if text.startswith(f"{name} ")), None)
-        if collection is None or outcome == "accepted" or asked.sent.kind != "execute":
+        if collection is None or outcome == "accepted" or asked.sent.kind not in _FINAL:
             asked.outcomes.append(outcome)
             times, about = len(asked.outcomes), (asked.sent.id, "")
         else:
@@ -127,7 +128,7 @@ class Answers:
         sent = asked.sent
         if asked.turn is None:
             raise Violation(f"signal {sent.id} was committed and is in no turn")
-        if sent.kind != "execute":
+        if sent.kind not in _FINAL:
             self._count(sent, "", asked.outcomes, _ONLY[sent.kind])
             return
         if asked.refused:
@@ -137,7 +138,7 @@ class Answers:
             if name in asked.unmatched and name not in asked.finals:
                 continue
             finals = [outcome for outcome, _turn in asked.finals.get(name, [])]
-            self._count(sent, f" about {name}", finals, *_FINAL)
+            self._count(sent, f" about {name}", finals, *_FINAL[sent.kind])
 
     def _count(self, sent: Sent, about: str, outcomes: list[str], *expected: str) -> None:
         what = f"{sent.id}{about}"
@@ -154,6 +155,7 @@ class Answers:
                 continue
             table, last = tables[name], finals[0][1]
             table.whole = True
+            table.finished.add((asked.turn, last))
             for key in table.steady:
                 if not any(asked.turn <= turn <= last for turn in table.read_in.get(key, ())):
                     raise Violation(

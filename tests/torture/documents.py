@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any, Final
@@ -16,10 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 import bson
 from bson import json_util
 from bson.binary import Binary
+from bson.codec_options import CodecOptions
 from bson.decimal128 import Decimal128
 from bson.int64 import Int64
 from bson.objectid import ObjectId
+from bson.raw_bson import RawBSONDocument
 
+from tests.raw_ids import Raw, int32, invalid, nested, text
 from tests.strict_json import CODEC
 
 if TYPE_CHECKING:
@@ -38,6 +42,9 @@ _EXACT = Context(prec=60)
 _BEGIN = datetime(2024, 3, 30, tzinfo=UTC)
 _WORDS = ("a", "B", "ä", "Z", "_", "aa", "É")
 _VERSIONS = itertools.count(1)
+_RAW_CODEC: CodecOptions[Any] = CODEC.with_options(document_class=RawBSONDocument)
+GIANT = 9 << 20
+"""Characters of a field, so that a document has room for one of these and an event not for two."""
 
 
 def _digest(number: int) -> bytes:
@@ -56,6 +63,20 @@ _MIXED: tuple[Callable[[int], Any], ...] = (
     lambda n: _BEGIN + timedelta(minutes=37 * n),
     lambda n: -n if n > 9 else None if n < 9 else True,
 )
+_RAW: tuple[Callable[[int], Raw], ...] = (
+    lambda n: invalid(f"{n:04}".encode() + b"\xff"),
+    lambda n: (0x0C, text(b"shop.t") + _digest(n)[:12]),
+    lambda n: (0x03, nested((b"a", invalid(b"\xc0\x80")), (b"b", int32(n)))),
+    lambda n: (0x0E, text(f"symbol{n}".encode())),
+    lambda n: (0x05, _old_binary(f"{n:05}".encode())),
+    lambda n: (0x03, nested((b"a", int32(n)), (b"b", (0x06, b"")))),
+)
+
+
+def _old_binary(content: bytes) -> bytes:
+    return (len(content) + 4).to_bytes(4, "little") + b"\x02" + len(content).to_bytes(4, "little") + content
+
+
 IDS: dict[str, Callable[[int], Any]] = {
     "int32": lambda n: n,
     "int64": lambda n: Int64(n * 1_000_003 - 170_000),
@@ -67,8 +88,26 @@ IDS: dict[str, Callable[[int], Any]] = {
     "capped": lambda n: n,
     "mixed": lambda n: _MIXED[n % len(_MIXED)](n),
     "mixed too": lambda n: _MIXED[n * 7 % 6](n),
+    "raw": lambda n: RawId(_RAW[n % len(_RAW)](n)),
 }
 """The `_id` of a document by the kind of its collection."""
+
+
+@dataclass(frozen=True, slots=True)
+class RawId:
+    """An `_id` by its type and its bytes: such as Python has no value for."""
+
+    raw: Raw
+
+
+def under(one_id: Any, others: dict[str, Any]) -> Any:
+    """A document under an id; without other fields, the filter that finds it."""
+    if not isinstance(one_id, RawId):
+        return {"_id": one_id, **others}
+    kind, value = one_id.raw
+    rest = bson.encode(others)[4:-1]
+    body = bytes([kind]) + b"_id\0" + value + rest
+    return RawBSONDocument((len(body) + 5).to_bytes(4, "little") + body + b"\0", _RAW_CODEC)
 
 
 def options(shape: TableShape) -> dict[str, Any]:
@@ -102,16 +141,29 @@ def fields(n: int) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name != "v" or n % 5}
 
 
-def document(shape: TableShape, n: int) -> dict[str, Any]:
+def make(database: Any, shape: TableShape) -> Any:
+    """The collection; the server removes its documents once `gone_at` has come."""
+    collection = database.create_collection(shape.name, **options(shape))
+    if shape.key != "capped":
+        collection.create_index("gone_at", expireAfterSeconds=0)
+    return collection
+
+
+def document(shape: TableShape, n: int) -> Any:
     """A new document."""
-    return {"_id": IDS[shape.key](n), **fields(n)}
+    return under(IDS[shape.key](n), fields(n))
 
 
 def respelled(value: Any) -> Any:
     """The same number as another type, which the server takes for the same id."""
     if isinstance(value, bool) or not isinstance(value, int):
         return value
-    return float(value) if isinstance(value, Int64) or value % 2 else Int64(value)
+    match value % 3:
+        case 0:
+            return Decimal128(str(value))
+        case 1:
+            return float(value)
+    return Int64(value)
 
 
 # What writers do.
@@ -126,33 +178,35 @@ def act(step: Step, shape: TableShape, collection: Collection[Any], session: Cli
         collection.update_many(chosen, {"$set": {"v": "bulk", "ver": version()}}, session=session)
         return
     for n in rest[0]:
-        chosen = {"_id": one_id(n)}
+        chosen = under(one_id(n), {})
         match verb:
             case "put":
                 collection.replace_one(chosen, fields(n), upsert=True, session=session)
             case "respell":
-                collection.replace_one(chosen, {"_id": respelled(one_id(n)), **fields(n)}, session=session)
+                collection.replace_one(chosen, under(respelled(one_id(n)), fields(n)), session=session)
             case "remove":
                 collection.delete_one(chosen, session=session)
             case _:
-                collection.update_one(chosen, _changes(verb, n), session=session)
+                collection.update_one(chosen, _changes(verb, n, one_id(n)), session=session)
 
 
-def _changes(verb: str, n: int) -> Any:
+def _changes(verb: str, n: int, one_id: Any) -> Any:
     """An update; what it sets are texts, which are the same in every form of JSON."""
     ver = version()
-    match verb:
-        case "touch":
-            return {"$set": {"v": f"touched {ver}", "j.deep.s": ver, "ver": ver}}
-        case "extend":
-            return {"$set": {"ver": ver, f"new{n % 4}": "ä\n"}, "$push": {"list": ver}}
-        case "strip":
-            return {"$set": {"ver": ver}, "$unset": {"v": "", "j.é": ""}}
-        case "cut":
-            return [{"$set": {"ver": ver, "list": {"$slice": ["$list", 1]}}}]
-        case "upset":
-            return {"$set": {"ver": ver, "list.0": ver}, "$rename": {"big": "large"}}
-    raise ValueError(f"no step {verb!r}")
+    if verb == "rewrite":
+        number = isinstance(one_id, int) and not isinstance(one_id, bool)
+        return [{"$set": {"ver": ver, **({"_id": respelled(one_id)} if number else {})}}]
+    found: dict[str, Any] = {
+        "touch": {"$set": {"v": f"touched {ver}", "j.deep.s": ver, "ver": ver}},
+        "extend": {"$set": {"ver": ver, f"new{n % 4}": "ä\n"}, "$push": {"list": ver}},
+        "strip": {"$set": {"ver": ver}, "$unset": {"v": "", "j.é": ""}},
+        "cut": [{"$set": {"ver": ver, "list": {"$slice": ["$list", 1]}}}],
+        "upset": {"$set": {"ver": ver, "list.0": ver}, "$rename": {"big": "large"}},
+        "expire": {"$set": {"ver": ver, "gone_at": _BEGIN}},
+        "shrink": {"$set": {"ver": ver}, "$unset": {"giant": ""}},
+    }
+    # The document and the update have no room in one event.
+    return {"$set": {"ver": ver, "giant": ver[-1] * GIANT}} if verb == "swell" else found[verb]
 
 
 # As the oracle sees them.
@@ -179,20 +233,32 @@ def plain(raw: bytes) -> Any:
 
 
 def key_of(value: Any) -> str:
+    """A text for an id as a consumer tells ids apart: 1 and 1.0 are two, whatever the server says."""
+    return json.dumps(_plain_key(value, _written), ensure_ascii=False)
+
+
+def number_of(value: Any) -> str:
     """A text that is the same for ids that the server takes for equal."""
-    return json.dumps(_plain_key(value), ensure_ascii=False)
+    return json.dumps(_plain_key(value, _number), ensure_ascii=False)
 
 
-def _plain_key(value: Any) -> Any:
+def _plain_key(value: Any, number: Callable[[Any], Any]) -> Any:
     if isinstance(value, dict):
-        return {"object": [[name, _plain_key(one)] for name, one in value.items()]}
+        return {"object": [[name, _plain_key(one, number)] for name, one in value.items()]}
     if isinstance(value, list):
-        return {"array": [_plain_key(one) for one in value]}
+        return {"array": [_plain_key(one, number) for one in value]}
     if isinstance(value, str | bool) or value is None:
         return value
     if isinstance(value, int | float | Decimal128):
-        return {"number": _number(value)}
+        return {"number": number(value)}
     return json.loads(canonical(value))
+
+
+def _written(value: float | Decimal128) -> str:
+    """As events write it: a double with its point, a decimal with its digits."""
+    if isinstance(value, Decimal128):
+        return f"decimal {value}"
+    return str(int(value)) if isinstance(value, int) else repr(value)
 
 
 def _number(value: float | Decimal128) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tests.servers.mongodb import MongoServer, clear
+from tests.servers.mongodb import MongoServer, MongoSet, clear
 from tests.servers.postgres import PostgresServer
 from tests.servers.sqlserver import SqlServer
 from tests.torture.drawn import write
@@ -111,28 +111,45 @@ class WrapGround(PostgresGround):
 
 @dataclass(slots=True)
 class MongoGround:
-    """A replica set of MongoDB of one member."""
+    """A replica set of MongoDB of one member; and one of three, once a history asks for it."""
 
-    server: MongoServer = field(default_factory=lambda: MongoServer(oplog_mb=1024))
-    client: MongoClient[dict[str, Any]] = field(init=False)
+    server: MongoServer = field(
+        default_factory=lambda: MongoServer(oplog_mb=1024, settings=["ttlMonitorSleepSecs=1"])
+    )
+    three: MongoSet | None = None
+    _clients: dict[int, MongoClient[dict[str, Any]]] = field(default_factory=dict)
 
     def start(self) -> None:
-        """Start it."""
+        """Start the server of one member."""
         self.server.start()
-        self.client = self.server.connect(datetime_conversion="DATETIME_MS")
+        self._clients[1] = self._client(self.server)
+
+    @staticmethod
+    def _client(server: MongoServer | MongoSet) -> MongoClient[dict[str, Any]]:
+        return server.connect(datetime_conversion="DATETIME_MS", unicode_decode_error_handler="replace")
 
     def close(self) -> None:
-        """End it."""
-        self.client.close()
+        """End both."""
+        for client in self._clients.values():
+            client.close()
         self.server.close()
+        if self.three is not None:
+            self.three.close()
 
     def site(self, number: int, script: Script) -> MongoSite:  # noqa: ARG002  they all have the same name
         """A database of its own."""
-        return MongoSite(script, self.server, self.client)
+        if script.database.get("members") != "3":
+            return MongoSite(script, self.server, self._clients[1])
+        if self.three is None:
+            self.three = MongoSet(oplog_mb=512, settings=["ttlMonitorSleepSecs=1"])
+            self._clients[3] = self._client(self.three)
+        self.three.start()
+        return MongoSite(script, self.three, self._clients[3])
 
     def clear(self, number: int) -> None:  # noqa: ARG002  they all have the same name
         """Drop everything."""
-        clear(self.client)
+        for client in self._clients.values():
+            clear(client)
 
     @staticmethod
     def write(seed: str, wanted: Wanted) -> Script:

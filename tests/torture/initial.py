@@ -22,7 +22,12 @@ if TYPE_CHECKING:
     from tests.torture.script import Script
 
 
-_ANEW = frozenset({"sql", "truncate", "drop", "exile", "replace", "succeed", "publish", "exchange"})
+_ANEW = frozenset(
+    {
+        *("sql", "truncate", "drop", "exile", "replace", "succeed", "publish", "exchange"),
+        *("away", "out", "wipe", "rewrite"),
+    }
+)
 """Steps after which a table may be read from its beginning again."""
 
 
@@ -50,6 +55,7 @@ class Initial:
             if name in refused:
                 continue
             table.whole = True
+            table.finished |= self._finished(name, journal)
             for key in table.steady:
                 times = table.first_reads[key]
                 if not times:
@@ -59,6 +65,14 @@ class Initial:
         if self.exact:
             self._words(anew)
 
+    @staticmethod
+    def _finished(name: str, journal: JournalReader) -> set[tuple[int, int]]:
+        """The turns of the answer that nobody's signal got: all of it was read."""
+        notes = [
+            note for note in journal.of("answer") if not note["id"] and note.get("outcome") == "finished"
+        ]
+        return {(0, note["turn"]) for note in notes if note["text"].startswith(f"{name} completed")}
+
     def _read_anew(self) -> set[str]:
         steps = [
             step
@@ -67,10 +81,11 @@ class Initial:
             for transaction in writer
             for step in transaction.steps
         ]
+        steps += [strike.step for one in self.script.rounds for strike in one.strikes]
         changed = {step[1] for step in steps if step[0] in _ANEW}
         changed |= {step[2] for step in steps if step[0] in {"succeed", "exchange"}}
-        if any(step[0] == "republish" for step in steps):
-            changed |= set(range(len(self.script.tables)))
+        if any(step[0] in {"republish", "wipe"} for step in steps):
+            changed = set(range(len(self.script.tables)))
         return {
             name
             for place, shape in enumerate(self.script.tables)

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from tests.torture.documents import IDS
 from tests.torture.drawn import INITIAL, early, fuse, pressed
-from tests.torture.script import ANYTHING, STEPS, Fuse, Round, Script, Sent, Transaction, Wanted, collections
+from tests.torture.script import (
+    ANYTHING,
+    STEPS,
+    Fuse,
+    Round,
+    Script,
+    Sent,
+    Strike,
+    Transaction,
+    Wanted,
+    collections,
+)
 from tests.torture.tables import TableShape
 
 if TYPE_CHECKING:
@@ -22,14 +33,23 @@ _MODES = (
     "change_streams_update_full_with_pre_image",
 )
 _STRATEGIES = ("visibility",) * 5 + ("insert_insert",)
-_CHANGES = ("touch", "touch", "extend", "strip", "cut", "upset", "respell", "remove", "put")
+_CHANGES = (
+    *("touch", "touch", "extend", "strip", "cut", "upset", "respell", "respell", "remove", "put"),
+    *("rewrite", "expire"),
+)
+_STRIKES = ("replace", "replace", "away", "away", "out", "out", "succeed", "drop", "stop")
+_BLOWS = ("stepdown", "immediate", "fast", "pause", "lag", "lag", "isolate", "isolate")
+"""To a set of three members."""
+_SEVERAL, _FORGETFUL, _GIANTS, _FROZEN, _RESTORED, _WIPED, _STRUCK = 0.15, 0.06, 0.1, 0.08, 0.06, 0.05, 0.7
+"""How many of the histories: with three members, a server that keeps no state, documents too large for an
+event, a job that stands still, a server put back to older files, a database that is dropped, blows at open
+windows."""
 MALFORMED: tuple[tuple[str | None, str | None], ...] = (
     ("execute-snapsht", '{"data-collections": ["shop.t0"]}'),
     ("execute-snapshot", None),
     ("execute-snapshot", '{"data-collections": ['),
     ("execute-snapshot", '["shop.t0"]'),
     ("execute-snapshot", '{"data-collections": ["shop.nothing"]}'),
-    ("execute-snapshot", '{"data-collections": ["shop.t0"], "additional-condition": "n > 1"}'),
     ("", "{}"),
     (None, None),
 )
@@ -39,9 +59,71 @@ def write_documents(seed: str, wanted: Wanted = ANYTHING) -> Script:
     """The script of a seed, and what it is to have in it; blows to a broker are for others."""
     script = _Writer(Random(seed), seed).script(wanted)
     draw = Random(f"{seed}/more")
+    rare = Random(f"{seed}/rare")
+    if rare.random() < _RESTORED and not wanted.initial:
+        return replace(script, rounds=[], fuses=[], scene="restored", tables=[_PLAIN, *script.tables[1:]])
+    script = _with_blows(_with_what_is_rare(script, rare), rare)
     if draw.random() < INITIAL if wanted.initial is None else wanted.initial:
         script = replace(script, initial=True, fuses=[*early(draw), *script.fuses])
     return pressed(script)
+
+
+_PLAIN = TableShape("t0", "int32", "-", 40)
+
+
+def _with_what_is_rare(script: Script, draw: Random) -> Script:
+    """With strikes, documents that have no room in an event, a database dropped, a job that stands still."""
+    for one in script.rounds:
+        if draw.random() < _STRUCK:
+            one.strikes.extend(_strike(script.tables, draw) for _ in range(draw.randint(1, 3)))
+    at = draw.choice(script.rounds)
+    if draw.random() < _GIANTS:
+        at.writers.append(_giants(script.tables, draw))
+    if draw.random() < _WIPED:
+        at.strikes.append(Strike(["wipe", 0], draw.choice(["", "poll"])))
+    if draw.random() < _FROZEN:
+        at.restarts.append((round(draw.uniform(0.2, 1.5), 2), "freeze"))
+    return script
+
+
+def _strike(tables: list[TableShape], draw: Random) -> Strike:
+    place, verb = draw.randrange(len(tables)), draw.choice(_STRIKES)
+    step: Step = [verb, place]
+    match verb:
+        case "replace" | "out" | "away":
+            step.append(draw.randint(1, 60))
+        case "succeed":
+            others = [at for at, one in enumerate(tables) if at != place and one.key == tables[place].key]
+            step = ["succeed", draw.choice(others), place] if others else ["replace", place, 20]
+    return Strike(step, draw.choice(["", "poll", "poll", "take", "take"]))
+
+
+def _giants(tables: list[TableShape], draw: Random) -> list[Transaction]:
+    """Two documents that swell and shrink again, in transactions larger than an entry of the log, too."""
+    place = next((at for at, one in enumerate(tables) if one.key != "capped"), None)
+    if place is None:
+        return []
+    alone = [Transaction([["put", place, [n]]], asynchronous=True) for n in (3, 4)]
+    swells = [
+        Transaction([["swell", place, [3]]], asynchronous=True, pause_s=draw.choice([0.0, 0.3])),
+        Transaction([["swell", place, [3, 4]], ["touch", place, [5, 3]]], pause_s=0.1),
+        Transaction([["swell", place, [4]]], asynchronous=True, pause_s=draw.choice([0.0, 0.3])),
+    ]
+    return [*alone, *swells, *swells[:2], Transaction([["shrink", place, [3, 4]]], asynchronous=True)]
+
+
+def _with_blows(script: Script, draw: Random) -> Script:
+    """On three members, with elections and one that lags; or on a server that keeps no state for long."""
+    if draw.random() < _SEVERAL:
+        for one in script.rounds:
+            at_s = sorted(round(draw.uniform(0.1, 2.5), 2) for _ in range(draw.randint(0, 2)))
+            one.restarts[:] = [(second, draw.choice(_BLOWS)) for second in at_s]
+        script.rounds[0].restarts.insert(0, (0.0, "lag"))
+        return replace(script, database={**script.database, "members": "3"})
+    if draw.random() < _FORGETFUL:
+        lulls = {**script.lulls, "read": 1.2}
+        return replace(script, database={**script.database, "history_s": "1"}, lulls=lulls)
+    return script
 
 
 @dataclass(slots=True)
@@ -60,7 +142,7 @@ class _Writer:
         if wanted.hard:
             draw.choice(rounds).kills.append(round(draw.uniform(0.3, 2.5), 2))
         if wanted.restart:
-            how = draw.choice(["fast", "immediate", "immediate", "stepdown"])
+            how = draw.choice(["fast", "immediate", "immediate", "stepdown", "pause"])
             draw.choice(rounds).restarts.append((round(draw.uniform(0.3, 2.0), 2), how))
         fuses = [fuse(draw) for _ in range(draw.randint(1, 6))]
         if wanted.hard and draw.random() < 0.5:
@@ -70,7 +152,7 @@ class _Writer:
 
     def _table(self, place: int) -> TableShape:
         draw = self.random
-        key = draw.choice([*IDS, "mixed", "mixed", "mixed too"])
+        key = draw.choice([*IDS, "mixed", "mixed", "mixed too", "int32", "int64", "raw", "capped"])
         return TableShape(f"t{place}", key, "-", draw.choice([0, 3, 40, 40, 300, 300, 900]))
 
     def _properties(self) -> dict[str, str]:
@@ -106,7 +188,11 @@ class _Writer:
     def _definition(self) -> Step:
         draw = self.random
         place, other = draw.randrange(len(self.tables)), draw.randrange(len(self.tables))
-        steps: list[Step] = [["drop", place], ["exile", place], ["replace", place, draw.randint(1, 60)]]
+        count = draw.randint(1, 60)
+        steps: list[Step] = [
+            *(["drop", place], ["exile", place], ["replace", place, count], ["away", place, count]),
+            ["out", place, count],
+        ]
         # its documents must be of the other's kind, or their ids would not follow from their ordinals
         if place != other and self.tables[place].key == self.tables[other].key:
             steps.append(["succeed", place, other])
@@ -137,6 +223,9 @@ class _Writer:
                 return Sent(pause_s, label, "stop-snapshot", json.dumps(data), "stop", names)
             case "log":
                 return Sent(pause_s, label, "log", json.dumps({"message": "here {}"}), "log")
+        if draw.random() < 1 / (1 + len(MALFORMED)):
+            asks = json.dumps({"data-collections": ["shop.t0"], "additional-condition": "n > 1"})
+            return Sent(pause_s, label, "execute-snapshot", asks, "unreadable", ["shop.t0"], whole=False)
         return Sent(pause_s, label, *draw.choice(MALFORMED), "malformed")
 
     def _some(self) -> list[str]:

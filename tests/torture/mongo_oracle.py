@@ -1,7 +1,13 @@
 """The judge of documents: the same sentence as for rows, and what is otherwise on MongoDB.
 
 Drops and renames are no events; they are followed where the stream comes to them. An update brings the
-document as it stood when it was looked up: as the update left it, or as a later change did.
+document as it stood when it was looked up: as the update left it, or as a later change did, or not at all
+if it has no room in an event. A consumer tells documents apart by the keys of events, in which 1 and 1.0
+are two; so a document whose id is written otherwise must end under the old one.
+
+What no event has had of a document (it came by a rename, or without room) is *lacking*, until an event or
+a row read brings it. A snapshot that ends must have brought it; and where documents lack that came by a
+rename, the job must say so.
 """
 
 from __future__ import annotations
@@ -10,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tests.strict_json import value_of
-from tests.torture.documents import canonical, read_canonical
+from tests.torture.documents import GIANT, canonical, read_canonical
 from tests.torture.oracle import Key, Oracle, Table, Violation
 from tests.torture.truth import UNCHANGED
 
@@ -23,6 +29,8 @@ if TYPE_CHECKING:
 DROPPED, RENAMED, HIDDEN = "t", "n", "h"
 _SILENT = frozenset({DROPPED, RENAMED, HIDDEN})
 """Entries that no event tells of; hidden ones are documents of collections that are not captured."""
+_LATER = 1 << 60
+"""Behind every turn so far."""
 
 
 @dataclass(slots=True)
@@ -30,7 +38,9 @@ class DocumentOracle(Oracle):
     """`looks_up`: whether updates bring documents."""
 
     looks_up: bool = True
+    moved_op: str = "u"
     hidden: dict[str, dict[Key, Row]] = field(default_factory=dict)
+    turn: int = 0
 
     def known_tables(self, entry: Entry) -> list[Entry]:
         """Each entry as it is."""
@@ -43,14 +53,19 @@ class DocumentOracle(Oracle):
                 self._follow_silently(entry)
             else:
                 Oracle.precede(self, [entry])
+        for table in self.tables.values():
+            table.arrived.clear()
+            table.lacking.clear()
 
     def left(self) -> list[Entry]:
         """The entries that an event should have told of."""
+        self.turn = _LATER
         self._come_to_an_event()
         return self.ahead
 
     def take_in(self, event: Emitted) -> None:
         """Go on with one event."""
+        self.turn = event.turn
         if event.op == "r":
             while not self._stands(event) and self.ahead and self.ahead[0].op in _SILENT:
                 self._follow_silently(self.ahead.pop(0))
@@ -68,8 +83,11 @@ class DocumentOracle(Oracle):
 
     def _follow_silently(self, entry: Entry) -> None:
         if entry.op == HIDDEN:
-            (name,) = entry.tables
-            self.hidden.setdefault(name, {})[(entry.new["_id"],)] = entry.new
+            documents = self.hidden.setdefault(entry.tables[0], {})
+            if entry.old:
+                documents.pop((entry.old["_id"],), None)
+            if entry.new:
+                documents[(entry.new["_id"],)] = entry.new
             return
         rows = self._emptied(entry.tables[0])
         if entry.op == RENAMED:
@@ -84,6 +102,7 @@ class DocumentOracle(Oracle):
         rows, table.rows = table.rows, {}
         table.copy.clear()
         table.arrived.clear()
+        table.lacking.clear()
         return rows
 
     def _arrive(self, name: str, rows: dict[Key, Row]) -> None:
@@ -93,27 +112,40 @@ class DocumentOracle(Oracle):
             return
         table.rows = rows
         table.arrived |= rows.keys()
+        table.lacking |= dict.fromkeys(rows, self.turn)
 
     # Changes.
 
     def _changed(self, entry: Entry, first: Emitted, second: Emitted) -> None:
         table = self._table(entry.tables[0])
-        stood = table.rows.get((entry.old.get("_id", entry.new.get("_id")),), {})
-        self._before(stood, second)
+        before, after = entry.old.get("_id", entry.new.get("_id")), entry.new.get("_id", entry.old.get("_id"))
+        if (first is not second) != (before != after):
+            raise Violation(f"{table.name}: the key {before} becomes {after} in {first.op} and {second.op}")
+        stood = table.rows.get((before,), {})
+        for event in (first, second):
+            self._before(stood, event)
+        if table.key_of(first.before or {"_id": None}) != (before,):
+            raise Violation(
+                f"the log goes on with {before!r} of {table.name}, emitted was {first.before!r:.200}"
+            )
+        table.lacking.pop((before,), None)
         Oracle._changed(self, entry, first, second)
 
     @staticmethod
     def _before(stood: Row, event: Emitted) -> None:
         told = (event.before or {}).get("doc")
         if told is not None and told != stood.get("doc"):
-            raise Violation(f"{event.table}: before is {told!r}, the document was {stood.get('doc')!r}")
+            raise Violation(
+                f"{event.table}: before is {told!r:.300}, the document was {stood.get('doc')!r:.300}"
+            )
 
-    def _copy(self, table: Table, entry: Entry, _first: Emitted, second: Emitted, /) -> None:
-        key = table.key_of({**entry.new, **entry.old})
+    def _copy(self, table: Table, entry: Entry, first: Emitted, second: Emitted, /) -> None:
+        before = table.key_of({**entry.new, **entry.old})
+        key = before if entry.op == "d" else table.key_of(entry.new)
         told = table.key_of({**(second.before or {}), **(second.after or {})})
         if told != key:
             raise Violation(f"the log goes on with {key!r} of {table.name}, emitted was {told!r}")
-        kept = table.copy.pop(key, None)
+        kept = table.copy.pop(before, None)
         if entry.op == "d":
             return
         text = (second.after or {}).get("doc")
@@ -121,32 +153,76 @@ class DocumentOracle(Oracle):
             self._is_a_version(entry, key, text, exactly=second.described is None)
         elif text is not None:
             raise Violation(f"an update of {table.name} brings a document, which nobody asked for")
-        else:
+        elif first is second:
             text = _updated(kept, second.described)
+        if text is None and not self._goes(entry, key):
+            table.lacking[key] = second.turn
         table.copy[key] = {"_id": key[0], "doc": UNCHANGED if text is None else text}
 
     def _is_a_version(self, entry: Entry, key: Key, text: str | None, *, exactly: bool) -> None:
         """The document is the one of this entry, or if it was looked up of a later one."""
         if text == entry.new["doc"]:
             return
-        mine = list(self._later(entry.tables[0], key[0]))
-        gone = text is None and any(one.op in {"d", DROPPED, RENAMED} for one in mine)
-        if exactly or not (gone or any(text == one.new.get("doc") for one in mine)):
+        if text is None and not exactly and (self._goes(entry, key) or _is_giant(entry.new)):
+            self.happened["events without room for a document"] += _is_giant(entry.new)
+            return
+        later = (one.new.get("doc") for one in self._later(entry.tables[0], key[0]))
+        if exactly or text is None or text not in later:
             raise Violation(
                 f"document {key!r} of {entry.tables[0]}: the log has {entry.new['doc']!r:.300},"
                 f" emitted was {text!r:.300}"
             )
 
+    def _goes(self, entry: Entry, key: Key) -> bool:
+        """Whether the document is deleted later, or its collection dropped or renamed."""
+        return any(one.op in {"d", DROPPED, RENAMED} for one in self._later(entry.tables[0], key[0]))
+
     def _later(self, name: str, key: str | None) -> Iterator[Entry]:
         """What becomes of a document, also where its collection is renamed: it is looked up by that."""
-        names = {name}
+        names, keys = {name}, {key}
         for entry in self.ahead:
             if not names.intersection(entry.tables):
                 continue
             if entry.op == RENAMED and entry.tables[0] in names:
                 names.add(entry.tables[1])
-            if entry.op in _SILENT or key in {entry.new.get("_id"), entry.old.get("_id")}:
+            if entry.op in _SILENT:
                 yield entry
+            elif keys & {entry.new.get("_id"), entry.old.get("_id")}:
+                keys |= {one for one in (entry.new.get("_id"), entry.old.get("_id")) if one is not None}
+                yield entry
+
+    # Rows read, and quiet points.
+
+    def _read(self, event: Emitted) -> None:
+        Oracle._read(self, event)
+        table = self._table(event.table)
+        table.lacking.pop(table.key_of_event(event.after or {}), None)
+
+    def _known(self, table: Table) -> set[Key]:
+        """As for rows; documents that came by a rename may lack only where the job says that some do."""
+        known = set(table.rows) if table.whole else set(table.rows) & table.touched
+        arrived = table.arrived & table.rows.keys()
+        told = {key for key in arrived if table.name in self.incomplete and self._may_lack(table, key)}
+        return (known | arrived) - told
+
+    def _may_lack(self, table: Table, key: Key) -> bool:
+        """Not what a snapshot should have brought: it ended later, and has not read the document at all.
+
+        The turn is no earlier than the one in which the lack began, so this errs for the job.
+        """
+        since = table.lacking.get(key)
+        return since is not None and all(
+            since > last or _read_in(table, key, first, last) for first, last in table.finished
+        )
+
+
+def _read_in(table: Table, key: Key, first: int, last: int) -> bool:
+    turns = table.read_in.get(key, ())
+    return any(first <= turn <= last for turn in turns) or (not first and table.first_reads[key] > 0)
+
+
+def _is_giant(row: Row) -> bool:
+    return len(row.get("doc") or "") > GIANT
 
 
 def _updated(kept: Row | None, described: Any) -> str | None:

@@ -13,14 +13,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bson.raw_bson import RawBSONDocument
+from pymongo import WriteConcern
 from pymongo.errors import DuplicateKeyError, PyMongoError
 
+from tests.servers.mongodb import MongoSet
 from tests.strict_json import CODEC, bson_of, value_of
-from tests.torture.documents import DATABASE, canonical, document, key_of, options, plain, row
+from tests.torture.documents import DATABASE, canonical, document, key_of, make, number_of, plain, row
 from tests.torture.emitted import Emitted
 from tests.torture.mongo_oracle import DROPPED, HIDDEN, RENAMED, DocumentOracle
-from tests.torture.mongo_writers import DocumentWriter, Room
-from tests.torture.oracle import Oracle, Table
+from tests.torture.mongo_scenes import play_scene
+from tests.torture.mongo_writers import Definitions, DocumentWriter, Room
+from tests.torture.oracle import Table
 from tests.torture.truth import Entry, UnexpectedWrite
 
 if TYPE_CHECKING:
@@ -31,12 +34,13 @@ if TYPE_CHECKING:
     from tests.servers.mongodb import MongoServer
     from tests.torture.journal import JournalReader
     from tests.torture.play import Play
-    from tests.torture.script import Round, Script, Sent
+    from tests.torture.script import Round, Script, Sent, Strike
     from tests.torture.truth import Row
 
 SIGNALS = f"{DATABASE}.signals"
 _TRUTH = "truth"
 _PATIENCE_S = 60.0
+_PAUSED_S, _CUT_OFF_S = 2.0, 0.7
 _OPS = {"insert": "c", "update": "u", "replace": "u", "delete": "d"}
 
 
@@ -45,15 +49,17 @@ class MongoSite:
     """Collections for one script, in the server's database of histories."""
 
     script: Script
-    server: MongoServer
+    server: MongoServer | MongoSet
     client: MongoClient[dict[str, Any]]
-    oracle: Oracle = field(init=False)
+    oracle: DocumentOracle = field(init=False)
     signals: str = SIGNALS
     begins_late: bool = True
     transactions: int = 0
     _room: Room = field(default_factory=Room)
+    _kinds: dict[str, str] = field(default_factory=dict)
     _token: Any = None
     _marks: int = 0
+    _lags: bool = False
 
     def __post_init__(self) -> None:
         mode = self.script.properties["capture.mode"]
@@ -66,31 +72,48 @@ class MongoSite:
         database = self.client[DATABASE]
         database.create_collection("signals")
         self.oracle.tables[SIGNALS] = Table(SIGNALS, ("_id",), {})
+        self._remember(int(self.script.database.get("history_s", "300")))
         for shape in self.script.tables:
             name, made = f"{DATABASE}.{shape.name}", [document(shape, n) for n in range(shape.rows)]
-            collection = database.create_collection(shape.name, **options(shape))
+            collection = make(database, shape)
             if made:
                 collection.insert_many(made)
+            self._kinds[name] = shape.key
             self.oracle.tables[name] = table = Table(name, ("_id",), {})
             table.start(self.rows(name))
         with self.client.watch() as stream:
             stream.try_next()
             self._token = stream.resume_token
 
+    def _remember(self, seconds: int) -> None:
+        """Have the server keep its states so long."""
+        for member in self.server.members:
+            with member.connect_directly() as client:
+                client.admin.command("setParameter", 1, minSnapshotHistoryWindowInSeconds=seconds)
+
     def properties(self) -> dict[str, str]:
-        """The job's source."""
+        """The job's source; with several members it is told to read from one that may lag."""
+        several = "&readPreference=secondary&readPreferenceTags=member:2"
         return {
             "connector.class": "io.debezium.connector.mongodb.MongoDbConnector",
-            "mongodb.connection.string": self.server.uri,
+            "mongodb.connection.string": self.server.uri + (several if self._several else ""),
             "mongodb.server.selection.timeout.ms": "3000",
             "collection.include.list": rf"{DATABASE}\.t\d+,{DATABASE}\.signals",
         }
 
     # Meanwhile.
 
+    @property
+    def _several(self) -> bool:
+        return len(self.server.members) > 1
+
+    @property
+    def _definitions(self) -> Definitions:
+        return Definitions(self.client, self.script.tables, self._room)
+
     def act(self, scene: str, play: Play, journal: JournalReader) -> None:
-        """There are none."""
-        raise NotImplementedError(scene)
+        """Play a scene."""
+        play_scene(scene, play, self, journal)
 
     def writers(
         self,
@@ -101,9 +124,17 @@ class MongoSite:
     ) -> list[DocumentWriter]:
         """One for each list of transactions."""
         return [
-            DocumentWriter(f"{number}w{place}", self.client, self.script.tables, acts, stop, self._room)
+            DocumentWriter(f"{number}w{place}", self._definitions, acts, stop)
             for place, acts in enumerate(one.writers)
         ]
+
+    def hit(self, strike: Strike, label: str, stop: threading.Event) -> bool:  # noqa: ARG002  not stopped midway
+        """Do what a strike says; whether it was done."""
+        try:
+            self._definitions.define(label, strike.step)
+        except PyMongoError:
+            return False
+        return True
 
     def send(self, sent: Sent, stop: threading.Event) -> None:
         """Insert the signal's document."""
@@ -122,22 +153,70 @@ class MongoSite:
 
     def restart(self, how: str) -> None:
         """Stop, kill or depose the primary, and have it come back."""
-        if how == "stepdown":
-            with contextlib.suppress(PyMongoError):
-                self.client.admin.command({"replSetStepDown": 1, "force": True})
-            with contextlib.suppress(PyMongoError):
-                self.client.admin.command({"replSetFreeze": 0})
-            return
-        if how == "fast":
-            self.server.stop()
-        else:
-            self.server.kill()
-        self.server.start()
+        server = self.server
+        match how:
+            case "stepdown":
+                with contextlib.suppress(PyMongoError):
+                    self.client.admin.command({"replSetStepDown": 1, "force": True})
+                with contextlib.suppress(PyMongoError):
+                    self.client.admin.command({"replSetFreeze": 0})
+            case "pause":
+                member = server.primary
+                member.pause()
+                time.sleep(_PAUSED_S)
+                member.resume()
+            case "lag":
+                if isinstance(server, MongoSet):
+                    server.hold_back(server.far)
+                    self._lags = True
+            case "isolate":
+                if isinstance(server, MongoSet):
+                    self._isolate(server)
+            case "fast":
+                server.stop()
+                server.start()
+            case _:
+                server.kill()
+                server.start()
+        self.oracle.happened[f"{how} with three members" if self._several else how] += 1
+
+    def _isolate(self, server: MongoSet) -> None:
+        """Have the primary write what nobody gets, then die; what it wrote is rolled back."""
+        server.cut_off()
+        alone = WriteConcern(w=1)
+        with (
+            server.primary.connect_directly(socketTimeoutMS=2000) as client,
+            contextlib.suppress(PyMongoError),
+        ):
+            for shape in self.script.tables:
+                collection = client[DATABASE].get_collection(shape.name, write_concern=alone)
+                collection.update_many({}, {"$set": {"ver": "rolled back", "v": "rolled back"}})
+                collection.delete_many({"n": {"$mod": [3, 0]}})
+                collection.insert_one({"_id": f"rolled back {shape.name}", "n": -1, "ver": "rolled back"})
+        time.sleep(_CUT_OFF_S)
+        server.kill()
+        server.cut_off(on=False)
+        server.start()
 
     # At rest.
 
     def settle(self) -> None:
-        """Nothing is left behind: the server ends transactions whose client is gone."""
+        """End what a member lags by, and wait until what expires has gone.
+
+        Transactions whose client is gone are ended by the server.
+        """
+        if isinstance(self.server, MongoSet) and self._lags:
+            self.server.hold_back(self.server.far, on=False)
+            self._lags = False
+        until = time.monotonic() + _PATIENCE_S
+        kept = [shape for shape in self.script.tables if shape.key != "capped"]
+        while time.monotonic() < until:
+            with contextlib.suppress(PyMongoError):
+                expired = {"gone_at": {"$exists": True}}
+                if not any(self.client[DATABASE][one.name].count_documents(expired) for one in kept):
+                    return
+            time.sleep(0.1)
+        raise RuntimeError("what has expired is not removed")
 
     def mark(self) -> int:
         """The time of a signal."""
@@ -156,7 +235,9 @@ class MongoSite:
         self.client[_TRUTH]["ends"].insert_one({"at": time.time()})
         found: list[Entry] = []
         until = time.monotonic() + _PATIENCE_S
-        with self.client.watch(start_after=self._token, full_document="whenAvailable") as stream:
+        # An update's description may leave no room for the document.
+        bare = [{"$project": {"updateDescription": 0}}]
+        with self.client.watch(bare, start_after=self._token, full_document="whenAvailable") as stream:
             while time.monotonic() < until:
                 change = stream.try_next()
                 self._token = stream.resume_token
@@ -195,12 +276,15 @@ class MongoSite:
         """Read an event of a document."""
         if value is None:
             return None
-        source, id_key = value["source"], key_of(value_of(key["id"]))
+        source, own = value["source"], value_of(key["id"])
         table = f"{source['db']}.{source['collection']}"
         if not topic.endswith(table):
             raise UnexpectedWrite(f"an event of {table} is in topic {topic}")
-        after = {} if value["op"] == "d" else _image(id_key, value["after"])
-        before = _image(id_key, value["before"])
+        if value["op"] == "r":
+            self._count_read(table, str(source["snapshot"]))
+        exactly = value["op"] in {"r", "c"} or value["updateDescription"] is None
+        after = {} if value["op"] == "d" else _image(own, value["after"], exactly=exactly)
+        before = _image(own, value["before"], exactly=False)
         return Emitted(
             turn,
             table,
@@ -212,6 +296,13 @@ class MongoSite:
             described=value["updateDescription"],
         )
 
+    def _count_read(self, table: str, snapshot: str) -> None:
+        kind, happened = self._kinds.get(table, ""), self.oracle.happened
+        happened["rows read under ids that are no JSON"] += kind == "raw"
+        happened["rows of capped collections read by initial snapshots"] += (
+            kind == "capped" and snapshot != "incremental"
+        )
+
     def rows(self, name: str) -> list[Row]:
         """By a scan."""
         raw = CODEC.with_options(document_class=RawBSONDocument)
@@ -219,14 +310,18 @@ class MongoSite:
         return [row(plain(bytes(one.raw))) for one in found]
 
 
-def _image(id_key: str, text: str | None) -> dict[str, str]:
-    """An image of an event; one without the document has the key alone."""
+def _image(own: Any, text: str | None, *, exactly: bool) -> dict[str, str]:
+    """An image of an event under this id; one without the document has the key alone.
+
+    A document that was looked up may have its id written otherwise since.
+    """
     if text is None:
-        return {"_id": id_key}
+        return {"_id": key_of(own)}
     found = plain(bson_of(text))
-    if key_of(found["_id"]) != id_key:
-        raise UnexpectedWrite(f"an event's key is {id_key}, its document {text:.200}")
-    return {"_id": id_key, "doc": canonical(found)}
+    same = key_of if exactly else number_of
+    if same(found["_id"]) != same(own):
+        raise UnexpectedWrite(f"an event's key is {own!r:.200}, its document {text:.200}")
+    return {"_id": key_of(own), "doc": canonical(found)}
 
 
 def _number(stamp: Any) -> int:
@@ -240,6 +335,8 @@ def _time_of(position: Sequence[Any]) -> int:
 def _entries(change: Mapping[str, Any], known: Mapping[str, Table]) -> Iterator[Entry]:
     """The entry of a change event; none for what nobody captures, but for documents that may come in."""
     operation, at = change["operationType"], _number(change["clusterTime"])
+    if operation == "dropDatabase":  # each of its collections was dropped
+        return
     name = f"{DATABASE}.{change['ns'].get('coll', '')}"
     if operation == "rename":
         yield Entry(at, RENAMED, (name, f"{DATABASE}.{change['to']['coll']}"))
@@ -247,13 +344,12 @@ def _entries(change: Mapping[str, Any], known: Mapping[str, Table]) -> Iterator[
         yield Entry(at, DROPPED, (name,))
     elif operation not in _OPS:
         raise UnexpectedWrite(f"nobody does this: {operation}")
-    elif name not in known:
-        yield Entry(at, HIDDEN, (name,), new=row(change["fullDocument"]))
     else:
+        op = _OPS[operation] if name in known else HIDDEN
         old: Row = {} if operation == "insert" else {"_id": key_of(change["documentKey"]["_id"])}
         if operation == "delete":
-            yield Entry(at, "d", (name,), old=old)
+            yield Entry(at, op, (name,), old=old)
             return
         if change["fullDocument"] is None:
             raise UnexpectedWrite(f"there is no image of a document of {name}: {change['documentKey']}")
-        yield Entry(at, _OPS[operation], (name,), old=old, new=row(change["fullDocument"]))
+        yield Entry(at, op, (name,), old=old, new=row(change["fullDocument"]))

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pymongo.errors import PyMongoError
 
-from tests.torture.documents import DATABASE, act, document, options
+from tests.torture.documents import DATABASE, IDS, act, document, fields, make, options, under
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from tests.torture.statements import Step
     from tests.torture.tables import TableShape
 
-DEFINITIONS = frozenset({"drop", "replace", "exile", "succeed"})
+_PATIENCE_S = 60.0
+DEFINITIONS = frozenset({"drop", "replace", "exile", "succeed", "away", "out", "wipe"})
 
 
 @dataclass(slots=True)
@@ -56,15 +58,82 @@ class Room:
 
 
 @dataclass(slots=True)
+class Definitions:
+    """Drops, renames and makes collections anew, while no writer is at work.
+
+    What fails halfway is tried again as far as there is a collection of that name.
+    """
+
+    client: MongoClient[dict[str, Any]]
+    tables: Sequence[TableShape]
+    room: Room
+
+    def define(self, label: str, step: Step) -> None:
+        """One step; raises PyMongoError where it could not be done."""
+        verb, place, *rest = step
+        shape, database = self.tables[place], self.client[DATABASE]
+        with self.room.alone():
+            try:
+                match verb:
+                    case "drop":
+                        database[shape.name].drop()
+                    case "exile":
+                        database[shape.name].rename(f"gone{label}", dropTarget=True)
+                    case "succeed":
+                        database[shape.name].rename(self.tables[rest[0]].name, dropTarget=True)
+                    case "replace":
+                        self._replace(f"new{label}", shape, rest[0])
+                    case "away":
+                        self._away(f"away{label}", shape, rest[0])
+                    case "out":
+                        self._out(f"from{label}", shape, rest[0])
+                    case "wipe":
+                        self.client.drop_database(DATABASE)
+            finally:
+                self._make_again()
+
+    def _replace(self, name: str, shape: TableShape, count: int) -> None:
+        made = self.client[DATABASE].create_collection(name, **options(shape))
+        made.insert_many([document(shape, n) for n in range(count)])
+        made.rename(shape.name, dropTarget=True)
+
+    def _away(self, name: str, shape: TableShape, count: int) -> None:
+        """Change it under another name, which nobody captures."""
+        database = self.client[DATABASE]
+        database[shape.name].rename(name)
+        for n in range(count):
+            database[name].replace_one(under(IDS[shape.key](n), {}), fields(n), upsert=True)
+        database[name].rename(shape.name)
+
+    def _out(self, name: str, shape: TableShape, count: int) -> None:
+        """Replace it by what an aggregation gives."""
+        source = self.client[DATABASE].create_collection(name, **options(shape))
+        source.insert_many([document(shape, n) for n in range(count)])
+        source.aggregate([{"$match": {}}, {"$out": shape.name}])
+
+    def _make_again(self) -> None:
+        """Whatever is not there."""
+        database, until = self.client[DATABASE], time.monotonic() + _PATIENCE_S
+        while time.monotonic() < until:
+            with contextlib.suppress(PyMongoError):
+                there = set(database.list_collection_names())
+                if "signals" not in there:
+                    database.create_collection("signals")
+                for shape in self.tables:
+                    if shape.name not in there:
+                        make(database, shape)
+                if {shape.name for shape in self.tables} <= there:
+                    return
+
+
+@dataclass(slots=True)
 class DocumentWriter:
     """One writer's transactions of one round."""
 
     name: str
-    client: MongoClient[dict[str, Any]]
-    tables: Sequence[TableShape]
+    definitions: Definitions
     transactions: Sequence[Transaction]
     stop: threading.Event
-    room: Room
     committed: int = 0
     done: Counter[str] = field(default_factory=Counter)
     altered: set[str] = field(default_factory=set)
@@ -85,43 +154,19 @@ class DocumentWriter:
     def _attempt(self, number: int, transaction: Transaction) -> None:
         first = transaction.steps[0]
         if first[0] in DEFINITIONS:
-            with self.room.alone():
-                self._define(f"{self.name}n{number}", first)
+            self.definitions.define(f"{self.name}n{number}", first)
             return
-        with self.room.shared():
+        with self.definitions.room.shared():
             if transaction.asynchronous:
                 for step in transaction.steps:
                     self._act(step, None)
                 return
-            with self.client.start_session() as session, session.start_transaction():
+            with self.definitions.client.start_session() as session, session.start_transaction():
                 for step in transaction.steps:
                     self._act(step, session)
                 if transaction.ending != "commit":
                     session.abort_transaction()
 
     def _act(self, step: Step, session: Any) -> None:
-        shape = self.tables[step[1]]
-        act(step, shape, self.client[DATABASE][shape.name], session)
-
-    def _define(self, label: str, step: Step) -> None:
-        """Drop, rename and make collections anew; where it fails halfway it is tried again."""
-        verb, place, *rest = step
-        shape, database = self.tables[place], self.client[DATABASE]
-        match verb:
-            case "drop":
-                database[shape.name].drop()
-            case "exile":
-                database[shape.name].rename(f"gone{label}", dropTarget=True)
-            case "succeed":
-                database[shape.name].rename(self.tables[rest[0]].name, dropTarget=True)
-            case "replace":
-                self._replace(f"new{label}", shape, rest[0])
-                return
-        while shape.name not in database.list_collection_names():
-            with contextlib.suppress(PyMongoError):
-                database.create_collection(shape.name, **options(shape))
-
-    def _replace(self, name: str, shape: TableShape, count: int) -> None:
-        made = self.client[DATABASE].create_collection(name, **options(shape))
-        made.insert_many([document(shape, n) for n in range(count)])
-        made.rename(shape.name, dropTarget=True)
+        shape = self.definitions.tables[step[1]]
+        act(step, shape, self.definitions.client[DATABASE][shape.name], session)

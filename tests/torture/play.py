@@ -5,6 +5,8 @@ Owns the order of things. Between two rounds everything is let come to rest, and
 
 from __future__ import annotations
 
+import contextlib
+import json
 import threading
 import time
 from dataclasses import asdict, dataclass, field
@@ -17,6 +19,8 @@ from tests.torture.figures import Figures
 from tests.torture.initial import Initial
 from tests.torture.journal import Journal, JournalReader
 from tests.torture.oracle import Oracle, Violation
+from tests.torture.over import Over
+from tests.torture.script import Sent, collections
 from tests.torture.topics import TopicEvents, Topics
 from tests.torture.truth import UnexpectedWrite
 
@@ -26,7 +30,7 @@ if TYPE_CHECKING:
 
     from tests.servers.kafka import KafkaBroker
     from tests.torture.process import Child
-    from tests.torture.script import Round, Script, Sent
+    from tests.torture.script import Round, Script, Strike
     from tests.torture.site import Site
     from tests.torture.truth import Entry
 
@@ -34,6 +38,17 @@ _REST_S, _MOST_S = 180.0, 600.0
 _MISSING_S = 40.0
 """Without a guard the job may never come to rest; that much patience is enough to say so."""
 _STILLBORN = 4
+_STRUCK_S, _BY_ITSELF_S, _SECOND_WINDOW_S = 20.0, 1.0, 0.6
+"""How long a window is waited for, when one is asked for, and how long the log is held back behind it."""
+_BLOWS = {
+    "succeed": "renamed onto",
+    "replace": "renamed onto",
+    "away": "away and back",
+    "out": "replaced by $out",
+    "drop": "dropped",
+    "wipe": "wiped",
+    "stop": "stopped",
+}
 
 
 @dataclass(slots=True)
@@ -81,6 +96,8 @@ class Play:
                 self._round(number, one, journal)
                 self.come_to_rest(journal)
                 heard = self._judge(events, journal, heard)
+        except Over:
+            pass
         except UnexpectedWrite as error:
             raise Violation(str(error)) from error
         finally:
@@ -160,6 +177,10 @@ class Play:
         writers = self.site.writers(number, one, stop, JournalReader(self.folder / "journal"))
         threads = [threading.Thread(target=writer.run, daemon=True) for writer in writers]
         threads.append(threading.Thread(target=self._signal, args=(one.signals, stop), daemon=True))
+        if one.strikes:
+            threads.append(
+                threading.Thread(target=self._strike, args=(number, one.strikes, stop), daemon=True)
+            )
         for thread in threads:
             thread.start()
         if number == 0 and self.script.initial:
@@ -184,6 +205,10 @@ class Play:
     def _blow(self, what: str) -> None:
         if what == "kill":
             self.child.kill()
+            return
+        if what == "freeze":
+            self.child.freeze(Random(f"{self.script.seed}/frozen").uniform(0.5, 3.0))
+            self.figures.kinds["job frozen"] += 1
             return
         if what == "break" and self.broker is not None:
             self.figures.broker_kills += 1
@@ -211,8 +236,78 @@ class Play:
     def _signal(self, sent: list[Sent], stop: threading.Event) -> None:
         for one in sent:
             stop.wait(one.pause_s)
-            self.site.send(one, stop)
-            self.answers.asked[one.id] = Asked(one)
+            self._ask(one, stop)
+
+    # Blows at open windows.
+
+    def _strike(self, number: int, strikes: list[Strike], stop: threading.Event) -> None:
+        """Strike one collection after the other, each in the window that reads it."""
+        journal = JournalReader(self.folder / "journal")
+        for at, strike in enumerate(strikes):
+            with self._gate("poll") if strike.held else contextlib.nullcontext():
+                window = self._window_of(strike, f"strike{number}n{at}", journal, stop)
+                if window is None:
+                    continue
+                if strike.held != "take":
+                    self._hit(strike, f"{number}a{at}", window, journal, stop)
+            if strike.held == "take":
+                with self._gate("take"):
+                    stop.wait(_SECOND_WINDOW_S)
+                    self._hit(strike, f"{number}a{at}", window, journal, stop)
+
+    @contextlib.contextmanager
+    def _gate(self, what: str) -> Iterator[None]:
+        """Nothing of it comes through meanwhile."""
+        gate = self.folder / f"hold-{what}"
+        gate.touch()
+        try:
+            yield
+        finally:
+            gate.unlink(missing_ok=True)
+
+    def _window_of(
+        self, strike: Strike, label: str, journal: JournalReader, stop: threading.Event
+    ) -> dict[str, Any] | None:
+        """The next window that reads the collection, which is asked for if none comes by itself."""
+        names = collections(self.script.tables[strike.step[1]])
+        seen, since_s, asked = len(journal.of("window")), time.monotonic(), False
+        while not stop.is_set() and time.monotonic() - since_s < _STRUCK_S:
+            for note in journal.of("window")[seen:]:
+                if set(names) & {name for name, _after, _upto in note["runs"]}:
+                    return note
+            if not asked and time.monotonic() - since_s > _BY_ITSELF_S:
+                data = json.dumps({"type": "incremental", "data-collections": names})
+                self._ask(Sent(0.0, label, "execute-snapshot", data, "execute", names), stop)
+                asked = True
+            time.sleep(0.02)
+        return None
+
+    def _hit(
+        self,
+        strike: Strike,
+        label: str,
+        window: dict[str, Any],
+        journal: JournalReader,
+        stop: threading.Event,
+    ) -> None:
+        """Do it; counts whether the window was open all the time."""
+        if strike.step[0] == "stop":
+            names = collections(self.script.tables[strike.step[1]])
+            data = json.dumps({"type": "incremental", "data-collections": names})
+            self._ask(Sent(0.0, f"stop{label}", "stop-snapshot", data, "stop", names), stop)
+        elif not self.site.hit(strike, label, stop):
+            return
+        later = journal.read()[journal.read().index(window) :]
+        ended = any(
+            note["what"] in {"crash", "killed", "sleep", "lost"}
+            or (note["what"], note.get("id")) == ("closed", window["id"])
+            for note in later
+        )
+        self.figures.kinds[f"{_BLOWS[strike.step[0]]} in an open window"] += not ended
+
+    def _ask(self, sent: Sent, stop: threading.Event) -> None:
+        self.site.send(sent, stop)
+        self.answers.asked[sent.id] = Asked(sent)
 
     # At rest.
 
@@ -309,6 +404,7 @@ class Play:
     def _count(self, journal: JournalReader) -> None:
         figures = self.figures
         figures.transactions = self.site.transactions
+        figures.kinds += self.oracle.happened
         figures.events, figures.reads = self.oracle.events, self.oracle.reads
         windows = journal.of("window")
         figures.windows = len(windows)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.torture.emitted import Emitted
     from tests.torture.journal import JournalReader
     from tests.torture.play import Play
-    from tests.torture.script import Round, Script, Sent
+    from tests.torture.script import Round, Script, Sent, Strike
     from tests.torture.truth import Entry, Row
 
 SIGNALS = "public.signals"
@@ -145,6 +145,10 @@ class PostgresSite:
             chance = Random(f"{self.script.seed}/{number}/aims")
             writers.append(Aimer(self.database, tables, journal, one.aims, chance, stop))
         return writers
+
+    def hit(self, strike: Strike, label: str, stop: threading.Event) -> bool:
+        """There are none."""
+        raise NotImplementedError(strike)
 
     def send(self, sent: Sent, stop: threading.Event) -> None:
         """Insert the signal's row."""

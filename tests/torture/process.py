@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,6 +67,17 @@ class Child:
                 stderr=log,
                 start_new_session=True,
             )
+
+    def freeze(self, seconds: float) -> None:
+        """SIGSTOP the process and all that it has started, and have them go on so much later."""
+        if self._process is None or not self.alive:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGSTOP)
+            try:
+                time.sleep(seconds)
+            finally:
+                os.killpg(self._process.pid, signal.SIGCONT)
 
     def kill(self) -> None:
         """SIGKILL to the process and all that it has started."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 from tests.servers.kafka import KafkaBroker
 from tests.torture.figures import Figures
+from tests.torture.floors import missed
 from tests.torture.grounds import MongoGround, PostgresGround, SqlServerGround, WrapGround
 from tests.torture.mutants import MUTANTS
 from tests.torture.oracle import Violation
@@ -88,7 +89,10 @@ class Run:
             script = self.ground.write(f"{seed}/{number}", wanted)
             self.play(script)
         print(f"seed {seed}: {self.figures.line()}", flush=True)
-        return 1 if self.figures.violations else 0
+        too_rare = missed(self.source, minutes, self.figures.kinds)
+        for line in too_rare:
+            print(f"too rare, {line}", flush=True)
+        return 1 if self.figures.violations or too_rare else 0
 
     def scene(self, name: str, mutant: str | None = None) -> str | None:
         """Play a scene, on a server of its own where it needs one; see `play`."""

@@ -67,7 +67,8 @@ class Transaction:
 class Sent:
     """A row for the signal table, and what it asks for in the oracle's words.
 
-    `kind` is execute, stop, log or malformed; `collections` are those it names (none: all).
+    `kind` is execute, unreadable (accepted, and refused once it is measured), stop, log or malformed;
+    `collections` are those it names (none: all).
     """
 
     pause_s: float
@@ -94,12 +95,23 @@ class Fuse:
 
 
 @dataclass(frozen=True, slots=True)
+class Strike:
+    """A step on a collection, as soon as a window that reads it has opened.
+
+    What `held` names is held back until then: `poll` the rows read, `take` the log; nothing else is.
+    """
+
+    step: Step
+    held: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Round:
     """What happens between two quiet points: each writer's transactions, signals, blows by the clock.
 
     `kills` are SIGKILLs of the job, `restarts` those of the server, `breaks` SIGKILLs of the sink's broker,
     in seconds from the round's start. `aims` is how many changes are aimed at the rows of each window while
-    it is open.
+    it is open. `strikes` come one after the other, each while a window is open.
     """
 
     writers: list[list[Transaction]]
@@ -108,6 +120,7 @@ class Round:
     restarts: list[tuple[float, str]] = field(default_factory=list)
     breaks: list[float] = field(default_factory=list)
     aims: int = 0
+    strikes: list[Strike] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +156,8 @@ class Script:
         """How many steps, signals and blows there are."""
         steps = sum(len(one.steps) for part in self.rounds for writer in part.writers for one in writer)
         others = sum(
-            len(one.signals) + len(one.kills) + len(one.restarts) + len(one.breaks) for one in self.rounds
+            len(one.signals) + len(one.kills) + len(one.restarts) + len(one.breaks) + len(one.strikes)
+            for one in self.rounds
         )
         return steps + others + len(self.fuses)
 
@@ -170,6 +184,7 @@ def _round(found: dict[str, Any]) -> Round:
             "writers": writers,
             "signals": [Sent(**one) for one in found["signals"]],
             "restarts": restarts,
+            "strikes": [Strike(**one) for one in found.get("strikes", [])],
         }
     )
 

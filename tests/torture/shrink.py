@@ -54,6 +54,8 @@ def _smaller_round(one: Round) -> Iterator[Round]:
         yield replace(one, restarts=restarts)
     for breaks in _less(one.breaks):
         yield replace(one, breaks=breaks)
+    for strikes in _less(one.strikes):
+        yield replace(one, strikes=strikes)
     for signals in _less(one.signals):
         yield replace(one, signals=signals)
     for writers in _less(one.writers):

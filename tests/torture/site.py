@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.torture.journal import JournalReader
     from tests.torture.oracle import Oracle
     from tests.torture.play import Play
-    from tests.torture.script import Round, Sent
+    from tests.torture.script import Round, Sent, Strike
     from tests.torture.truth import Entry, Row
 
 
@@ -61,6 +61,9 @@ class Site(Protocol):
         self, number: int, one: Round, stop: threading.Event, journal: JournalReader
     ) -> Sequence[Actor]:
         """Those who write in a round; `journal` is the job's."""
+
+    def hit(self, strike: Strike, label: str, stop: threading.Event) -> bool:
+        """Do what a strike says; whether it was done."""
 
     def send(self, sent: Sent, stop: threading.Event) -> None:
         """Insert a signal, for sure; again, should the server go away, but not twice."""

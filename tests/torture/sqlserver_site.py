@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.servers.sqlserver import SqlServer
     from tests.torture.journal import JournalReader
     from tests.torture.play import Play
-    from tests.torture.script import Round, Script, Sent
+    from tests.torture.script import Round, Script, Sent, Strike
     from tests.torture.sqlserver_truth import Connection
     from tests.torture.truth import Entry, Row
 
@@ -124,6 +124,10 @@ class SqlServerSite:
             SqlServerWriter(self.server, self.script.tables, transactions, stop, self.clerk.define)
             for transactions in one.writers
         ]
+
+    def hit(self, strike: Strike, label: str, stop: threading.Event) -> bool:
+        """There are none."""
+        raise NotImplementedError(strike)
 
     def send(self, sent: Sent, stop: threading.Event) -> None:  # noqa: ARG002  it is waited for
         """Insert the signal's row into the signal table of one of the databases."""

@@ -161,6 +161,7 @@ class SteppedWindow:
     fuses: Fuses
     lull: Lull
     among: set[int]
+    id: str = ""
     read: bool = False
     told: bool = False
 
@@ -191,8 +192,9 @@ class SteppedWindow:
         return True
 
     def close(self) -> None:
-        """No step."""
+        """No step; told, so that a blow can be seen to have struck an open window."""
         self.among.discard(id(self))
+        self.fuses.journal.note("closed", id=self.id)
         self.behind.close()
 
 
@@ -217,8 +219,8 @@ class SteppedSource(Passing):
         self._fuses.passing("open_window", after=False)
         opened = self._behind.open_window(window)
         runs = [[str(run.target.collection), run.after, run.upto] for run in window.runs]
-        self._fuses.journal.note("window", runs=runs, beside=len(self._open))
-        stepped = SteppedWindow(opened, self._fuses, self._lulls.of("poll"), self._open)
+        self._fuses.journal.note("window", id=window.id, runs=runs, beside=len(self._open))
+        stepped = SteppedWindow(opened, self._fuses, self._lulls.of("poll"), self._open, window.id)
         self._open.add(id(stepped))
         self._fuses.passing("open_window", after=True)
         return stepped

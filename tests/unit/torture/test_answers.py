@@ -14,7 +14,7 @@ T = "public.t"
 
 
 def asked(kind: str = "execute") -> Answers:
-    sent = Sent(0.0, "s", "", None, kind, [T] if kind == "execute" else [])
+    sent = Sent(0.0, "s", "", None, kind, [T] if kind in {"execute", "unreadable"} else [])
     return Answers({"s": Asked(sent, turn=3)})
 
 
@@ -50,6 +50,15 @@ def test_a_snapshot_answered_and_read_in_between_is_right():
     assert (answers.superseded, answers.repeated, tables[T].whole) == (2, 0, True)
 
 
+def test_what_is_accepted_may_be_refused_once_it_is_measured():
+    answers = asked("unreadable")
+
+    answers.hear(
+        [committed(3), ACCEPTED, told(3), committed(5), answer("rejected", 5, f"{T} not read"), told(5)]
+    )
+    answers.settle(table())
+
+
 @pytest.mark.parametrize(
     ("kind", "notes", "turns"),
     [
@@ -63,6 +72,8 @@ def test_a_snapshot_answered_and_read_in_between_is_right():
         pytest.param("execute", [ACCEPTED, FINISHED], (2, 4), id="read-before-it-was-asked"),
         pytest.param("execute", [ACCEPTED, FINISHED], (4, 6), id="read-after-it-was-finished"),
         pytest.param("malformed", [ACCEPTED], (), id="nonsense-accepted"),
+        pytest.param("unreadable", [ACCEPTED, FINISHED], (4,), id="read-though-it-can-not-be"),
+        pytest.param("unreadable", [ACCEPTED], (), id="no-refusal"),
         pytest.param("stop", [], (), id="stop-not-answered"),
     ],
 )
