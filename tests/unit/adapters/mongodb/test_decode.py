@@ -125,7 +125,7 @@ def test_whatever_has_no_document_must_be_read_again(raw: bytes):
     found = decoded(raw, watch=WATCH).superseded
 
     assert [key_of(key) for key in found.keys[T][0].to_pylist()] == [("1",)]
-    assert [key_of(before) for before, _after in found.lacking[T]] == [("1",)]
+    assert [key_of(after) for _before, after in found.lacking[T]] == [("1",)]
 
 
 @pytest.mark.parametrize(
