@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _log = logging.getLogger("adapters")
-POSTGRES_JDBC = "org.postgresql:postgresql:42.7.7"
-SQLSERVER_JDBC = "com.microsoft.sqlserver:mssql-jdbc:12.10.1.jre11"
+POSTGRES_JDBC = "org.postgresql:postgresql:42.7.14"
+SQLSERVER_JDBC = "com.microsoft.sqlserver:mssql-jdbc:12.10.2.jre11"
 
 NICENESS = 5
 """How far Spark's processes stand back behind the driver; see `_give_way`.
