@@ -12,6 +12,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from engine.expressions import matches
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -33,7 +35,7 @@ class FieldRule:
         pattern = r"\.".join(
             re.escape(part).replace(r"\*", ".*") for part in (self.database, self.collection)
         )
-        return re.fullmatch(pattern, str(collection), re.IGNORECASE | re.ASCII) is not None
+        return matches((pattern,), str(collection))
 
     def edit(self, document: dict[str, Tree]) -> None:
         """Change a document."""

@@ -1,13 +1,12 @@
 """The settings as values: frozen, complete, already checked.
 
 `engine.config.parse` makes them; nothing here knows a property file. Secrets and mappings that
-may hold one are left out of every repr. Expressions are in Python's syntax, to be matched with
+may hold one are left out of every repr. Expressions are Java's, to be matched with
 `engine.expressions.matches`. Times are in ms unless the name says seconds.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -170,7 +169,7 @@ class TopicGroup:
 
 
 def _fits(expressions: tuple[str, ...], topic: str) -> bool:
-    return any(re.fullmatch(expression, topic, re.ASCII) for expression in expressions)
+    return matches(expressions, topic, ignore_case=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.events.settings import MessageKey
-from engine.expressions import split_expressions, translate
+from engine.expressions import checked, split_expressions
 from engine.model import CollectionId
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _placeholder(raw: str) -> bytes | None:
 
 
 def _expressions(raw: str) -> tuple[str, ...]:
-    return tuple(translate(expression) for expression in split_expressions(raw))
+    return tuple(checked(expression) for expression in split_expressions(raw))
 
 
 def _names(raw: str) -> tuple[str, ...]:
@@ -171,7 +171,7 @@ def _message_keys(raw: str) -> tuple[MessageKey, ...] | None:
     entries = [entry for entry in found if entry is not None]
     if len(entries) < len(found):
         return None
-    return tuple(MessageKey(translate(entry[1]), _names(entry[2])) for entry in entries)
+    return tuple(MessageKey(checked(entry[1]), _names(entry[2])) for entry in entries)
 
 
 def _table_name(raw: str) -> CollectionId | str | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.expressions import LONGEST, matches, split_expressions, translate
+from engine.errors import ConfigError
+from engine.expressions import LONGEST, bounded_matcher, checked, matches, split_expressions
+from engine.patterns import backtracking
 
 
 @pytest.mark.parametrize(
@@ -69,48 +69,100 @@ def test_a_list_may_not_end_in_a_lone_backslash():
     ],
 )
 def test_an_expression_matches_what_it_matches_in_java(expression: str, name: str, *, expected: bool):
-    assert expected == matches([translate(expression)], name)
+    assert expected == matches([checked(expression)], name)
 
 
 @pytest.mark.parametrize(
-    "expression",
-    [
-        "(",
-        ")",
-        "(a))",
-        "[a",
-        "[a[b]]",
-        "[a&&b]",
-        r"\p{IsAlphabetic}",
-        r"[\P{Digit}]",
-        r"\G",
-        "*",
-        r"\x{110000}",
-    ],
+    "expression", ["(", ")", "(a))", "[a", "*", r"\p{IsAlphabetic}", r"\G", r"\x{110000}"]
 )
-def test_what_python_can_not_say_is_refused(expression: str):
+def test_what_nobody_can_match_is_refused(expression: str):
     with pytest.raises(ValueError, match=r"\w"):
-        translate(expression)
+        checked(expression)
 
 
 def test_an_expression_has_a_greatest_length():
-    assert translate("a" * LONGEST)
+    assert checked("a" * LONGEST)
     with pytest.raises(ValueError, match="at most"):
-        translate("a" * (LONGEST + 1))
+        checked("a" * (LONGEST + 1))
 
 
 @given(st.text(max_size=40) | st.text(alphabet=r"\()[]{}?<>=!&-^|pQEikx:az,", max_size=30))
-def test_any_text_is_translated_into_what_compiles_or_refused(text: str):
+def test_any_text_is_a_list_that_can_be_matched_or_is_refused(text: str):
     try:
-        translated = [translate(expression) for expression in split_expressions(text)]
+        expressions = [checked(expression) for expression in split_expressions(text)]
     except ValueError:
         return
 
-    for expression in translated:
-        re.compile(expression, re.ASCII | re.IGNORECASE)
+    matches(expressions, "public.orders")
 
 
 @given(st.from_regex(r"[a-zA-Z0-9_]{1,10}(\.[a-zA-Z0-9_]{1,10}){0,2}", fullmatch=True))
 def test_a_plain_name_matches_itself(name: str):
-    assert matches([translate(name)], name)
-    assert not matches([translate(name)], name + "x")
+    assert matches([checked(name)], name)
+    assert not matches([checked(name)], name + "x")
+
+
+@pytest.mark.parametrize(
+    ("expression", "name", "expected"),
+    [
+        (r"(?!x)public\..*", "public.orders", True),
+        (r"(?<!x)a(?<=A)", "a", True),
+        (r"(?<first>a)\k<first>", "aA", True),
+        ("a++b", "aab", True),
+        ("(?>a|ab)c", "abc", False),
+        ("(?=a){e<=1}", "x", False),  # braces mean themselves
+        ("a{e<=1}", "a{e<=1}", True),
+        ("a{,3}", "aaa", True),
+        (r"\bé", "é", False),  # ASCII letters alone are letters here
+        (r"\R", "\r\n", True),
+        ("(?!K)\u212a", "k", False),  # the Kelvin sign
+    ],
+)
+def test_what_re2_lacks_the_owner_keeps(expression: str, name: str, *, expected: bool):
+    assert expected == matches([checked(expression)], name)
+
+
+def test_an_expression_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(backtracking, "LONGEST_S", 0.2)
+
+    with pytest.raises(ConfigError, match="takes more than"):
+        matches([checked("(?=p)(?:|.){60}")], "public.orders-of-some-years")
+
+
+def test_an_expression_that_backtracking_does_not_end_is_no_trouble_to_re2():
+    assert not matches([checked(r"public\.(\w+)*\.old")], "public." + "a" * 60)
+
+
+def test_a_name_is_decided_once():
+    expression, name = r"public\.(?!old_)\w+", "public.decided_once"
+    first = matches([checked(expression)], name)
+    counted = backtracking.LONGEST_S
+    try:
+        backtracking.LONGEST_S = -1.0  # whoever asks again gets no time at all
+        assert first is matches([expression], name) is True
+    finally:
+        backtracking.LONGEST_S = counted
+
+
+def test_case_counts_where_it_is_asked_for():
+    assert matches(["Orders"], "orders")
+    assert not matches(["Orders"], "orders", ignore_case=False)
+
+
+@pytest.mark.parametrize("expression", ["(?=p)(?:|.){60}", r"(a)\1", "a*+", "(?>a)"])
+def test_anybodys_expression_runs_on_re2_or_not_at_all(expression: str):
+    with pytest.raises(ValueError, match="which RE2 can't match"):
+        bounded_matcher(expression, ignore_case=False)
+
+
+def test_anybodys_word_boundary_is_not_guessed():
+    matches_name = bounded_matcher(r"public\.\borders", ignore_case=False)
+
+    assert matches_name("public.orders")
+    with pytest.raises(ValueError, match="RE2 does not place"):
+        matches_name("public.örders")
+
+
+def test_anybodys_expression_has_a_greatest_size():
+    with pytest.raises(ValueError, match="RE2 does not take it"):
+        bounded_matcher(r"(?:\pL?){1000}", ignore_case=False)

@@ -1,0 +1,145 @@
+r"""The text of a Java expression, read from left to right: its signs, its quoting and its escapes. Pure.
+
+Owns what stands for characters: a letter for itself, `\x41`, `\p{Lu}`, `\d`. What characters make together
+is `java.py`'s.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import NoReturn
+
+from engine.patterns.character_sets import SHORTHANDS, CharacterSet, property_set
+from engine.patterns.tree import Untranslatable
+
+_QUOTED = re.compile(r"\\Q(.*?)(?:\\E|\Z)|\\.|[^\\]+", re.DOTALL)
+_PROPERTY = re.compile(r"([a-zA-Z])|\{([^{}]*)\}")
+_HEX = re.compile(r"([0-9a-fA-F]{2})|\{([0-9a-fA-F]{1,6})\}")
+_UNIT = re.compile("[0-9a-fA-F]{4}")
+_LOW_SURROGATE = re.compile(r"\\u([dD][c-fC-F][0-9a-fA-F]{2})")
+_OCTAL = re.compile(r"[0-3][0-7]{2}|[0-7]{1,2}")
+_CONTROL = re.compile(r".", re.DOTALL)
+_NAME = re.compile(r"\{([A-Z0-9 -]{1,100})\}")
+_CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a", "e": "\x1b"}
+
+
+class Scanner:
+    r"""An expression, its `\Q…\E` written as escapes, and the place where it is read."""
+
+    def __init__(self, expression: str) -> None:
+        if any("\ud800" <= character <= "\udfff" for character in expression):
+            raise Untranslatable("it has half of a surrogate pair")
+        self.text, self.at = _unquoted(expression), 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether all has been read."""
+        return self.at >= len(self.text)
+
+    def sees(self, *signs: str) -> bool:
+        """Whether one of these comes next."""
+        return self.text.startswith(signs, self.at)
+
+    def took(self, sign: str) -> bool:
+        """Pass over a sign, if it comes next."""
+        if not self.sees(sign):
+            return False
+        self.at += len(sign)
+        return True
+
+    def next(self) -> str:
+        """The next character, whatever it is."""
+        self.at += 1
+        return self.text[self.at - 1]
+
+    def matched(self, pattern: re.Pattern[str]) -> re.Match[str]:
+        """The rest of an escape."""
+        found = pattern.match(self.text, self.at)
+        if found is None:
+            self.refuse("an escape that is not complete")
+        self.at = found.end()
+        return found
+
+    def refuse(self, what: str) -> NoReturn:
+        """The expression has something that is wrong in Java, or that nobody writes."""
+        raise Untranslatable(f"it has {what} (near character {self.at + 1})")
+
+    def lacking(self, what: str) -> NoReturn:
+        """The expression has something that RE2 lacks."""
+        raise Untranslatable(
+            f"it has {what} (near character {self.at + 1}), which RE2 can't match as Java does"
+        )
+
+    def escaped(self, *, ignore_case: bool) -> CharacterSet | str:
+        """The character that the escape here stands for, or the class of characters."""
+        letter = self.text[self.at + 1 : self.at + 2]
+        if not letter:
+            self.refuse("a lone backslash at the end")
+        self.at += 2
+        if letter in {"p", "P"}:
+            return self._property(negated=letter == "P", ignore_case=ignore_case)
+        if letter.lower() in SHORTHANDS:
+            members = SHORTHANDS[letter.lower()]
+            return members if letter.islower() else members.complement()
+        return self._coded(letter)
+
+    def _coded(self, letter: str) -> str:
+        """The character of an escape that stands for one."""
+        match letter:
+            case "x":
+                found = self.matched(_HEX)
+                return self._character(int(found[1] or found[2], 16))
+            case "u":
+                return self._unicode()
+            case "0":
+                return chr(int(self.matched(_OCTAL)[0], 8))
+            case "c":
+                return chr(ord(self.matched(_CONTROL)[0]) ^ 64)
+            case "N":
+                return self._named()
+        if letter not in _CONTROLS and letter.isascii() and letter.isalnum():
+            self.refuse(rf"\{letter}")
+        return _CONTROLS.get(letter, letter)
+
+    def _unicode(self) -> str:
+        code = int(self.matched(_UNIT)[0], 16)
+        low = _LOW_SURROGATE.match(self.text, self.at) if 0xD800 <= code <= 0xDBFF else None
+        if low is None:
+            return self._character(code)
+        self.at = low.end()
+        return chr(0x10000 + ((code - 0xD800) << 10) + int(low[1], 16) - 0xDC00)
+
+    def _character(self, code: int) -> str:
+        if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
+            self.refuse(f"the code {code:x}, which is no character")
+        return chr(code)
+
+    def _named(self) -> str:
+        name = self.matched(_NAME)[1]
+        try:
+            return unicodedata.lookup(name)
+        except KeyError:
+            self.refuse(f"no character {name!r}")
+
+    def _property(self, *, negated: bool, ignore_case: bool) -> CharacterSet:
+        found = self.matched(_PROPERTY)
+        name = found[1] or found[2]
+        members = property_set(name, ignore_case=ignore_case)
+        if members is None:
+            self.lacking(rf"\p{{{name[:40]}}}")
+        return members.complement() if negated else members
+
+
+def _unquoted(expression: str) -> str:
+    r"""The expression without `\Q…\E`, whose characters are escaped one by one, as Java does it first."""
+
+    def escaped(found: re.Match[str]) -> str:
+        if found[1] is None:
+            return found[0]
+        return "".join(
+            character if character.isascii() and character.isalpha() else rf"\x{{{ord(character):x}}}"
+            for character in found[1]
+        )
+
+    return _QUOTED.sub(escaped, expression)
