@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger("signals")
 _MAX_NAMED: Final = 10
+_MAX_ID: Final = 100
+_MAX_TEXT: Final = 4_000
 
 
 class Outcome(StrEnum):
@@ -69,7 +71,19 @@ def accepted(signal: Signal, request: Accepted) -> Answer:
 def rejected(signal: Signal | Message, error: SignalError) -> Answer:
     """Say why nothing will be done; what could not be read as a signal has no id."""
     id_ = signal.id if isinstance(signal, Signal) else None
-    return Answer(signal.label, id_, Outcome.REJECTED, str(error))
+    id_ = id_ if id_ is None or len(id_) <= _MAX_ID else id_[:_MAX_ID] + "…"
+    return Answer(signal.label, id_, Outcome.REJECTED, _cut(str(error)))
+
+
+def rejected_together(signals: Sequence[Signal | Message]) -> Answer:
+    """Say that the last of very many signals were not looked at: one answer for all of them."""
+    last = signals[-1].label
+    text = f"{len(signals)} signals, the last at {last}, are more than are taken at once; send fewer"
+    return Answer(signals[0].label, None, Outcome.REJECTED, text)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + "…"
 
 
 def line(answer: Answer) -> str:

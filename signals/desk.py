@@ -6,13 +6,16 @@ The channels find signals; `parse` judges them; the engine obeys.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.errors import SignalError, StateError, TidemarkError
-from signals.answers import Answer, Outcome, accepted, answers_in, log_answer, rejected
+from signals.answers import Answer, Outcome, accepted, answers_in, log_answer, rejected, rejected_together
+from signals.budget import MAX_AT_ONCE, Budget
 from signals.message import signal_of
 from signals.model import Message
+from signals.names import Known
 from signals.parse import parse
 from signals.table import signals_of
 
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from signals.channels import SignalChannel
     from signals.model import Signal
 
+_log = logging.getLogger("signals")
 _NAMED_GAPS: Final = 10
 _ANSWERS: Final = "answers"
 
@@ -96,21 +100,36 @@ class Desk:
             *(signals_of(rows) if self._reads_table else ()),
             *(message for channel in self._channels.values() for message in channel.receive()),
         ]
-        named = known() if received else ()
-        judged = (self._judged(one, named) for one in received)
-        return [command for command in judged if command is not None]
+        if not received:
+            return []
+        budget = Budget()
+        named = Known(known(), budget.check)
+        commands: list[Command] = []
+        for number, one in enumerate(received):
+            if number == MAX_AT_ONCE or budget.spent:
+                self._untold.append(rejected_together(received[number:]))
+                break
+            budget.begin()
+            command = self._judged(one, named)
+            commands += [] if command is None else [command]
+        return commands
 
     def close(self) -> None:
         """Close the channels."""
         for channel in self._channels.values():
             channel.close()
 
-    def _judged(self, received: Signal | Message, known: Sequence[CollectionId]) -> Command | None:
+    def _judged(self, received: Signal | Message, known: Known) -> Command | None:
+        """What a signal asks for. Whatever anybody sends, the worst that comes of it is a rejection."""
         try:
             signal = received = signal_of(received) if isinstance(received, Message) else received
             request = parse(signal, known)
         except SignalError as error:
             self._untold.append(rejected(received, error))
+            return None
+        except Exception as error:  # noqa: BLE001  (a stranger's words must not end the job, whatever they are)
+            _log.debug("the signal at %s can't be read", received.label, exc_info=error)
+            self._untold.append(rejected(received, SignalError(f"it can't be read ({type(error).__name__})")))
             return None
         self._untold.append(accepted(signal, request))
         return request.command

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.model import Channel
+from signals.budget import MAX_DATA
 from signals.model import Message
-from signals.parse import MAX_DATA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

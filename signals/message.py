@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 import orjson
 
 from engine.errors import SignalError
+from signals.budget import MAX_DATA, check_depth
 from signals.model import Signal
 from signals.names import shown
-from signals.parse import MAX_DATA, kind
+from signals.parse import kind
 
 if TYPE_CHECKING:
     from signals.model import Message
@@ -50,6 +51,7 @@ def _object(text: bytes) -> dict[str, object]:
         raise SignalError(
             f"the message is no valid JSON: {exc.msg} at character {exc.pos + 1}", hint=_HINT
         ) from exc
+    check_depth(value, "the message")
     if not isinstance(value, dict):
         raise SignalError(f"the message must be a JSON object, not {kind(value)}", hint=_HINT)
     return value

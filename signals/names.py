@@ -4,10 +4,8 @@ Owns the two ways of naming: a regular expression that must match the whole of `
 a quoted name (`"public"."My.Table"`) that is taken literally. What is done with the collections is
 decided elsewhere.
 
-Expressions are Java's, as `engine.expressions` reads them. Matching is RE2's work, which Arrow
-carries and which takes time linear in the name, so that no signal can hold the job up. What RE2
-can't say (look-around, back-references) is left to Python's engine, with so few repetitions that
-backtracking stays short.
+Expressions are Java's. They are matched by RE2 alone, which never backtracks: what it can't say is refused
+by name, so that no signal can hold the job up.
 """
 
 from __future__ import annotations
@@ -17,22 +15,18 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from engine.errors import SignalError
-from engine.expressions import translate
+from engine.expressions import bounded_matcher
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from engine.model import CollectionId
 
-MAX_BACKTRACKING_REPEATS: Final = 4
-"""Repetitions allowed in a pattern that must be matched by backtracking: time grows as name^n."""
-
 _PART: Final = re.compile(r'"((?:[^"]|"")+)"|([\w$-]+)')
 _IGNORE_CASE: Final = re.compile(r"\(\?[a-zA-Z]*i")
+_PLAIN: Final = re.compile(r"(?:[\w$-]|\\?\.)+", re.ASCII)
+"""An expression of letters and dots, as most names are written."""
 _SUGGEST_FROM: Final = 2_000
 
 
@@ -44,7 +38,96 @@ class Match:
     note: str = ""
 
 
-def match_names(pattern: str, known: Sequence[CollectionId]) -> Match:
+class Known:
+    """The collections that may be named, each once, with the names that expressions are matched against.
+
+    `check` is called now and then while they are looked through, and may raise.
+    """
+
+    def __init__(self, collections: Iterable[CollectionId], check: Callable[[], None] = lambda: None) -> None:
+        self.collections = tuple(dict.fromkeys(collections))
+        self.check = check
+        self._names = [str(one) for one in self.collections]
+        self._by_parts = {one.parts: one for one in self.collections}
+        self._by_length: dict[int, list[int]] = {}
+        self._by_end: dict[tuple[int, int, bool], dict[str, list[tuple[int, str]]]] = {}
+        self._by_name: dict[str, list[int]] = {}
+        for place, name in enumerate(self._names):
+            self._by_name.setdefault(name, []).append(place)
+            self._by_length.setdefault(len(name), []).append(place)
+
+    def called(self, parts: tuple[str, ...]) -> tuple[CollectionId, ...]:
+        """The one whose name has these parts."""
+        return (self._by_parts[parts],) if parts in self._by_parts else ()
+
+    def named(self, name: str) -> tuple[CollectionId, ...]:
+        """Those with exactly this name."""
+        places = self._by_name.get(name, ())
+        return tuple(self.collections[place] for place in places)
+
+    def matched(self, pattern: str, *, ignore_case: bool) -> tuple[CollectionId, ...]:
+        """Those whose name an expression matches. Raises ValueError where it can't be read."""
+        if _PLAIN.fullmatch(pattern):
+            return self._spelled(pattern, ignore_case=ignore_case)
+        matches = bounded_matcher(pattern, ignore_case=ignore_case)
+        found = []
+        for place, name in enumerate(self._names):
+            if not place % 16:
+                self.check()
+            if matches(name):
+                found.append(self.collections[place])
+        return tuple(found)
+
+    def _spelled(self, pattern: str, *, ignore_case: bool) -> tuple[CollectionId, ...]:
+        """The same for an expression of letters and dots: names of its length that end as it does."""
+        self.check()
+        signs = pattern.replace(r"\.", "\0")
+        start = signs.rfind(".") + 1
+        wanted = _folded(signs.replace("\0", "."), ignore_case=ignore_case)
+        fixed = [place for place, sign in enumerate(signs[:start]) if sign != "."]
+        loose = [place for place, sign in enumerate(signs[:start]) if sign == "."]
+        found = []
+        for place, name in self._ending(len(signs), start, wanted[start:], ignore_case=ignore_case):
+            if all(name[at] == wanted[at] for at in fixed) and not any(
+                name[at] in _LINE_ENDS for at in loose
+            ):
+                found.append(self.collections[place])
+        return tuple(found)
+
+    def _ending(self, length: int, start: int, end: str, *, ignore_case: bool) -> Sequence[tuple[int, str]]:
+        """The names of a length that have this text from `start` on, with their places."""
+        shape = (length, start, ignore_case)
+        if shape not in self._by_end:
+            ends: dict[str, list[tuple[int, str]]] = {}
+            for place in self._by_length.get(length, ()):
+                name = _folded(self._names[place], ignore_case=ignore_case)
+                ends.setdefault(name[start:], []).append((place, name))
+            self._by_end[shape] = ends
+        return self._by_end[shape].get(end, ())
+
+    def like(self, text: str) -> str:
+        """The name most like a text, or an empty string; long texts are not compared."""
+        if len(text) > 200:
+            return ""
+        self.check()
+        wanted = text.replace("\\", "").replace('"', "")
+        names = {name.lower(): name for name in self._names[:_SUGGEST_FROM]}
+        near = difflib.get_close_matches(wanted.lower(), names, n=1, cutoff=0.75)
+        return names[near[0]] if near else ""
+
+
+_LINE_ENDS: Final = frozenset("\n\r\x85\u2028\u2029")
+
+
+_TO_LOWER: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+
+
+def _folded(text: str, *, ignore_case: bool) -> str:
+    """ASCII letters in small, if case is ignored."""
+    return text.translate(_TO_LOWER) if ignore_case else text
+
+
+def match_names(pattern: str, known: Known) -> Match:
     """Find the collections that `pattern` names; none is a Match without collections.
 
     Case counts first, as in Debezium; a pattern that names nothing that way is tried again with
@@ -52,20 +135,18 @@ def match_names(pattern: str, known: Sequence[CollectionId]) -> Match:
     """
     parts = quoted_parts(pattern)
     if parts is not None:
-        return Match(tuple(one for one in known if one.parts == parts))
-    names = [str(one) for one in known]
-    literal = _selected(known, [name == pattern for name in names])
+        return Match(known.called(parts))
+    literal = known.named(pattern)
     try:
-        text = _readable(pattern)
-    except SignalError:
+        exact = known.matched(pattern, ignore_case=False) or literal
+        wanted_loose = _IGNORE_CASE.search(pattern) is not None
+        if exact and not wanted_loose:
+            return Match(exact)
+        loose = known.matched(pattern, ignore_case=True)
+    except ValueError as exc:
         if literal:
             return Match(literal)
-        raise
-    exact = _selected(known, _find(text, names, ignore_case=False)) or literal
-    wanted_loose = _IGNORE_CASE.search(pattern) is not None
-    if exact and not wanted_loose:
-        return Match(exact)
-    loose = _selected(known, _find(text, names, ignore_case=True))
+        raise SignalError(f"the pattern {shown(pattern)} can't be read: {exc}") from exc
     if not loose or wanted_loose:
         return Match(loose or exact)
     return Match(loose, f"{shown(pattern)} matches only when letter case is ignored")
@@ -90,52 +171,6 @@ def quoted_parts(text: str) -> tuple[str, ...] | None:
             return None
         at += 1
     return None
-
-
-def suggestion(pattern: str, known: Sequence[CollectionId]) -> str:
-    """The known name most like `pattern`, or an empty string; long inputs are not compared."""
-    if len(pattern) > 200:
-        return ""
-    wanted = pattern.replace("\\", "").replace('"', "")
-    names = {str(one).lower(): str(one) for one in known[:_SUGGEST_FROM]}
-    near = difflib.get_close_matches(wanted.lower(), names, n=1, cutoff=0.75)
-    return names[near[0]] if near else ""
-
-
-def _selected(known: Sequence[CollectionId], truths: list[bool]) -> tuple[CollectionId, ...]:
-    return tuple(one for one, true in zip(known, truths, strict=True) if true)
-
-
-def _readable(pattern: str) -> str:
-    try:
-        return translate(pattern)
-    except ValueError as exc:
-        raise SignalError(f"the pattern {shown(pattern)} can't be read: {exc}") from exc
-
-
-def _find(text: str, names: list[str], *, ignore_case: bool) -> list[bool]:
-    """Whether the expression, in Python's syntax, matches the whole of each name."""
-    try:
-        column = pa.array(names, pa.string())
-        found = pc.match_substring_regex(column, rf"\A(?:{text})\z", ignore_case=ignore_case)
-    except pa.ArrowInvalid:
-        _refuse_slow(text)
-        compiled = re.compile(text, re.ASCII | (re.IGNORECASE if ignore_case else 0))
-        return [compiled.fullmatch(name) is not None for name in names]
-    truths: list[bool] = found.to_pylist()
-    return truths
-
-
-def _refuse_slow(pattern: str) -> None:
-    bare = re.sub(r"\\.|\[\^?\]?[^\]]*\]", "x", pattern, flags=re.DOTALL)
-    repeats = re.findall(r"[*+?{]", bare.replace("(?", "("))
-    if re.search(r"\)[*+{]", bare) or len(repeats) > MAX_BACKTRACKING_REPEATS:
-        message = f"the pattern {shown(pattern)} could take too long to match"
-        raise SignalError(
-            message,
-            hint=f"with look-around or back-references, repeat no group and use at most "
-            f"{MAX_BACKTRACKING_REPEATS} repetitions",
-        )
 
 
 def shown(text: str) -> str:

@@ -15,17 +15,15 @@ import orjson
 
 from engine.errors import SignalError
 from engine.model import Command, ExecuteSnapshot, LogMessage, StopSnapshot, Target
+from signals.budget import MAX_DATA, MAX_ID, MAX_NOTES, check_depth
 from signals.model import WINDOW_TYPES
-from signals.names import match_names, shown, suggestion
+from signals.names import Known, match_names, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from engine.model import CollectionId
     from signals.model import Signal
-
-MAX_DATA: Final = 1_000_000
-"""Characters of `data` that are looked at; a longer signal is refused."""
 
 _COLLECTIONS: Final = "data-collections"
 _CONDITION: Final = "additional-condition"
@@ -47,12 +45,14 @@ class Accepted:
     notes: tuple[str, ...] = ()
 
 
-def parse(signal: Signal, known: Sequence[CollectionId]) -> Accepted:
+def parse(signal: Signal, known: Known) -> Accepted:
     """Read what `signal` asks for; `known` are the collections that may be named, in order.
 
     For a stop, `known` should hold what is queued as well as what is captured. The command's
     `signal` is the signal's label. Raises SignalError whose message is the answer.
     """
+    if signal.id is not None and len(signal.id) > MAX_ID:
+        raise SignalError(f"the id has {len(signal.id)} characters, at most {MAX_ID} are kept")
     type_ = (signal.type or "").strip()
     read = _READERS.get(type_)
     if read is None:
@@ -60,7 +60,7 @@ def parse(signal: Signal, known: Sequence[CollectionId]) -> Accepted:
     return read(signal, known)
 
 
-def _execute(signal: Signal, known: Sequence[CollectionId]) -> Accepted:
+def _execute(signal: Signal, known: Known) -> Accepted:
     fields = _fields(signal.data)
     unknown = _ignored(fields, (_TYPE, _COLLECTIONS, _CONDITION, _CONDITIONS, _SURROGATE))
     _check_snapshot_type(_text(fields, _TYPE) or "incremental")
@@ -68,13 +68,15 @@ def _execute(signal: Signal, known: Sequence[CollectionId]) -> Accepted:
     if patterns is None:
         raise SignalError(f"{_COLLECTIONS!r} is missing", hint="list the collections to read")
     surrogate_key = _text(fields, _SURROGATE)
+    if surrogate_key is not None and len(surrogate_key) > MAX_ID:
+        raise SignalError(f"{_SURROGATE!r} has {len(surrogate_key)} characters, at most {MAX_ID} are read")
     collections, notes = _named(patterns, known)
-    conditions = _conditions(fields, collections)
+    conditions = _conditions(fields, Known(collections, known.check))
     targets = tuple(Target(one, conditions.get(one), surrogate_key) for one in collections)
     return Accepted(ExecuteSnapshot(signal.label, targets, signal.id), (*notes, *unknown))
 
 
-def _stop(signal: Signal, known: Sequence[CollectionId]) -> Accepted:
+def _stop(signal: Signal, known: Known) -> Accepted:
     # Without data too, what is missing is the type: that is what the operator must add.
     fields = _fields(signal.data or "{}")
     unknown = _ignored(fields, (_TYPE, _COLLECTIONS))
@@ -89,7 +91,7 @@ def _stop(signal: Signal, known: Sequence[CollectionId]) -> Accepted:
     return Accepted(StopSnapshot(signal.label, collections), (*notes, *unknown))
 
 
-def _log(signal: Signal, _known: Sequence[CollectionId]) -> Accepted:
+def _log(signal: Signal, _known: Known) -> Accepted:
     fields = _fields(signal.data)
     message = _text(fields, "message")
     if message is None:
@@ -99,7 +101,7 @@ def _log(signal: Signal, _known: Sequence[CollectionId]) -> Accepted:
     return Accepted(LogMessage(signal.label, text), _ignored(fields, ("message",)))
 
 
-_READERS: Final[dict[str, Callable[[Signal, Sequence[CollectionId]], Accepted]]] = {
+_READERS: Final[dict[str, Callable[[Signal, Known], Accepted]]] = {
     "execute-snapshot": _execute,
     "stop-snapshot": _stop,
     "log": _log,
@@ -135,17 +137,27 @@ def _fields(data: str | None) -> _Fields:
     except orjson.JSONDecodeError as exc:
         message = f"the data is no valid JSON: {exc.msg} at character {exc.pos + 1}"
         raise SignalError(message, hint="check quotes and braces") from exc
+    check_depth(value, "the data")
     if not isinstance(value, dict):
         raise SignalError(f"the data must be a JSON object, not {kind(value)}")
     return value
 
 
 def _ignored(fields: _Fields, known: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(
-        f"the field {shown(name)} has no effect{_did_you_mean(name.lower(), known)}"
-        for name in fields
-        if name not in known
+    ignored = [name for name in fields if name not in known]
+    return _few(
+        [
+            f"the field {shown(name)} has no effect{_did_you_mean(name.lower(), known)}"
+            for name in ignored[:MAX_NOTES]
+        ],
+        len(ignored),
     )
+
+
+def _few(notes: list[str], total: int) -> tuple[str, ...]:
+    """The first notes, and how many more there are."""
+    more = total - len(notes[:MAX_NOTES])
+    return (*notes[:MAX_NOTES], *([f"{more} more such notes"] if more > 0 else []))
 
 
 def _text(fields: _Fields, name: str) -> str | None:
@@ -190,9 +202,7 @@ def _patterns(fields: _Fields) -> list[str] | None:
     return patterns
 
 
-def _named(
-    patterns: list[str], known: Sequence[CollectionId]
-) -> tuple[tuple[CollectionId, ...], tuple[str, ...]]:
+def _named(patterns: list[str], known: Known) -> tuple[tuple[CollectionId, ...], tuple[str, ...]]:
     """What the patterns name, each collection once, and a note for each that needs one.
 
     Raises SignalError when there are patterns and none of them names anything.
@@ -209,21 +219,21 @@ def _named(
         text = _missed(missed, known)
         if not found:
             raise SignalError(text, hint="only captured collections can be named")
-        notes.append(text)
-    return tuple(found), tuple(notes)
+        notes.insert(0, text)
+    return tuple(found), _few(notes, len(notes))
 
 
-def _missed(patterns: list[str], known: Sequence[CollectionId]) -> str:
+def _missed(patterns: list[str], known: Known) -> str:
     named: list[str] = []
     for pattern in patterns[:_MAX_NAMED]:
-        near = suggestion(pattern, known)
+        near = known.like(pattern)
         named.append(shown(pattern) + (f" (did you mean {near!r}?)" if near else ""))
     more = len(patterns) - len(named)
     tail = f" and {more} more" if more else ""
     return f"no collection matches {', '.join(named)}{tail}"
 
 
-def _conditions(fields: _Fields, collections: tuple[CollectionId, ...]) -> dict[CollectionId, str | None]:
+def _conditions(fields: _Fields, collections: Known) -> dict[CollectionId, str | None]:
     """The condition of each collection; of several that name one, the first counts."""
     everywhere = _text(fields, _CONDITION)
     entries = _array(fields, _CONDITIONS) or []
@@ -234,23 +244,21 @@ def _conditions(fields: _Fields, collections: tuple[CollectionId, ...]) -> dict[
     for number, entry in enumerate(entries, 1):
         for collection, text in _condition(entry, number, collections).items():
             conditions.setdefault(collection, text)
-    return conditions if entries else dict.fromkeys(collections, everywhere)
+    return conditions if entries else dict.fromkeys(collections.collections, everywhere)
 
 
-def _condition(
-    entry: object, number: int, collections: tuple[CollectionId, ...]
-) -> dict[CollectionId, str | None]:
+def _condition(entry: object, number: int, collections: Known) -> dict[CollectionId, str | None]:
     place = f"entry {number} of {_CONDITIONS!r}"
     if not isinstance(entry, dict):
         raise SignalError(f"{place} must be an object, not {kind(entry)}")
     stray = [name for name in entry if name not in {"data-collection", "filter"}]
     pattern, text = _text(entry, "data-collection"), _text(entry, "filter")
     if pattern is None or stray:
-        message = f"{place} has no 'data-collection'" if pattern is None else f"{place} has {stray!r}"
+        message = f"{place} has no 'data-collection'" if pattern is None else f"{place} has {shown(stray[0])}"
         raise SignalError(message, hint="it must hold 'data-collection' and 'filter', no more")
     match = match_names(pattern.strip(), collections)
     # A condition that reaches no collection would have its rows read without it.
-    if collections and not match.collections:
+    if collections.collections and not match.collections:
         raise SignalError(f"{place}: {_COLLECTIONS!r} names nothing that matches {shown(pattern)}")
     return dict.fromkeys(match.collections, text)
 

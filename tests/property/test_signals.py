@@ -10,7 +10,7 @@ from engine.errors import SignalError
 from engine.model import Channel, CollectionId, ExecuteSnapshot, StopSnapshot
 from signals.answers import accepted, line, rejected
 from signals.model import Signal
-from signals.names import match_names
+from signals.names import Known, match_names
 from signals.parse import Accepted, parse
 
 KNOWN = tuple(CollectionId(("public", name)) for name in ("a", "B", "My.Table", 'we"ird', "tmp_a"))
@@ -49,7 +49,7 @@ def answered(signal: Signal) -> Accepted | SignalError:
     """What parsing gives; the answer must be a printable line either way."""
     result: Accepted | SignalError
     try:
-        result = parse(signal, KNOWN)
+        result = parse(signal, Known(KNOWN))
         answer = accepted(signal, result)
     except SignalError as error:
         result = error
@@ -98,7 +98,7 @@ def test_a_quoted_name_names_exactly_itself(parts):
     wanted = CollectionId(tuple(parts))
     quoted = ".".join('"' + part.replace('"', '""') + '"' for part in parts)
 
-    assert match_names(quoted, [*KNOWN, wanted]).collections[-1:] == (wanted,)
+    assert match_names(quoted, Known([*KNOWN, wanted])).collections[-1:] == (wanted,)
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters='\0"'), min_size=1))
@@ -107,13 +107,13 @@ def test_an_escaped_name_names_itself(name):
     # the escapes that every dialect of regular expressions shares: a backslash before punctuation
     escaped = "".join("\\" + one if one in r"\.^$*+?()[]{}|#&~- " else one for one in str(wanted))
 
-    assert wanted in match_names(escaped, [*KNOWN, wanted]).collections
+    assert wanted in match_names(escaped, Known([*KNOWN, wanted])).collections
 
 
 @given(st.text())
 def test_any_pattern_is_matched_or_refused(pattern):
     try:
-        match = match_names(pattern, KNOWN)
+        match = match_names(pattern, Known(KNOWN))
     except SignalError:
         return
 

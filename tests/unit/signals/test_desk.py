@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+
+import orjson
 import pytest
 
 from engine.errors import SignalError, SourceError, StateError
@@ -18,7 +21,9 @@ from engine.model import (
 )
 from engine.snapshot import Table
 from signals.answers import Answer, Outcome
+from signals.budget import MAX_AT_ONCE, MAX_DATA, Budget
 from signals.desk import Desk
+from signals.parse import Accepted
 from signals.topic import TopicChannel
 from tests.fakes import MemoryTopic
 
@@ -98,6 +103,81 @@ def test_the_catalog_is_asked_once_and_only_for_signals(desk, rows, asked):
     desk.tell()
 
     assert known.asked == asked
+
+
+HOSTILE = [
+    "[" * 60_000,
+    '{"data-collections": ' + "[" * 254 + "]" * 254 + "}",
+    '{"data-collections": ["public.t"], "x": ' + '{"a":' * 200 + "1" + "}" * 200 + "}",
+    '{"data-collections": ["(?=p)(?:|.){60}"]}',
+    '{"data-collections": ["public\\\\.(\\\\w+)*\\\\.old"]}',
+    '{"data-collections": ["' + "(" * 9_000 + '"]}',
+    '{"data-collections": ["\\u0000"]}',
+    '{"data-collections": ["public.t"], "surrogate-key": "' + "a," * 5_000 + '"}',
+    '{"data-collections": [' + ",".join('".*(a|b|c){200}x"' for _ in range(3_000)) + "]}",
+    '{"type": "incremental", "data-collections": [99999999999999999999999999]}',
+    "\ud800",
+    "x" * (MAX_DATA + 1),
+    "{" + ",".join(f'"{number}": 0' for number in range(5_000)) + "}",
+]
+
+
+@pytest.mark.parametrize("data", HOSTILE, ids=range(len(HOSTILE)))
+@pytest.mark.parametrize("type_", ["execute-snapshot", "stop-snapshot"])
+def test_the_worst_that_comes_of_a_signal_is_a_rejection(desk, answers, type_, data):
+    known = [CollectionId(("public", "t" * 60 + str(number))) for number in range(300)]
+    started = time.perf_counter()
+
+    desk.commands([SignalRow("0/1A", "x", type_, data), EXECUTE], lambda: [T, *known])
+    desk.tell()
+
+    assert time.perf_counter() - started < 30
+    assert [one.outcome for one in answers] == [Outcome.REJECTED, Outcome.ACCEPTED]
+    assert all(len(one.text) < 10_000 for one in answers)
+    assert orjson.dumps(desk.memory()) is not None
+
+
+def test_what_nobody_foresaw_is_a_rejection_too(desk, answers, monkeypatch):
+    def parse(signal, _known):
+        if signal.id == "a":
+            raise RecursionError("deeper than anybody thought")
+        return Accepted(LogMessage(signal.label, "x"))
+
+    monkeypatch.setattr("signals.desk.parse", parse)
+    commands = desk.commands([EXECUTE, STOP], Known())
+    desk.tell()
+
+    assert len(commands) == 1
+    assert [one.outcome for one in answers] == [Outcome.REJECTED, Outcome.ACCEPTED]
+    assert "RecursionError" in answers[0].text
+    assert "deeper" not in answers[0].text
+
+
+def test_many_signals_at_once_are_refused_together(desk, answers):
+    rows = [
+        SignalRow(f"0/{number}", "x", "log", '{"message": "m"}') for number in range(MAX_AT_ONCE + 99_000)
+    ]
+
+    commands = desk.commands(rows, Known())
+    desk.tell()
+
+    assert len(commands) == MAX_AT_ONCE
+    assert len(answers) == MAX_AT_ONCE + 1
+    assert answers[-1].outcome is Outcome.REJECTED
+    assert answers[-1].label == f"0/{MAX_AT_ONCE}"
+    assert "99000 signals, the last at 0/99999" in answers[-1].text
+
+
+def test_signals_have_their_time_and_no_more(desk, answers, monkeypatch):
+    now = iter(range(1_000_000))
+    monkeypatch.setattr("signals.desk.Budget", lambda: Budget(1.0, 40.0, lambda: float(next(now))))
+
+    desk.commands([EXECUTE] * 100, Known())
+    desk.tell()
+
+    assert 1 < len(answers) < 60
+    assert "it takes too long" in answers[0].text
+    assert "are more than are taken at once" in answers[-1].text
 
 
 def test_the_rows_of_a_window_are_no_signals(desk, answers):

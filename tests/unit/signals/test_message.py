@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from engine.errors import SignalError
 from engine.model import Channel
+from signals.budget import MAX_DATA
 from signals.message import signal_of
 from signals.model import Message, Signal
-from signals.parse import MAX_DATA
 
 
 def message(text: str | bytes) -> Message:
@@ -53,8 +53,9 @@ def test_a_message_is_read_as_the_signal_in_it(text, id_, type_, data):
         ('{"type": ["log"]}', "'type' must be a string, not an array"),
         ('{"type": "log", "data": []}', "'data' must be an object, not an array"),
         ('{"type": "log", "dta": {}}', "no field 'dta' (did you mean 'data'?)"),
-        ("[" * 100_000, "no valid JSON"),
-        ('"' + "x" * MAX_DATA, "1000001 bytes, at most 1000000"),
+        ("[" * 60_000, "no valid JSON"),
+        ('{"type": "log", "data": {"a": ' + "[" * 254 + "]" * 254 + "}}", "more than 32 brackets"),
+        ('"' + "x" * MAX_DATA, "65537 bytes, at most 65536"),
     ],
 )
 def test_what_is_no_signal_is_refused_with_the_reason(text, said):

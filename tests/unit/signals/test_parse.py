@@ -7,13 +7,15 @@ import pytest
 
 from engine.errors import SignalError
 from engine.model import Channel, CollectionId, ExecuteSnapshot, LogMessage, StopSnapshot, Target
+from signals.budget import MAX_DATA
 from signals.model import Signal
-from signals.parse import MAX_DATA, parse
+from signals.names import Known
+from signals.parse import parse
 
 CUSTOMERS = CollectionId(("public", "customers"))
 ORDERS = CollectionId(("public", "orders"))
 COMP = CollectionId(("public", "comp"))
-KNOWN = (CUSTOMERS, ORDERS, COMP)
+KNOWN = Known((CUSTOMERS, ORDERS, COMP))
 
 EXECUTE = "execute-snapshot"
 STOP = "stop-snapshot"
