@@ -6,7 +6,7 @@ One document per turn, readable by a person. `memory` is what the adapter of the
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -15,6 +15,9 @@ from engine.extent import Extent, Failed, Gap, Progress
 from engine.incomplete import Cause, Incomplete
 from engine.model import CollectionId, Key, Position, Range, Target
 from engine.snapshot import Snapshot, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 VERSION = 1
 
@@ -43,6 +46,8 @@ class State:
 
 def to_json(state: State) -> bytes:
     """The document, indented for a reader."""
+    tables = [_table_out(table) for table in state.snapshot.tables]
+    failed = [_failed_out(one) for one in state.snapshot.failed]
     document = {
         "version": VERSION,
         "turn": state.turn,
@@ -50,8 +55,9 @@ def to_json(state: State) -> bytes:
         "identity": state.identity,
         "snapshot": {
             "next_ticket": state.snapshot.next_ticket,
-            "tables": [_table_out(table) for table in state.snapshot.tables],
-            "failed": [_failed_out(one) for one in state.snapshot.failed],
+            "conditions": _conditions_out(tables, failed),
+            "tables": tables,
+            "failed": failed,
         },
         "memory": state.memory,
         "channels": state.channels,
@@ -75,6 +81,7 @@ def from_json(document: bytes) -> State:
 def _state_in(fields: dict[str, Any]) -> State:
     position = fields["position"]
     queue = fields["snapshot"]
+    _conditions_in(queue)
     return State(
         turn=int(fields["turn"]),
         position=None if position is None else Position(tuple(position)),
@@ -97,6 +104,32 @@ def _incomplete_out(one: Incomplete) -> dict[str, Any]:
 def _incomplete_in(fields: dict[str, Any]) -> Incomplete:
     collection, cause = CollectionId(tuple(fields["collection"])), Cause(fields["cause"])
     return Incomplete(**{**fields, "collection": collection, "cause": cause})
+
+
+def _conditions_out(tables: list[dict[str, Any]], failed: list[dict[str, Any]]) -> list[str]:
+    """Every condition once, and in its place in the entries its number: one signal may name all tables."""
+    numbers: dict[str, int] = {}
+    for entry in _targets(tables, failed):
+        if entry["condition"] is not None:
+            entry["condition"] = numbers.setdefault(entry["condition"], len(numbers))
+    return list(numbers)
+
+
+def _conditions_in(queue: dict[str, Any]) -> None:
+    """The conditions back in their places; older states have their texts there."""
+    texts = queue.get("conditions", ())
+    for entry in _targets(queue["tables"], queue.get("failed", ())):
+        if isinstance(entry["condition"], int):
+            entry["condition"] = texts[entry["condition"]]
+
+
+def _targets(tables: Iterable[dict[str, Any]], failed: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Every entry that has a target."""
+    for table in tables:
+        yield table
+        if table.get("resumes"):
+            yield table["resumes"]
+    yield from failed
 
 
 def _table_out(table: Table) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from engine.errors import StateError
-from engine.extent import Extent, Progress
+from engine.extent import Extent, Failed, Gap, Progress
 from engine.model import CollectionId, Position, Range, Target
 from engine.snapshot import Snapshot, Table
 from engine.state import State, from_json, to_json
@@ -93,3 +93,38 @@ def test_another_release_s_document_is_refused(version):
 def test_an_unreadable_document_is_refused(document):
     with pytest.raises(StateError, match="can't be read"):
         from_json(document)
+
+
+def test_a_condition_is_kept_once_however_many_tables_it_holds_for():
+    condition = "x > 1 AND " + "y" * 60_000
+    targets = [Target(CollectionId(("public", f"t{number}")), condition) for number in range(1_000)]
+    tables = tuple(Table(number, "0/1A", target) for number, target in enumerate(targets))
+    failed = tuple(Failed(target, ("id",), (Gap(None, (("1",),)),)) for target in targets)
+    state = replace(STATE, snapshot=Snapshot(tables, 1_000, failed))
+
+    document = to_json(state)
+
+    assert document.count(b"yyyyyyyyyy" * 6_000) == 1
+    assert from_json(document) == state
+
+
+def test_conditions_of_older_states_stand_in_their_places():
+    resumed = Failed(Target(CollectionId(("public", "u")), "y = 2"), ("id",), ())
+    table = Table(4, "0/1B", Target(CollectionId(("public", "u")), "y = 2"), resumes=resumed)
+    state = replace(STATE, snapshot=Snapshot((READING, table), 5, (resumed,)))
+    older = orjson.loads(to_json(state))
+    texts = older["snapshot"].pop("conditions")
+    for entry in (*older["snapshot"]["tables"], *older["snapshot"]["failed"]):
+        entry["condition"] = texts[entry["condition"]]
+    older["snapshot"]["tables"][1]["resumes"]["condition"] = "y = 2"
+
+    assert from_json(orjson.dumps(older)) == state
+
+
+@pytest.mark.parametrize("number", [7, -9, True])
+def test_a_condition_that_is_not_there_is_told(number):
+    broken = orjson.loads(to_json(STATE))
+    broken["snapshot"]["tables"][0]["condition"] = number
+
+    with pytest.raises(StateError, match="can't be read"):
+        from_json(orjson.dumps(broken))
