@@ -20,7 +20,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from engine import state as saved
-from engine.errors import PositionLost, SinkError, SinkRefused, SourceError, StateNotSaved, TidemarkError
+from engine.errors import (
+    PositionLost,
+    SignalError,
+    SinkError,
+    SinkRefused,
+    SourceError,
+    StateNotSaved,
+    TidemarkError,
+)
 from engine.groups import spread
 from engine.incomplete import aside
 from engine.isolation import Isolation
@@ -28,6 +36,7 @@ from engine.model import ExecuteSnapshot, LogMessage, StopSnapshot
 from engine.opening import with_moved
 from engine.ports import Encoded
 from engine.progress import goes_on
+from engine.snapshot import MOST_QUEUED, Table
 from engine.windows import Windows
 
 if TYPE_CHECKING:
@@ -312,6 +321,9 @@ class Job:
 
     def _apply(self, state: State, command: Command) -> State:
         match command:
+            case ExecuteSnapshot() if not state.snapshot.has_room(command):
+                self._refuse(command, len(state.snapshot.tables))
+                return state
             case ExecuteSnapshot():
                 return replace(state, snapshot=state.snapshot.execute(command))
             case StopSnapshot():
@@ -322,6 +334,15 @@ class Job:
                 return replace(state, snapshot=snapshot)
             case LogMessage():
                 return state
+
+    def _refuse(self, command: ExecuteSnapshot, queued: int) -> None:
+        """Answer that the queue is full, once for all that the command names."""
+        target = command.targets[0]
+        error = SignalError(
+            f"{queued} collections are queued, and none of the {len(command.targets)} named is taken on top",
+            hint=f"the queue holds {MOST_QUEUED} at most; send the signal again when it is shorter",
+        )
+        self._seams.desk.failed(Table(0, command.signal, target, id=command.id), error)
 
 
 def _next_number(parts: Sequence[Part]) -> int:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 Pairs: TypeAlias = "frozenset[tuple[Key | None, Key]]"
 _REMEMBERED = 1_000
 """Failed collections that are kept in the state."""
+MOST_QUEUED = 100_000
+"""Entries of the queue, which every turn saves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +144,10 @@ class Snapshot:
             for table in self.tables
         )
         return replace(self, tables=tables).forgot(collections), anew
+
+    def has_room(self, command: ExecuteSnapshot) -> bool:
+        """Whether the queue may grow by the command's collections; what it has already can't be too much."""
+        return not command.targets or len(self.tables) + len(command.targets) <= MOST_QUEUED
 
     @property
     def initial(self) -> bool:

@@ -19,7 +19,8 @@ from engine.errors import (
 )
 from engine.model import Position
 from engine.state import State
-from tests.job_bench import Bench, CountedExecutors, Noted, ScriptedLog, T, U, end
+from signals.answers import Outcome
+from tests.job_bench import BOTH, Bench, CountedExecutors, Noted, ScriptedLog, T, U, end
 from tests.memory_source import Change, MemorySpan
 
 if TYPE_CHECKING:
@@ -29,6 +30,19 @@ if TYPE_CHECKING:
 @pytest.fixture
 def bench(tmp_path):
     return Bench(tmp_path)
+
+
+class TestSignals:
+    def test_a_full_queue_takes_no_more_and_says_so_once(self, bench, monkeypatch):
+        monkeypatch.setattr("engine.snapshot.MOST_QUEUED", 3)
+        for _ in range(3):
+            bench.execute(BOTH)
+        bench.turns(1)
+
+        rejected = [one for one in bench.answers if one.outcome is Outcome.REJECTED]
+        assert len(bench.job.state.snapshot.tables) == 2
+        assert len(rejected) == 2
+        assert "2 collections are queued, and none of the 2 named is taken on top" in rejected[0].text
 
 
 class TestStopping:
