@@ -22,6 +22,8 @@ MAX_ID: Final = 1_000
 """Characters of an id."""
 MAX_AT_ONCE: Final = 1_000
 """Signals of one turn that are judged; the others are refused together."""
+MAX_CONDITIONED: Final = 4 << 20
+"""Characters of the conditions of one signal, each counted for every collection that it holds for."""
 MAX_NOTES: Final = 10
 """Oddities of one signal that are told."""
 

@@ -15,7 +15,7 @@ import orjson
 
 from engine.errors import SignalError
 from engine.model import Command, ExecuteSnapshot, LogMessage, StopSnapshot, Target
-from signals.budget import MAX_DATA, MAX_ID, MAX_NOTES, check_depth
+from signals.budget import MAX_CONDITIONED, MAX_DATA, MAX_ID, MAX_NOTES, check_depth
 from signals.model import WINDOW_TYPES
 from signals.names import Known, match_names, shown
 
@@ -72,6 +72,7 @@ def _execute(signal: Signal, known: Known) -> Accepted:
         raise SignalError(f"{_SURROGATE!r} has {len(surrogate_key)} characters, at most {MAX_ID} are read")
     collections, notes = _named(patterns, known)
     conditions = _conditions(fields, Known(collections, known.check))
+    _check_conditions(conditions)
     targets = tuple(Target(one, conditions.get(one), surrogate_key) for one in collections)
     return Accepted(ExecuteSnapshot(signal.label, targets, signal.id), (*notes, *unknown))
 
@@ -245,6 +246,17 @@ def _conditions(fields: _Fields, collections: Known) -> dict[CollectionId, str |
         for collection, text in _condition(entry, number, collections).items():
             conditions.setdefault(collection, text)
     return conditions if entries else dict.fromkeys(collections.collections, everywhere)
+
+
+def _check_conditions(conditions: dict[CollectionId, str | None]) -> None:
+    """Refuse what the server would have to plan at length: a long condition for very many tables."""
+    characters = sum(len(text) for text in conditions.values() if text)
+    if characters > MAX_CONDITIONED:
+        raise SignalError(
+            f"the conditions come to {characters} characters, each counted for every collection;"
+            f" at most {MAX_CONDITIONED}",
+            hint="send several signals",
+        )
 
 
 def _condition(entry: object, number: int, collections: Known) -> dict[CollectionId, str | None]:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from engine.staging import StagingArea
 
 _READING = "adapters.mongodb.rows"
+_MOST_MS = 600_000
+"""Of the server's time for documents that a signal's condition chooses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,13 @@ class RunRead:
     def _find(self, chosen: dict[str, Any]) -> dict[str, Any]:
         target = self.run.target
         parts = [part for part in (chosen, condition_filter(target)) if part]
-        return {"find": target.collection.parts[1], "filter": {"$and": parts} if parts else {}}
+        command: dict[str, Any] = {
+            "find": target.collection.parts[1],
+            "filter": {"$and": parts} if parts else {},
+        }
+        if target.condition and not target.initial:
+            command["maxTimeMS"] = _MOST_MS
+        return command
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from bson import json_util
+from bson import encode, json_util
+from bson.code import Code
 
 from adapters.mongodb.keys import BY_ID
 from adapters.mongodb.server import Refused, collection_errors
 from engine.errors import SignalError
+from signals.budget import check_depth
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,21 +28,50 @@ _OF_OTHER_INDEXES = {
 """Operators that are answered by an index of their own alone, and what to use instead."""
 
 
+_SCRIPTS = frozenset({"$where", "$function", "$accumulator"})
+_PLANNING_MS = 5_000
+
+
 def condition_filter(target: Target) -> dict[str, Any]:
     """The condition: a filter document in extended JSON. Raises SignalError where it is none."""
     if not target.condition:
         return {}
-    try:
-        found = json_util.loads(target.condition)
-    except (ValueError, TypeError) as error:
-        raise SignalError(
-            f"the condition is no filter document: {error}",
-            place=str(target.collection),
-            hint='write it as JSON, such as {"status": "open"}',
-        ) from error
-    if not isinstance(found, dict):
-        raise SignalError("the condition must be a document", place=str(target.collection))
+    found = _document(target.condition, str(target.collection))
+    if not target.initial:  # the settings' own filters may hold what their owner likes
+        _refuse_scripts(found, str(target.collection))
     return found
+
+
+@lru_cache(maxsize=16)
+def _document(condition: str, place: str) -> dict[str, Any]:
+    """The document that a condition is, if it can be sent at all."""
+    hint = 'write it as JSON, such as {"status": "open"}'
+    try:
+        found = json_util.loads(condition)
+        encode(found if isinstance(found, dict) else {})
+    except Exception as error:
+        # Whatever a stranger wrote: numbers that are none of BSON's, keys with NUL, a thousand brackets.
+        said = str(error)[:200] or type(error).__name__
+        raise SignalError(f"the condition is no filter document: {said}", place=place, hint=hint) from error
+    if not isinstance(found, dict):
+        raise SignalError("the condition must be a document", place=place, hint=hint)
+    check_depth(found, "the condition")
+    return found
+
+
+def _refuse_scripts(document: dict[str, Any], place: str) -> None:
+    """Raise SignalError for what runs JavaScript on the server."""
+    left: list[Any] = [document]
+    while left:
+        value = left.pop()
+        if isinstance(value, dict):
+            for name in _SCRIPTS & value.keys():
+                raise SignalError(f"the condition is refused: {name} runs a script", place=place)
+            left.extend(value.values())
+        elif isinstance(value, list):
+            left.extend(value)
+        elif isinstance(value, Code):
+            raise SignalError("the condition is refused: it holds a script", place=place)
 
 
 def check_condition(client: MongoClient[dict[str, Any]], target: Target) -> None:
@@ -58,7 +90,7 @@ def check_condition(client: MongoClient[dict[str, Any]], target: Target) -> None
     find = {"find": name, "filter": condition, "hint": BY_ID}
     try:
         with collection_errors("checking the condition", target.collection):
-            client[database].command("explain", find, verbosity="queryPlanner")
+            client[database].command("explain", find, verbosity="queryPlanner", maxTimeMS=_PLANNING_MS)
     except Refused as error:
         raise SignalError(
             f"the condition can't be used: {error.said}", place=str(target.collection), hint=error.hint

@@ -145,6 +145,7 @@ class MongoSource:
             rules.captures,
             streamed_to=lambda: self._streamed_to,
             beginning=lambda: self._first.beginning,
+            conditions=settings.snapshot.conditions,
             **whole,
         )
         return Session(rules, extents)

@@ -18,10 +18,11 @@ from pymongo import ASCENDING, DESCENDING
 from pymongo.errors import OperationFailure
 
 from adapters.mongodb.catalog import Catalog
-from adapters.mongodb.conditions import check_condition
+from adapters.mongodb.conditions import check_condition, condition_filter
 from adapters.mongodb.keys import BY_ID, NOTHING_BETWEEN, between, id_text
 from adapters.mongodb.raw import documents, fields
 from adapters.mongodb.server import RAW, Refused, collection_errors
+from engine.config.settings import Conditions
 from engine.errors import SchemaChanged, SignalError, TableBusy
 from engine.extent import Extent
 
@@ -55,10 +56,12 @@ class Extents:
         streamed_to: Callable[[], tuple[int, int]] = lambda: (0, 0),
         beginning: Callable[[], tuple[int, int] | None] = lambda: None,
         whole_bytes: int = _WHOLE_BYTES,
+        conditions: Conditions = Conditions.EXPRESSIONS,
     ) -> None:
         self._server, self._client = server, server.client
         self._captures, self._whole_bytes = captures, whole_bytes
         self._streamed_to, self._beginning = streamed_to, beginning
+        self._conditions = conditions
         self.catalog = Catalog(self._client)
 
     def captured(self) -> Sequence[CollectionId]:
@@ -85,7 +88,8 @@ class Extents:
         known: dict[CollectionId, Described] = {}
         for database in {target.collection.parts[0] for target in targets}:
             known |= self.catalog.collections(database)
-        measuring = _Measuring(self._server, at, self._beginning(), 0 if bounded else self._whole_bytes)
+        whole_bytes = 0 if bounded else self._whole_bytes
+        measuring = _Measuring(self._server, at, self._beginning(), whole_bytes, self._conditions)
         return [measuring.judged(target, known.get(target.collection)) for target in targets]
 
     def boundaries(
@@ -138,6 +142,10 @@ class Extents:
                 raise SchemaChanged("it was dropped or renamed", place=str(run.target.collection))
             if described.key != run.key:
                 raise SchemaChanged("it was dropped and made again", place=str(run.target.collection))
+            try:
+                condition_filter(run.target)
+            except SignalError as error:
+                raise SchemaChanged(error.message, place=error.place, hint=error.hint) from error
         return known
 
 
@@ -145,10 +153,16 @@ class _Measuring:
     """One measuring, as of a cluster time or later."""
 
     def __init__(
-        self, server: Server, at: tuple[int, int], beginning: tuple[int, int] | None, whole_bytes: int
+        self,
+        server: Server,
+        at: tuple[int, int],
+        beginning: tuple[int, int] | None,
+        whole_bytes: int,
+        conditions: Conditions,
     ) -> None:
         self._client, self._at = server.client, at
         self._beginning, self._whole_bytes = beginning, whole_bytes
+        self._conditions = conditions
 
     def judged(self, target: Target, described: Described | None) -> Extent | SignalError | TableBusy:
         """The extent of a collection, or why it has none."""
@@ -190,6 +204,10 @@ class _Measuring:
             )
         if described.capped and target.initial and self._beginning:
             raise TableBusy("a capped collection is read behind the others, beside the log", place=place)
+        if target.condition and not target.initial and self._conditions is Conditions.OFF:
+            raise SignalError(
+                "conditions are not taken", place=place, hint="see tidemark.snapshot.conditions"
+            )
         check_condition(self._client, target)
         return described
 

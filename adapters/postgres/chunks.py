@@ -16,8 +16,9 @@ from urllib.parse import urlencode
 from adapters.postgres.near import Query
 from adapters.postgres.rows import row_expression
 from adapters.postgres.session import TEXT_SETTINGS
-from adapters.postgres.sessions import NO_TIMEOUTS
+from adapters.postgres.sessions import NO_IDLE_TIMEOUTS
 from adapters.postgres.sql import quote_literal
+from adapters.postgres.trusted import for_jdbc
 from adapters.spark.failures import SPARK_ERRORS, job_error
 from adapters.spark.runs import RESULT_DDL, ReadTask, nothing, staged_runs
 from engine.errors import TidemarkError
@@ -48,7 +49,7 @@ _FEWER = 16
 class RunRead:
     """A run with all it takes to read it: the table, the codec, the READ events' source block.
 
-    `condition` is the signal's, as SQL; `row_bytes` the estimated size of a row.
+    `row_bytes` is the estimated size of a row.
     """
 
     run: Run
@@ -69,7 +70,7 @@ class RunRead:
         """
         expression = row_expression(self.shape, mode)
         where = self._where()
-        for condition in (self.read.row_filter, self.run.target.condition):
+        for condition in (self.read.row_filter, self.read.condition):
             where = f"({where}) AND ({spelt(condition)}\n)" if condition else where
         return (
             f"SELECT {index} AS run, {task} AS task, {expression} AS r"
@@ -80,18 +81,6 @@ class RunRead:
         if self.run.keys:
             return self.read.merge.among(self.run.keys)
         return self.read.keyset.between(self.run.after, self.run.upto)
-
-
-def _escaped(condition: str) -> str:
-    """Keep the driver from taking a `?` operator for a parameter; inside quotes it takes none."""
-    out, quote = [], ""
-    for character in condition:
-        if quote:
-            quote = "" if character == quote else quote
-        elif character in "'\"":
-            quote = character
-        out.append("??" if character == "?" and not quote else character)
-    return "".join(out)
 
 
 _FETCH_BOUND = "maxResultBuffer"
@@ -235,7 +224,7 @@ class ChunkReader:
     def _frame(self, reads: Mapping[int, RunRead], mode: RowMode, how: _How, fetched: int) -> DataFrame:
         tasks = min(how.tasks, len(reads))
         branches = [
-            read.query(index, place % tasks, mode, _escaped)
+            read.query(index, place % tasks, mode, for_jdbc)
             for place, (index, read) in enumerate(reads.items())
         ]
         batch_rows = 2 * fetched if fetched > 1 else 1
@@ -247,7 +236,9 @@ class ChunkReader:
             [f"task = {task}" for task in range(tasks)],
             fetchsize=str(fetched),
             most_bytes=_MOST_BYTES if fetched > 1 else None,
-            sessionInitStatement=session_statement(how.exported, self._jdbc.initial_statements),
+            sessionInitStatement=session_statement(
+                how.exported, self._jdbc.initial_statements, unbounded=_unbounded(reads)
+            ),
         )
 
     def _load(
@@ -273,15 +264,24 @@ def _widest(reads: Mapping[int, RunRead]) -> float:
 
 def _near_query(reads: Mapping[int, RunRead], mode: RowMode, exported: Exported) -> Query:
     branches = (read.query(index, 0, mode, str) for index, read in reads.items())
-    return Query(session_statement(exported), " UNION ALL ".join(branches), _widest(reads))
+    session = session_statement(exported, unbounded=_unbounded(reads))
+    return Query(session, " UNION ALL ".join(branches), _widest(reads))
 
 
-def session_statement(exported: Exported, initial_statements: tuple[str, ...] = ()) -> str:
+def _unbounded(reads: Mapping[int, RunRead]) -> bool:
+    """Whether queries may take any time: those before the log, which the settings alone have a say in."""
+    return any(read.run.target.initial for read in reads.values())
+
+
+def session_statement(
+    exported: Exported, initial_statements: tuple[str, ...] = (), *, unbounded: bool = False
+) -> str:
     """What a reader runs first: adopt the snapshot, and fail unless it is the exporter's.
 
     Without a fetch size above 0 Spark would run it in a transaction of its own, and read under
     another snapshot; the comparison makes that an error instead of a lost row.
     """
+    bound = "SET statement_timeout = 0;" if unbounded else ""
     settings = " ".join(f"SET {name} = {quote_literal(value)};" for name, value in TEXT_SETTINGS.items())
     mine = "pg_current_snapshot()::text"
     # The user's statements may query, and a transaction that has queried adopts no snapshot.
@@ -289,6 +289,6 @@ def session_statement(exported: Exported, initial_statements: tuple[str, ...] = 
     return (
         f"{initial}{'COMMIT; ' if initial else ''}BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;"
         f" SET TRANSACTION SNAPSHOT {quote_literal(exported.id)}; {settings}"
-        f" {NO_TIMEOUTS}; SELECT CASE WHEN {mine} = {quote_literal(exported.text)} THEN 1"
+        f" {NO_IDLE_TIMEOUTS}; {bound} SELECT CASE WHEN {mine} = {quote_literal(exported.text)} THEN 1"
         f" ELSE ('the reader is on snapshot ' || {mine})::int END"
     )

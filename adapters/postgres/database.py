@@ -266,7 +266,8 @@ class PostgresSource:
             # A missing synchronous standby must not hold up what only flushes the log.
             control.execute("SET synchronous_commit = local")
         publication = Publication(self._settings.postgres.publication, self._captures)
-        readable = Readable(control, catalog, publication, self._accepts_risk, self._first)
+        conditions = self._settings.snapshot.conditions
+        readable = Readable(control, catalog, publication, self._accepts_risk, self._first, conditions)
         whole = 0 if self._settings.job.window_max_chunks else None
         extents = Extents(control, publication, readable, whole_bytes=whole)
         relations = Relations(catalog, self._settings.events, self._captures)

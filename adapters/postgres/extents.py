@@ -30,6 +30,18 @@ if TYPE_CHECKING:
 _WHOLE_BYTES = 1 << 20
 _DENSE = 0.2
 _SAMPLED = 8
+_PLANNING: LiteralString = "SET TRANSACTION READ ONLY; SET LOCAL statement_timeout = '5s'"
+"""For a condition to be planned: functions that are immutable by their own account are run for it."""
+_REFUSALS = (
+    psycopg.ProgrammingError,
+    psycopg.DataError,
+    psycopg.NotSupportedError,
+    psycopg.errors.ProgramLimitExceeded,
+    psycopg.errors.StatementTooComplex,
+    psycopg.errors.QueryCanceled,
+    psycopg.errors.ReadOnlySqlTransaction,
+)
+"""What the server says of a condition that it can't plan."""
 _INTEGERS = frozenset(quote_table("pg_catalog", name) for name in ("int2", "int4", "int8"))
 _SIZES: LiteralString = (
     "SELECT c.oid::bigint, coalesce(sum({size}), 0)::bigint, sum(part.reltuples)::float8"
@@ -199,16 +211,19 @@ class Extents:
 
     def _check_condition(self, read: ReadTable, target: Target) -> None:
         """Let the server plan the signal's condition, which is refused at once if it can't be."""
-        if target.condition is None:
+        if read.condition is None:
             return
-        query = f"EXPLAIN SELECT FROM {read.relation} WHERE ({target.condition}\n)"
+        query = f"EXPLAIN SELECT FROM {read.relation} WHERE ({read.condition}\n)"
         try:
-            # Prepared: the extended protocol takes one statement and no more.
-            self._connection.execute(query.encode(), prepare=True)
-        except (psycopg.ProgrammingError, psycopg.DataError, psycopg.NotSupportedError) as error:
-            said = (error.diag.message_primary or str(error)).strip()
+            with self._connection.transaction():
+                self._connection.execute(_PLANNING)
+                # Prepared: the extended protocol takes one statement and no more.
+                self._connection.execute(query.encode(), prepare=True)
+        except _REFUSALS as error:
+            said = (error.diag.message_primary or type(error).__name__).strip()
+            shown = repr(read.condition[:80] + "…" * (len(read.condition) > 80))
             raise SignalError(
-                f"the condition {target.condition!r} is refused: {said}", place=str(target.collection)
+                f"the condition {shown} is refused: {said}", place=str(target.collection)
             ) from error
 
     def readings(self, targets: Sequence[Target]) -> dict[Target, ReadTable]:

@@ -21,6 +21,7 @@ from adapters.postgres.first import FirstSnapshot
 from adapters.postgres.lock_watch import LockWatch
 from adapters.postgres.near import Bounds, NearReader
 from adapters.postgres.server import Server, drop_slot
+from adapters.postgres.session import reading_options
 from adapters.postgres.tls import checked_key, readers_key, tls_parameters
 from adapters.postgres.visibility import format_lsn
 from adapters.postgres.xmin import SlotXmin
@@ -128,7 +129,8 @@ def _source(
         postgres.initial_statements,
         settings.snapshot.fetch_size,
     )
-    near = NearReader(server.connect, Bounds(settings.job.window_local_rows, settings.snapshot.chunk_size))
+    connect = partial(server.connect, options=reading_options(postgres.query_timeout_ms))
+    near = NearReader(connect, Bounds(settings.job.window_local_rows, settings.snapshot.chunk_size))
     reader = ChunkReader(spark, jdbc, places.windows, tasks=tasks_of(spark), near=near)
     xmin = SlotXmin(server, postgres.slot, postgres.xmin_interval_ms / 1000)
     encoder = SpanEncoder(settings.events, SparkExecutors(spark), places.staging, xmin, local_rows=LOCAL_ROWS)
@@ -169,14 +171,14 @@ def jdbc_url(postgres: PostgresSettings) -> str:
 def jdbc_properties(postgres: PostgresSettings) -> dict[str, str]:
     """The readers' connection properties, under pgjdbc's names.
 
-    The lock timeout is a start-up option, because Spark asks for a query's schema in a session
-    that does not run the readers' first statement.
+    What bounds them is a start-up option, because Spark asks for a query's schema in a session that does
+    not run the readers' first statement.
     """
     return {
         "user": postgres.user,
         "password": postgres.password,
         "ApplicationName": "tidemark",
-        "options": "-c lock_timeout=1000",
+        "options": f"-c lock_timeout=1000 {reading_options(postgres.query_timeout_ms)}",
         "tcpKeepAlive": "true" if postgres.tcp_keepalive else "false",
         "socketTimeout": str(math.ceil(postgres.query_timeout_ms / 1000)),
         **tls_parameters(postgres),

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, LiteralString, Protocol
 
+from adapters.conditions import Found, rendered
+from adapters.postgres.conditions import GRAMMAR, named_column
 from adapters.postgres.cuts import KEY, MERGED
 from adapters.postgres.fingerprint import forms
 from adapters.postgres.keyset import PLACES, KeyColumn, Keyset
@@ -17,6 +20,8 @@ from adapters.postgres.publication import Share
 from adapters.postgres.server import source_errors
 from adapters.postgres.sql import quote_ident, quote_table
 from adapters.postgres.table import is_bag, merge_key, untold
+from adapters.postgres.trusted import plain_condition
+from engine.config.settings import Conditions
 from engine.errors import SignalError
 from engine.surrogate_key import key_columns
 
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
+    from adapters.conditions import Reference
     from adapters.postgres.catalog import Catalog
     from adapters.postgres.fingerprint import Form
     from adapters.postgres.publication import Publication
@@ -66,7 +72,7 @@ class ReadTable:
     """A table as a snapshot reads it: the catalog's description, the keyset it is cut by, its merge key.
 
     `columns` and `row_filter` are what is published of it (`Share`), `traits` the rest of its fingerprint.
-    `statement` gives the rows instead of the table itself.
+    `statement` gives the rows instead of the table itself. `condition` is the signal's, as it may be sent.
     """
 
     table: Table
@@ -76,6 +82,7 @@ class ReadTable:
     row_filter: str | None = None
     traits: tuple[str, ...] = ()
     statement: str | None = None
+    condition: str | None = None
 
     @property
     def relation(self) -> str:
@@ -124,9 +131,10 @@ class Readable:
         publication: Publication,
         accepts_risk: Callable[[CollectionId], bool] = lambda _table: False,
         first: First | None = None,
+        conditions: Conditions = Conditions.EXPRESSIONS,
     ) -> None:
         self._connection, self._catalog, self._publication = connection, catalog, publication
-        self._first = first
+        self._first, self._conditions = first, conditions
         self.accepts_risk = accepts_risk
         self._warned: set[tuple[CollectionId, str]] = set()
 
@@ -166,7 +174,36 @@ class Readable:
         merge = self._keyset(table, names) if names else keyset
         form = looked.forms[table.oid]
         traits = (*form.traits(table.oid), f"{_PUBLICATION}{share.mark}")
-        return ReadTable(table, keyset, merge, share.columns, share.row_filter, traits)
+        condition = self._condition(target, table, share)
+        return ReadTable(table, keyset, merge, share.columns, share.row_filter, traits, condition=condition)
+
+    def _condition(self, target: Target, table: Table, share: Share) -> str | None:
+        """The signal's condition as it may be sent. Raises SignalError where it may not be at all."""
+        if target.condition is None:
+            return None
+        place = str(table.id)
+        match self._conditions:
+            case Conditions.OFF:
+                raise SignalError(
+                    "conditions are not taken", place=place, hint="see tidemark.snapshot.conditions"
+                )
+            case Conditions.SQL:
+                try:
+                    return plain_condition(target.condition)
+                except ValueError as error:
+                    raise SignalError(f"the condition is refused: it has {error}", place=place) from error
+            case Conditions.EXPRESSIONS:
+                find = partial(self._found, table, share)
+                return rendered(target.condition, GRAMMAR, find, place)
+
+    def _found(self, table: Table, share: Share, reference: Reference) -> Found | None:
+        """The published column that a condition names, if there is one."""
+        name = named_column(reference, table.id)
+        column = None if name is None else table.column(name)
+        if column is None or (share.columns is not None and column.name not in share.columns):
+            return None
+        kind = self._key_types([column.type])[column.type]
+        return Found(quote_ident(column.name), kind.name, kind.compared[0] and quote_ident(kind.compared[0]))
 
     def _first_reading(self, table: Table, looked: Looked, first: First) -> ReadTable:
         """How the snapshot before the log reads a table: every one, be it published or not.

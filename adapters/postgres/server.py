@@ -92,21 +92,21 @@ class Server:
         patience_s = float(row[0]) if row else 0.0
         return max(_LEAST_SILENCE_S, patience_s) if patience_s else _MOST_SILENCE_S
 
-    def connect(self, *, autocommit: bool = True) -> psycopg.Connection:
-        """Open a connection under the settings that both roads read text by."""
+    def connect(self, *, autocommit: bool = True, options: str = "") -> psycopg.Connection:
+        """Open a connection under the settings that both roads read text by, and further start-up options."""
         with source_errors("connection"):
-            connection = self._open()
+            connection = self._open(options)
             for statement in self._initial_statements:
                 connection.execute(statement.encode())
             connection.autocommit = autocommit
         return connection
 
-    def _open(self) -> AnsweringConnection:
+    def _open(self, more: str) -> AnsweringConnection:
         try:
             # Whoever waits for a lock here holds up the stream.
             options = (
                 f"{startup_options()} -c lock_timeout={_LOCK_TIMEOUT_MS}"
-                f" -c statement_timeout={int(self._query_timeout_s * 1000)}"
+                f" -c statement_timeout={int(self._query_timeout_s * 1000)} {more}"
             )
             connection = AnsweringConnection.connect(self.conninfo, options=options, autocommit=True)
         except psycopg.OperationalError as error:

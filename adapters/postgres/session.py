@@ -19,6 +19,11 @@ TEXT_SETTINGS = {
 """Names and values of the settings."""
 
 
+def reading_options(statement_timeout_ms: int) -> str:
+    """What sessions that read rows begin with besides: they write nothing, and no query is endless."""
+    return f"-c default_transaction_read_only=on -c statement_timeout={statement_timeout_ms}"
+
+
 def startup_options() -> str:
     """The settings as the `options` of a connection."""
     return " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in TEXT_SETTINGS.items())

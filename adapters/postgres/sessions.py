@@ -22,11 +22,12 @@ _KEPT_S = 10.0
 _AT_ONCE = 2
 """Windows in progress at once."""
 
-NO_TIMEOUTS = (
-    "SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN"
-    " ('statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout')"
-)
+_IDLE = "'transaction_timeout', 'idle_in_transaction_session_timeout'"
+_OFF = "SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN"
+NO_TIMEOUTS = f"{_OFF} ('statement_timeout', {_IDLE})"
 """A window lasts as long as it must, whatever the role or the database allows others."""
+NO_IDLE_TIMEOUTS = f"{_OFF} ({_IDLE})"
+"""So does a reader of its rows; its single queries are bounded by the reader's own start-up options."""
 
 
 class Sessions:

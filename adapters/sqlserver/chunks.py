@@ -52,8 +52,8 @@ class RunRead:
         """One branch: the run's number, its task, and its rows as text."""
         run, read = self.run, self.read
         where = read.merge.among(run.keys) if run.keys else read.keyset.between(run.after, run.upto)
-        if run.target.condition:
-            where = f"({where}) AND ({run.target.condition}\n)"
+        if read.condition:
+            where = f"({where}) AND ({read.condition}\n)"
         return sizes.run_rows(read, where, mode, (index, task))
 
 

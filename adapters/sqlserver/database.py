@@ -71,7 +71,8 @@ class SqlServerSource:
         self._settings, self._server, self._databases = settings, server, databases
         self._means, self._first = means, first
         whole = {"whole_bytes": 0} if settings.job.window_max_chunks else {}
-        self._extents = Extents(databases, keyless=lambda: first.waits, **whole)
+        conditions = settings.snapshot.conditions
+        self._extents = Extents(databases, keyless=lambda: first.waits, conditions=conditions, **whole)
         self._codecs = Codecs(settings)
         self._news = News(databases, self._codecs, means.history)
         self._open: dict[str, OpenTransaction | None] = {}

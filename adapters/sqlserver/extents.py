@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from adapters.conditions import rendered
 from adapters.sqlserver import sizes
-from adapters.sqlserver.conditions import check_condition
+from adapters.sqlserver.conditions import GRAMMAR, check_trusted, finder
 from adapters.sqlserver.failures import busy, native_number, source_errors, table_errors
 from adapters.sqlserver.readable import Known, reading
 from adapters.sqlserver.server import rows
+from engine.config.settings import Conditions
 from engine.errors import SchemaChanged, SignalError, TableBusy
 from engine.extent import Extent
 from engine.model import CollectionId
@@ -66,7 +68,8 @@ class Databases(Protocol):
 class Extents:
     """Measures and cuts tables; used by the job's thread alone.
 
-    `keyless` says whether initial entries without a key can be read, which is so while the log waits.
+    `keyless` says whether initial entries without a key can be read, which is so while the log waits;
+    `conditions` what those of signals may be.
     """
 
     def __init__(
@@ -75,8 +78,10 @@ class Extents:
         *,
         whole_bytes: int = _WHOLE_BYTES,
         keyless: Callable[[], bool] = lambda: False,
+        conditions: Conditions = Conditions.EXPRESSIONS,
     ) -> None:
         self._databases, self._whole_bytes, self._keyless = databases, whole_bytes, keyless
+        self._conditions = conditions
         self._row_bytes: dict[CollectionId, float] = {}
 
     def captured(self) -> Sequence[CollectionId]:
@@ -134,7 +139,22 @@ class Extents:
         if refusal is not None:
             raise SignalError(refusal.message, place=str(target.collection), hint=refusal.hint)
         keyless = target.initial and self._keyless()
-        return self._databases.adapted(reading(target, known[database], keyless=keyless), target)
+        read = self._databases.adapted(reading(target, known[database], keyless=keyless), target)
+        return read if target.condition is None else replace(read, condition=self._condition(target, read))
+
+    def _condition(self, target: Target, read: ReadTable) -> str:
+        """The signal's condition as it may be sent. Raises SignalError where it may not be at all."""
+        text, place = target.condition or "", str(target.collection)
+        match self._conditions:
+            case Conditions.OFF:
+                raise SignalError(
+                    "conditions are not taken", place=place, hint="see tidemark.snapshot.conditions"
+                )
+            case Conditions.SQL:
+                check_trusted(text, place)
+                return text
+            case Conditions.EXPRESSIONS:
+                return rendered(text, GRAMMAR, finder(read.table.columns, read.table.id.parts[-1]), place)
 
     def row_bytes(self, target: Target) -> float:
         """The estimated size of a row, as measured last."""
@@ -144,7 +164,7 @@ class Extents:
         connection = self._databases.connection(target.collection.parts[0])
         ((count, size),) = rows(connection, sizes.size(read))
         count, size = int(count), int(size)
-        self._check_condition(connection, read, target)
+        self._check_condition(connection, read)
         self._row_bytes[target.collection] = size / max(count, 1)
         key = read.fingerprint
         whole = read.statement is not None or not read.keyset.columns
@@ -156,20 +176,20 @@ class Extents:
         )
 
     @staticmethod
-    def _check_condition(connection: Connection, read: ReadTable, target: Target) -> None:
+    def _check_condition(connection: Connection, read: ReadTable) -> None:
         """Let the server compile the rows' query, with the signal's condition, which may be refused."""
-        if target.condition is None:
+        if read.condition is None:
             rows(connection, sizes.probe(read))
             return
-        check_condition(target.condition, str(target.collection))
         try:
-            rows(connection, sizes.probe(read, target.condition))
+            rows(connection, sizes.probe(read, read.condition))
         except SQLAlchemyError as error:
             if busy(error):
                 raise
+            shown = repr(read.condition[:80] + "…" * (len(read.condition) > 80))
             raise SignalError(
-                f"the condition {target.condition!r} is refused by the server",
-                place=str(target.collection),
+                f"the condition {shown} is refused by the server",
+                place=str(read.table.id),
                 hint=f"error {native_number(error)} of the server" if native_number(error) else "",
             ) from error
 

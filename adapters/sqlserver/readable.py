@@ -47,6 +47,7 @@ class ReadTable:
 
     `missing` are columns that the log has and the table no longer. `hint` is how rows are locked, `statement`
     the SELECT that gives the rows instead of the table itself, `merge` the key that the log tells rows by.
+    `condition` is the signal's, as it may be sent.
     """
 
     table: Table
@@ -56,6 +57,7 @@ class ReadTable:
     hint: str = LOCKED
     statement: str | None = None
     object_id: int = 0
+    condition: str | None = None
 
     @property
     def name(self) -> str:

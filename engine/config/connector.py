@@ -70,7 +70,7 @@ DATABASE = (
         "database.query.timeout.ms",
         APPLIED,
         "longest time of a query, and of waiting for an answer; 0: no bound",
-        whole(0, 2**31 - 1),
+        _MS_32,
         "600000",
     ),
     P("database.initial.statements", APPLIED, "run at the start of every ordinary connection", STATEMENTS),

@@ -16,6 +16,7 @@ from engine.config.own import OWN
 from engine.config.row import APPLIED, IGNORED, REFUSED, RENAMED, Property
 from engine.config.settings import (
     CaptureSettings,
+    Conditions,
     SnapshotMode,
     SnapshotRestart,
     SnapshotSettings,
@@ -296,6 +297,7 @@ def snapshot_settings(v: Values) -> SnapshotSettings:
         custom_name=v.get("snapshot.mode.custom.name", str) or v.get("snapshot.custom.class", str),
         restart=v.get("tidemark.snapshot.restart", SnapshotRestart),
         filters=_filters(v),
+        conditions=v.get("tidemark.snapshot.conditions", Conditions),
     )
 
 

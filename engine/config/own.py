@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from engine.config.row import APPLIED, Property
-from engine.config.settings import GeneratedColumns, SinkAhead, SinkKind, SnapshotRestart, TableErrors
+from engine.config.settings import (
+    Conditions,
+    GeneratedColumns,
+    SinkAhead,
+    SinkKind,
+    SnapshotRestart,
+    TableErrors,
+)
 from engine.config.shapes import EXPRESSIONS, FILE_MODE, FLAG, SIZE, TEXT, choice, number, subset, whole
 from engine.events.settings import Fault
 
@@ -120,6 +127,14 @@ OWN = (
         "PostgreSQL's generated columns that rows read have: the published ones, or all that are stored",
         choice(GeneratedColumns),
         "published",
+    ),
+    P(
+        "tidemark.snapshot.conditions",
+        APPLIED,
+        "conditions of signals: expressions over the table's columns; sql: anything that the job's role may"
+        " read or run; off: none",
+        choice(Conditions),
+        "expressions",
     ),
     P("tidemark.wal.warn.bytes", APPLIED, "log kept for the slot, above which is warned", SIZE, "10g"),
     P(

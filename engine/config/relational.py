@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from engine.config.masks import column_masks
 from engine.config.settings import (
     CaptureSettings,
+    Conditions,
     GeneratedColumns,
     SnapshotMode,
     SnapshotRestart,
@@ -88,4 +89,5 @@ def snapshot_settings(v: Values) -> SnapshotSettings:
         custom_name=v.get("snapshot.mode.custom.name", str) or v.get("snapshot.custom.class", str),
         accept_risk=v.get("tidemark.snapshot.accept.risk", tuple),
         generated_columns=v.get("tidemark.snapshot.generated.columns", GeneratedColumns),
+        conditions=v.get("tidemark.snapshot.conditions", Conditions),
     )

@@ -41,6 +41,14 @@ class SnapshotRestart(StrEnum):
     REDO = "redo"
 
 
+class Conditions(StrEnum):
+    """`tidemark.snapshot.conditions`: what conditions of signals may be."""
+
+    EXPRESSIONS = "expressions"
+    SQL = "sql"
+    OFF = "off"
+
+
 class Watermarking(StrEnum):
     """What a window knows about the log: transaction visibility, or rows of the signal table."""
 
@@ -110,7 +118,7 @@ class SnapshotSettings:
 
     `accept_risk` are tables that are snapshotted though their log may lack changes. `max_threads` 0: as many
     tasks as there are. `custom_name` names the snapshotter of `mode` custom. `filters`:
-    `database.collection` to the filter of its initial snapshot.
+    `database.collection` to the filter of its initial snapshot. `conditions`: what those of signals may be.
     """
 
     mode: SnapshotMode = SnapshotMode.INITIAL
@@ -127,6 +135,7 @@ class SnapshotSettings:
     custom_name: str = ""
     accept_risk: tuple[str, ...] = ()
     generated_columns: GeneratedColumns = GeneratedColumns.PUBLISHED
+    conditions: Conditions = Conditions.EXPRESSIONS
     filters: dict[str, str] = field(default_factory=dict)
 
 

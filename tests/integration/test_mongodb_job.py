@@ -305,6 +305,37 @@ def test_a_condition_is_a_filter_document(mongodb, tmp_path, spark):
         assert reads == ["15", "16", "17", "18", "19"]
 
 
+ATTACKS = (
+    *('{"n": 99999999999999999999}', '{"a\\u0000b": 1}', "[" * 60_000, '{"a":' * 900 + "1" + "}" * 900),
+    *('{"$where": "sleep(60000)"}', '{"a": {"$elemMatch": {"$where": "1"}}}', '{"a": {"$nonsense": 1}}'),
+    *(
+        '{"$expr": {"$function": {"body": "while (true);", "args": [], "lang": "js"}}}',
+        '{"a": {"$regex": "("}}',
+    ),
+    *('{"$text": {"$search": "x"}}', '{"' + "a" * 60_000 + '": 1}'),
+)
+
+
+def test_attacks_are_rejected_and_nothing_is_run_for_them(mongodb, tmp_path, spark):
+    with mongodb.connect() as client:
+        fill(client, 20)
+        client["inventory"].command("profile", 2)
+        with driven(mongodb, tmp_path, spark) as job:
+            for attack in ATTACKS[:-1]:
+                signal(client, "inventory.t", **{"additional-condition": attack})
+            job.until_answered("rejected", len(ATTACKS) - 1)
+            signal(client, "inventory.t", **{"additional-condition": ATTACKS[-1]})
+            signal(client, "inventory.t", **{"additional-condition": '{"n": {"$lt": 2}}'})
+            job.until_answered("finished", 2)
+
+            assert sorted(event["key"]["id"] for event in job.events("t")) == ["0", "1"]
+        explained = list(client["inventory"]["system.profile"].find({"command.explain": {"$exists": True}}))
+        assert explained
+        assert {one["command"]["verbosity"] for one in explained} == {"queryPlanner"}
+        bounded = client["inventory"]["system.profile"].find({"command.maxTimeMS": 600_000})
+        assert {one["command"]["find"] for one in bounded if "find" in one["command"]} == {"t"}
+
+
 def test_a_view_is_refused_with_the_reason(mongodb, tmp_path, spark):
     with mongodb.connect() as client:
         fill(client, 5)

@@ -70,7 +70,9 @@ class TestEvents:
 
     def test_a_reader_on_another_snapshot_fails(self, table, tmp_path, spark, monkeypatch, caplog):
         exact = chunks.session_statement
-        later: Callable[..., str] = lambda exported, *more: exact(replace(exported, text="1:2:"), *more)  # noqa: E731
+        later: Callable[..., str] = lambda exported, *more, **named: exact(  # noqa: E731
+            replace(exported, text="1:2:"), *more, **named
+        )
         with driven(table, tmp_path, spark) as job, table.connect() as connection:
             monkeypatch.setattr(chunks, "session_statement", later)
             connection.execute(SNAPSHOT)
@@ -86,7 +88,8 @@ class TestEvents:
         running = (
             "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%FETCH%tidemark%'"
         )
-        with driven(table, tmp_path, spark) as job, table.connect() as connection:
+        trusted = {"tidemark__snapshot__conditions": "sql"}
+        with driven(table, tmp_path, spark, **trusted) as job, table.connect() as connection:
             connection.execute(slow)
             job.until(lambda: job.job.window is not None)
             job.until(lambda: self.count(connection, running) == 2)

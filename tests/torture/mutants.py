@@ -95,8 +95,8 @@ def _snapshots_epoch(_widen: Any) -> Any:
 
 
 def _own_snapshot(session_statement: Any) -> Any:
-    def without(exported: Any, *more: Any) -> Any:
-        statement: str = session_statement(exported, *more)
+    def without(exported: Any, *more: Any, **named: Any) -> Any:
+        statement: str = session_statement(exported, *more, **named)
         adopts = statement.index(" SET TRANSACTION SNAPSHOT")
         settings = statement.index(";", adopts) + 1
         return statement[:adopts] + statement[settings : statement.index("SELECT CASE")] + "SELECT 1"

@@ -184,6 +184,31 @@ def test_data_without_end_is_not_read():
     assert "at most" in refusal(EXECUTE, " " * MAX_DATA + "{}")
 
 
+def test_a_long_condition_for_very_many_collections_is_not_taken():
+    known = Known(CollectionId(("public", f"t{number}")) for number in range(100))
+    data = orjson.dumps({"data-collections": ["public.*"], "additional-condition": "x" * 60_000}).decode()
+
+    with pytest.raises(SignalError, match="6000000 characters"):
+        parse(Signal(Channel.SOURCE, "0/1A", "a", EXECUTE, data), known)
+
+
+@pytest.mark.parametrize("field", ["id", "surrogate-key"])
+def test_a_name_has_a_greatest_length(field):
+    data = {"data-collections": ["public.orders"], **({field: "x" * 2_000} if field != "id" else {})}
+
+    with pytest.raises(SignalError, match="2000 characters"):
+        read(EXECUTE, data, id_="x" * 2_000 if field == "id" else "a")
+
+
+def test_of_many_notes_the_first_are_told():
+    fields = {f"stray{number}": 0 for number in range(500)}
+
+    accepted = read(EXECUTE, {"data-collections": ["public.orders"], **fields})
+
+    assert len(accepted.notes) == 11
+    assert accepted.notes[-1] == "490 more such notes"
+
+
 def test_stop_of_named_collections():
     accepted = read(STOP, {"type": "INCREMENTAL", "data-collections": [r"public\.(orders|comp)"]})
 

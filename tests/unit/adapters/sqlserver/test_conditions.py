@@ -1,10 +1,12 @@
-"""SELECTs of the settings as they can stand in brackets, and what can't."""
+"""Conditions and SELECTs as T-SQL: how they are written, and what is refused."""
 
 from __future__ import annotations
 
 import pytest
 
-from adapters.sqlserver.conditions import check_condition, derived
+from adapters.conditions import rendered
+from adapters.sqlserver.conditions import GRAMMAR, check_trusted, derived, finder
+from adapters.sqlserver.table import Column
 from engine.errors import ConfigError, SignalError
 
 
@@ -51,8 +53,84 @@ def test_what_can_not_stand_in_brackets_is_refused_by_its_property(written, why)
     assert why in str(caught.value)
 
 
-@pytest.mark.parametrize("written", ["1 = 1) OR (1 = 1", "1 = 1; DROP TABLE t", "1 = 1 ORDER BY a"])
-def test_more_than_a_condition_is_refused(written):
-    check_condition("a > 1 AND b IN (SELECT c FROM d)", "t")
+COLUMNS = [Column(name, 1, "int") for name in ("id", "Amount", "we]ird", "v", "placed at")]
+
+
+def written(condition: str) -> str:
+    return rendered(condition, GRAMMAR, finder(COLUMNS, "orders"), "shop.dbo.orders")
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("[id] % 3 = 0 AND [v] LIKE N'1%'", "((([id] % 3) = 0) AND ([v] LIKE N'1%'))"),
+        (
+            "[n] % 3 <> 1 OR [v] LIKE N'TOUCHED%'".replace("[n]", "id"),
+            "((([id] % 3) <> 1) OR ([v] LIKE N'TOUCHED%'))",
+        ),
+        ("AMOUNT > 1.5", "([Amount] > 1.5)"),
+        ("[we]]ird] = 'it''s ?'", "([we]]ird] = 'it''s ?')"),
+        ("t.[id] = 1 AND orders.id = 2 AND dbo.orders.id = 3", "(([id] = 1) AND ([id] = 2) AND ([id] = 3))"),
+        ("id IN (1, -2)", "([id] IN (1, (- 2)))"),
+        ("id NOT BETWEEN 1 AND 2", "(NOT ([id] BETWEEN 1 AND 2))"),
+        ("v NOT LIKE 'a!%' ESCAPE '!'", "([v] NOT LIKE 'a!%' ESCAPE '!')"),
+        ("[placed at] >= DATEADD(day, -1, GETDATE())", "([placed at] >= DATEADD(DAY, (- 1), GETDATE()))"),
+        ("CONVERT(date, v, 112) > '2020-01-01'", "(CONVERT(date, [v], 112) > '2020-01-01')"),
+        ("CAST(v AS nvarchar(max)) = N'ü'", "(CAST([v] AS nvarchar(MAX)) = N'ü')"),
+        ("TRY_CAST(v AS decimal(10, 2)) IS NOT NULL", "(NOT (TRY_CAST([v] AS decimal(10, 2)) IS NULL))"),
+        (
+            "IIF(id > 1, 1, 0) = 1 AND ISNULL(v, 0) = 1",
+            "((IIF(([id] > 1), 1, 0) = 1) AND (ISNULL([v], 0) = 1))",
+        ),
+        ("CASE id WHEN 1 THEN 2 ELSE 3 END = 2", "((CASE WHEN ([id] = 1) THEN 2 ELSE 3 END) = 2)"),
+        ("v = 0xFF AND ~id = -1", "(([v] = 0xFF) AND ((~ [id]) = (- 1)))"),
+        ("v COLLATE Latin1_General_BIN2 = 'a' -- { ?", "(([v] COLLATE Latin1_General_BIN2) = 'a')"),
+    ],
+)
+def test_a_condition_is_written_anew(condition: str, expected: str):
+    assert expected == written(condition)
+
+
+@pytest.mark.parametrize(
+    ("condition", "why"),
+    [
+        ("1 = 1) DROP TABLE dbo.t --", "a bracket is closed"),
+        ("1 = 1; DROP TABLE t", "semicolon"),
+        ("1 = 1 ORDER BY a", "no expression"),
+        ("1 = 1 WAITFOR DELAY '0:0:9'", "no expression"),
+        ("id IN (SELECT c FROM d)", "IN with 'query'"),
+        ("EXISTS (SELECT 1 FROM d)", "EXISTS"),
+        ("id = (SELECT 1)", "SUBQUERY"),
+        ("nowhere = 1", "no column 'nowhere'"),
+        ("other.id = 1", "no column 'other.id'"),
+        ("dbo.evil(id) = 1", "not in the list"),
+        ("NEWID() = v", "'NEWID'"),
+        ("REPLICATE('x', 9000000) = v", "'REPLICATE'"),
+        ("OPENROWSET('a', 'b', 'c') = 1", "'OPENROWSET'"),
+        ("@@VERSION = v", "PARAMETER"),
+        ("@x = 1", "PARAMETER"),
+        ("id = ?", "PLACEHOLDER"),
+        ("{d '2020-01-01'} = v", "DATE"),
+        ("DATEADD(evil, 1, v) = 1", "no part of a date"),
+        ("CAST(v AS dbo.evil) = 1", "a conversion to"),
+        ("CAST(v AS sql_variant) = 1", "a conversion to"),
+        ("id | v + 1 = 1", "put brackets around"),
+        ("(" * 48 + "id = 1" + ")" * 48, "more than 24 brackets"),
+        ("(" * 60_000, "more than 24 brackets"),
+    ],
+)
+def test_what_is_not_in_the_list_is_refused_by_name(condition: str, why: str):
+    with pytest.raises(SignalError) as caught:
+        written(condition)
+
+    assert why in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["1 = 1) OR (1 = 1", "1 = 1; DROP TABLE t", "1 = 1 ORDER BY a", "{fn now()} > a", "a = ?", "(" * 60_000],
+)
+def test_more_than_a_condition_is_refused_of_trusted_people_too(condition: str):
+    check_trusted("a > 1 AND b IN (SELECT c FROM d)", "t")
     with pytest.raises(SignalError):
-        check_condition(written, "t")
+        check_trusted(condition, "t")

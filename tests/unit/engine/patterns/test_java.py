@@ -47,7 +47,7 @@ def test_what_lists_of_tables_hold_is_translated():
         r"[A-Za-z_]+\.\w*",
         r"\Qa.b\E.*",
     ):
-        assert re2_text(expression, ignore_case=True)
+        assert re2_text(expression, ignore_case=True).text
 
 
 @pytest.mark.parametrize(

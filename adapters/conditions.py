@@ -1,0 +1,377 @@
+"""Conditions of signals on relational sources: parsed, checked against a list, and written anew. Pure.
+
+Whoever may insert a signal has a say in what the job asks of the server. What others wrote never reaches
+a driver as it is: drivers and servers read quotes, comments, `?` and `{` in ways of their own, so that what
+was checked would not be what is run. A condition is parsed by sqlglot into a tree; the tree may hold columns
+of the table, literals, and operators and functions from a list, all of them pure; and the text that is sent
+is written from it. In that text every name and every literal is quoted here, every operator has brackets
+around its operands, and a `?` or `{` stands in quotes alone.
+
+Where sqlglot binds operators otherwise than the server would, the condition is refused rather than read
+otherwise than its author meant: `precedence` is the server's, and operands without brackets are held to it.
+
+Owns the budgets, the walk and what both dialects have in common; their words are in `conditions.py` of each.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
+
+from sqlglot import Token, TokenType, exp
+from sqlglot.errors import SqlglotError
+
+from engine.errors import SignalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from sqlglot.dialects.dialect import Dialect
+
+LONGEST: Final = 64 << 10
+"""Characters of a condition."""
+MOST_NESTED: Final = 24
+"""Brackets, CASEs and prefixes within each other; sqlglot reads them by recursion."""
+MOST_LEVELS: Final = 60
+MOST_TERMS: Final = 10_000
+"""Levels and nodes of the tree; chains of AND or OR count as one level."""
+MOST_WRITTEN: Final = 1 << 20
+"""Characters of what is written; an operand may stand there several times."""
+
+_BRACKETS: Final = {
+    TokenType.L_PAREN: 1,
+    TokenType.L_BRACKET: 1,
+    TokenType.L_BRACE: 1,
+    TokenType.CASE: 1,
+    TokenType.R_PAREN: -1,
+    TokenType.R_BRACKET: -1,
+    TokenType.R_BRACE: -1,
+    TokenType.END: -1,
+}
+_PREFIXES: Final = frozenset({TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE})
+
+_GAP: Final = re.compile("\0([0-9]+)\0")
+_NUMBER: Final = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_PARTS: Final = ("catalog", "db", "table", "this")
+
+ATOM: Final = 100
+"""The precedence of what needs no brackets."""
+
+
+class Unwritable(ValueError):
+    """A condition that is not from the list; the message says what in it is not."""
+
+
+Writing: TypeAlias = "Callable[[Writer, exp.Expr], str]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grammar:
+    """What a dialect allows, and how it is written.
+
+    `writings` has how each kind of node is written, and which of its parts that looks at; what has any other
+    part is refused. `functions` are names in small letters, `call` writes one. `precedence` are the server's
+    numbers for operators, a higher one binds more tightly; those in `chained` may follow each other without
+    brackets.
+    """
+
+    dialect: type[Dialect]
+    writings: Mapping[type[exp.Expr], tuple[Writing, tuple[str, ...]]]
+    functions: frozenset[str]
+    call: Callable[[Writer, str, Sequence[exp.Expr]], str]
+    precedence: Mapping[type[exp.Expr], int]
+    chained: frozenset[type[exp.Expr]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A column as it was written, with the names before it."""
+
+    name: str
+    quoted: bool
+    qualifiers: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return ".".join((*self.qualifiers, self.name))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A column of the table, as SQL.
+
+    `type` is that of its values, `operators` the schema in which operators on them are looked for.
+    """
+
+    name: str
+    type: str = ""
+    operators: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A condition written but for what depends on the table: `gaps` give that for the columns found."""
+
+    text: str
+    references: tuple[Reference, ...]
+    gaps: tuple[Callable[[Sequence[Found]], str], ...]
+
+    def filled(self, found: Sequence[Found]) -> str:
+        """The text for one table."""
+        return _GAP.sub(lambda gap: self.gaps[int(gap[1])](found), self.text)
+
+
+def rendered(text: str, grammar: Grammar, find: Callable[[Reference], Found | None], place: str) -> str:
+    """The condition as it may be sent, in brackets. Raises SignalError where it is not from the list.
+
+    `find` gives the table's column that a reference names, None where there is none.
+    """
+    template = _template(text, grammar)
+    if isinstance(template, str):
+        raise _refused(template, place)
+    columns = []
+    for reference in template.references:
+        column = find(reference)
+        if column is None:
+            raise _refused(f"the table has no column {str(reference)[:200]!r}", place)
+        columns.append(column)
+    return template.filled(columns)
+
+
+def _refused(why: str, place: str) -> SignalError:
+    return SignalError(
+        f"the condition is refused: {why}",
+        place=place,
+        hint="it must be an expression over the table's columns; see tidemark.snapshot.conditions",
+    )
+
+
+@lru_cache(maxsize=64)
+def _template(text: str, grammar: Grammar) -> Template | str:
+    """The condition, or why it is refused; either is found out once for all tables of a signal."""
+    try:
+        writer = Writer(grammar)
+        written = writer.within(_parsed(text, grammar.dialect))
+        return Template(written, tuple(writer.references), tuple(writer.gaps))
+    except Unwritable as error:
+        return str(error)
+    except RecursionError:
+        return "it is nested too deeply"
+
+
+def _parsed(text: str, dialect: type[Dialect]) -> exp.Expr:
+    """The tree of one expression and nothing else. Raises Unwritable."""
+    if len(text) > LONGEST:
+        raise Unwritable(f"it has {len(text)} characters, at most {LONGEST} are read")
+    if "\0" in text:
+        raise Unwritable("it holds a NUL character")
+    try:
+        reader = dialect()
+        tokens = reader.tokenize(text)
+        _check_tokens(tokens)
+        (tree,) = reader.parser().parse_into(exp.Condition, tokens, text)
+    except SqlglotError as error:
+        raise Unwritable(f"it is no expression: {_said(error)}") from error
+    except RecursionError as error:
+        raise Unwritable("it is nested too deeply") from error
+    except Unwritable:
+        raise
+    except Exception as error:
+        raise Unwritable(f"it is no expression that can be read ({type(error).__name__})") from error
+    if tree is None:
+        raise Unwritable("it is empty")
+    return tree
+
+
+def _said(error: SqlglotError) -> str:
+    return str(error).splitlines()[0].split(". Line")[0].rstrip(".:")[:200]
+
+
+def _check_tokens(tokens: Sequence[Token]) -> None:
+    """Refuse what would take the parser too deep, and a second statement."""
+    depth = run = 0
+    for token in tokens:
+        kind = token.token_type
+        depth += _BRACKETS.get(kind, 0)
+        run = run + 1 if kind in _PREFIXES else 0
+        if depth + run > MOST_NESTED:
+            raise Unwritable(f"more than {MOST_NESTED} brackets or signs within each other")
+        if kind is TokenType.SEMICOLON:
+            raise Unwritable("it holds a semicolon")
+        if depth < 0:
+            raise Unwritable("a bracket is closed that was not opened")
+
+
+class Writer:
+    """Writes one condition; every text that it gives is either an atom or stands in brackets."""
+
+    def __init__(self, grammar: Grammar) -> None:
+        self.grammar = grammar
+        self.references: dict[Reference, int] = {}
+        self.gaps: list[Callable[[Sequence[Found]], str]] = []
+        self._level = self._terms = 0
+
+    def within(self, node: exp.Expr | None) -> str:
+        """The text of a part that stands by itself: an argument, what is in brackets, a whole condition."""
+        if node is None:
+            raise Unwritable("something is missing in it")
+        self._level, self._terms = self._level + 1, self._terms + 1
+        if self._level > MOST_LEVELS or self._terms > MOST_TERMS:
+            raise Unwritable(f"it has more than {MOST_LEVELS} levels or {MOST_TERMS} terms")
+        text = self.repeated(self.known(node)(self, node))
+        self._level -= 1
+        return text
+
+    def repeated(self, text: str, times: int = 1) -> str:
+        """A text that is about to stand in others so many times. Raises Unwritable where that is too much."""
+        if len(text) * times > MOST_WRITTEN:
+            raise Unwritable("it is too long when it is written out")
+        return text
+
+    def known(self, node: exp.Expr) -> Writing:
+        """How a node is written. Raises Unwritable where it, or one of its parts, is not in the list."""
+        writing = self.grammar.writings.get(type(node))
+        if writing is None:
+            self.refuse(node)
+        write, parts = writing
+        for name, value in node.args.items():
+            if name not in parts and not (value is None or value is False or value == []):
+                raise Unwritable(f"{named(node)} with {name!r} is not in the list")
+        return write
+
+    def operand(self, node: exp.Expr | None, parent: exp.Expr, *, left: bool = True) -> str:
+        """The text of an operand. Raises Unwritable where the server would bind otherwise than sqlglot."""
+        own, outer = self._precedence(node), self._precedence(parent)
+        if own < outer or (own == outer and not (left and type(parent) in self.grammar.chained)):
+            raise Unwritable(f"put brackets around the {named(node)} in the {named(parent)}")
+        return self.within(node)
+
+    def _precedence(self, node: exp.Expr | None) -> int:
+        return ATOM if node is None else self.grammar.precedence.get(type(node), ATOM)
+
+    def refuse(self, node: exp.Expr) -> NoReturn:
+        """The node is not in the list."""
+        raise Unwritable(f"{named(node)} is not in the list of what a condition may hold")
+
+    def gap(self, fill: Callable[[Sequence[Found]], str]) -> str:
+        """Stands for what depends on the table's columns."""
+        self.gaps.append(fill)
+        return f"\0{len(self.gaps) - 1}\0"
+
+    def reference(self, node: exp.Expr | None) -> int | None:
+        """The number of the column that a node is, perhaps in brackets; None for any other node."""
+        while isinstance(node, exp.Paren):
+            node = node.this
+        if not isinstance(node, exp.Column):
+            return None
+        *qualifiers, name = [part for key in _PARTS if (part := node.args.get(key)) is not None]
+        if not isinstance(name, exp.Identifier):
+            self.refuse(name)
+        quoted = bool(name.args.get("quoted"))
+        found = Reference(str(name.this), quoted, tuple(str(part.name) for part in qualifiers))
+        return self.references.setdefault(found, len(self.references))
+
+
+# How nodes are written that both dialects have.
+
+
+def column(writer: Writer, node: exp.Expr) -> str:
+    """A column of the table, by its own name."""
+    number = writer.reference(node)
+    if number is None:
+        writer.refuse(node)
+    return writer.gap(lambda found: found[number].name)
+
+
+def bracket(writer: Writer, node: exp.Expr) -> str:
+    """What stands in brackets, whose text has its own."""
+    return writer.within(node.this)
+
+
+def chain(word: str) -> Writing:
+    """AND or OR, as many as there are."""
+
+    def write(writer: Writer, node: exp.Expr) -> str:
+        kind, rest = type(node), node
+        right: list[exp.Expr] = []
+        while type(rest) is kind:
+            right.append(rest.args["expression"])
+            rest = rest.this
+        parts = [writer.operand(one, node) for one in (rest, *reversed(right))]
+        return f"({f' {word} '.join(parts)})"
+
+    return write
+
+
+def negation(writer: Writer, node: exp.Expr) -> str:
+    """NOT, for which a NOT may stand."""
+    if isinstance(node.this, exp.Not):
+        return f"(NOT {writer.within(node.this)})"
+    return f"(NOT {writer.operand(node.this, node)})"
+
+
+def infix(operator: str) -> Writing:
+    """An operator between two operands."""
+
+    def write(writer: Writer, node: exp.Expr) -> str:
+        left = writer.operand(node.this, node)
+        return f"({left} {operator} {writer.operand(node.args.get('expression'), node, left=False)})"
+
+    return write
+
+
+def null_test(writer: Writer, node: exp.Expr) -> str:
+    """IS NULL, TRUE or FALSE; what NOT was in it is a node around it."""
+    value, negated = node.args.get("expression"), "NOT " if node.args.get("negate") else ""
+    if isinstance(value, exp.Null):
+        return f"({writer.operand(node.this, node)} IS {negated}NULL)"
+    if isinstance(value, exp.Boolean):
+        return f"({writer.operand(node.this, node)} IS {negated}{'TRUE' if value.this else 'FALSE'})"
+    raise Unwritable("IS is followed by something else than NULL, TRUE or FALSE")
+
+
+def null(_writer: Writer, _node: exp.Expr) -> str:
+    """NULL."""
+    return "NULL"
+
+
+def digits(node: exp.Expr) -> str:
+    """A number as it was written. Raises Unwritable for what is none."""
+    text = str(node.this)
+    if not _NUMBER.fullmatch(text):
+        raise Unwritable(f"{text[:40]!r} is no number")
+    return text
+
+
+def call(writer: Writer, node: exp.Expr) -> str:
+    """A function of the list, by its plain name."""
+    name = node.this
+    if not isinstance(name, str) or name.lower() not in writer.grammar.functions:
+        shown = str(name.name if isinstance(name, exp.Expr) else name)
+        raise Unwritable(f"the function {shown[:63]!r} is not in the list")
+    return writer.grammar.call(writer, name.lower(), node.expressions)
+
+
+def case(comparison: Callable[[str, str], str]) -> Writing:
+    """CASE; with a value to compare each WHEN says the comparison."""
+
+    def write(writer: Writer, node: exp.Expr) -> str:
+        value = node.args.get("this")
+        count = len(node.args["ifs"])
+        subject = None if value is None else writer.repeated(writer.within(value), count)
+        branches = []
+        for branch in node.args["ifs"]:
+            test = writer.within(branch.this)
+            when = test if subject is None else comparison(subject, test)
+            branches.append(f"WHEN {when} THEN {writer.within(branch.args.get('true'))}")
+        default = node.args.get("default")
+        otherwise = "" if default is None else f" ELSE {writer.within(default)}"
+        return f"(CASE {' '.join(branches)}{otherwise} END)"
+
+    return write
+
+
+def named(node: exp.Expr | None) -> str:
+    """What a node is called in a message."""
+    return "expression" if node is None else str(node.key).upper()
