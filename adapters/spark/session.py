@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from adapters.spark.secrecy import guards, launched_with, warn_of_open
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -57,6 +59,7 @@ def spark_session(
     """
     active = SparkSession.getActiveSession()
     if active is not None:
+        warn_of_open(active.sparkContext)
         return active
     _log.info("starting Spark")
     # Workers must be this interpreter: another one has none of our packages.
@@ -69,15 +72,28 @@ def spark_session(
     if packages:
         asked = settings.get("spark.jars.packages")
         settings["spark.jars.packages"] = ",".join((*packages, *([asked] if asked else [])))
-    builder = SparkSession.builder.appName("tidemark").master(master)
+    if not _runs_in_the_cluster():
+        settings |= guards(master, settings)
+    settings = {"spark.app.name": "tidemark", "spark.master": master, **settings}
+    # Starts the JVM if there is none: what is set now stands in its command line, what is set later doesn't.
+    SparkContext._ensure_initialized(conf=_conf(launched_with(settings)))  # noqa: SLF001  there is no public way
+    builder = SparkSession.builder
     for name, value in settings.items():
         builder = builder.config(name, value)
     ours = SparkContext._active_spark_context is None  # noqa: SLF001  there is no public way
     session = builder.getOrCreate()
+    warn_of_open(session.sparkContext)
     _quiet(session.sparkContext)
     if ours and str(session.sparkContext.master).startswith("local"):
         _give_way(session.sparkContext)
     return session
+
+
+def _conf(settings: Mapping[str, str]) -> SparkConf:
+    conf = SparkConf(loadDefaults=False)
+    for name, value in settings.items():
+        conf.set(name, value)
+    return conf
 
 
 def _give_way(context: SparkContext) -> None:
@@ -119,3 +135,10 @@ def _submitted_master() -> str | None:
         return None
     SparkContext._ensure_initialized()  # noqa: SLF001  there is no public way
     return SparkConf().get("spark.master", None)
+
+
+def _runs_in_the_cluster() -> bool:
+    """Whether spark-submit has put this driver into the cluster, whose processes have agreed already."""
+    if _submitted_master() is None:
+        return False
+    return SparkConf().get("spark.submit.deployMode", "client") == "cluster"

@@ -1,32 +1,79 @@
 """What may be shown: values that are secret, or that came from outside the file, never are.
 
-Owns recognising secrets by a property's name, and the text that stands for them in messages.
+Owns recognising secrets, by a property's name and inside of addresses, and the text that stands for them in
+messages. Where a secret comes from is `references.py`'s.
 """
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from typing import TYPE_CHECKING, ClassVar, Final, Self
+from urllib.parse import unquote
 
-MASK = "(hidden)"
+from engine.errors import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MASK: Final = "(hidden)"
 
 _SECRET_NAME = re.compile(
     r"password|passwd|passphrase|secret|token|credential|jaas|(private|access|api|account|keystore)[._-]?key"
-    r"|basic\.auth|user\.info",
+    r"|basic\.auth|user\.info|\bsas\b",
     re.IGNORECASE,
 )
+_ADDRESS_NAME = re.compile(r"hosts?$|servers?$|connection\.string$|ur[il]$", re.IGNORECASE)
+_STATEMENT_NAME = re.compile(r"\.initial\.statements$", re.IGNORECASE)
 _SALT = re.compile(r"(?P<before>\.with\.salt\.).+", re.DOTALL)
-_USER_INFO = re.compile(
-    r"(?P<before>://[^/\s:@]*:)[^@\s]+@|(?P<query>[?&;](?:password|pwd)=)[^&;\s]+", re.IGNORECASE
+_PARAMETER = re.compile(
+    r"(?P<before>(?:^|[?&;,:=\s])[\w.-]*(?:password|passwd|pwd|passphrase|secret|token|signature|credential"
+    r"|(?<![a-z])sig|api-?key|access-?key|account-?key|private-?key|sharedkey)[\w.-]*\s*[=:])"
+    r"(?P<secret>\"[^\"]*\"|'[^']*'|[^&;,]+)",
+    re.IGNORECASE,
 )
+"""A name and a value, as in a query, in the properties of an authentication, or in a list of options."""
+_LITERAL = re.compile(r"'(?:[^']|'')*'")
 
 
 class Hidden(str):
-    """Text that was resolved from a reference: still text, but its repr shows nothing."""
+    """Text that was resolved from a reference: still text, but its repr shows nothing.
 
-    __slots__ = ()
+    `template` is what it was resolved from, with which it can be asked for again; empty where it can't be.
+    `trimmed`: without the blanks around it. It is pickled as its template alone, so that no task carries a
+    secret, unless `carried`.
+    """
+
+    __slots__ = ("template", "trimmed")
+    template: str
+    trimmed: bool
+    carried: ClassVar[bool] = False
+    """Whether tasks run where the references may lead nowhere: each then has the text, too."""
+
+    def __new__(cls, text: str, template: str = "", *, trimmed: bool = False) -> Self:
+        """The text, and where it came from."""
+        hidden = super().__new__(cls, text)
+        hidden.template, hidden.trimmed = template, trimmed
+        return hidden
 
     def __repr__(self) -> str:
         return MASK
+
+    def strip(self, chars: str | None = None, /) -> Hidden:
+        """Without the blanks around it, and still from where it came."""
+        return Hidden(super().strip(chars), self.template, trimmed=chars is None)
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        from engine.config.references import brought, fresh, resolved  # noqa: PLC0415  (each needs the other)
+
+        if not self.template:
+            return Hidden, (str(self),)
+        if not self.carried:
+            return resolved, (self.template, self.trimmed)
+        text: str = self
+        with suppress(SourceError):
+            text = fresh(self)
+        return brought, (self.template, self.trimmed, str(text))
 
 
 def is_secret(name: str, value: str) -> bool:
@@ -35,12 +82,43 @@ def is_secret(name: str, value: str) -> bool:
 
 
 def shown_value(name: str, value: str) -> str:
-    """Give a property's value as it may be printed; passwords inside addresses are left out."""
+    """Give a property's value as it may be printed; secrets inside addresses and statements are left out."""
     if is_secret(name, value):
         return MASK
-    return _USER_INFO.sub(
-        lambda found: (found["before"] or found["query"]) + MASK + "@" * bool(found["before"]), value
-    )
+    if _STATEMENT_NAME.search(name):
+        return _LITERAL.sub(f"'{MASK}'", value)
+    return without_secrets(value, address=_ADDRESS_NAME.search(name) is not None)
+
+
+def without_secrets(text: str, *, address: bool = False) -> str:
+    """A text without the passwords and tokens in it; an `address` may have a user without a scheme."""
+    shown, at = [], 0
+    for start, end in sorted(_secrets(text, address=address)):
+        shown += [text[at:start], MASK] if start >= at else []
+        at = max(at, end)
+    return "".join((*shown, text[at:]))
+
+
+def hidden_in(message: str, value: str) -> str:
+    """A message about a value, without the secrets that the value holds, however they are written."""
+    secrets = {value[start:end] for start, end in _secrets(value, address=True)}
+    for secret in sorted({*secrets, *map(unquote, secrets)}, key=len, reverse=True):
+        message = message.replace(secret, MASK) if len(secret) > 2 else message
+    return message
+
+
+def _secrets(text: str, *, address: bool) -> Iterator[tuple[int, int]]:
+    """Where secrets stand: the password before a host, and values of parameters with such names.
+
+    A password may hold blanks, `@`, `/` and `?`, so that of a user reaches to the last `@`.
+    """
+    start = text.find("://") + 3 if "://" in text else 0
+    if "@" in text[start:] and (start or address):
+        before = text[start : text.rfind("@")]
+        user, colon, password = before.partition(":")
+        yield from [(start + len(user) + len(colon), start + len(before))] if password else []
+    for found in _PARAMETER.finditer(text, start):
+        yield found.span("secret")
 
 
 def shown_name(name: str) -> str:

@@ -7,7 +7,7 @@ and kinds stand in the catalogue, contradictions in `checks`.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from engine.config import checks, mongodb, relational, sqlserver
 from engine.config.catalogue import MONGODB, SQLSERVER
@@ -169,7 +169,7 @@ def _job(v: Values) -> JobSettings:
         letters=v.get("tidemark.dead.letter.dir", str) or None,
         letters_max_bytes=v.get("tidemark.dead.letter.max.bytes", int),
         spark_master=v.get("tidemark.spark.master", str) or None,
-        spark_conf={parts[0]: str(value) for parts, value in v.group("tidemark.spark.conf.<option>")},
+        spark_conf={parts[0]: cast("str", value) for parts, value in v.group("tidemark.spark.conf.<option>")},
         window_seconds=v.get("tidemark.window.seconds", float),
         window_max_bytes=v.get("tidemark.window.max.bytes", int),
         window_max_chunks=v.get("tidemark.window.max.chunks", int),

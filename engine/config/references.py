@@ -1,22 +1,48 @@
-"""References in values, as Kafka Connect's config providers resolve them.
+"""References in values, as Kafka Connect's config providers resolve them, and credentials that expire.
 
-`${env:NAME}` is an environment variable, `${file:path:key}` a key of a `.properties` file.
-Other text in `${…}` without a colon is left as it is, as Kafka Connect leaves it.
+    ${env:NAME}          an environment variable
+    ${file:path:key}     a key of a .properties file
+    ${dir:path:name}     the whole of a file in a directory, as Kubernetes mounts secrets
+    ${cmd:program …}     what a program prints, without its last line's end
+    ${name:path:key}     what the entry point `name` of the group tidemark.credentials gives
+
+Other text in `${…}` without a colon is left as it is, as Kafka Connect leaves it. A resolved value keeps what
+it was resolved from: `fresh` asks its provider again, so a credential may change while the job runs.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
+import subprocess
+import time
+from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Protocol
 
 from engine.config.hidden import Hidden, shown_name
 from engine.config.java import parse_properties
+from engine.errors import SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_REFERENCE = re.compile(r"\$\{(?P<provider>[^}:]*):(?:(?P<path>[^}]*):)?(?P<key>[^}:]*)\}")
+GROUP: Final = "tidemark.credentials"
+_OWN: Final = ("env", "file", "dir", "cmd")
+_REFERENCE = re.compile(r"\$\{(?P<provider>[^}:]*):(?P<rest>[^}]*)\}")
+_PROGRAM_S: Final = 30.0
+_PRINTED_FOR_S: Final = 5.0
+"""What a program printed serves for so long: several connections are opened at once."""
+_printed: dict[str, tuple[float, str]] = {}
+_refusals = 0
+
+
+class CredentialProvider(Protocol):
+    """What an entry point of the group gives: asked at every connection, on executors too."""
+
+    def __call__(self, path: str, key: str) -> str:
+        """The value of `${name:path:key}`; `${name:key}` has no path. LookupError where there is none."""
 
 
 def resolve(
@@ -26,45 +52,139 @@ def resolve(
 
     Returns the properties, and one problem for each name that could not be resolved.
     """
-    resolved: dict[str, str] = {}
+    found: dict[str, str] = {}
     problems: dict[str, str] = {}
     for name, value in properties.items():
         try:
-            resolved[name] = _resolve(value, environment)
+            found[name] = _resolve(value, environment)
         except LookupError as exc:
-            resolved[name] = value
+            found[name] = value
             problems[name] = f"{shown_name(name)!r}: {exc.args[0]}"
-    return resolved, problems
+    return found, problems
+
+
+def resolved(template: str, trimmed: bool = False) -> Hidden:  # noqa: FBT001, FBT002  it is pickled
+    """A value with references, resolved here and now. Raises SourceError where a provider has none."""
+    try:
+        found = Hidden(_resolve(template, os.environ), template)
+    except LookupError as exc:
+        raise SourceError(f"a credential can't be had: {exc.args[0]}", place="credentials") from exc
+    return found.strip() if trimmed else found
+
+
+def brought(template: str, trimmed: bool, text: str) -> Hidden:  # noqa: FBT001  it is pickled
+    """A value that came along with a task: as the providers here give it, else as it came."""
+    try:
+        return resolved(template, trimmed)
+    except SourceError:
+        return Hidden(text)
+
+
+def fresh(value: str) -> str:
+    """A value as its providers give it now; one that can't change as it is. Raises SourceError."""
+    if isinstance(value, Hidden) and may_change(value):
+        return resolved(value.template, value.trimmed)
+    return value
+
+
+def may_change(value: str) -> bool:
+    """Whether a provider may give another value later; the environment of a process stays as it is."""
+    template = value.template if isinstance(value, Hidden) else ""
+    return any(found["provider"] != "env" for found in _REFERENCE.finditer(template))
+
+
+def refuse() -> None:
+    """Take what providers gave for refused: programs are asked anew, and clients of long lives made anew."""
+    global _refusals  # noqa: PLW0603  it is this process's
+    _refusals += 1
+    _printed.clear()
+
+
+def refusals() -> int:
+    """How often that was so: what was made when it was less holds what was refused."""
+    return _refusals
 
 
 def _resolve(value: str, environment: Mapping[str, str]) -> str:
     def replacement(found: re.Match[str]) -> str:
-        return _look_up(found["provider"], found["path"], found["key"], environment)
+        return _look_up(found["provider"], found["rest"], environment)
 
     text, count = _REFERENCE.subn(replacement, value)
-    return Hidden(text) if count else value
+    return Hidden(text, str(value)) if count else value
 
 
-def _look_up(provider: str, path: str | None, key: str, environment: Mapping[str, str]) -> str:
+def _look_up(provider: str, rest: str, environment: Mapping[str, str]) -> str:
+    path, colon, key = rest.rpartition(":")
     match provider:
         case "env":
-            if path is not None or key not in environment:
-                raise LookupError(f"no environment variable {key if path is None else f'{path}:{key}'!r}")
-            return environment[key]
-        case "file":
-            if path is None:
-                raise LookupError("a file reference reads ${file:path:key}")
+            if rest not in environment:
+                raise LookupError(f"no environment variable {rest!r}")
+            return environment[rest]
+        case "file" if colon:
             return _from_file(path, key)
-    raise LookupError(f"no config provider {provider!r}; known: env, file")
+        case "dir" if colon:
+            return _from_directory(path, key)
+        case "file" | "dir":
+            what = "key" if provider == "file" else "name"
+            raise LookupError(f"a {provider} reference reads ${{{provider}:path:{what}}}")
+        case "cmd":
+            return _from_program(rest)
+    return _from_entry_point(provider, path, key)
 
 
 def _from_file(path: str, key: str) -> str:
+    properties = parse_properties(_text(path)).properties
+    if key not in properties:
+        raise LookupError(f"no key {key!r} in the file {path!r}")
+    return properties[key]
+
+
+def _from_directory(path: str, name: str) -> str:
+    if "/" in name or name in {"", ".", ".."}:
+        raise LookupError(f"{name!r} is no name of a file in the directory {path!r}")
+    return _text(f"{path}/{name}")
+
+
+def _text(path: str) -> str:
     try:
-        properties = parse_properties(Path(path).read_text(encoding="utf-8")).properties
+        return Path(path).read_text(encoding="utf-8")
     except OSError as exc:
         raise LookupError(f"can't read the file {path!r}: {exc.strerror}") from exc
     except ValueError as exc:  # no UTF-8 text, or no name of a file
         raise LookupError(f"can't read the file {path!r} as text") from exc
-    if key not in properties:
-        raise LookupError(f"no key {key!r} in the file {path!r}")
-    return properties[key]
+
+
+def _from_program(command: str) -> str:
+    """What a program prints; no shell reads the command, and nothing that it says is shown."""
+    since_s, text = _printed.get(command, (-_PRINTED_FOR_S, ""))
+    if time.monotonic() - since_s < _PRINTED_FOR_S:
+        return text
+    try:
+        words = shlex.split(command)
+        run = subprocess.run(  # noqa: S603  (the configuration's owner names it)
+            words, capture_output=True, check=True, timeout=_PROGRAM_S, stdin=subprocess.DEVNULL
+        )
+        text = run.stdout.decode().removesuffix("\n").removesuffix("\r")
+    except subprocess.CalledProcessError as exc:
+        raise LookupError(f"the program {words[0]!r} ended with {exc.returncode}") from None
+    except subprocess.TimeoutExpired:
+        raise LookupError(f"the program {words[0]!r} took more than {_PROGRAM_S:g} s") from None
+    except (OSError, ValueError, IndexError) as exc:
+        raise LookupError(f"a program can't be run: {type(exc).__name__}") from None
+    _printed[command] = time.monotonic(), text
+    return text
+
+
+def _from_entry_point(provider: str, path: str, key: str) -> str:
+    found = [*metadata.entry_points(group=GROUP, name=provider)]
+    if not found:
+        raise LookupError(
+            f"no config provider {provider!r}; known: {', '.join(_OWN)}, and entry points of {GROUP}"
+        )
+    try:
+        given: CredentialProvider = found[0].load()
+        return str(given(path, key))
+    except LookupError as exc:
+        raise LookupError(f"the provider {provider!r} has no {key!r}") from exc
+    except Exception as exc:
+        raise LookupError(f"the provider {provider!r} failed with {type(exc).__name__}") from exc

@@ -188,7 +188,7 @@ def _unquoted(part: str) -> str:
 
 
 TEXT = text()
-VERBATIM = Shape("text", str)
+VERBATIM = Shape("text", lambda raw: raw)
 """Text as it is, blanks included: passwords, SQL."""
 FLAG = Shape("true or false", lambda raw: {"true": True, "false": False}.get(raw.strip().lower()))
 SIZE = Shape("a number of bytes of at least 1024, or with k, m or g behind it, as 64m", _size)

@@ -1,14 +1,18 @@
-"""A secret is nowhere to be seen: not in logs, errors and reprs, Spark's plans and pages, nor in files."""
+"""Secrets and values of rows are nowhere to be seen but where they belong.
+
+Not in logs, errors and reprs, Spark's plans, pages and event logs, the state, what Spark spills, nor in the
+command lines and environments of processes.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.error import URLError
@@ -18,6 +22,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from adapters.postgres.job import make_server
 from engine.config import explain, load, parse, read
 from engine.errors import TidemarkError
 from tests.driven import SIGNAL_TABLE, properties
@@ -33,6 +38,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 SECRET = "corr3ct-h0rse"  # of the database's role
 TOKEN = "staple-batt3ry"  # of something else in the configuration
+KEY = "s3-marker-k3y"  # of storage, as Hadoop has it
+ROW = "a-marker-of-a-r0w"
 PAGES = ("environment", "executors", "jobs", "stages?details=true", "sql?details=true&planDescription=true")
 
 
@@ -47,12 +54,16 @@ def directory(database: Database, tmp_path: Path, kafka: KafkaBroker, topic: str
             SIGNAL_TABLE,
             "CREATE TABLE one AS SELECT i AS id, 'x' AS t FROM generate_series(1, 5000) i",
             "ALTER TABLE one ADD PRIMARY KEY (id)",
+            f"CREATE TABLE many AS SELECT i AS id, '{ROW}' AS t FROM generate_series(1, 5000) i",
+            "ALTER TABLE many ADD PRIMARY KEY (id)",
+            f"CREATE TABLE few AS SELECT i AS id, '{ROW}' AS t FROM generate_series(1, 10) i",
+            "ALTER TABLE few ADD PRIMARY KEY (id)",
             "CREATE PUBLICATION dbz_publication FOR ALL TABLES",
             "GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader",
         ):
             connection.execute(statement.encode())
     kafka.create_topic(topic)
-    (tmp_path / "secrets.properties").write_text(f"token={TOKEN}\n")
+    (tmp_path / "secrets.properties").write_text(f"token={TOKEN}\npassword={SECRET}\n")
     token = f"${{file:{tmp_path}/secrets.properties:token}}"
     (tmp_path / "tidemark.properties").write_text(
         "".join(
@@ -60,7 +71,7 @@ def directory(database: Database, tmp_path: Path, kafka: KafkaBroker, topic: str
             for name, value in {
                 **properties(database, tmp_path),
                 "database.user": "reader",
-                "database.password": "${env:READERS_PASSWORD}",
+                "database.password": f"${{file:{tmp_path}/secrets.properties:password}}",
                 "database.initial.statements": f"SET my.token = '{token}'",
                 "publication.autocreate.mode": "disabled",
                 "signal.kafka.topic": topic,
@@ -69,23 +80,25 @@ def directory(database: Database, tmp_path: Path, kafka: KafkaBroker, topic: str
                 "tidemark.spark.conf.spark.ui.enabled": "true",
                 "tidemark.spark.conf.spark.ui.port": str(free_port()),
                 "tidemark.spark.conf.spark.log.level": "INFO",
+                "tidemark.spark.conf.spark.hadoop.fs.s3a.secret.key": KEY,
+                "tidemark.spark.conf.spark.local.dir": str(tmp_path / "spill"),
+                "tidemark.spark.conf.spark.eventLog.enabled": "true",
+                "tidemark.spark.conf.spark.eventLog.compress": "false",
+                "tidemark.spark.conf.spark.broadcast.compress": "false",
+                "tidemark.spark.conf.spark.eventLog.dir": f"file://{tmp_path}/history",
+                "tidemark.window.local.rows": "2000",
             }.items()
         )
     )
+    (tmp_path / "history").mkdir()
     yield tmp_path
     with database.connect() as connection:
         connection.execute("DROP OWNED BY reader")
         connection.execute("DROP ROLE reader")
 
 
-@pytest.fixture
-def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    monkeypatch.setenv("READERS_PASSWORD", SECRET)
-    return {**os.environ, "READERS_PASSWORD": SECRET}
-
-
-def test_a_running_job_shows_no_secret(database: Database, directory: Path, environment: dict[str, str]):
-    pages = ""
+def test_a_running_job_shows_no_secret(database: Database, directory: Path):
+    pages, seen_in_processes = "", ""
     log = directory / "tidemark.log"
     with log.open("wb") as output:
         command = [
@@ -96,13 +109,21 @@ def test_a_running_job_shows_no_secret(database: Database, directory: Path, envi
             "--verbose",
             str(directory / "tidemark.properties"),
         ]
-        process = subprocess.Popen(
-            command, env=environment, stdout=output, stderr=output, cwd=Path(__file__).parents[2]
-        )
+        process = subprocess.Popen(command, stdout=output, stderr=output, cwd=Path(__file__).parents[2])
         try:
             wait(lambda: "reading the log from" in log.read_text(), process)
-            ask(database)
-            wait(lambda: "finished" in log.read_text(), process)
+            ask(database, "one")
+            wait(lambda: "one completed" in log.read_text(), process)
+            # A cast that fails on a row: in the driver for the small table, in Spark for the other.
+            for table, road in (("few", "postgresql: "), ("many", "spark jdbc: ")):
+                ask(database, table, condition="t::int > 0")
+                refused = f"{road}reading rows failed: error 22P02"
+                wait(lambda said=refused: said in log.read_text(), process)  # type: ignore[misc]
+            with database.connect() as connection:
+                connection.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'reader'"
+                )
+            seen_in_processes = processes(process.pid)
             pages = shown(load(directory / "tidemark.properties")["tidemark.spark.conf.spark.ui.port"])
         finally:
             process.send_signal(signal.SIGTERM)
@@ -110,15 +131,41 @@ def test_a_running_job_shows_no_secret(database: Database, directory: Path, envi
 
     assert process.returncode == 0, log.read_text()[-3000:]
     assert "dbtable" in pages or "JDBCRelation" in pages  # the readers' plans were looked at
-    for place, text in {"log": log.read_text(), "pages": pages, "saved": saved(directory)}.items():
-        assert SECRET not in text, place
-        assert TOKEN not in text, place
+    assert "pyspark.daemon" in seen_in_processes
+    assert "SparkListenerJobStart" in saved(directory / "history")
+    places = {
+        "log": log.read_text(),
+        "pages": pages,
+        "saved": saved(directory),
+        "processes": seen_in_processes,
+    }
+    for place, text in places.items():
+        for secret in (SECRET, TOKEN, KEY):
+            assert secret not in text, (place, secret)
+    # Spark's own log, pages and event log, which are off unless asked for, quote what the server says.
+    ours = [line for line in log.read_text().splitlines() if line.startswith("20")]
+    assert any("22P02" in line for line in ours)
+    for text in ("\n".join(ours), saved(directory / "state"), saved(directory / "events"), seen_in_processes):
+        assert ROW not in text
 
 
-def ask(database: Database) -> None:
+def ask(database: Database, table: str, **more: str) -> None:
+    entry = {"data-collection": f"public.{table}", "filter": more["condition"]} if more else None
+    data = {"data-collections": [f"public.{table}"]} | ({"additional-conditions": [entry]} if entry else {})
     with database.connect() as connection:
-        data = json.dumps({"data-collections": ["public.one"]})
-        connection.execute("INSERT INTO signals VALUES ('a', 'execute-snapshot', %s)", [data])
+        statement = "INSERT INTO signals VALUES (%s, 'execute-snapshot', %s)"
+        connection.execute(statement, [table, json.dumps(data)])
+
+
+def processes(process: int) -> str:
+    """The command lines and environments of a process and of all that it has started."""
+    shown = ""
+    with suppress(OSError):  # a worker may end while it is looked at
+        root = Path(f"/proc/{process}")
+        shown = (root / "cmdline").read_text() + (root / "environ").read_text()
+        for children in root.glob("task/*/children"):
+            shown += "".join(processes(int(child)) for child in children.read_text().split())
+    return shown
 
 
 def wait(condition: Callable[[], bool], process: subprocess.Popen[bytes], timeout_s: float = 180.0) -> None:
@@ -149,50 +196,42 @@ def fetched(address: str) -> str:
 
 
 def saved(directory: Path) -> str:
-    """What the job left: state, events, staged files."""
+    """What the job left: state, events, staged files, what Spark spilled."""
     mine = {"tidemark.log", "tidemark.properties", "secrets.properties"}
     files = [path for path in directory.rglob("*") if path.is_file() and path.name not in mine]
     assert files
     return "\n".join(path.read_bytes().decode("utf-8", "replace") for path in files)
 
 
-def test_settings_and_their_explanation_show_no_secret(directory: Path, environment: dict[str, str]):
+def test_settings_and_their_explanation_show_no_secret(directory: Path):
     path = directory / "tidemark.properties"
     settings = read(path)
     explained = repr(explain(load(path), defaults=True))
 
-    assert settings.postgres.password == environment["READERS_PASSWORD"]
+    assert settings.postgres.password == SECRET
     assert TOKEN in settings.postgres.initial_statements[0]
     for text in (repr(settings), repr(load(path)), explained):
-        assert SECRET not in text
-        assert TOKEN not in text
+        for secret in (SECRET, TOKEN):
+            assert secret not in text
+    assert KEY not in repr(settings) + explained
 
 
 @pytest.mark.parametrize(
     "name", ["database.port", "snapshot.mode", "signal.consumer.fetch.max.wait.ms", "producer.linger.ms"]
 )
-def test_a_value_from_a_reference_shows_in_no_problem(
-    directory: Path, environment: dict[str, str], name: str
-):
+def test_a_value_from_a_reference_shows_in_no_problem(directory: Path, name: str):
     given = {**load(directory / "tidemark.properties"), "tidemark.sink": "kafka"}
     given[name] = given["database.password"]
     with pytest.raises(TidemarkError) as caught:
         parse(given)
 
-    assert environment["READERS_PASSWORD"] not in str(caught.value)
+    assert SECRET not in str(caught.value)
     assert name in str(caught.value)
 
 
-def test_a_refused_login_shows_no_secret(
-    directory: Path,
-    environment: dict[str, str],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-):
-    from adapters.postgres.job import make_server  # noqa: PLC0415  (with the environment set)
-
-    wrong = environment["READERS_PASSWORD"] + "-wrong"
-    monkeypatch.setenv("READERS_PASSWORD", wrong)
+def test_a_refused_login_shows_no_secret(directory: Path, caplog: pytest.LogCaptureFixture):
+    wrong = f"{SECRET}-wrong"
+    (directory / "secrets.properties").write_text(f"token={TOKEN}\npassword={wrong}\n")
     settings = read(directory / "tidemark.properties")
     with caplog.at_level(logging.DEBUG), pytest.raises(TidemarkError) as caught:
         make_server(settings.postgres).identity()
