@@ -8,6 +8,7 @@ of the engine that reaches for an adapter; what the job does is the adapter's an
 from __future__ import annotations
 
 import logging
+import traceback
 from contextlib import contextmanager
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Annotated, Protocol, assert_never, cast
@@ -124,8 +125,9 @@ def _exit_codes(config: str) -> Iterator[None]:
     """Show a TidemarkError without its traceback and leave with its exit code."""
     try:
         yield
-    except InvariantError:
-        raise
+    except InvariantError as exc:
+        _trace(exc)
+        raise typer.Exit(FAILED) from None
     except ConfigError as exc:
         *others, last = exc.problems
         _show(f"{config} can't be used", (*others, f"{last}; {exc.hint}" if exc.hint else last))
@@ -133,6 +135,23 @@ def _exit_codes(config: str) -> Iterator[None]:
     except TidemarkError as exc:
         _show(f"{type(exc).__name__}: {exc}", ())
         raise typer.Exit(HELD if isinstance(exc, LeaseHeld) else FAILED) from None
+    except Exception as exc:  # noqa: BLE001  nobody foresaw it, and it is shown
+        _trace(exc)
+        raise typer.Exit(FAILED) from None
+
+
+def _trace(error: BaseException) -> None:
+    """Print where an error came from, causes first: frames and classes, for others' words may hold values."""
+    chain: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in chain:
+        chain.append(cause)
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+    for each in reversed(chain):
+        name = type(each).__qualname__
+        said = f"{name}: {each}" if isinstance(each, TidemarkError) else name
+        frames = "".join(traceback.format_tb(each.__traceback__))
+        typer.echo(f"Traceback (most recent call last):\n{frames}{said}", err=True)
 
 
 def _show(title: str, lines: Iterable[str]) -> None:

@@ -23,6 +23,8 @@ what to do; `place` says where (a collection, a position, a file).
 
 from __future__ import annotations
 
+from json import JSONDecodeError
+
 
 class TidemarkError(Exception):
     """An error with the place it concerns and a one-line hint for whoever must act."""
@@ -100,3 +102,22 @@ class LeaseLost(TidemarkError):
 
 class InvariantError(TidemarkError):
     """Tidemark contradicts itself; nobody catches this."""
+
+
+def without_values(error: Exception) -> str:
+    """What is wrong with a document that can't be read: what is lacking, or where its syntax ends.
+
+    Other errors quote the values that they failed on, and are named by their class.
+    """
+    shown = isinstance(error, (LookupError, JSONDecodeError))
+    return f"{type(error).__name__}: {error}" if shown else type(error).__name__
+
+
+def unforeseen(what: str, error: Exception) -> InvariantError:
+    """`what` failed with an error that nobody foresaw: named by its class, for its words may hold values.
+
+    Its frames stay with it as the cause.
+    """
+    failure = InvariantError(f"{what} failed with {type(error).__name__}")
+    failure.__cause__ = error
+    return failure

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from engine.errors import StateError
+from engine.errors import StateError, without_values
 from engine.extent import Extent, Failed, Gap, Progress
 from engine.incomplete import Cause, Incomplete
 from engine.model import CollectionId, Key, Position, Range, Target
@@ -75,7 +75,7 @@ def from_json(document: bytes) -> State:
             raise StateError(f"state of version {version!r} was saved by another release; known: {VERSION}")
         return _state_in(fields)
     except (orjson.JSONDecodeError, LookupError, TypeError, ValueError, AttributeError) as error:
-        raise StateError(f"the saved state can't be read: {error!r}") from error
+        raise StateError(f"the saved state can't be read: {without_values(error)}") from error
 
 
 def _state_in(fields: dict[str, Any]) -> State:

@@ -10,7 +10,7 @@ import logging
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from engine.errors import SignalError, StateError, TidemarkError
+from engine.errors import SignalError, StateError, TidemarkError, without_values
 from signals.answers import Answer, Outcome, accepted, answers_in, log_answer, rejected, rejected_together
 from signals.budget import MAX_AT_ONCE, Budget
 from signals.message import signal_of
@@ -66,7 +66,9 @@ class Desk:
             try:
                 channel.resume(saved.get(name, {}))
             except (LookupError, TypeError, ValueError, AttributeError) as error:
-                raise StateError(f"the saved place of the {name} channel can't be read: {error!r}") from error
+                raise StateError(
+                    f"the saved place of the {name} channel can't be read: {without_values(error)}"
+                ) from error
 
     def memory(self) -> Mapping[str, Any]:
         """Each channel's place, and the answers that are told once this is saved.
@@ -151,7 +153,7 @@ class Desk:
         """Answer that a collection could not be read, and what of it is missing."""
         missing = _missing(table.progress.lacks) if table.progress else ""
         outcome = Outcome.REJECTED if isinstance(error, SignalError) else Outcome.FAILED
-        said = str(error) if isinstance(error, TidemarkError) else repr(error)
+        said = str(error) if isinstance(error, TidemarkError) else type(error).__name__
         name = str(table.target.collection)
         self._say(table, outcome, f"{name} not read: {said.removeprefix(f'{name}: ')}{missing}")
 

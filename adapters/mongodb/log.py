@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adapters.mongodb.position import time_of
-from engine.errors import InvariantError, TidemarkError
+from engine.errors import TidemarkError, unforeseen
 
 if TYPE_CHECKING:
     from adapters.mongodb.stream import Batch, ChangeStream
@@ -113,7 +113,7 @@ class MongoLog:
         except TidemarkError as error:
             self._fail(error)
         except Exception as error:  # noqa: BLE001  a thread must hand over whatever happened
-            self._fail(InvariantError(f"the log reader failed: {error!r}"))
+            self._fail(unforeseen("the log reader", error))
         finally:
             self._stream.close()
 

@@ -16,6 +16,8 @@ from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 from pymongo.errors import ConfigurationError, InvalidURI, OperationFailure, PyMongoError
 
+from adapters.disclosure import mongodb_message
+from engine.config.hidden import hidden_in
 from engine.config.sources import CaptureMode, Oversize
 from engine.errors import (
     ConfigError,
@@ -74,7 +76,8 @@ class Connection:
         try:
             return MongoClient(self.uri, **dict(self.options))
         except (ConfigurationError, InvalidURI, ValueError, TypeError) as error:
-            raise ConfigError(f"'mongodb.connection.string' can't be used: {error}") from error
+            reason = hidden_in(str(error), self.uri)
+            raise ConfigError(f"'mongodb.connection.string' can't be used: {reason}") from error
 
 
 @lru_cache(maxsize=4)
@@ -280,5 +283,7 @@ def _refused(error: OperationFailure, doing: str, place: str) -> Refused:
 
 def _said(error: PyMongoError) -> str:
     if isinstance(error, OperationFailure) and error.details:
-        return str(error.details.get("errmsg", error))[:500]
+        told = error.details
+        message = str(told.get("errmsg", error))
+        return mongodb_message(error.code, str(told.get("codeName", "")), message)[:500]
     return str(error).splitlines()[0][:500]

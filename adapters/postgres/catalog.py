@@ -13,6 +13,7 @@ from typing import Any
 
 import psycopg
 
+from adapters.postgres.failures import said
 from adapters.postgres.session import TEXT_SETTINGS
 from adapters.postgres.sql import quote_literal
 from adapters.postgres.table import Column, Leaves, PgType, Table
@@ -167,7 +168,7 @@ class Catalog:
         except psycopg.errors.LockNotAvailable as error:
             raise TableBusy("a table that must be described is locked by another session") from error
         except psycopg.Error as error:
-            raise SourceError(f"the catalog can't be read: {error}".rstrip(), place="catalog") from error
+            raise SourceError(f"the catalog can't be read: {said(error)}", place="catalog") from error
 
 
 def _sent_together(

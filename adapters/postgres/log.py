@@ -21,10 +21,10 @@ from psycopg import pq
 
 from adapters.postgres.answering import answer, no_answer
 from adapters.postgres.assemble import POSTGRES_EPOCH_S, Assembler, Commit, Cut
-from adapters.postgres.replication import ANSWERED_WITHIN_S, connect_replication, log_error
+from adapters.postgres.replication import ANSWERED_WITHIN_S, connect_replication, log_error, result_error
 from adapters.postgres.sql import quote_ident, quote_literal
 from adapters.postgres.visibility import format_lsn
-from engine.errors import InvariantError, SourceError, TidemarkError
+from engine.errors import SourceError, TidemarkError, unforeseen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -237,7 +237,7 @@ class PostgresLog:
         except psycopg.Error:
             self._fail(self._lost())
         except Exception as error:  # noqa: BLE001  a thread must hand over whatever happened
-            self._fail(InvariantError(f"the log reader failed: {error!r}"))
+            self._fail(unforeseen("the log reader", error))
         finally:
             self._session.close()
 
@@ -331,7 +331,9 @@ class PostgresLog:
 
     def _lost(self) -> SourceError:
         result = self._connection.get_result()
-        said = (result.error_message if result else self._connection.error_message) or b"connection closed"
+        if result is not None and result.error_message:
+            return result_error(result)
+        said = self._connection.error_message or b"connection closed"
         return log_error(said.decode(errors="replace").strip())
 
 
@@ -341,7 +343,7 @@ def _replicate(conninfo: str, command: str) -> psycopg.Connection:
     try:
         result = answer(connection, command, ANSWERED_WITHIN_S)
         if result.status != pq.ExecStatus.COPY_BOTH:
-            raise log_error(result.error_message.decode(errors="replace").strip())
+            raise result_error(result)
     except SourceError:
         session.close()
         raise

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, LiteralString
 import psycopg
 from psycopg import sql
 
+from adapters.postgres.failures import said
 from adapters.postgres.server import source_errors
 from engine.config.sources import Autocreate
 from engine.errors import ConfigError
@@ -239,9 +240,8 @@ def _create(
     try:
         connection.execute(statement)
     except psycopg.Error as error:
-        said = (error.diag.message_primary or str(error)).strip()
         raise ConfigError(
-            f"publication {name!r} does not exist and can't be created: {said}",
+            f"publication {name!r} does not exist and can't be created: {said(error)}",
             hint=f"run as a superuser: {text}",
         ) from error
     _log.info("created publication %s", name)

@@ -11,6 +11,7 @@ from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
 from adapters.postgres.answering import answer
+from adapters.postgres.failures import said_of
 from adapters.postgres.session import startup_options
 from engine.errors import ConfigError, PositionLost, SourceError
 
@@ -72,7 +73,7 @@ def command(connection: pq.abc.PGconn, text: str) -> list[tuple[str | None, ...]
     """The rows that a command answers, as text. Raises SourceError."""
     result = answer(connection, text, ANSWERED_WITHIN_S)
     if result.status != pq.ExecStatus.TUPLES_OK:
-        raise log_error(result.error_message.decode(errors="replace").strip())
+        raise result_error(result)
     return [
         tuple(
             None if (value := result.get_value(row, column)) is None else value.decode(errors="replace")
@@ -86,12 +87,21 @@ class PublicationMissing(SourceError):
     """The log has come to where the publication did not exist; up to version 17 it can't be decoded there."""
 
 
-def log_error(said: str) -> SourceError:
-    """What a failed replication command means: PositionLost where no retry brings the log back."""
-    if re.search(r'publication ".*" does not exist', said):
+def result_error(result: pq.abc.PGresult) -> SourceError:
+    """What a failed replication command means; its detail tells that, too, but is not shown."""
+    return log_error(said_of(result), result.error_message.decode(errors="replace"))
+
+
+def log_error(said: str, detailed: str = "") -> SourceError:
+    """What a message of a replication connection means: PositionLost where no retry brings the log back.
+
+    `detailed` is the message with what is not to be shown.
+    """
+    whole = f"{said}\n{detailed}"
+    if re.search(r'publication ".*" does not exist', whole):
         return PublicationMissing(f"the change log failed: {said}", place="replication slot")
-    lost = "requested WAL segment" in said or "can no longer get changes from replication slot" in said
-    if lost or "has been invalidated" in said:
+    lost = "requested WAL segment" in whole or "can no longer get changes from replication slot" in whole
+    if lost or "has been invalidated" in whole:
         return PositionLost(
             f"the change log is gone: {said}",
             place="replication slot",

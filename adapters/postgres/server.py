@@ -16,6 +16,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from adapters.postgres.answering import AnsweringConnection
+from adapters.postgres.failures import said
 from adapters.postgres.replication import command, refusal, replication
 from adapters.postgres.session import startup_options
 from adapters.postgres.visibility import format_lsn, parse_lsn
@@ -165,8 +166,7 @@ def source_errors(what: str) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        said = (error.diag.message_primary or str(error)).strip()
-        raise SourceError(f"{what} failed: {said}", place="postgresql") from error
+        raise SourceError(f"{what} failed: {said(error)}", place="postgresql") from error
 
 
 @contextmanager
@@ -175,13 +175,13 @@ def table_errors(what: str, collection: object) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        said = f"{what} failed: {(error.diag.message_primary or str(error)).strip()}"
+        message = f"{what} failed: {said(error)}"
         state = error.sqlstate or ""
         if state == _LOCK_NOT_AVAILABLE:
-            raise TableBusy(said, place=str(collection), hint="another session holds it locked") from error
+            raise TableBusy(message, place=str(collection), hint="another session holds it locked") from error
         if not state or state[:2] in _NOT_THE_TABLES_FAULT:
-            raise SourceError(said, place="postgresql") from error
-        raise SchemaChanged(said, place=str(collection)) from error
+            raise SourceError(message, place="postgresql") from error
+        raise SchemaChanged(message, place=str(collection)) from error
 
 
 def reader_name(owner: str) -> str:

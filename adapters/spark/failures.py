@@ -1,24 +1,32 @@
 """What a failed Spark job says, as one line and one of our errors.
 
 Spark wraps what happened in pages of stack traces, and py4j has exceptions of its own for a JVM that
-is gone. Owns telling which line is worth keeping; whoever ran the job says what it was for.
+is gone. Owns telling which line is worth keeping; what of it may be said at all is `disclosure`'s to judge.
 """
 
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it ships no types
 from pyspark.errors import PySparkException
 
+from adapters.disclosure import java_message, postgres_message, python_message, sqlserver_message
 from engine.errors import SinkError, SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SPARK_ERRORS = (Py4JError, PySparkException, OSError, EOFError)
 """What PySpark raises for a failed job or task, and for a JVM or a worker that is gone."""
 
-_TELLING = re.compile(r"ERROR:|FATAL:|^[\w.]*(Error|Exception|Lost|Changed): ")
 _SINK_ERROR = re.compile(rf"\b{SinkError.__module__}\.{SinkError.__name__}: (.*)")
-_WRAPPING = re.compile(r"ERROR:|FATAL:|(Error|Exception|Lost|Changed): ")
+_TRACEBACK: Final = "Traceback (most recent call last)"
+_RAISED = re.compile(r"^\s*(?:Caused by: )?(?P<name>[A-Za-z_][\w.]*)(?:: (?P<said>.*))?$")
+_JAVA = re.compile(r"(?P<name>(?:[a-z]\w*\.)+[A-Z][\w$]*(?:Exception|Error)): (?P<said>.*)")
+_SQL_CAUSES: Final = 10
+_LONGEST: Final = 500
 
 
 def job_error(error: Exception, what: str, place: str = "spark") -> SourceError | SinkError:
@@ -29,12 +37,68 @@ def job_error(error: Exception, what: str, place: str = "spark") -> SourceError 
 
 
 def telling_line(error: Exception) -> str:
-    """The first line in which the server or a task speaks; else Spark's own, else the first one."""
+    """What the server says, or the task; else what Spark does. Nothing that may hold the value of a row."""
+    said = _of_the_driver(error) or _of_a_task(error) or _of_the_jvm(error)
+    return said[:_LONGEST]
+
+
+def _of_the_driver(error: Exception) -> str:
+    """What the database's JDBC driver failed with, if it did."""
+    try:
+        for cause in _causes(error):
+            name, message = cause.getClass().getName(), str(cause.getMessage() or "").splitlines()
+            first = message[0] if message else ""
+            if name.startswith("org.postgresql."):
+                return postgres_message(cause.getSQLState(), first)
+            if name.startswith("com.microsoft.sqlserver.") and hasattr(cause, "getErrorCode"):
+                return sqlserver_message(int(cause.getErrorCode()), first)
+    except SPARK_ERRORS:  # the JVM is gone, and what it said with it
+        return ""
+    return ""
+
+
+def _causes(error: Exception) -> Iterator[Any]:
+    cause = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    for _depth in range(_SQL_CAUSES):
+        if cause is None or not hasattr(cause, "getClass"):
+            return
+        yield cause
+        cause = cause.getCause()
+
+
+def _of_a_task(error: Exception) -> str:
+    """What a task in Python raised; or the driver itself, where it does a task's work."""
+    if not isinstance(error, SPARK_ERRORS):
+        return python_message(type(error).__name__, str(error))
+    text = _text(error)
+    if _TRACEBACK not in text:
+        return ""
+    raised = [
+        found
+        for line in text[text.rindex(_TRACEBACK) :].splitlines()[1:]
+        if (found := _RAISED.match(line)) and not line.startswith(("  ", "\t"))
+    ]
+    return python_message(raised[0]["name"], raised[0]["said"] or "") if raised else ""
+
+
+def _of_the_jvm(error: Exception) -> str:
+    """Spark's own words, without those of an exception that it quotes."""
     lines = [line.strip() for line in _text(error).splitlines() if line.strip()]
-    for pattern in (_TELLING, _WRAPPING):
-        lines = [line for line in lines if pattern.search(line)] or lines
-    said = lines[0].lstrip(": ") if lines else type(error).__name__
-    return said[:500]
+    if not lines:
+        return type(error).__name__
+    for line in lines:
+        if found := [*_JAVA.finditer(line)]:
+            return _quoted(found)
+    return lines[0].lstrip(": ")
+
+
+def _quoted(found: list[re.Match[str]]) -> str:
+    """The first exception of a line, and the one that its message ends with."""
+    name, said = found[0]["name"], found[0]["said"]
+    inner = _JAVA.search(said)
+    if inner is None:
+        return java_message(name, said)
+    return java_message(name, said[: inner.start()] + java_message(inner["name"], inner["said"]))
 
 
 def _text(error: Exception) -> str:

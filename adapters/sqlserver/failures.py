@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from adapters.disclosure import sqlserver_message
 from engine.errors import ConfigError, PositionLost, SchemaChanged, SourceError, TableBusy
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ _BUSY = frozenset({601, 1222})
 """Rows moved under a reader that takes no locks; a lock was not had in time."""
 LOCK_WAITED_FOR = "Lock request time out period exceeded"
 """What the drivers say of a lock that was not had in time."""
-_WITH_VALUES = frozenset({220, 232, 241, 242, 244, 245, 248, 295, 2601, 2627, 2628, 8114, 8115, 8152, 8169})
-"""Conversions and duplicate keys, whose messages quote what they failed on."""
 
 
 @contextmanager
@@ -117,9 +116,10 @@ def _text(error: SQLAlchemyError) -> str:
 
 def _said(error: SQLAlchemyError) -> str:
     number = native_number(error)
-    if number in _WITH_VALUES:
-        return f"error {number} of the server, whose message holds values"
     # pyodbc puts all of a driver's messages into one text, each with the calls it went through
     parts = (part.strip("; ") for part in _CALLED.split(_text(error).replace("\n", " ")))
     said = "; ".join(dict.fromkeys(_PREFIXES.sub("", part) for part in parts if part))
-    return f"{said[:500]} (error {number})" if number else said[:500] or type(error).__name__
+    if not number:
+        return said[:500] or type(error).__name__
+    told = sqlserver_message(number, said)
+    return f"{told[:500]} (error {number})" if told == said else told

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from adapters.sqlserver.place import Place, places_of, position_of
-from engine.errors import InvariantError, TidemarkError
+from engine.errors import TidemarkError, unforeseen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,7 +140,7 @@ class SqlServerLog:
         except TidemarkError as error:
             self._fail(error)
         except Exception as error:  # noqa: BLE001  a thread must hand over whatever happened
-            self._fail(InvariantError(f"the log reader failed: {error!r}"))
+            self._fail(unforeseen("the log reader", error))
         finally:
             for database in self._databases:
                 database.close()

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from engine import cli
-from engine.errors import ConfigError, InvariantError, LeaseHeld, SinkError, TidemarkError
+from engine.errors import ConfigError, InvariantError, LeaseHeld, SinkError, TidemarkError, unforeseen
 
 LEAST = """\
 database.hostname=db
@@ -105,13 +105,34 @@ def test_a_jobs_end_decides_the_exit_code_and_a_hint_is_shown(
     assert ("/e: disk full; free some space" in result.stderr) == (error is not None)
 
 
-def test_our_own_bugs_are_not_caught(config: Path, monkeypatch: pytest.MonkeyPatch):
+def test_our_own_bugs_are_shown_with_their_frames(config: Path, monkeypatch: pytest.MonkeyPatch):
     def job(_stop: threading.Event) -> None:
         raise InvariantError("two and two are five")
 
     monkeypatch.setattr(cli, "build_job", lambda _settings: job)
+    result = invoke("run", config)
 
-    assert isinstance(invoke("run", config).exception, InvariantError)
+    assert result.exit_code == 1
+    assert "in job\n" in result.stderr
+    assert result.stderr.endswith("InvariantError: two and two are five\n")
+
+
+def test_what_nobody_foresaw_is_shown_without_its_words(config: Path, monkeypatch: pytest.MonkeyPatch):
+    def job(_stop: threading.Event) -> None:
+        value = "of a row".replace(" ", "-")  # frames show the source, not what stands in it
+        try:
+            int(value)
+        except ValueError as error:
+            raise unforeseen("reading", error) from error
+
+    monkeypatch.setattr(cli, "build_job", lambda _settings: job)
+    result = invoke("run", config)
+
+    assert result.exit_code == 1
+    assert "int(value)" in result.stderr
+    assert "\nValueError\n" in result.stderr
+    assert "InvariantError: reading failed with ValueError" in result.stderr
+    assert "of-a-row" not in result.output
 
 
 @pytest.mark.parametrize(("verbose", "level"), [(False, logging.INFO), (True, logging.DEBUG)])

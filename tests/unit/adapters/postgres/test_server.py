@@ -51,12 +51,19 @@ def test_a_state_of_another_database_is_refused(saved, said):
 
 def test_a_driver_s_error_is_ours_with_its_cause():
     with (
-        pytest.raises(SourceError, match="postgresql: measuring failed: no such thing") as caught,
+        pytest.raises(SourceError, match="postgresql: measuring failed: no such server") as caught,
         source_errors("measuring"),
     ):
-        raise psycopg.ProgrammingError("no such thing\n")
+        raise psycopg.OperationalError("no such server\n")
 
-    assert isinstance(caught.value.__cause__, psycopg.ProgrammingError)
+    assert isinstance(caught.value.__cause__, psycopg.OperationalError)
+
+
+def test_what_the_driver_says_of_values_is_not_repeated():
+    with pytest.raises(SourceError) as caught, source_errors("measuring"):
+        raise psycopg.DataError("can't parse int 'a-row-s-value'")
+
+    assert str(caught.value) == "postgresql: measuring failed: DataError"
 
 
 def test_other_errors_pass():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]  # it ships no types
@@ -42,31 +42,117 @@ def session(dies_of: Exception | None = None) -> Any:
     return FakeContext(dies_of)
 
 
+ABORTED = (
+    "Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times, most recent failure: Lost task"
+)
+ROW = "the-value-of-a-row"
+
+
+class Thrown:
+    """An exception of the JVM, as py4j shows one."""
+
+    def __init__(
+        self, name: str, message: str, cause: Thrown | None = None, *, state: str = "", number: int = 0
+    ) -> None:
+        self._name, self._message, self._cause, self._state, self._number = (
+            name,
+            message,
+            cause,
+            state,
+            number,
+        )
+
+    def getClass(self) -> Thrown:  # noqa: N802
+        return self
+
+    def getName(self) -> str:  # noqa: N802
+        return self._name
+
+    def getMessage(self) -> str:  # noqa: N802
+        return self._message
+
+    def getCause(self) -> Thrown | None:  # noqa: N802
+        return self._cause
+
+    def getSQLState(self) -> str:  # noqa: N802
+        return self._state
+
+    def getErrorCode(self) -> int:  # noqa: N802
+        return self._number
+
+
+def thrown(name: str, message: str, **more: Any) -> Exception:
+    """What py4j raises where a statement failed below Spark's own error."""
+    error = Py4JError(f"{HEAD}: org.apache.spark.SparkException: {ABORTED} ({name}: {message}){TAIL}")
+    error.java_exception = Thrown(
+        "org.apache.spark.SparkException", ABORTED, Thrown(name, message, None, **more)
+    )
+    return cast("Exception", error)
+
+
+def in_a_task(raised: str) -> Exception:
+    frames = (
+        f'{HEAD}: org.apache.spark.SparkException: {ABORTED}: org.apache.spark.api.python.PythonException: \
+Traceback (most recent call last):\n  File "chunks.py", line 3, in read\n    int(value)\n'
+    )
+    return cast("Exception", Py4JError(f"{frames}{raised}\n{TAIL}"))
+
+
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("error", "expected"),
     [
         pytest.param(
-            f"{HEAD}: org.apache.spark.SparkException: Job 5 cancelled{TAIL}",
+            Py4JError(f"{HEAD}: org.apache.spark.SparkException: Job 5 cancelled{TAIL}"),
             "org.apache.spark.SparkException: Job 5 cancelled",
             id="Spark's own",
         ),
         pytest.param(
-            f"{HEAD}: org.apache.spark.SparkException: Job aborted{TAIL}"
-            f"Caused by: org.postgresql.util.PSQLException: ERROR: lock timeout{TAIL}",
-            "Caused by: org.postgresql.util.PSQLException: ERROR: lock timeout",
+            thrown("org.postgresql.util.PSQLException", "ERROR: lock timeout\n  Detail: x", state="55P03"),
+            "ERROR: lock timeout",
             id="the server's, below Spark's",
         ),
         pytest.param(
-            f"{HEAD}: org.apache.spark.SparkException: Job aborted{TAIL}SourceError: no such column{TAIL}",
-            "SourceError: no such column",
+            in_a_task("engine.errors.SourceError: no such column"),
+            "engine.errors.SourceError: no such column",
             id="a task's, below Spark's",
         ),
-        pytest.param("x" * 900, "x" * 500, id="one long line"),
-        pytest.param("", "Exception", id="nothing"),
+        pytest.param(
+            in_a_task("OSError: [Errno 28] No space left on device"),
+            "OSError: [Errno 28] No space left on device",
+            id="the machine's, in a task",
+        ),
+        pytest.param(Py4JError("x" * 900), "x" * 500, id="one long line"),
+        pytest.param(Exception(""), "Exception", id="nothing"),
     ],
 )
-def test_the_line_that_tells_is_kept(text, expected):
-    assert telling_line(Exception(text)) == expected
+def test_the_line_that_tells_is_kept(error, expected):
+    assert telling_line(error) == expected
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        pytest.param(
+            thrown("org.postgresql.util.PSQLException", f'ERROR: invalid integer: "{ROW}"', state="22P02"),
+            "error 22P02 of the server, whose message may hold values",
+            id="PostgreSQL's",
+        ),
+        pytest.param(
+            thrown("com.microsoft.sqlserver.jdbc.SQLServerException", f"Conversion of '{ROW}'", number=245),
+            "error 245 of the server, whose message holds values",
+            id="SQL Server's",
+        ),
+        pytest.param(in_a_task(f"ValueError: invalid literal '{ROW}'"), "ValueError", id="a task's"),
+        pytest.param(
+            Py4JError(f"{HEAD}: java.lang.NumberFormatException: For input string: {ROW}{TAIL}"),
+            "java.lang.NumberFormatException",
+            id="the JVM's",
+        ),
+        pytest.param(ValueError(ROW), "ValueError", id="the driver's"),
+    ],
+)
+def test_what_may_hold_the_value_of_a_row_is_not_said(error, expected):
+    assert telling_line(error) == expected
 
 
 def test_it_says_what_failed_and_where():
@@ -110,7 +196,7 @@ def test_a_task_s_own_error_keeps_its_class():
 )
 def test_a_task_without_a_place_to_write_is_found_in_what_the_job_says(line):
     told = "/data/run-00001-7.arrow: no space left on device; free some space"
-    error = Exception(f"{HEAD}Traceback (most recent call last):\n{line.format(told)}\n{TAIL}")
+    error = Py4JError(f"{HEAD}Traceback (most recent call last):\n{line.format(told)}\n{TAIL}")
 
     raised = job_error(error, "reading rows")
     assert isinstance(raised, SinkError)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it ships no types
 
 from adapters.sqlserver.chunks import ChunkReader, RunRead
 from adapters.sqlserver.keyset import Keyset
@@ -43,7 +44,7 @@ class Session:
         assert predicates
         self.asked.append((query, properties["set"].split("|")))
         if self.locked in query:
-            raise RuntimeError(self.said)
+            raise Py4JError(self.said)
         return self
 
     def select(self, *_columns: str) -> Session:

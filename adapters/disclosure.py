@@ -1,0 +1,91 @@
+"""What may be said of somebody else's error: nothing that may hold the value of a row.
+
+Servers quote what they failed on: `invalid input syntax for type integer: "…"`. Which messages do is known
+by the class of an error, never by looking at its words. What is left unsaid stands in the server's own log.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Final
+
+from engine import errors
+
+_POSTGRES_WITH_VALUES: Final = frozenset({"22", "23", "2F", "38", "39", "44", "HV", "P0"})
+"""SQLSTATE classes: data, constraints, what functions and foreign tables say, PL/pgSQL's RAISE."""
+_OURS: Final = re.compile(r"the reader is on snapshot [0-9:,]*")
+"""What our own statements make the server say."""
+_SQLSERVER_WITH_VALUES: Final = frozenset(
+    (
+        *(220, 232, 241, 242, 244, 245, 248, 256, 257, 293, 295, 296, 512, 517, 535, 547, 550, 1505, 1934),
+        *(2601, 2627, 2628, 3606, 3609, 6355, 8114, 8115, 8117, 8134, 8152, 8169, 9803, 10_314),
+    )
+)
+"""Conversions, arithmetic, constraints and duplicate keys, whose messages quote what they failed on."""
+_MONGODB_WITH_VALUES: Final = frozenset({2, 9, 14, 16, 17, 40, 52, 54, 55, 66, 121, 146, 241, 11_000, 11_001})
+"""Bad values, failures to parse, mismatched types, validation, conversions, duplicate keys."""
+_PLAIN_ERRORS: Final = (OSError, MemoryError, EOFError, ImportError, RecursionError)
+"""Python's errors that tell of the machine, not of data."""
+_OWN_ERRORS: Final = frozenset(name for name, kind in inspect.getmembers(errors, inspect.isclass))
+_PLAIN_NAMES: Final = frozenset(
+    kind.__name__ for plain in _PLAIN_ERRORS for kind in (plain, *plain.__subclasses__())
+) | {"ConnectionRefusedError", "ConnectionResetError", "BrokenPipeError", "ConnectionAbortedError", "IOError"}
+_PLAIN_WORDS: Final = re.compile(r"Lock request time out period exceeded")
+"""What a driver of the JVM may be quoted with where its error's number did not come along."""
+_PLAIN_PACKAGES: Final = (
+    "java.io.",
+    "java.net.",
+    "javax.net.",
+    "java.nio.",
+    "org.apache.spark.SparkException",
+)
+
+
+def postgres_message(state: str | None, message: str) -> str:
+    """A server's primary message, or what kind of error it is."""
+    if ours := _OURS.search(message):
+        return ours[0]
+    if state and state[:2] in _POSTGRES_WITH_VALUES:
+        return f"error {state} of the server, whose message may hold values"
+    return message.strip()
+
+
+def sqlserver_message(number: int, message: str) -> str:
+    """A server's message, or its number."""
+    if (
+        number in _SQLSERVER_WITH_VALUES
+        or 9_400 <= number < 9_500
+        or 13_600 <= number < 13_700
+        or number >= 50_000
+    ):
+        return f"error {number} of the server, whose message holds values"
+    return message.strip()
+
+
+def mongodb_message(code: int | None, name: str, message: str) -> str:
+    """A server's message, or the name of its code; codes of many digits are assertions about values."""
+    if code is not None and (code in _MONGODB_WITH_VALUES or code >= 10_000) and code not in _MONGODB_STATES:
+        return f"error {code}{f' ({name})' if name else ''} of the server, whose message may hold values"
+    return message.strip()
+
+
+_MONGODB_STATES: Final = frozenset({10_058, 10_107, 11_600, 11_602, 13_388, 13_435, 13_436})
+"""Codes of the same length that tell of the server's own state."""
+
+
+def python_message(name: str, message: str) -> str:
+    """What an exception says if it is ours or tells of the machine, else its class."""
+    short = name.rpartition(".")[2]
+    if short in _OWN_ERRORS or short in _PLAIN_NAMES:
+        return f"{name}: {message}" if message else name
+    return name
+
+
+def java_message(name: str, message: str) -> str:
+    """What an exception of the JVM says if it tells of the machine or of Spark, else its class."""
+    if name.startswith(_PLAIN_PACKAGES) and message:
+        return f"{name}: {message}"
+    if plain := _PLAIN_WORDS.search(message):
+        return f"{name}: {plain[0]}"
+    return name
