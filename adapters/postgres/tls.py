@@ -15,6 +15,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from engine.config.sources import SslMode
 from engine.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,9 +28,13 @@ _VERSION: Final = b"\x02\x01\x00"
 
 
 def tls_parameters(postgres: PostgresSettings) -> dict[str, str]:
-    """The settings, under the names that libpq and pgjdbc share."""
+    """The settings, under the names that libpq and pgjdbc share.
+
+    `require` with a root certificate is libpq's `verify-ca`; pgjdbc would verify nothing, so it is told that.
+    """
+    verifies = postgres.ssl_mode is SslMode.REQUIRE and postgres.ssl_root_cert
     given = {
-        "sslmode": postgres.ssl_mode.value,
+        "sslmode": (SslMode.VERIFY_CA if verifies else postgres.ssl_mode).value,
         "sslcert": postgres.ssl_cert,
         "sslkey": postgres.ssl_key,
         "sslpassword": postgres.ssl_password,

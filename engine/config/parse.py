@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from engine.config import checks, mongodb, relational, sqlserver
-from engine.config.catalogue import MONGODB, SQLSERVER
+from engine.config.catalogue import MONGODB, POSTGRES, SQLSERVER
 from engine.config.driver import OPTIONS
 from engine.config.files import read_file
 from engine.config.settings import (
@@ -201,4 +201,15 @@ def _warnings(v: Values) -> list[str]:
         lines.append(
             "'tidemark.checkpoint' is missing: the state goes into a temporary directory and is lost"
         )
+    if v.catalogue is POSTGRES and "database.sslmode" not in v.given and not _is_here(v):
+        lines.append(
+            "'database.sslmode' is not given: rows and passwords travel in the clear, as with Debezium;"
+            " set it to verify-full, or to disable if that is meant"
+        )
     return lines
+
+
+def _is_here(v: Values) -> bool:
+    """Whether the database is reached without a network."""
+    host = v.get("database.hostname", str)
+    return host == "localhost" or host.startswith("127.") or host == "::1"

@@ -71,7 +71,8 @@ def test_the_least_configuration_has_debeziums_defaults():
     assert settings.snapshot.watermarking is Watermarking.VISIBILITY
     assert settings.sink.kind is SinkKind.FILES
     assert settings.job.window_max_chunks == 0
-    assert settings.warnings == ()
+    (warning,) = settings.warnings
+    assert "database.sslmode" in warning
 
 
 def test_defaults_of_the_catalogue_are_those_of_the_values():
@@ -435,6 +436,7 @@ def test_everything_without_effect_is_named_in_one_warning():
     (warning,) = parse(
         LEAST
         | {
+            "database.sslmode": "disable",
             "tasks.max": "1",
             "max.queue.size": "8192",
             "slot.failover": "true",
@@ -456,7 +458,7 @@ def test_everything_without_effect_is_named_in_one_warning():
 def test_a_sink_that_keeps_nothing_needs_no_directories(sink: str):
     bare = {name: value for name, value in LEAST.items() if not name.startswith("tidemark.")}
 
-    settings = parse(bare | {"tidemark.sink": sink})
+    settings = parse(bare | {"tidemark.sink": sink, "database.sslmode": "disable"})
 
     assert settings.job.checkpoint is None
     assert len(settings.warnings) == 1
@@ -564,3 +566,15 @@ def test_the_mode_of_committed_files_is_octal(given, mode):
 @pytest.mark.parametrize("given", ["0440", "888", "64", "rw", "07777"])
 def test_a_mode_that_locks_the_job_out_is_refused(given):
     assert "octal digits" in problems_of({"tidemark.sink.files.mode": given})[0]
+
+
+@pytest.mark.parametrize(
+    ("more", "warned"),
+    [
+        ({"database.hostname": "db.example"}, True),
+        ({"database.hostname": "db.example", "database.sslmode": "disable"}, False),
+        ({"database.hostname": "127.0.0.1"}, False),
+    ],
+)
+def test_passwords_in_the_clear_are_warned_about_unless_they_are_asked_for(more, warned):
+    assert any("travel in the clear" in line for line in parse(LEAST | more).warnings) is warned
