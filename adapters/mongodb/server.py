@@ -17,7 +17,9 @@ from pymongo import MongoClient
 from pymongo.errors import ConfigurationError, InvalidURI, OperationFailure, PyMongoError
 
 from adapters.disclosure import mongodb_message
+from adapters.mongodb.credentials import Token
 from engine.config.hidden import hidden_in
+from engine.config.references import fresh, refusals, refuse
 from engine.config.sources import CaptureMode, Oversize
 from engine.errors import (
     ConfigError,
@@ -44,7 +46,7 @@ _SPLITTING = {6: (6, 0, 9)}
 """The first versions that split large events, of the release that learnt it later than at its beginning."""
 HISTORY_LOST, _ANOTHER_LOG = frozenset({222, 286}), 280
 """The oplog no longer reaches back; it does, and does not hold the event to go on from."""
-_UNAUTHORIZED = 13
+_UNAUTHORIZED, _NOT_ADMITTED = 13, 18
 _PASSING = frozenset(
     {
         *(1, 8, 18),  # InternalError, UnknownError, AuthenticationFailed: of the connection
@@ -70,19 +72,28 @@ class Connection:
 
     uri: str = field(repr=False)
     options: tuple[tuple[str, Any], ...] = field(default=(), repr=False)
+    token: str = field(default="", repr=False)
 
     def connect(self) -> MongoClient[dict[str, Any]]:
-        """A new client; close it. Connects when it is first used."""
+        """A new client, with credentials as they are now; close it. Connects when it is first used."""
+        options: dict[str, Any] = {name: fresh(value) for name, value in self.options}
+        if self.token:
+            options |= {"authMechanism": "MONGODB-OIDC"}
+            options |= {"authMechanismProperties": {"OIDC_CALLBACK": Token(self.token)}}
         try:
-            return MongoClient(self.uri, **dict(self.options))
+            return MongoClient(str(fresh(self.uri)), **options)
         except (ConfigurationError, InvalidURI, ValueError, TypeError) as error:
             reason = hidden_in(str(error), self.uri)
             raise ConfigError(f"'mongodb.connection.string' can't be used: {reason}") from error
 
 
-@lru_cache(maxsize=4)
 def shared_client(connection: Connection) -> MongoClient[dict[str, Any]]:
-    """This process's client; for tasks, which come again to the same worker."""
+    """This process's client; for tasks, which come again to the same worker. Another after a refusal."""
+    return _client(connection, refusals())
+
+
+@lru_cache(maxsize=4)
+def _client(connection: Connection, _refusals: int) -> MongoClient[dict[str, Any]]:
     return connection.connect()
 
 
@@ -104,7 +115,7 @@ def connection_of(settings: MongoSettings) -> Connection:
     said = uri.partition("?")[2].lower()
     given = {part.partition("=")[0] for part in said.split("&")}
     kept = {name: value for name, value in options.items() if name.lower() not in given}
-    return Connection(uri, tuple(kept.items()))
+    return Connection(uri, tuple(kept.items()), settings.oidc_token)
 
 
 def _uri_of_hosts(hosts: str) -> str:
@@ -124,20 +135,25 @@ class Server:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self._client: MongoClient[dict[str, Any]] | None = None
+        self._clients: list[MongoClient[dict[str, Any]]] = []
+        self._refusals = 0
 
     @property
     def client(self) -> MongoClient[dict[str, Any]]:
-        """The client, connecting when it is first used."""
-        if self._client is None:
-            self._client = self.connection.connect()
-        return self._client
+        """The client, connecting when it is first used; another after a refusal."""
+        if not self._clients or self._refusals != refusals():
+            self._refusals = refusals()
+            self._clients.append(self.connection.connect())
+            for before in self._clients[:-2]:  # other threads may still be at work with the last but one
+                before.close()
+            del self._clients[:-2]
+        return self._clients[-1]
 
     def close(self) -> None:
         """Give up the client; another use makes another."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        clients, self._clients = self._clients, []
+        for client in clients:
+            client.close()
 
     def hello(self) -> dict[str, Any]:
         """What the server says of itself."""
@@ -251,6 +267,8 @@ def source_error(error: PyMongoError, doing: str, place: str) -> SourceError:
     PositionLost where the log can't go on, Refused where asking again is of no use.
     """
     if isinstance(error, OperationFailure):
+        if error.code == _NOT_ADMITTED:
+            refuse()
         if error.code in HISTORY_LOST:
             return PositionLost(
                 f"the oplog does not reach back to where the stream stood: {_said(error)}",

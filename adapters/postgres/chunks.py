@@ -21,6 +21,7 @@ from adapters.postgres.sql import quote_literal
 from adapters.postgres.trusted import for_jdbc
 from adapters.spark.failures import SPARK_ERRORS, job_error
 from adapters.spark.runs import RESULT_DDL, ReadTask, nothing, staged_runs
+from engine.config.references import fresh
 from engine.errors import TidemarkError
 from engine.events.rows import RowMode
 from engine.reads import ReadEvents
@@ -176,8 +177,8 @@ class ChunkReader:
         """Read nothing, once: tells early whether Spark reaches the server, and starts its workers."""
         if self._reached:
             return
-        frame = self._load(f"SELECT ''::text AS r FROM generate_series(1, {self._tasks})", ["true"])
         try:
+            frame = self._load(f"SELECT ''::text AS r FROM generate_series(1, {self._tasks})", ["true"])
             frame.repartition(self._tasks).mapInArrow(nothing, RESULT_DDL).collect()
         except Exception as error:
             raise job_error(error, "reading rows", "spark jdbc") from error
@@ -244,7 +245,8 @@ class ChunkReader:
     def _load(
         self, query: str, predicates: list[str], *, most_bytes: int | None = None, **options: str
     ) -> DataFrame:
-        properties = {**self._jdbc.properties, "driver": "org.postgresql.Driver", **options}
+        properties = {name: fresh(value) for name, value in self._jdbc.properties.items()}
+        properties |= {"driver": "org.postgresql.Driver", **options}
         return self._spark.read.jdbc(
             self._jdbc.full_url(most_bytes), f"({query}) AS q", predicates=predicates, properties=properties
         )

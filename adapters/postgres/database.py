@@ -225,13 +225,15 @@ class PostgresSource:
         if position is None:
             raise InvariantError("a log is opened at no position")
         postgres = self._settings.postgres
-        log = PostgresLog(
-            self._server.log_conninfo,
-            subscription=Subscription(postgres.slot, postgres.publication, postgres.stream_params),
-            start=Start(position, self._last_commit_end, self._first.sent),
-            bounds=self._bounds(),
-            give_up=self._server.give_up,
-        )
+        bounds = self._bounds()
+        with self._server.admission():
+            log = PostgresLog(
+                self._server.log_conninfo,
+                subscription=Subscription(postgres.slot, postgres.publication, postgres.stream_params),
+                start=Start(position, self._last_commit_end, self._first.sent),
+                bounds=bounds,
+                give_up=self._server.give_up,
+            )
         _log.info("reading the log from %s", format_lsn(int(position.order[0])))
         return log
 

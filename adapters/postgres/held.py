@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 from psycopg import pq
 
-from adapters.postgres.replication import replication
 from adapters.postgres.server import drop_slot, source_errors
 from adapters.postgres.sessions import Sessions
 from adapters.postgres.sql import quote_ident
@@ -145,7 +144,7 @@ def create_slot(server: Server, beginning: Beginning) -> int:
 @contextmanager
 def _new_slot(server: Server, beginning: Beginning, snapshot: str) -> Iterator[tuple[int, str]]:
     """Create a slot; gives its first position and its snapshot's name, "" for none, which lasts like this."""
-    with replication(server.log_conninfo) as connection:
+    with server.replication() as connection:
         command = f"CREATE_REPLICATION_SLOT {quote_ident(beginning.slot)} LOGICAL pgoutput {snapshot}"
         connection.send_query(command.encode())
         result = _answer(server, connection, beginning)

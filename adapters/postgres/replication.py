@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import psycopg
 from psycopg import pq
@@ -14,9 +12,6 @@ from adapters.postgres.answering import answer
 from adapters.postgres.failures import said_of
 from adapters.postgres.session import startup_options
 from engine.errors import ConfigError, PositionLost, SourceError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ANSWERED_WITHIN_S = 60.0
 """How long a replication command may take; the making of a slot is not one of them."""
@@ -57,16 +52,6 @@ def connect_replication(conninfo: str) -> psycopg.Connection:
     except psycopg.OperationalError as error:
         said = str(error).strip()
         raise refusal(said) or log_error(said) from error
-
-
-@contextmanager
-def replication(conninfo: str) -> Iterator[pq.abc.PGconn]:
-    """The same, closed at the end."""
-    connection = connect_replication(conninfo)
-    try:
-        yield connection.pgconn
-    finally:
-        connection.close()
 
 
 def command(connection: pq.abc.PGconn, text: str) -> list[tuple[str | None, ...]]:

@@ -10,20 +10,23 @@ import logging
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, LiteralString
+from typing import TYPE_CHECKING, Any, ClassVar, LiteralString
 
 import psycopg
 from psycopg.conninfo import make_conninfo
 
 from adapters.postgres.answering import AnsweringConnection
 from adapters.postgres.failures import said
-from adapters.postgres.replication import command, refusal, replication
+from adapters.postgres.replication import command, connect_replication, refusal
 from adapters.postgres.session import startup_options
 from adapters.postgres.visibility import format_lsn, parse_lsn
+from engine.config.references import fresh, may_change, refuse
 from engine.errors import ConfigError, PositionLost, SchemaChanged, SourceError, StateError, TableBusy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from psycopg import pq
 
     from engine.model import Position
 
@@ -66,6 +69,9 @@ class Server:
     `query_timeout_s` seconds, 0: any time; so long may an answer take, too.
     """
 
+    _admitted: ClassVar[set[tuple[str, ...]]] = set()
+    """The databases that have let this process in."""
+
     def __init__(
         self,
         parameters: Mapping[str, str],
@@ -73,12 +79,53 @@ class Server:
         owner: str = "",
         query_timeout_s: float = 0.0,
     ) -> None:
-        self.conninfo = make_conninfo("", **{**parameters, "application_name": "tidemark"})
-        self.log_conninfo = make_conninfo("", **{**parameters, "application_name": reader_name(owner)})
-        self._database = parameters.get("dbname", "")
+        self._parameters = dict(parameters)
+        self._owner = owner
         self._initial_statements = tuple(initial_statements)
         self._query_timeout_s = query_timeout_s
         self._times_lost = 0
+        self._database = parameters.get("dbname", "")
+        self._place = tuple(str(parameters.get(name)) for name in ("host", "port", "dbname"))
+        make_conninfo("", **self._parameters)  # refuses what libpq does not know
+
+    @property
+    def conninfo(self) -> str:
+        """How to reach the server, with credentials as they are now. Raises SourceError without them."""
+        return self._conninfo("tidemark")
+
+    @property
+    def log_conninfo(self) -> str:
+        """The same for replication connections."""
+        return self._conninfo(reader_name(self._owner))
+
+    def _conninfo(self, application: str) -> str:
+        parameters = {name: fresh(value) for name, value in self._parameters.items()}
+        return make_conninfo("", **{**parameters, "application_name": application})
+
+    @contextmanager
+    def admission(self) -> Iterator[None]:
+        """Where a connection is opened: an expired credential is no mistake in the settings, and is renewed.
+
+        Between two credentials neither may serve, which passes. One that has never served is a mistake.
+        """
+        try:
+            yield
+        except ConfigError as error:
+            if self._place not in self._admitted or not any(map(may_change, self._parameters.values())):
+                raise
+            refuse()
+            raise SourceError(str(error), place="postgresql") from error
+        self._admitted.add(self._place)
+
+    @contextmanager
+    def replication(self) -> Iterator[pq.abc.PGconn]:
+        """A connection that takes replication commands, closed at the end."""
+        with self.admission():
+            connection = connect_replication(self.log_conninfo)
+        try:
+            yield connection.pgconn
+        finally:
+            connection.close()
 
     def give_up(self) -> None:
         """Whoever waits for the server now waits in vain; later connections may fare better."""
@@ -96,7 +143,8 @@ class Server:
     def connect(self, *, autocommit: bool = True, options: str = "") -> psycopg.Connection:
         """Open a connection under the settings that both roads read text by, and further start-up options."""
         with source_errors("connection"):
-            connection = self._open(options)
+            with self.admission():
+                connection = self._open(options)
             for statement in self._initial_statements:
                 connection.execute(statement.encode())
             connection.autocommit = autocommit
@@ -130,7 +178,7 @@ class Server:
         """
         if not replicates:
             return self._identity_by_sql()
-        with replication(self.log_conninfo) as connection:
+        with self.replication() as connection:
             ((system, timeline, lsn, _database),) = command(connection, "IDENTIFY_SYSTEM")
         return Identity(system or "", int(timeline or 0), self._database, parse_lsn(lsn or "0/0"))
 
@@ -148,7 +196,7 @@ class Server:
         """The history file of a timeline, which names its ancestors; the first timeline has none."""
         if timeline <= 1:
             return ""
-        with replication(self.log_conninfo) as connection:
+        with self.replication() as connection:
             ((_name, content),) = command(connection, f"TIMELINE_HISTORY {timeline}")
         return content or ""
 

@@ -14,12 +14,14 @@ import logging
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from engine.errors import ConfigError, InvariantError
+from adapters.kafka import renew, with_login
+from engine.errors import ConfigError, InvariantError, TidemarkError
 from signals.topic import Place, Record
 
 if TYPE_CHECKING:
@@ -51,9 +53,13 @@ class KafkaTopicReader:
     """Reads one topic. `client` is librdkafka's configuration; `poll_s` the wait of one poll."""
 
     def __init__(self, topic: str, client: Mapping[str, str], poll_s: float) -> None:
-        self._topic, self._poll_s = topic, max(0.01, poll_s)
+        self._topic, self._poll_s, self._settings = topic, max(0.01, poll_s), client
         # What the library logs of every attempt to connect is told once, by the errors of the calls.
-        common: dict[str, Any] = {**client, "log.connection.close": "false", "logger": _librdkafka}
+        common: dict[str, Any] = {
+            **with_login(client),
+            "log.connection.close": "false",
+            "logger": _librdkafka,
+        }
         told: dict[str, Any] = {**common, "error_cb": self._on_error}
         try:
             self._admin = AdminClient(told)
@@ -121,6 +127,8 @@ class KafkaTopicReader:
                 failures += 1
                 self._unassign()  # what came together with the error is read again from where it was kept
                 self._say_once(_said(error))
+                with suppress(TidemarkError):  # told by the next attempt
+                    renew(self._settings, self._consumer, self._admin)
                 self._rest(begun, min(_LONGEST_PAUSE_S, 0.25 * 2.0 ** min(failures, 10)))
 
     def _begin_again(self, begun: int) -> int:
@@ -146,6 +154,7 @@ class KafkaTopicReader:
 
     def _described(self) -> TopicDescription:
         topics = TopicCollection([self._topic])
+        self._admin.poll(0)  # asks for another token in time
         asked = self._admin.describe_topics(topics, request_timeout=_ASK_TIMEOUT_S)
         described: TopicDescription = asked[self._topic].result(2 * _ASK_TIMEOUT_S)
         return described

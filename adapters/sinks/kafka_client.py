@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from engine.errors import ConfigError, SinkError, SinkRefused
+from adapters.kafka import with_login
+from engine.errors import ConfigError, SinkError, SinkRefused, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -48,6 +49,11 @@ _FINAL: Final = frozenset(
 """What no retry mends."""
 
 
+_LOGIN_REFUSED: Final = frozenset(
+    {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}  # noqa: SLF001  its public name
+)
+
+
 class BatchRefused(SinkError):
     """A broker found several records together too large; each alone may not be."""
 
@@ -57,20 +63,34 @@ class Reason:
 
     def __init__(self) -> None:
         self._text = ""
+        self._refused = False
 
     def __call__(self, error: KafkaError) -> None:
         """Note an error; that every broker is down says less than why one is."""
+        self._refused |= error.code() in _LOGIN_REFUSED
         if error.code() != KafkaError._ALL_BROKERS_DOWN or not self._text:  # noqa: SLF001  its public name
             self._text = said(error)
+
+    def refused(self) -> bool:
+        """Whether a login was refused since this was asked last."""
+        refused, self._refused = self._refused, False
+        return refused
 
     def behind(self, text: str) -> str:
         """The text, with what is known of the cause."""
         return f"{text} ({self._text})" if self._text else text
 
 
+def _credentials(settings: Mapping[str, str]) -> dict[str, Any]:
+    try:
+        return with_login(settings)
+    except SourceError as exc:
+        raise SinkError(exc.message, place=exc.place) from exc
+
+
 def client(settings: Mapping[str, str], reason: Reason) -> dict[str, Any]:
-    """A client's whole configuration."""
-    config: dict[str, Any] = {**_STANDARD, **settings, **_FIXED, "error_cb": reason}
+    """A client's whole configuration, with credentials as they are now. Raises SinkError without them."""
+    config: dict[str, Any] = {**_STANDARD, **_credentials(settings), **_FIXED, "error_cb": reason}
     largest_kb = 2 * int(config["message.max.bytes"]) >> 10
     config.setdefault("queue.buffering.max.kbytes", max(_BUFFER_KB, largest_kb))
     return config

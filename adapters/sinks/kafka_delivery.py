@@ -12,6 +12,7 @@ sent next.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import TYPE_CHECKING, Final
@@ -22,9 +23,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from adapters.kafka import renew
 from adapters.sinks.kafka_client import BatchRefused, Reason, batch_bytes, client, opened, said, sink_error
 from engine.config.settings import KafkaSettings
-from engine.errors import SinkError, SinkRefused
+from engine.errors import SinkError, SinkRefused, TidemarkError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -125,6 +127,8 @@ class Delivery:
                 produce(*record, headers=headers)
             except BufferError:
                 self._producer.poll(0.05)
+                if self._reason.refused():
+                    self._renew()
                 self._settle()
             except KafkaException as exc:
                 self._undelivered.append(Undelivered(record, -1, exc.args[0]))
@@ -143,9 +147,15 @@ class Delivery:
         while self._producer.flush(1.0):
             self._settle()
             waited_s += 1
+            self._renew()
             if waited_s == _TOLD_AFTER_S:
                 _log.warning("%s: %s", self._place, self._reason.behind("events wait to be taken"))
         self._settle()
+
+    def _renew(self) -> None:
+        """Nothing has gone out for a while: the password may have changed."""
+        with suppress(TidemarkError):  # told with the events, should they not be delivered in time
+            renew(self._settings.client, self._producer, refused=self._reason.refused())
 
     def _settle(self) -> None:
         """Deal with what was not delivered: set it aside, or fail."""

@@ -6,14 +6,16 @@ Owns what is known of them. A topic is looked up when it is first written to, an
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from adapters.kafka import renew
 from adapters.sinks.kafka_client import Reason, client, opened, said, sink_error
-from engine.errors import SinkError
+from engine.errors import SinkError, TidemarkError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,9 +31,15 @@ class Topics:
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
         self._reason = Reason()
-        self._admin: AdminClient = opened(AdminClient, client(settings.client, self._reason))
+        self._client: AdminClient = opened(AdminClient, client(settings.client, self._reason))
         self._known: dict[str, int] = {}
         self._place = f"kafka {settings.client.get('bootstrap.servers', '')}"
+
+    @property
+    def _admin(self) -> AdminClient:
+        """The client, which asks for another token in time if it is polled."""
+        self._client.poll(0)
+        return self._client
 
     def reach(self) -> None:
         """Ask the brokers for anything, so that a wrong address or password shows. Raises SinkError."""
@@ -115,5 +123,7 @@ class Topics:
         return sink_error(error, f"the topic {what}: {said(error)}", topic)
 
     def _unreached(self, error: KafkaError) -> SinkError:
-        self._admin.poll(0)  # tells the reason
+        self._client.poll(0)  # tells the reason
+        with suppress(TidemarkError):  # told by the next attempt
+            renew(self._settings.client, self._client)
         return SinkError(self._reason.behind(f"not reached: {said(error)}"), place=self._place)

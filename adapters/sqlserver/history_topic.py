@@ -8,6 +8,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from adapters.kafka import with_login
 from engine.errors import ConfigError, SourceError
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class TopicStore:
             producer.produce(self._settings.topic, record, partition=0, on_delivery=note)
         if producer.flush(_TIMEOUT_S) or failed:
             producer.purge()
+            self._producer = None  # another one has the credentials as they are then
             raise self._failed("written", failed[0] if failed else "no answer from the brokers")
 
     def read(self) -> Iterator[bytes]:
@@ -116,7 +118,7 @@ class TopicStore:
 
     def _client(self, kind: Callable[[dict[str, Any]], Any], config: dict[str, Any]) -> Any:
         try:
-            return kind(config)
+            return kind(with_login(config))
         except KafkaException as error:
             raise ConfigError(f"a client of the schema history: {error.args[0].str()}") from error
 

@@ -15,6 +15,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
 
 from adapters.sqlserver.failures import source_errors
+from engine.config.references import fresh
 from engine.config.sources import Encryption
 from engine.errors import ConfigError
 
@@ -34,6 +35,8 @@ BEFORE = "prepareQuery"
 Not `sessionInitStatement`: the driver wraps every statement in sp_executesql, and what is set in one is set
 back at its end.
 """
+_ACCESS_TOKEN = 1256
+"""The ODBC driver's number of the attribute."""
 _ODBC_ENCRYPTION = {Encryption.OPTIONAL: "no", Encryption.MANDATORY: "yes", Encryption.STRICT: "strict"}
 _JDBC_ENCRYPTION = {Encryption.OPTIONAL: "false", Encryption.MANDATORY: "true", Encryption.STRICT: "strict"}
 
@@ -75,11 +78,13 @@ class _Drivers:
 
     def engine(self, database: str) -> Engine:
         driver = _pyodbc()  # before SQLAlchemy looks for it, which says less of why it is not there
-        text, timeout = odbc_string(self.settings, database), self.settings.login_timeout_s
+        timeout = self.settings.login_timeout_s
         query_timeout_s = _seconds(self.settings.query_timeout_ms)
 
         def connect() -> Any:
-            connection = driver.connect(text, autocommit=True, timeout=timeout)
+            # with the password or the token as it is now
+            text, token = odbc_string(self.settings, database), odbc_token(self.settings)
+            connection = driver.connect(text, autocommit=True, timeout=timeout, attrs_before=token)
             connection.timeout = query_timeout_s
             return connection
 
@@ -118,8 +123,7 @@ def odbc_string(settings: SqlServerSettings, database: str) -> str:
         "Driver": settings.odbc_driver,
         "Server": f"tcp:{_host(settings)}" + (f",{settings.port}" if settings.port else ""),
         "Database": database,
-        "UID": settings.user,
-        "PWD": settings.password,
+        **({} if settings.access_token else {"UID": fresh(settings.user), "PWD": fresh(settings.password)}),
         "Encrypt": _ODBC_ENCRYPTION[settings.encrypt],
         "TrustServerCertificate": "yes" if settings.trust_server_certificate else "no",
         "HostnameInCertificate": settings.certificate_host,
@@ -129,6 +133,20 @@ def odbc_string(settings: SqlServerSettings, database: str) -> str:
         "MultiSubnetFailover": "Yes" if settings.multi_subnet_failover else "",
     }
     return ";".join(f"{name}={_braced(word)}" for name, word in words.items() if word or name == "PWD")
+
+
+def odbc_token(settings: SqlServerSettings) -> dict[int, bytes]:
+    """What the ODBC driver is given before it connects: a token as it wants it, behind its length."""
+    if not settings.access_token:
+        return {}
+    token = fresh(settings.access_token).encode("utf-16-le")
+    return {_ACCESS_TOKEN: len(token).to_bytes(4, "little") + token}
+
+
+def _login(settings: SqlServerSettings) -> dict[str, str]:
+    if settings.access_token:
+        return {"accessToken": fresh(settings.access_token)}
+    return {"user": fresh(settings.user), "password": fresh(settings.password)}
 
 
 def _host(settings: SqlServerSettings) -> str:
@@ -149,8 +167,7 @@ def jdbc_url(settings: SqlServerSettings) -> str:
 def jdbc_properties(settings: SqlServerSettings, database: str) -> dict[str, str]:
     """The JDBC driver's properties, and Spark's for it. They hold the password."""
     words = {
-        "user": settings.user,
-        "password": settings.password,
+        **_login(settings),
         "databaseName": database,
         "encrypt": _JDBC_ENCRYPTION[settings.encrypt],
         "trustServerCertificate": str(settings.trust_server_certificate).lower(),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.config.row import APPLIED, IGNORED, REFUSED, Property
-from engine.config.shapes import FLAG, TEXT, Shape, harmless, whole
+from engine.config.shapes import FLAG, TEXT, VERBATIM, Shape, harmless, whole
 from engine.config.sources import Encryption
 
 if TYPE_CHECKING:
@@ -33,13 +33,22 @@ _APPLIED = (
     ("applicationName", "the program's name in the server's lists", TEXT, "tidemark"),
     ("loginTimeout", "wait for a connection, seconds", whole(0, 65535), "30"),
     ("packetSize", "bytes of a network packet; 0: the driver's number", whole(0, 32767), "0"),
+    (
+        "accessToken",
+        "a token of Entra ID, instead of a user and a password; give it by a reference",
+        VERBATIM,
+        "",
+    ),
     ("multiSubnetFailover", "try all addresses of a listener at once", FLAG, "false"),
 )
 _CERTIFICATES = (
     "the ODBC driver knows no Java key store; install the authority's certificate in the system's store"
     " and in Java's, or give the server's with serverCertificate and encrypt=strict"
 )
-_LOGIN = "only SQL Server logins are supported; give database.user and database.password"
+_LOGIN = (
+    "only logins of SQL Server and tokens are supported; give database.user and database.password, or"
+    " database.accessToken"
+)
 _REFUSED = {
     "chunks and signal rows need the primary: a readable secondary shows commits late; leave it out": (
         ("applicationIntent", ("ReadWrite",)),
@@ -50,7 +59,7 @@ _REFUSED = {
     _LOGIN: (
         ("authentication", ("NotSpecified", "SqlPassword")),
         ("integratedSecurity", ("false",)),
-        *((name, ()) for name in ("authenticationScheme", "accessToken", "accessTokenCallbackClass")),
+        *((name, ()) for name in ("authenticationScheme", "accessTokenCallbackClass")),
         *((name, ()) for name in ("clientCertificate", "msiClientId", "domain", "gsscredential")),
     ),
     "encrypted columns are read as they are stored": (("columnEncryptionSetting", ("Disabled",)),),

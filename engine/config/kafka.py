@@ -1,8 +1,8 @@
 """Kafka clients' options: Java's names in, those of librdkafka out.
 
-Owns the table, and the options that don't translate one by one: key stores and JAAS. An option that
-has no counterpart is refused with what to use instead; one that can change nothing here is passed over.
-Which properties hold a client's options is their reader's affair.
+Owns the table, and the options that don't translate one by one: key stores; logins are `kafka_login`'s.
+An option that has no counterpart is refused with what to use instead; one that can change nothing here is
+passed over. Which properties hold a client's options is their reader's affair.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from engine.config.hidden import MASK, is_secret
+from engine.config.kafka_login import ENDPOINT, LINE, MECHANISMS, OAUTHBEARER, lacks, login_of, stays
 from engine.config.shapes import FLAG, TEXT, VERBATIM, Shape, whole
 
 if TYPE_CHECKING:
@@ -61,6 +62,12 @@ def _kilobytes(raw: str) -> str | None:
 _BUFFER = Shape(f"a whole number from -1 to {_INT}", _buffer)
 _IDENTITY = Shape("https, or empty", lambda raw: {"https": "https", "": "none"}.get(raw.strip().lower()))
 
+_OAUTH = "org.apache.kafka.common.security.oauthbearer"
+_HANDLERS = (
+    f"{_OAUTH}.oauthbearerlogincallbackhandler",
+    f"{_OAUTH}.secured.oauthbearerlogincallbackhandler",
+)
+
 Table = dict[str, tuple[str, Shape]]
 
 _CLIENT: Table = {
@@ -72,7 +79,12 @@ _CLIENT: Table = {
         _words("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
     ),
     "security.protocol": ("security.protocol", _words("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
-    "sasl.mechanism": ("sasl.mechanism", _words("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),
+    "sasl.mechanism": ("sasl.mechanism", _words(*MECHANISMS)),
+    ENDPOINT: (ENDPOINT, TEXT),
+    "sasl.oauthbearer.scope": ("sasl.oauthbearer.scope", TEXT),
+    "sasl.oauthbearer.client.credentials.client.id": ("sasl.oauthbearer.client.id", TEXT),
+    "sasl.oauthbearer.client.credentials.client.secret": ("sasl.oauthbearer.client.secret", VERBATIM),
+    "sasl.login.callback.handler.class": ("", _only(*_HANDLERS)),
     "ssl.endpoint.identification.algorithm": ("ssl.endpoint.identification.algorithm", _IDENTITY),
     "ssl.key.password": ("ssl.key.password", VERBATIM),
     "request.timeout.ms": ("socket.timeout.ms", whole(10, 300_000)),
@@ -139,19 +151,11 @@ _REFUSED = {
     "ssl.engine.factory.class": "a Java class; give certificates as PEM files",
     "ssl.cipher.suites": "OpenSSL chooses the cipher suites; leave it out",
     "sasl.kerberos.<option>": "Kerberos is not supported; use SCRAM-SHA-512 or PLAIN, over TLS",
-    "sasl.oauthbearer.<option>": "OAUTHBEARER is not supported; use SCRAM-SHA-512 or PLAIN, over TLS",
-    "sasl.login.<option>": "Kerberos and OAUTHBEARER are not supported; use SCRAM-SHA-512 or PLAIN, over TLS",
+    "sasl.oauthbearer.<option>": "the client knows token.endpoint.url, scope and client.credentials.client.*",
+    "sasl.login.<option>": "Kerberos is not supported, and tokens are renewed by the client; leave it out",
     "sasl.client.callback.handler.class": "a Java class; give the user in sasl.jaas.config",
 }
 _STORES = re.compile(r"ssl\.(truststore|keystore)\.\w+(\.\w+)?")
-_JAAS = "sasl.jaas.config"
-_WORD = r"\"(?:[^\"\\]|\\.)*\"|[^\s\";]+"
-_JAAS_LINE = re.compile(rf"\s*([\w.]+)\s+required\b((?:\s+\w+\s*=\s*(?:{_WORD}))*)\s*;\s*")
-_JAAS_FIELD = re.compile(rf"(\w+)\s*=\s*({_WORD})")
-_MODULES = {
-    "org.apache.kafka.common.security.plain.PlainLoginModule": "PLAIN",
-    "org.apache.kafka.common.security.scram.ScramLoginModule": "SCRAM",
-}
 
 
 def named(prefix: str, options: Mapping[str, str]) -> dict[str, Given]:
@@ -165,7 +169,7 @@ def translate(options: Mapping[str, Given], table: Table) -> Translated:
     for name, given in options.items():
         if name in table:
             _convert(found, given, *table[name])
-        elif name not in _PASSED_OVER and name != _JAAS and not _STORES.fullmatch(name):
+        elif name not in _PASSED_OVER and name != LINE and not _STORES.fullmatch(name):
             found.problems.append(f"{given.property!r} can't be used: {_reason(name)}")
     _truststore(found, options)
     _keystore(found, options)
@@ -181,7 +185,7 @@ def _convert(found: Translated, given: Given, target: str, shape: Shape) -> None
         found.problems.append(f"{given.property!r} is {shown}; it must be {exc}")
         return
     if target:
-        text = str(value)
+        text = value if isinstance(value, str) else str(value)  # what came from a reference stays hidden
         found.config[target] = text.lower() if isinstance(value, bool) else text
 
 
@@ -233,32 +237,30 @@ def _login(found: Translated, options: Mapping[str, Given]) -> None:
     if protocol is None or not protocol.text.strip().upper().startswith("SASL"):
         return
     prefix = protocol.property.removesuffix("security.protocol")
-    mechanism, jaas = options.get("sasl.mechanism"), options.get(_JAAS)
+    mechanism, jaas = options.get("sasl.mechanism"), options.get(LINE)
     if mechanism is None:
         found.problems.append(
             f"missing {prefix + 'sasl.mechanism'!r}: Kerberos, Java's default, is not supported;"
             " use SCRAM-SHA-512 or PLAIN, over TLS"
         )
     if jaas is None:
-        found.problems.append(f"missing {prefix + _JAAS!r}: the user and the password")
+        found.problems.append(f"missing {prefix + LINE!r}: the user and the password")
     elif mechanism is not None:
         _user(found, jaas, mechanism.text.strip().upper())
 
 
 def _user(found: Translated, jaas: Given, mechanism: str) -> None:
-    """Take the user from a JAAS line of the module that belongs to the mechanism."""
-    line = _JAAS_LINE.fullmatch(jaas.text)
-    module = _MODULES.get(line[1], "") if line else ""
-    fields = dict(_JAAS_FIELD.findall(line[2])) if line else {}
-    if module and mechanism.startswith(module) and fields.keys() == {"username", "password"}:
-        found.config["sasl.username"] = _unquoted(fields["username"])
-        found.config["sasl.password"] = _unquoted(fields["password"])
+    """Take what a JAAS line says, of the module that belongs to the mechanism."""
+    try:
+        login = login_of(jaas.text)
+    except ValueError as exc:
+        found.problems.append(f"{jaas.property!r} can't be read; it must be {exc}")
         return
-    found.problems.append(
-        f"{jaas.property!r} can't be read; it must be {next(iter(_MODULES))} (ScramLoginModule in the"
-        ' package scram for SCRAM) required username="…" password="…";'
-    )
-
-
-def _unquoted(text: str) -> str:
-    return re.sub(r"\\(.)", r"\1", text[1:-1]) if text.startswith('"') else text
+    if lack := lacks(mechanism, login, found.config):
+        found.problems.append(f"{jaas.property!r} can't be used: it {lack}")
+    elif stays(jaas.text, login):
+        found.config[LINE] = jaas.text
+    else:
+        found.config |= login.options
+    if mechanism == OAUTHBEARER and not login.token:
+        found.config["sasl.oauthbearer.method"] = "oidc"

@@ -68,6 +68,7 @@ CONNECTION = (
     P("mongodb.hosts", APPLIED, "older: hosts of the replica set, as rs0/host:port,host:port", TEXT),
     P("mongodb.user", APPLIED, "the user to connect as", TEXT),
     P("mongodb.password", APPLIED, "its password"),
+    P("tidemark.mongodb.oidc.token", APPLIED, "a token to log in by (MONGODB-OIDC), by a reference"),
     P("mongodb.authsource", APPLIED, "the database that knows the user", TEXT, "admin"),
     P("mongodb.ssl.enabled", APPLIED, "use TLS", FLAG, "false"),
     P("mongodb.ssl.invalid.hostname.allowed", APPLIED, "accept any host name in certificates", FLAG, "false"),
@@ -215,6 +216,7 @@ def mongo_settings(v: Values) -> MongoSettings:
         hosts=v.get("mongodb.hosts", str),
         user=v.get("mongodb.user", str),
         password=v.get("mongodb.password", str),
+        oidc_token=v.get("tidemark.mongodb.oidc.token", str),
         auth_source=v.get("mongodb.authsource", str),
         tls=v.get("mongodb.ssl.enabled", bool),
         any_hostname=v.get("mongodb.ssl.invalid.hostname.allowed", bool),
@@ -341,6 +343,8 @@ def _connection(values: Values) -> Iterator[str]:
     given = [name for name in (string, hosts) if values.get(name, str)]
     if not given:
         yield f"missing {string!r}: the deployment to connect to"
+    if values.get("tidemark.mongodb.oidc.token", str) and values.get("mongodb.user", str):
+        yield "'tidemark.mongodb.oidc.token' and 'mongodb.user' exclude each other"
     text = values.get(string, str)
     if text and not text.startswith(("mongodb://", "mongodb+srv://")):
         yield f"{string!r} must begin with mongodb:// or mongodb+srv://"

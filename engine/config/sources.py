@@ -135,9 +135,10 @@ class MongoSettings:
     """
 
     connection_string: str = field(default="", repr=False)
-    hosts: str = ""
+    hosts: str = field(default="", repr=False)
     user: str = ""
     password: str = field(default="", repr=False)
+    oidc_token: str = field(default="", repr=False)
     auth_source: str = "admin"
     tls: bool = False
     any_hostname: bool = False
@@ -207,6 +208,7 @@ class SqlServerSettings:
     user: str
     databases: tuple[str, ...]
     password: str = field(default="", repr=False)
+    access_token: str = field(default="", repr=False)
     port: int = 1433
     instance: str = ""
     encrypt: Encryption = Encryption.MANDATORY

@@ -66,6 +66,8 @@ def _unquoted(part: str) -> str:
 _SIGNAL_TABLES = Shape("database.schema.table, or a list of one table per database", _table_names)
 _MODE = Shape("one of " + ", ".join(_MODES), lambda raw: _MODES.get(raw.strip().lower()))
 
+_USER, _USER_TEXT = "database.user", "the login to connect as"
+
 CONNECTION = (
     P(
         "database.hostname",
@@ -76,7 +78,7 @@ CONNECTION = (
     ),
     P("database.port", APPLIED, "the server's port", whole(1, 65535), "1433"),
     P("database.instance", APPLIED, "the instance, where the host has several", text(r"[\w$#]*", "a name")),
-    P("database.user", APPLIED, "the login to connect as", text(r"[^\0]+", "a name"), required=True),
+    P(_USER, APPLIED, _USER_TEXT, text(r"[^\0]*", "a name")),
     P("database.password", APPLIED, "its password"),
     P("database.names", APPLIED, "the databases whose changes are read", NAMES),
     P("database.dbname", APPLIED, "older: the one database whose changes are read", TEXT),
@@ -197,6 +199,7 @@ def sqlserver_settings(v: Values) -> SqlServerSettings:
         user=v.get("database.user", str),
         databases=databases(v),
         password=v.get("database.password", str),
+        access_token=v.get(driver_name(v, "accessToken"), str),
         port=0 if _port_is_asked_for(v) else v.get("database.port", int),
         instance=v.get("database.instance", str),
         encrypt=v.get(driver_name(v, "encrypt"), Encryption),
@@ -248,6 +251,12 @@ def problems(values: Values) -> Iterator[str]:
     if not databases(values) and values.sure(names, older):
         yield f"missing {names!r}: the databases whose changes are read"
     yield from _signal_tables(values)
+    token, user = driver_name(values, "accessToken"), values.get(_USER, str)
+    if values.get(token, str):
+        if user or values.get("database.password", str):
+            yield f"{_USER!r} and {token!r} exclude each other"
+    elif not user and values.sure(_USER, token):
+        yield f"missing {_USER!r}: {_USER_TEXT}"
     certificate = driver_name(values, "serverCertificate")
     strict = values.get(driver_name(values, "encrypt"), Encryption) is Encryption.STRICT
     if values.get(certificate, str) and not strict:

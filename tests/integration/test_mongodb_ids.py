@@ -27,6 +27,7 @@ from adapters.mongodb.extents import Extents
 from adapters.mongodb.keys import id_text
 from adapters.mongodb.rows import ReadEvents
 from adapters.mongodb.server import RAW, Server, connection_of, shared_client
+from engine.config.references import refuse
 from engine.config.settings import CaptureSettings
 from engine.config.sources import MongoSettings
 from engine.events.settings import EventSettings
@@ -122,7 +123,7 @@ class Reader:
     def close(self) -> None:
         self._server.close()
         shared_client(self._connection).close()
-        shared_client.cache_clear()
+        refuse()  # the next one connects anew
 
 
 def _keys(path: str) -> list[Key]:

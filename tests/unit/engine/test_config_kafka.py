@@ -86,7 +86,10 @@ def test_what_changes_nothing_here_is_passed_over() -> None:
         ({"queue.buffering.max.messages": "1"}, "Kafka has no such option"),
         ({"security.protocol": "SASL_SSL", "sasl.jaas.config": "x"}, "missing 'producer.sasl.mechanism'"),
         (SASL, "missing 'producer.sasl.jaas.config'"),
-        ({**SASL, "sasl.jaas.config": LOGIN % "plain.Plain"}, "'producer.sasl.jaas.config' can't be read"),
+        (
+            {**SASL, "sasl.jaas.config": LOGIN % "plain.Plain"},
+            "'producer.sasl.jaas.config' can't be used: it has a module of PLAIN, and the mechanism is SCRAM",
+        ),
         (
             {**SASL, "sasl.jaas.config": "com.sun.security.auth.module.Krb5LoginModule required;"},
             "can't be read",

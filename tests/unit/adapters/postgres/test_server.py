@@ -6,7 +6,8 @@ import psycopg
 import pytest
 
 from adapters.postgres.server import Identity, Server, Slot, check_identity, check_slot, source_errors
-from engine.errors import PositionLost, SourceError, StateError
+from engine.config.references import resolve
+from engine.errors import ConfigError, PositionLost, SourceError, StateError
 from engine.model import Position
 
 THERE = Identity("7001", 2, "app")
@@ -75,3 +76,22 @@ def test_parameters_are_quoted_for_libpq():
     server = Server({"host": "db", "password": "it's \\ a secret"})
 
     assert server.conninfo == r"host=db password='it\'s \\ a secret' application_name=tidemark"
+
+
+def test_a_login_is_refused_for_good_unless_it_has_served_and_may_change(tmp_path):
+    (tmp_path / "password").write_text("first")
+    found, _unresolved = resolve({"password": f"${{dir:{tmp_path}:password}}"}, {})
+    server = Server({"host": str(tmp_path), "password": found["password"]})
+    fixed = Server({"host": str(tmp_path), "password": "first"})
+    with pytest.raises(ConfigError), server.admission():
+        raise ConfigError("refused")
+
+    with server.admission():
+        (tmp_path / "password").write_text("second")
+
+    assert "password=second" in server.conninfo
+    assert "password=second" in server.log_conninfo
+    with pytest.raises(SourceError, match="refused"), server.admission():
+        raise ConfigError("refused")
+    with pytest.raises(ConfigError), fixed.admission():
+        raise ConfigError("refused")

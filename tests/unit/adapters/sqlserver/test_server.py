@@ -10,7 +10,8 @@ import pytest
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from adapters.sqlserver.failures import native_number, source_errors, table_errors
-from adapters.sqlserver.server import JDBC_DRIVER, Server, jdbc_url, odbc_string, reach
+from adapters.sqlserver.server import JDBC_DRIVER, Server, jdbc_url, odbc_string, odbc_token, reach
+from engine.config.references import resolve
 from engine.config.sources import Encryption, SqlServerSettings
 from engine.errors import ConfigError, PositionLost, SchemaChanged, SourceError, TableBusy
 from engine.model import CollectionId
@@ -51,6 +52,30 @@ def test_both_drivers_are_told_the_same_of_encryption_and_trust(encrypt, trust, 
 
     assert (words["Encrypt"], words["TrustServerCertificate"]) == odbc
     assert (properties["encrypt"], properties["trustServerCertificate"]) == java
+
+
+def test_both_drivers_log_in_by_a_token():
+    settings = SqlServerSettings("db.example", "", ("shop",), access_token="t0ken")
+
+    words, properties = told(settings), jdbc(settings)
+
+    assert {"UID", "PWD"}.isdisjoint(words)
+    assert odbc_token(settings) == {1256: b"\x0a\x00\x00\x00" + "t0ken".encode("utf-16-le")}
+    assert properties["accessToken"] == "t0ken"
+    assert {"user", "password"}.isdisjoint(properties)
+    assert odbc_token(SETTINGS) == {}
+
+
+def test_credentials_are_asked_for_at_every_connection(tmp_path):
+    file = tmp_path / "password"
+    file.write_text("first")
+    found, _problems = resolve({"p": f"${{dir:{tmp_path}:password}}"}, {})
+    settings = replace(SETTINGS, password=found["p"])
+    assert (told(settings)["PWD"], jdbc(settings)["password"]) == ("first", "first")
+
+    file.write_text("second")
+
+    assert (told(settings)["PWD"], jdbc(settings)["password"]) == ("second", "second")
 
 
 def test_both_drivers_get_the_rest_alike():

@@ -1,0 +1,123 @@
+"""How a Kafka client logs in: Java's JAAS line and SASL options in, librdkafka's out.
+
+    PLAIN, SCRAM    a user and a password in the line
+    OAUTHBEARER     a token in the line, by a reference that is asked again before the token expires; or a
+                    client's identifier and secret, by which librdkafka asks a token endpoint (OIDC)
+
+Where a line's references may give something else later, the line itself stays in the configuration, and is
+read whenever a client is made: `logged_in` says what it then is.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from engine.config.references import fresh, may_change
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LINE: Final = "sasl.jaas.config"
+OAUTHBEARER: Final = "OAUTHBEARER"
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
+ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
+_ID: Final = "sasl.oauthbearer.client.id"
+
+_WORD = r"\"(?:[^\"\\]|\\.)*\"|[^\s\";]+"
+_JAAS_LINE = re.compile(rf"\s*([\w.]+)\s+required\b((?:\s+\w+\s*=\s*(?:{_WORD}))*)\s*;\s*")
+_JAAS_FIELD = re.compile(rf"(\w+)\s*=\s*({_WORD})")
+_SECURITY = "org.apache.kafka.common.security"
+_MODULES: Final = {
+    f"{_SECURITY}.plain.PlainLoginModule": "PLAIN",
+    f"{_SECURITY}.scram.ScramLoginModule": "SCRAM",
+    f"{_SECURITY}.oauthbearer.OAuthBearerLoginModule": OAUTHBEARER,
+}
+_OIDC: Final = {
+    "clientId": _ID,
+    "clientSecret": "sasl.oauthbearer.client.secret",
+    "scope": "sasl.oauthbearer.scope",
+}
+_EXTENSION: Final = "extension_"
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """What a JAAS line says: its mechanism, librdkafka's options, and a token where it has one."""
+
+    mechanism: str
+    options: Mapping[str, str] = field(repr=False)
+    token: str = field(default="", repr=False)
+
+
+def login_of(line: str) -> Login:
+    """Read a JAAS line. Raises ValueError saying what it must be; it quotes nothing of it."""
+    found = _JAAS_LINE.fullmatch(line)
+    mechanism = _MODULES.get(found[1], "") if found else ""
+    fields = {name: _unquoted(text) for name, text in _JAAS_FIELD.findall(found[2])} if found else {}
+    if mechanism == OAUTHBEARER:
+        return _bearer(fields)
+    if mechanism and fields.keys() == {"username", "password"}:
+        return Login(mechanism, {"sasl.username": fields["username"], "sasl.password": fields["password"]})
+    raise ValueError(
+        f"{next(iter(_MODULES))} (ScramLoginModule in the package scram for SCRAM)"
+        ' required username="…" password="…";'
+    )
+
+
+def _bearer(fields: Mapping[str, str]) -> Login:
+    if fields.keys() == {"token"}:
+        return Login(OAUTHBEARER, {}, fields["token"])
+    extensions = {
+        name.removeprefix(_EXTENSION): text for name, text in fields.items() if name.startswith(_EXTENSION)
+    }
+    if fields.keys() - _OIDC.keys() - {_EXTENSION + name for name in extensions}:
+        raise ValueError(
+            'OAuthBearerLoginModule required token="${…}"; or with clientId, clientSecret, scope and'
+            " extension_… alone"
+        )
+    options = {_OIDC[name]: text for name, text in fields.items() if name in _OIDC}
+    if extensions:
+        options["sasl.oauthbearer.extensions"] = ",".join(f"{key}={text}" for key, text in extensions.items())
+    return Login(OAUTHBEARER, options)
+
+
+def logged_in(config: Mapping[str, str]) -> dict[str, str]:
+    """A translated configuration with every credential as it is now; a token is `token_line`'s to give.
+
+    Raises SourceError where a provider has none, and ValueError where what it has is no JAAS line.
+    """
+    now = {name: fresh(value) for name, value in config.items() if name != LINE}
+    return {**now, **login_of(fresh(config[LINE])).options} if LINE in config else now
+
+
+def token_line(config: Mapping[str, str]) -> str:
+    """The JAAS line that gives a token, with its references; empty where the client logs in otherwise."""
+    line = config.get(LINE, "")
+    return line if line and login_of(line).token else ""
+
+
+def token_in(line: str) -> str:
+    """The token of a JAAS line, asked for now. Raises as `logged_in` does."""
+    return login_of(fresh(line)).token
+
+
+def stays(line: str, login: Login) -> bool:
+    """Whether the line is to be read again whenever a client is made."""
+    return bool(login.token) or may_change(line)
+
+
+def lacks(mechanism: str, login: Login, options: Mapping[str, str]) -> str:
+    """What a login lacks, to follow the property's name; empty if nothing."""
+    if not mechanism.startswith(login.mechanism):
+        return f"has a module of {login.mechanism}, and the mechanism is {mechanism}"
+    if mechanism != OAUTHBEARER or login.token:
+        return ""
+    if ENDPOINT not in options:
+        return f"has no token, and there is no {ENDPOINT}"
+    return "" if _ID in {**options, **login.options} else "has no clientId"
+
+
+def _unquoted(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text[1:-1]) if text.startswith('"') else text
