@@ -147,8 +147,8 @@ class MembershipWatch:
         return self._incomplete(dict.fromkeys(self.members.entries, why), since)
 
     def _look(self) -> str:
-        query = _PARTS if self._connection.info.server_version >= _IN_PART else _WHOLE
         with source_errors("looking at the publication"):
+            query = _PARTS if self._connection.info.server_version >= _IN_PART else _WHOLE
             row = self._connection.execute(query, [self._publication.name]).fetchone()
         return row[0] if row else ""
 

@@ -162,8 +162,8 @@ class Publication:
         return [CollectionId((schema, name)) for schema, name in rows if self._captures(schema, name)]
 
     def _entries(self, connection: psycopg.Connection, oids: list[int] | None) -> list[_Entry]:
-        query = _IN_PART if connection.info.server_version >= _PUBLISHES_IN_PART else _WHOLE
         with source_errors("listing published tables"):
+            query = _IN_PART if connection.info.server_version >= _PUBLISHES_IN_PART else _WHOLE
             rows = connection.execute(query, {"publication": self.name, "oids": oids}).fetchall()
         return [
             _Entry(

@@ -202,6 +202,10 @@ class FileLease:
                 self._storage.delete(self._name(epoch))
         return None
 
+    def observe(self) -> None:
+        """Look at the holder's stamp: it is known how long it stands still once the lease is asked for."""
+        self._holder()
+
     @property
     def lives(self) -> bool:
         """Whether the holder has been seen to renew it."""
@@ -282,15 +286,17 @@ class Leases:
 
         Raises LeaseHeld where standing by is not wanted.
         """
-        for lease in self._leases:
-            if not self._take(lease, pause):
+        for at, lease in enumerate(self._leases):
+            if not self._take(lease, self._leases[at + 1 :], pause):
                 return False
             self._begin_renewing()
         return True
 
-    def _take(self, lease: FileLease, pause: Callable[[float], object]) -> bool:
+    def _take(self, lease: FileLease, later: Sequence[FileLease], pause: Callable[[float], object]) -> bool:
         told: str | None = None
         while (owner := lease.try_take()) is not None:
+            for one in later:
+                one.observe()
             if lease.lives and not self._claim.wait:
                 raise LeaseHeld(
                     f"held by {owner}",

@@ -114,7 +114,7 @@ class TestFull:
 
     def test_the_job_stops_and_says_what_to_do(self, stopped):
         with pytest.raises(ConfigError, match=r"was \(id\) .* and is \(b\) now.*message.key.columns"):
-            stopped.keys(self.BEFORE, self.STATEMENTS)
+            stopped.keys(self.BEFORE, self.STATEMENTS, tidemark__table__errors="stop")
 
     def test_with_a_chosen_key_it_goes_on(self, stopped):
         chosen = {"message__key__columns": "public.t:id"}

@@ -256,6 +256,20 @@ class TestLeases:
         second.release()
 
     @pytest.mark.usefixtures("elsewhere")
+    def test_all_that_a_silent_holder_has_is_free_at_once(self, tmp_path, clock):
+        for name in ("state", "events"):
+            opened(tmp_path / name).try_take()
+        both = Leases(self.claim(), [opened(tmp_path / name) for name in ("state", "events")])
+        begun = clock[0]
+
+        def pause(seconds):
+            clock[0] += seconds
+
+        assert both.take(pause)
+        assert clock[0] - begun < 1.1 * TTL_S
+        both.release()
+
+    @pytest.mark.usefixtures("elsewhere")
     def test_one_that_stood_still_for_too_long_knows_before_it_asks(self, tmp_path):
         held = Leases(self.claim(), [opened(tmp_path)])
         held.take(time.sleep)
