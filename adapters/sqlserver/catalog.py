@@ -49,16 +49,16 @@ class Catalog:
     def captures(self, connection: Connection) -> tuple[Capture, ...]:
         """The capture instances of the selected tables: by table, the older first."""
         found = [
-            (CollectionId((self.database, schema, table)), name, lsn_of(bytes.fromhex(start)), *ids)
-            for name, schema, table, start, *ids in rows(connection, metadata.CAPTURES)
+            (CollectionId((self.database, schema, table)), name, lsn_of(bytes.fromhex(start)), *rest)
+            for name, schema, table, start, *rest in rows(connection, metadata.CAPTURES)
         ]
         chosen = [one for one in found if self._selected(one[0])]
         captured: dict[int, list[str]] = defaultdict(list)
         for row in rows(connection, metadata.CAPTURED_COLUMNS) if chosen else ():
             captured[row[0]].append(row[1])
         return tuple(
-            Capture(name, table, start, tuple(captured[change]), change, source, created)
-            for table, name, start, change, source, created in chosen
+            Capture(name, table, start, tuple(captured[change]), change, source, created, bool(commands))
+            for table, name, start, change, source, created, commands in chosen
         )
 
     def tables(self, connection: Connection, captures: Sequence[Capture]) -> tuple[Table, ...]:

@@ -17,6 +17,7 @@ from pyspark import TaskContext
 
 from adapters.spark.span_files import SpanFile, save
 from adapters.spark.worker import spare_worker
+from adapters.sqlserver.place import UNKNOWN_COMMAND
 from engine.events.rows import SEPARATOR
 from engine.events.text import text_parts
 
@@ -27,6 +28,7 @@ RAW = pa.schema(
     [
         pa.field("instance", pa.int32(), nullable=False),
         pa.field("commit", pa.string(), nullable=False),
+        pa.field("command", pa.int32(), nullable=False),
         pa.field("change", pa.string(), nullable=False),
         pa.field("operation", pa.int32(), nullable=False),
         pa.field("committed", pa.string()),
@@ -35,7 +37,8 @@ RAW = pa.schema(
 )
 """`instance` is an index among the span's captures; `commit` and `change` are LSNs as `place` shows them.
 
-`operation` is CDC's, `committed` the time of the commit by the server's clock, `r` the row's text.
+`command` orders the changes of a commit (0: not known), `operation` is CDC's, `committed` the time of the
+commit by the server's clock, `r` the row's text.
 """
 COLUMNS = tuple(RAW.names)
 
@@ -59,10 +62,11 @@ NOTHING = Part(0)
 
 def raw_batch(columns: Sequence[pa.Array]) -> pa.RecordBatch:
     """A batch of RAW from the columns as they were read, LSNs as hexadecimal digits."""
-    instance, commit, change, operation, committed, rows = columns
+    instance, commit, command, change, operation, committed, rows = columns
     made = [
         instance.cast(pa.int32()),
         lsn_texts(commit),
+        command.cast(pa.int32()),
         lsn_texts(change),
         operation.cast(pa.int32()),
         committed.cast(pa.string()),
@@ -81,7 +85,7 @@ def lsn_texts(digits: pa.Array) -> pa.Array:
 def in_order(batches: Sequence[pa.RecordBatch]) -> pa.Table:
     """The rows by instance and, within each, in the log's order."""
     table = pa.Table.from_batches(batches, RAW)
-    keys = [(name, "ascending") for name in ("instance", "commit", "change", "operation")]
+    keys = [(name, "ascending") for name in ("instance", "commit", "command", "change", "operation")]
     return table.sort_by(keys).combine_chunks()
 
 
@@ -100,6 +104,16 @@ def collided(batches: Iterable[pa.RecordBatch], widths: Mapping[int, int]) -> se
             width = widths.get(int(instance))
             if width is not None and (each[instances == instance] != width).any():
                 found.add(int(instance))
+    return found
+
+
+def unnumbered(batches: Iterable[pa.RecordBatch]) -> set[int]:
+    """The instances with rows that have no command id."""
+    found: set[int] = set()
+    for batch in batches:
+        lacking = batch.column("command").to_numpy() == UNKNOWN_COMMAND
+        if lacking.any():
+            found.update(np.unique(batch.column("instance").to_numpy()[lacking]).tolist())
     return found
 
 
@@ -138,6 +152,7 @@ class StageChanges:
                     "digest": file.checksum.digest,
                     "committed": pc.max(table["committed"]).as_py(),
                     "again": ",".join(map(str, again)),
+                    "unnumbered": ",".join(map(str, sorted(unnumbered(batches)))),
                 }
             ],
             schema=RESULT,
@@ -154,8 +169,10 @@ RESULT = pa.schema(
         ("digest", pa.string()),
         ("committed", pa.string()),
         ("again", pa.string()),
+        ("unnumbered", pa.string()),
     ]
 )
 RESULT_DDL = (
-    "task int, rows long, bytes long, path string, size long, digest string, committed string, again string"
+    "task int, rows long, bytes long, path string, size long, digest string, committed string, again string,"
+    " unnumbered string"
 )

@@ -78,6 +78,7 @@ class SqlServerSource:
         self._open: dict[str, OpenTransaction | None] = {}
         self._announced = 0
         self._gone: dict[str, set[tuple[str, int]]] = {}
+        self._unnumbered: dict[str, set[tuple[str, int]]] = {}
         self._windows: dict[str, SqlServerWindow] = {}
 
     # The log.
@@ -103,8 +104,12 @@ class SqlServerSource:
     def _with_places(self, state: State) -> State:
         """The state with a place for every database; one that was added since begins at its present end."""
         saved, names = state.memory.get("names"), self._databases.names
-        if state.position is None or saved is None or list(saved) == list(names):
+        if state.position is None or saved is None:
             return state
+        if list(saved) == list(names):
+            return replace(
+                state, position=position_of(places_of(state.position))
+            )  # as places are written now
         known = dict(zip(saved, places_of(state.position), strict=True))
         for name in names:
             if name not in known:
@@ -146,7 +151,8 @@ class SqlServerSource:
     def _tail(self, name: str, saved: Sequence[Sequence[Any]]) -> Tail:
         connect = partial(self._databases.connect, name)
         gone = self._gone.setdefault(name, set())
-        asking = Asking(self._means.bounds, self._settings.sqlserver.agent_status_query, gone)
+        unnumbered = self._unnumbered.setdefault(name, set())
+        asking = Asking(self._means.bounds, self._settings.sqlserver.agent_status_query, gone, unnumbered)
         catalog, reader = self._databases.catalog(name), self._means.changes(name)
         return Tail(connect, catalog, reader, asking, self._databases.instances(name), marks_of(saved))
 

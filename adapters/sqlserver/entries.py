@@ -1,7 +1,7 @@
 """Change rows of a part of the log put in order, and taken apart by capture instance. Pure.
 
-An entry's number is its place in the part's order: by commit LSN, change LSN and operation, over all
-instances. An update is two rows, before (3) and after (4), which share both LSNs.
+An entry's number is its place in the part's order: by commit LSN, command id, change LSN and operation, over
+all instances. An update is two rows, before (3) and after (4), which share both LSNs.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ if TYPE_CHECKING:
 DELETE, INSERT, BEFORE, AFTER = 1, 2, 3, 4
 _OLD_UNKNOWN = frozenset(("text", "ntext", "image"))
 _LSN = len("00000025:00000d98:00a2")
+_COMMAND = 4
+_WIDTH = _LSN + _COMMAND + _LSN + 1
+_FIELDS = np.dtype([("commit", f"S{_LSN}"), ("command", ">u4"), ("change", f"S{_LSN}"), ("operation", "S1")])
 Keys = npt.NDArray[np.bytes_]
-"""Places as bytes that sort in the log's order: both LSNs and the operation."""
+"""Places as bytes that sort in the log's order: commit's LSN, command, change's LSN, operation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +68,14 @@ def instance_of(table: Table, codec: TableCodec, mode: RowMode) -> Instance:
 class Entries:
     """The rows of a part in the log's order: their places, commits, and where each came from.
 
-    `serials` are the numbers of rows that share commit and change, from 1.
+    `serials` number rows in a row that share both LSNs, from 1.
     """
 
     keys: Keys
     instances: Ints
     operations: Ints
     commits: Text
+    commands: Ints
     changes: Text
     committed: Text
     serials: Ints
@@ -87,7 +91,8 @@ class Entries:
 
     def place(self, number: int) -> Place:
         """Where an entry stands."""
-        return Place(self.commits[number].as_py(), self.changes[number].as_py(), int(self.operations[number]))
+        commit, change = self.commits[number].as_py(), self.changes[number].as_py()
+        return Place(commit, int(self.commands[number]), change, int(self.operations[number]))
 
 
 def in_order(batches: Sequence[pa.RecordBatch]) -> Entries:
@@ -96,13 +101,15 @@ def in_order(batches: Sequence[pa.RecordBatch]) -> Entries:
     commits, changes, committed, texts = columns
     instances = _numbers(batches, "instance")
     operations = _numbers(batches, "operation")
-    keys = _keys(commits, changes, operations)
+    commands = _numbers(batches, "command")
+    keys = _keys(commits, commands, changes, operations)
     if (keys[1:] < keys[:-1]).any():
         order = np.argsort(keys, kind="stable")
-        keys, instances, operations = keys[order], instances[order], operations[order]
+        keys, commands = keys[order], commands[order]
+        instances, operations = instances[order], operations[order]
         commits, changes, committed, texts = (column.take(pa.array(order)) for column in columns)
     serials = _serials(keys)
-    return Entries(keys, instances, operations, commits, changes, committed, serials, texts)
+    return Entries(keys, instances, operations, commits, commands, changes, committed, serials, texts)
 
 
 def _column(batches: Sequence[pa.RecordBatch], name: str) -> Text:
@@ -115,29 +122,38 @@ def _numbers(batches: Sequence[pa.RecordBatch], name: str) -> Ints:
     return np.concatenate(found).astype(np.int64) if found else np.zeros(0, np.int64)
 
 
-def _keys(commits: Text, changes: Text, operations: Ints) -> Keys:
+def _keys(commits: Text, commands: Ints, changes: Text, operations: Ints) -> Keys:
     rows = len(operations)
-    raw = np.empty((rows, 2 * _LSN + 1), np.uint8)
-    for column, start in ((commits, 0), (changes, _LSN)):
+    raw = np.empty((rows, _WIDTH), np.uint8)
+    raw[:, _LSN : _LSN + _COMMAND] = commands.astype(">u4").view(np.uint8).reshape(rows, _COMMAND)
+    for column, start in ((commits, 0), (changes, _LSN + _COMMAND)):
         offsets, data = text_parts(column)
         raw[:, start : start + _LSN] = data[offsets[0] : offsets[-1]].reshape(rows, _LSN)
     raw[:, -1] = operations + ord("0")
-    keys: Keys = raw.view(f"S{2 * _LSN + 1}").reshape(rows)
+    keys: Keys = raw.view(f"S{_WIDTH}").reshape(rows)
     return keys
 
 
+def _same_lsns(keys: Keys, others: Keys) -> npt.NDArray[np.bool_]:
+    """Whether both LSNs are alike, key by key."""
+    ours, theirs = keys.view(_FIELDS), others.view(_FIELDS)
+    same: npt.NDArray[np.bool_] = (ours["change"] == theirs["change"]) & (ours["commit"] == theirs["commit"])
+    return same
+
+
 def _serials(keys: Keys) -> Ints:
-    """1, 2, … within a commit and change."""
-    starts = new_groups(keys, 2 * _LSN)
+    """1, 2, … among rows in a row that share commit and change."""
+    same = _same_lsns(keys[1:], keys[:-1])
+    starts = np.flatnonzero(np.concatenate([[True], ~same])) if len(keys) else np.zeros(0, np.int64)
     sizes = np.diff(np.append(starts, len(keys)))
     return np.arange(len(keys)) - np.repeat(starts, sizes) + 1
 
 
-def new_groups(keys: Keys, width: int = _LSN) -> Ints:
-    """The entries whose place differs in its first characters from that before; the first does."""
+def new_groups(keys: Keys) -> Ints:
+    """The entries that are of another commit than that before; the first is."""
     if not len(keys):
         return np.zeros(0, np.int64)
-    groups = keys.astype(f"S{width}")
+    groups = keys.astype(f"S{_LSN}")
     return np.flatnonzero(np.concatenate([[True], groups[1:] != groups[:-1]]))
 
 
@@ -186,11 +202,7 @@ def updates(rows: InstanceRows, entries: Entries) -> tuple[Ints, list[Text], lis
     """
     old, before = rows.of(BEFORE)
     new, after = rows.of(AFTER)
-    paired = len(old) == len(new)
-    if (
-        not paired
-        or (entries.keys[old].astype(f"S{2 * _LSN}") != entries.keys[new].astype(f"S{2 * _LSN}")).any()
-    ):
+    if len(old) != len(new) or not _same_lsns(entries.keys[old], entries.keys[new]).all():
         raise SourceError(
             f"the change table of {rows.instance.codec.collection} has an update with one of its two rows",
             hint="the change table may have been changed by hand; rows of an update share __$seqval",

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from adapters.sqlserver.place import after_lsn
+from adapters.sqlserver.place import ZERO, after_lsn
 from adapters.sqlserver.spans import current
-from engine.errors import PositionLost
+from engine.errors import PositionLost, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from adapters.sqlserver.place import Place
+    from adapters.sqlserver.spans import Share
     from adapters.sqlserver.table import Capture, Table
     from engine.model import CollectionId
 
@@ -74,12 +75,35 @@ def check_reach(known: Sequence[Mark], found: Sequence[Capture], place: Place, d
     for one in found:
         began = starts.get((one.name, one.object_id))
         if began is not None and began < one.start and one.start > _next(place):
-            raise PositionLost(
-                f"the change table of {one.table} begins at {one.start}, and the stream stands at {place}",
-                place=f"{database}, capture instance {one.name!r}",
-                hint="start with an empty checkpoint and an empty sink directory, take snapshots again,"
-                " and let cdc keep more (sys.sp_cdc_change_job @job_type = N'cleanup', @retention = …)",
+            raise _lost(one, one.start, place, database)
+
+
+def check_kept(asked: Sequence[Share], least: Mapping[str, str], database: str) -> None:
+    """Raise PositionLost where rows that were asked for may have been cleaned up while they were read.
+
+    `least` are the commits from which on the change tables were whole after the reading. Raises SourceError
+    where the server does not tell them.
+    """
+    for share in asked:
+        name, table = share.capture.name, share.capture.table
+        begins = least.get(name, share.first)  # one that is gone is told of when the instances are looked at
+        if begins == ZERO:
+            raise SourceError(
+                f"the server does not tell since when the change table of {table} is whole",
+                place=f"{database}, capture instance {name!r}",
+                hint="grant SELECT on the table's captured columns, and membership in the gating role",
             )
+        if begins > share.first:
+            raise _lost(share.capture, begins, share.first, database)
+
+
+def _lost(capture: Capture, begins: str, stands: object, database: str) -> PositionLost:
+    return PositionLost(
+        f"the change table of {capture.table} begins at {begins}, and the stream stands at {stands}",
+        place=f"{database}, capture instance {capture.name!r}",
+        hint="start with an empty checkpoint and an empty sink directory, take snapshots again,"
+        " and let cdc keep more (sys.sp_cdc_change_job @job_type = N'cleanup', @retention = …)",
+    )
 
 
 def _next(place: Place) -> str:

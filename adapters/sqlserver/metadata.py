@@ -36,10 +36,12 @@ SNAPSHOTS = (
 CAPTURES = (
     "SELECT ct.[capture_instance] AS [instance], s.[name] AS [schema], t.[name] AS [table],"
     " CONVERT(varchar(20), ct.[start_lsn], 2) AS [start], ct.[object_id], ct.[source_object_id],"
-    " CONVERT(varchar(27), ct.[create_date], 121) AS [created]"
+    " CONVERT(varchar(27), ct.[create_date], 121) AS [created],"
+    " CASE WHEN k.[column_id] IS NULL THEN 0 ELSE 1 END AS [commands]"
     " FROM [cdc].[change_tables] AS ct"
     " JOIN sys.tables AS t ON t.[object_id] = ct.[source_object_id]"
     " JOIN sys.schemas AS s ON s.[schema_id] = t.[schema_id]"
+    " LEFT JOIN sys.columns AS k ON k.[object_id] = ct.[object_id] AND k.[name] = N'__$command_id'"
     " WHERE ct.[start_lsn] IS NOT NULL AND COALESCE(ct.[has_drop_pending], 0) = 0"
     " ORDER BY s.[name], t.[name], ct.[start_lsn], ct.[create_date]"
 )

@@ -1,8 +1,9 @@
 """Places in a database's log, as text that sorts in the log's order.
 
 An LSN is shown as `00000025:00000d98:00a2`, in small letters, so that text order is the log's. A place is
-that of a commit, followed by that of a change and its number inside the transaction; `whole` commits count
-as streamed to their end. A position has one place per database, in the order of `database.names`.
+that of a commit, followed by that of a change inside the transaction: its command id, its LSN and its
+operation, in this order of significance. `whole` commits count as streamed to their end. A position has one
+place per database, in the order of `database.names`.
 """
 
 from __future__ import annotations
@@ -18,16 +19,21 @@ if TYPE_CHECKING:
 ZERO = "00000000:00000000:0000"
 """Before every LSN."""
 _LAST = "ffffffff:ffffffff:ffff"
+_LAST_COMMAND = 2**31 - 1
+UNKNOWN_COMMAND = 0
+"""Of change rows whose table has no command ids; the server counts from 1."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
     """Everything up to here has been streamed: commits before `commit`, and of it up to the operation.
 
-    `operation` is CDC's number (1 delete, 2 insert, 3 and 4 update) of the last change streamed.
+    `command` is the `__$command_id` of the last change streamed, `change` its `__$seqval`, `operation` CDC's
+    number (1 delete, 2 insert, 3 and 4 update).
     """
 
     commit: str = ZERO
+    command: int = _LAST_COMMAND
     change: str = _LAST
     operation: int = 9
 
@@ -37,26 +43,44 @@ class Place:
         return self.change == _LAST
 
     def __str__(self) -> str:
-        return self.commit if self.whole else f"{self.commit}/{self.change}/{self.operation}"
+        if self.whole:
+            return self.commit
+        return f"{self.commit}/{self.command}/{self.change}/{self.operation}"
 
 
 def parse_place(text: str) -> Place:
-    """The place that `str` has written."""
+    """The place that `str` has written, today or when changes had no command ids."""
     commit, *inside = text.split("/")
-    return Place(commit, inside[0], int(inside[1])) if inside else Place(commit)
+    if not inside:
+        return Place(commit)
+    *command, change, operation = inside
+    return Place(commit, int(command[0]) if command else UNKNOWN_COMMAND, change, int(operation))
 
 
 def position_of(places: Sequence[Place]) -> Position:
     """The position of these places, one per database in a fixed order."""
-    return Position(tuple(part for one in places for part in (one.commit, one.change, one.operation)))
+    return Position(
+        tuple(part for one in places for part in (one.commit, one.command, one.change, one.operation))
+    )
 
 
 def places_of(position: Position) -> tuple[Place, ...]:
-    """The places of a position."""
+    """The places of a position.
+
+    An older state orders the changes of a commit by their LSNs alone. A commit that it streamed in part has
+    no place in today's order but its beginning: its changes come again, in their order.
+    """
     order = position.order
+    if len(order) > 1 and isinstance(order[1], str):
+        return tuple(_older(*map(str, order[at : at + 3])) for at in range(0, len(order), 3))
     return tuple(
-        Place(str(order[at]), str(order[at + 1]), int(order[at + 2])) for at in range(0, len(order), 3)
+        Place(str(order[at]), int(order[at + 1]), str(order[at + 2]), int(order[at + 3]))
+        for at in range(0, len(order), 4)
     )
+
+
+def _older(commit: str, change: str, operation: str) -> Place:
+    return Place(commit) if change == _LAST else Place(commit, UNKNOWN_COMMAND, change, int(operation))
 
 
 def lsn_of_hex(digits: str) -> str:

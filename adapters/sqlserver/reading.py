@@ -25,6 +25,7 @@ from adapters.sqlserver.changes import (
     collided,
     in_order,
     raw_batch,
+    unnumbered,
 )
 from adapters.sqlserver.failures import source_errors
 from adapters.sqlserver.rows import readable
@@ -59,14 +60,15 @@ class JdbcOf(Protocol):
 class Read:
     """What was read: parts in the log's order, how each instance's rows are written, the last commit's time.
 
-    `modes` are by the instances' indexes; `committed` is by the server's clock, None without rows, and that
-    clock is `clock_minutes` ahead of UTC.
+    `modes` are by the instances' indexes; `unnumbered` are those with rows without a command id. `committed`
+    is by the server's clock, None without rows, and that clock is `clock_minutes` ahead of UTC.
     """
 
     parts: tuple[Part, ...] = ()
     modes: Mapping[int, RowMode] = field(default_factory=dict)
     committed: str | None = None
     clock_minutes: int = 0
+    unnumbered: frozenset[int] = frozenset()
 
     @property
     def rows(self) -> int:
@@ -127,7 +129,8 @@ class ChangeReader:
         self._learn(table.num_rows, table.nbytes)
         committed = max((row[_COMMITTED] for row in found if row[_COMMITTED]), default=None)
         again = collided(batches, _widths(planned.shares, tables, modes))
-        return Read((Part(len(found), batches=batches),), modes, committed), again
+        read = Read((Part(len(found), batches=batches),), modes, committed)
+        return replace(read, unnumbered=frozenset(unnumbered(batches))), again
 
     def _far(
         self, planned: Planned, tables: Mapping[str, Table], modes: Mapping[int, RowMode]
@@ -144,8 +147,8 @@ class ChangeReader:
         self._learn(sum(one["rows"] for one in results), sum(one["bytes"] for one in results))
         parts = _parts(results)
         committed = max((one["committed"] for one in results if one["committed"]), default=None)
-        again = {int(index) for one in results for index in one["again"].split(",") if index}
-        return Read(parts, modes, committed), again
+        read = Read(parts, modes, committed, unnumbered=frozenset(_indexes(results, "unnumbered")))
+        return read, _indexes(results, "again")
 
     def _portion(
         self, told: Sequence[statements.Told], widths: Mapping[int, int]
@@ -190,6 +193,11 @@ def _parts(results: Sequence[Mapping[str, Any]]) -> tuple[Part, ...]:
         Part(sum(one["rows"] for one in of), tuple(_file(one) for one in of))
         for _stretch, of in sorted(found.items())
     )
+
+
+def _indexes(results: Sequence[Mapping[str, Any]], name: str) -> set[int]:
+    """The instances that the tasks' results list under a name."""
+    return {int(index) for one in results for index in one[name].split(",") if index}
 
 
 def _file(result: Mapping[str, Any]) -> SpanFile:

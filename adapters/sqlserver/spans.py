@@ -2,7 +2,7 @@
 
 Change rows lie in a change table per capture instance, and one commit may be in all of them. So a span
 ends between two commits, at a place found by asking each change table how far so many rows reach;
-only a commit that is larger than a span is cut inside, by the LSNs of its changes. The database is asked
+only a commit that is larger than a span is cut inside, by the order of its changes. The database is asked
 through callables, as `engine.plan` does.
 
     commits   a ─ a ─ a ─ b ─ c ─ c ─ c ─ c ─ c ─ d     change rows of all instances, in order
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
-from adapters.sqlserver.place import ZERO, Place, after_lsn
+from adapters.sqlserver.place import UNKNOWN_COMMAND, ZERO, Place, after_lsn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -105,8 +105,8 @@ class Probes(Protocol):
         Each share's offset stands at the share's place.
         """
 
-    def changes(self, asked: Sequence[Share], step: int) -> Sequence[Sequence[str]]:
-        """Of shares of one commit: the LSNs of every `step`-th change row, in order; the last ones aside."""
+    def changes(self, asked: Sequence[Share], step: int) -> Sequence[Sequence[tuple[int, str]]]:
+        """Of shares of one commit: command and LSN of about every `step`-th row, in order; no last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ def _large(captures: Sequence[Capture], planned: Planned, each: int, bounds: Bou
         return _cut(planned, bounds, ask)
     earliest, first = min(reached), min(filter(None, ask.commits(asked, [0] * len(asked))))
     if earliest == first:
-        return _inside(captures, Place(first, ZERO, 0), bounds, ask)
+        return _inside(captures, Place(first, UNKNOWN_COMMAND, ZERO, 0), bounds, ask)
     end = Place(after_lsn(earliest, -1))
     within = tuple(_within(asked, planned.after, end))
     if bounds.rows <= bounds.few:
@@ -206,7 +206,7 @@ def _inside(captures: Sequence[Capture], after: Place, bounds: Bounds, ask: Prob
     each = max(1, bounds.rows // max(1, len(asked)))
     steps = ask.changes(asked, each) if asked else []
     ends = sorted({change for one in steps for change in one[:1]})
-    end = Place(after.commit, ends[0], _LAST_OPERATION) if ends else whole
+    end = Place(after.commit, *ends[0], _LAST_OPERATION) if ends else whole
     few = bounds.rows if bounds.rows <= bounds.few else None
     planned = Planned(after, end, tuple(_within(asked, after, end)), few)
     return replace(planned, cuts=_cuts_inside(planned, bounds, ask))
@@ -220,6 +220,6 @@ def _cuts_inside(planned: Planned, bounds: Bounds, ask: Probes) -> tuple[Place, 
     if bounds.parts < 2 or not planned.shares:
         return ()
     steps = ask.changes(planned.shares, bounds.part)
-    found = {Place(planned.after.commit, change, _LAST_OPERATION) for one in steps for change in one}
+    found = {Place(planned.after.commit, *change, _LAST_OPERATION) for one in steps for change in one}
     inside = sorted(place for place in found if planned.after < place < planned.end)
     return tuple(_thinned(inside, bounds.parts - 1))

@@ -1,7 +1,9 @@
 """The statements that read change tables, as T-SQL. Pure.
 
-Change rows come from the functions that CDC makes for each instance, never from its tables, so that the
-gating role counts. All bounds are literals: LSNs as binary, so that no driver converts them.
+Change rows come from the change tables themselves: the functions that CDC makes for each instance do not
+show `__$command_id`, the one order of a transaction's changes. So what a function would check is asked for
+after the rows were read (`LEAST_LSNS`). All bounds are literals: LSNs as binary, so that no driver converts
+them.
 """
 
 from __future__ import annotations
@@ -10,12 +12,13 @@ from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, TypeVar
 
-from adapters.sqlserver.place import ZERO, lsn_literal
-from adapters.sqlserver.tsql import quote_ident
+from adapters.sqlserver.place import UNKNOWN_COMMAND, ZERO, lsn_literal
+from adapters.sqlserver.tsql import quote_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from adapters.sqlserver.place import Place
     from adapters.sqlserver.spans import Share
 
 T = TypeVar("T")
@@ -25,6 +28,13 @@ _TIMES = " LEFT JOIN [cdc].[lsn_time_mapping] AS m ON m.[start_lsn] = c.[__$star
 
 MAX_LSN = "SELECT CONVERT(char(20), sys.fn_cdc_get_max_lsn(), 2) AS [lsn]"
 """The greatest LSN that the capture job has been to; NULL where it has been nowhere."""
+
+LEAST_LSNS = (
+    "SELECT ct.[capture_instance] AS [instance],"
+    " CONVERT(varchar(20), sys.fn_cdc_get_min_lsn(ct.[capture_instance]), 2) AS [lsn]"
+    " FROM [cdc].[change_tables] AS ct"
+)
+"""From which commit on each change table is whole; zero where the login may not know."""
 
 CLOCK = "SELECT DATEPART(TZOFFSET, SYSDATETIMEOFFSET()) AS [minutes]"
 """How many minutes the server's clock is ahead of UTC."""
@@ -38,23 +48,45 @@ def portions(branches: Sequence[T]) -> list[Sequence[T]]:
 
 def _rows(share: Share, join: str = "") -> str:
     """FROM and WHERE of a share's change rows, as `c`."""
-    function = quote_ident(f"fn_cdc_get_all_changes_{share.capture.name}")
     first, last = lsn_literal(share.first), lsn_literal(share.last)
-    where = " AND ".join(_inside(share))
-    rows = f"[cdc].{function}({first}, {last}, N'all update old') AS c{join}"
-    return f"{rows} WHERE {where}" if where else rows
+    between = f"c.[__$start_lsn] >= {first} AND c.[__$start_lsn] <= {last}"
+    where = " AND ".join([between, *_inside(share)])
+    return f"{quote_name('cdc', f'{share.capture.name}_CT')} AS c{join} WHERE {where}"
+
+
+def _command(share: Share) -> str:
+    """The command id of a change row."""
+    return (
+        f"COALESCE(c.[__$command_id], {UNKNOWN_COMMAND})" if share.capture.commands else f"{UNKNOWN_COMMAND}"
+    )
+
+
+def _order(share: Share) -> str:
+    """The columns that order the changes of a commit; as the table's index has them."""
+    command = "c.[__$command_id], " if share.capture.commands else ""
+    return f"{command}c.[__$seqval], c.[__$operation]"
 
 
 def _inside(share: Share) -> list[str]:
     """Conditions of a share that begins or ends inside a commit."""
     found = []
     if not share.after.whole and share.first == share.after.commit and share.after.change != ZERO:
-        commit, change = lsn_literal(share.after.commit), lsn_literal(share.after.change)
-        found.append(f"(c.[__$start_lsn] > {commit} OR c.[__$seqval] > {change})")
+        commit, beyond = lsn_literal(share.after.commit), _compared(share, ">", share.after)
+        found.append(f"(c.[__$start_lsn] > {commit} OR {beyond})")
     if not share.upto.whole:
-        commit, change = lsn_literal(share.upto.commit), lsn_literal(share.upto.change)
-        found.append(f"(c.[__$start_lsn] < {commit} OR c.[__$seqval] <= {change})")
+        commit, within = lsn_literal(share.upto.commit), _compared(share, "<=", share.upto)
+        found.append(f"(c.[__$start_lsn] < {commit} OR {within})")
     return found
+
+
+def _compared(share: Share, operator: str, place: Place) -> str:
+    """Changes of a commit on one side of a place inside it."""
+    change = f"c.[__$seqval] {operator} {lsn_literal(place.change)}"
+    if not share.capture.commands and place.command == UNKNOWN_COMMAND:
+        return change
+    command = _command(share)
+    same = f"({command} = {place.command} AND {change})"
+    return f"{command} {operator[0]} {place.command} OR {same}"
 
 
 def counts(asked: Sequence[Share], most: int) -> str:
@@ -78,11 +110,17 @@ def commits(asked: Sequence[Share], offsets: Sequence[int]) -> str:
 
 
 def changes(asked: Sequence[Share], step: int) -> str:
-    """The LSN of every `step`-th change of shares of one commit, less the last: (share, lsn)."""
+    """The command and the LSN of about every `step`-th change of shares of one commit: (share, command, lsn).
+
+    Not of the last one, nor of one whose LSN the next change has as well: these are counted together
+    (`event_serial_no`). They are pairs, so of two changes in a row one will do.
+    """
     return " UNION ALL ".join(
-        f"SELECT {place} AS [share], q.[lsn] FROM (SELECT {_CHANGE} AS [lsn],"
-        f" ROW_NUMBER() OVER (ORDER BY c.[__$seqval]) AS [number], COUNT_BIG(*) OVER () AS [rows]"
-        f" FROM {_rows(share)}) AS q WHERE q.[number] % {step} = 0 AND q.[number] < q.[rows]"
+        f"SELECT {place} AS [share], q.[command], q.[lsn] FROM (SELECT {_command(share)} AS [command],"
+        f" {_CHANGE} AS [lsn], ROW_NUMBER() OVER (ORDER BY {_order(share)}) AS [number],"
+        f" LEAD({_CHANGE}) OVER (ORDER BY {_order(share)}) AS [next]"
+        f" FROM {_rows(share)}) AS q"
+        f" WHERE q.[number] >= {step} AND q.[number] % {step} <= 1 AND q.[next] <> q.[lsn]"
         for place, share in enumerate(asked)
     )
 
@@ -100,7 +138,7 @@ def change_rows(told: Sequence[Told]) -> str:
     """The change rows of some shares, in no order."""
     return " UNION ALL ".join(
         f"SELECT {one.task} AS [task], {one.share.instance} AS [instance], {_COMMIT} AS [commit],"
-        f" {_CHANGE} AS [change], c.[__$operation] AS [operation],"
+        f" {_command(one.share)} AS [command], {_CHANGE} AS [change], c.[__$operation] AS [operation],"
         f" CONVERT(varchar(23), m.[tran_end_time], 121) AS [committed], {one.row} AS [r]"
         f" FROM {_rows(one.share, _TIMES)}"
         for one in told

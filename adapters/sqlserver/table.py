@@ -76,7 +76,8 @@ class Capture:
 
     `captured` are the names of the columns that it has, in its order. A table has at most two; the younger
     takes over at its own start. `created` is the time of its making, as text that sorts; cleaning up
-    raises `start` of both, and then tells no more which is older.
+    raises `start` of both, and then tells no more which is older. `commands` says whether its change table
+    has `__$command_id`; one that was made before the server knew of it has not.
     """
 
     name: str
@@ -86,3 +87,4 @@ class Capture:
     object_id: int = 0
     source_object_id: int = 0
     created: str = ""
+    commands: bool = True

@@ -16,12 +16,12 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from adapters.sqlserver import statements
 from adapters.sqlserver.failures import source_errors
-from adapters.sqlserver.instances import Instances, check_reach, gone
+from adapters.sqlserver.instances import Instances, check_kept, check_reach, gone
 from adapters.sqlserver.log import Taken
 from adapters.sqlserver.metadata import agent_status
 from adapters.sqlserver.place import Place, lsn_of_hex
 from adapters.sqlserver.server import rows
-from adapters.sqlserver.spans import Bounds, plan_span
+from adapters.sqlserver.spans import Bounds, plan_span, shares
 from engine.errors import TableBusy
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from adapters.sqlserver.catalog import Catalog
     from adapters.sqlserver.instances import Mark
-    from adapters.sqlserver.reading import ChangeReader
+    from adapters.sqlserver.reading import ChangeReader, Read
     from adapters.sqlserver.spans import Planned, Share
 
 _log = logging.getLogger("adapters")
@@ -91,17 +91,18 @@ class ChangeTables:
                 found[first + share] = lsn_of_hex(lsn)
         return found
 
-    def changes(self, asked: Sequence[Share], step: int) -> list[list[str]]:
-        """The LSN of every `step`-th change."""
-        found: list[list[str]] = [[] for _share in asked]
+    def changes(self, asked: Sequence[Share], step: int) -> list[list[tuple[int, str]]]:
+        """The command and the LSN of about every `step`-th change."""
+        found: list[list[tuple[int, str]]] = [[] for _share in asked]
         for first in range(0, len(asked), _BRANCHES):
-            for share, lsn in self._rows(statements.changes(asked[first : first + _BRANCHES], step)):
-                found[first + share].append(lsn_of_hex(lsn))
+            few = asked[first : first + _BRANCHES]
+            for share, command, lsn in self._rows(statements.changes(few, step)):
+                found[first + share].append((int(command), lsn_of_hex(lsn)))
         return [sorted(one) for one in found]
 
-    def _rows(self, statement: str) -> Sequence[tuple[int, Any]]:
+    def _rows(self, statement: str) -> Sequence[tuple[Any, ...]]:
         with source_errors("asking change tables", self.database):
-            return [(int(share), value) for share, value in rows(self.connection, statement)]
+            return [(int(share), *values) for share, *values in rows(self.connection, statement)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +110,14 @@ class Asking:
     """How much is read at once, and how the server is asked whether SQL Server Agent runs.
 
     `gone` are the capture instances that were said to be gone, also by tails before this one: a session
-    that fails before it has saved anything must not have the next say it again.
+    that fails before it has saved anything must not have the next say it again. `unnumbered` are those that
+    were said to have no command ids.
     """
 
     bounds: LogBounds = LogBounds()
     agent_query: str = ""
     gone: set[tuple[str, int]] = field(default_factory=set)
+    unnumbered: set[tuple[str, int]] = field(default_factory=set)
 
 
 class Tail:
@@ -174,6 +177,8 @@ class Tail:
             return None
         planned = self._planned(connection, after, max(after, upto))
         read = self._reader.read(connection, planned, self._instances.tables)
+        self._check_kept(connection, planned)
+        self._note_unnumbered(read)
         if read.rows:
             read = replace(read, clock_minutes=self._clock(connection))
         behind = planned.end < upto and read.committed is not None
@@ -241,6 +246,28 @@ class Tail:
         news = found != self._instances
         self._instances, self._known = found, found.marks
         return news
+
+    def _check_kept(self, connection: Connection, planned: Planned) -> None:
+        """Rows are read from the change tables, of which the clean-up job may have taken some meanwhile."""
+        asked = shares(self._instances.captures, planned.after, planned.end)
+        if not asked:
+            return
+        with source_errors("asking for the least LSNs", self._database):
+            found = rows(connection, statements.LEAST_LSNS)
+        check_kept(asked, {name: lsn_of_hex(lsn) for name, lsn in found}, self._database)
+
+    def _note_unnumbered(self, read: Read) -> None:
+        """Say once of each instance that its changes have no sure order inside a transaction."""
+        for index in sorted(read.unnumbered):
+            capture = self._instances.captures[index]
+            if (capture.name, capture.object_id) not in self._asking.unnumbered:
+                self._asking.unnumbered.add((capture.name, capture.object_id))
+                _log.warning(
+                    "capture instance %s of database %s has changes without __$command_id: inside a"
+                    " transaction they are told in the order of __$seqval, which an update of keys does not"
+                    " follow; make the instance anew on a server that is up to date",
+                    *(capture.name, self._database),
+                )
 
     def _note_gone(self, instances: Sequence[tuple[str, int]]) -> None:
         """Say once of each that it is gone."""

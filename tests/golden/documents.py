@@ -67,9 +67,15 @@ class Example:
             for at, table in enumerate(self.tables)
         }
         for part in self.told.get("parts", ()):
-            names = ("instance", "commit", "change", "operation", "committed")
+            names = ("change", "operation", "committed")
             rows = [
-                [*(one[name] for name in names), _text(self.tables[one["instance"]], one["values"])]
+                [
+                    one["instance"],
+                    one["commit"],
+                    0,
+                    *(one[name] for name in names),
+                    _text(self.tables[one["instance"]], one["values"]),
+                ]
                 for one in part["rows"]
             ]
             columns = [

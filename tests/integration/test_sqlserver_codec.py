@@ -86,11 +86,12 @@ def streamed(shop: StandInDatabase, table: Table, settings: EventSettings, mode:
     """What the log makes of all changes: `after` of each event as JSON text."""
     text = row_text(readable(table), mode, "c")
     rows = shop.query(
-        "SELECT CONVERT(char(20), c.[__$start_lsn], 2), CONVERT(char(20), c.[__$seqval], 2),"
+        "SELECT CONVERT(char(20), c.[__$start_lsn], 2), c.[__$command_id],"
+        " CONVERT(char(20), c.[__$seqval], 2),"
         f" c.[__$operation], {text} FROM [cdc].[dbo_t_CT] AS c"
     )
     columns = [pa.array(column) for column in zip(*rows, strict=True)]
-    batch = raw_batch([pa.array([0] * len(rows)), *columns[:3], pa.nulls(len(rows), pa.string()), columns[3]])
+    batch = raw_batch([pa.array([0] * len(rows)), *columns[:4], pa.nulls(len(rows), pa.string()), columns[4]])
     rules = Rules(settings, {0: instance_of(table, codec_for(table, settings), mode)})
     return afters(decode([batch], rules, Watch(), 0).events)
 

@@ -121,6 +121,19 @@ def test_an_update_of_the_key_is_a_delete_and_an_insert(table):
     assert (gone[2:], there[2:]) == ((1, 1, "a"), (2, 2, "a"))
 
 
+def test_keys_are_shifted_by_deletes_and_then_inserts_whose_change_lsns_say_otherwise(table):
+    table.execute("INSERT INTO dbo.t (id) VALUES (1), (2), (3)")
+    table.execute("UPDATE dbo.t SET id = id + 1")
+    table.capture()
+    by_command = table.query(
+        "SELECT [__$operation], [id], CONVERT(varchar(20), [__$seqval], 2) FROM [cdc].[dbo_t_CT]"
+        " ORDER BY [__$start_lsn], [__$command_id], [__$seqval], [__$operation]"
+    )[3:]
+
+    assert [row[:2] for row in by_command] == [(1, 1), (1, 2), (1, 3), (2, 2), (2, 3), (2, 4)]
+    assert [row[2] for row in by_command[:3]] == [row[2] for row in by_command[3:]]
+
+
 def test_what_was_rolled_back_is_not_captured(table):
     with table.postgres.connect(table.name, autocommit=False) as connection:
         Session(table, connection).execute("INSERT INTO dbo.t (id) VALUES (1)")

@@ -24,10 +24,11 @@
 
 What is as on the real server: commits are captured in the order in which they were made, at some time after
 them; change LSNs are given when rows are written, commit LSNs at the commit, from one sequence; an update
-is a pair of rows under one change LSN, an update of a key a delete and an insert; large values that an
-update left alone are NULL in its old row; computed columns are NULL; an instance has the columns that it
-had when it was made; texts compare without regard to case unless their collation says otherwise (`_CS_`,
-`_BIN2`); GUIDs sort by their last group first; temporal values have seven digits.
+is a pair of rows under one change LSN, an update of keys deletes and then inserts by their command ids, under
+the same change LSNs; large values that an update left alone are NULL in its old row; computed columns are
+NULL; an instance has the columns that it had when it was made; texts compare without regard to case unless
+their collation says otherwise (`_CS_`, `_BIN2`); GUIDs sort by their last group first; temporal values have
+seven digits.
 
 What is not: locks (hints other than TABLOCKX are passed over), trailing blanks count when texts are compared,
 dialect beyond what the adapter and the tests say; there is no DDL capture of ALTER COLUMN in change tables.

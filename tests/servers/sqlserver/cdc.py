@@ -38,6 +38,7 @@ _ONCE = "FOR EACH STATEMENT EXECUTE FUNCTION"
 _TRIGGERS = (
     f"CREATE TRIGGER touch {_ANY} {_ONCE} mssql.touch()",
     f"CREATE TRIGGER log {_ANY} FOR EACH ROW EXECUTE FUNCTION {{1}}()",
+    f"CREATE TRIGGER settle AFTER UPDATE ON {{0}} {_ONCE} {{1}}()",
     f"CREATE TRIGGER no_truncate BEFORE TRUNCATE ON {{0}} {_ONCE} mssql.no_truncate()",
 )
 
@@ -55,10 +56,13 @@ class Captured:
 
 
 class Capturing:
-    """Enables and disables capture through one connection, which is in a transaction."""
+    """Enables and disables capture through one connection, which is in a transaction.
 
-    def __init__(self, told: Told) -> None:
-        self._told = told
+    Without `commands` instances are as old servers made them.
+    """
+
+    def __init__(self, told: Told, *, commands: bool = True) -> None:
+        self._told, self._commands = told, commands
 
     def enable(self, schema: str, table: str, instance: str, columns: Sequence[str] | None) -> None:
         """A new capture instance; at most two of a table, as on the server."""
@@ -123,7 +127,7 @@ class Capturing:
         """The table's triggers, made anew for its instances and columns of now."""
         source, number = sql.Identifier(schema, table), self._told.object_id(schema, table)
         function = sql.Identifier("mssql", f"log {schema}.{table}")
-        for name in ("touch", "log", "no_truncate"):
+        for name in ("touch", "log", "settle", "no_truncate"):
             self._told.run(sql.SQL("DROP TRIGGER IF EXISTS {} ON {}").format(sql.Identifier(name), source))
         instances = self._told.connection.execute(
             "SELECT capture_instance, object_id FROM cdc.change_tables WHERE source_object_id = %s"
@@ -174,21 +178,22 @@ class Capturing:
             sql.SQL(
                 'CREATE TABLE {} AS SELECT NULL::bytea AS "__$start_lsn", NULL::bytea AS "__$end_lsn",'
                 ' NULL::bytea AS "__$seqval", NULL::int AS "__$operation", NULL::bytea AS "__$update_mask",'
-                ' q.*, NULL::int AS "__$command_id" FROM {} AS q'
-            ).format(change, source)
+                " q.*{} FROM {} AS q"
+            ).format(change, sql.SQL(', NULL::int AS "__$command_id"' if self._commands else ""), source)
         )
+        order = ("__$start_lsn", *(("__$command_id",) if self._commands else ()), "__$seqval", "__$operation")
         self._told.run(
-            sql.SQL(
-                'CREATE INDEX ON {} ("__$start_lsn", "__$command_id", "__$seqval", "__$operation")'
-            ).format(change)
+            sql.SQL("CREATE INDEX ON {} ({})").format(change, sql.SQL(", ").join(map(sql.Identifier, order)))
         )
         self._told.run(
             sql.SQL(
                 "CREATE TABLE {} AS SELECT NULL::xid8 AS __xid, NULL::bigint AS __seq,"
-                " NULL::int AS __operation, NULL::bytea AS __mask, q.* FROM {} AS q"
+                " NULL::bigint AS __command, NULL::int AS __operation, NULL::bytea AS __mask, q.*"
+                " FROM {} AS q"
             ).format(pending, source)
         )
         self._told.run(sql.SQL("CREATE INDEX ON {} (__xid)").format(pending))
+        self._told.run(sql.SQL("CREATE INDEX ON {} (__xid) WHERE __command IS NULL").format(pending))
 
     def _describe_change_table(self, change: int, source: int, places: Sequence[int]) -> None:
         for place, column in enumerate(_SYSTEM, 1):
@@ -200,7 +205,8 @@ class Capturing:
             " collation_name, 1, 0, 0, 0 FROM sys.columns WHERE object_id = %s AND column_id = ANY(%s)",
             *(change, source, list(places)),
         )
-        self._told.column(change, _COMMAND)
+        if self._commands:
+            self._told.column(change, _COMMAND)
 
     def _function(self, instance: str, names: Sequence[str]) -> None:
         change = f"{instance}_CT"
@@ -236,17 +242,27 @@ class Capturing:
 
 
 def _body(instances: list[tuple[str, list[Captured]]]) -> str:
-    """The trigger: one change LSN for all instances of the table."""
+    """The trigger: one change LSN and one command for all instances of the table.
+
+    Of an update of keys all deletes come first, as commands; the inserts get theirs when the statement ends.
+    """
     keys = {one.name: one for _name, columns in instances for one in columns if one.key}
     moved = " OR ".join(_differs(one) for one in keys.values()) or "false"
     parts = [
-        "DECLARE x xid8 := pg_current_xact_id(); s bigint := nextval('mssql.lsn'); m text; BEGIN",
+        "DECLARE x xid8 := pg_current_xact_id(); s bigint; c bigint; m text; BEGIN",
+        "IF TG_LEVEL = 'STATEMENT' THEN",
+        _settled([name for name, _columns in instances]),
+        "RETURN NULL; END IF;",
+        "s := nextval('mssql.lsn'); c := nextval('mssql.command');",
         "IF TG_OP = 'INSERT' THEN",
         *(_insert(name, columns, "NEW", 2) for name, columns in instances),
         "ELSIF TG_OP = 'DELETE' THEN",
         *(_insert(name, columns, "OLD", 1) for name, columns in instances),
         f"ELSIF {moved} THEN",
-        *(_insert(name, columns, "OLD", 1) + _insert(name, columns, "NEW", 2) for name, columns in instances),
+        *(
+            _insert(name, columns, "OLD", 1) + _insert(name, columns, "NEW", 2, "NULL")
+            for name, columns in instances
+        ),
         "ELSE",
     ]
     for name, columns in instances:
@@ -275,12 +291,23 @@ def _differs(column: Captured) -> str:
     return f"OLD.{name}{text} IS DISTINCT FROM NEW.{name}{text}"
 
 
-def _insert(instance: str, columns: list[Captured], row: str, operation: int) -> str:
+def _settled(instances: list[str]) -> str:
+    """Commands for the inserts of a statement that moved keys, in the order of their change LSNs."""
+    tables = [sql.Identifier("pending", one).as_string() for one in instances]
+    waiting = "WHERE __xid = x AND __command IS NULL"
+    given = " ".join(f"UPDATE {one} SET __command = c {waiting} AND __seq = s;" for one in tables)
+    return (
+        f"FOR s IN SELECT DISTINCT __seq FROM {tables[0]} {waiting} ORDER BY __seq LOOP"
+        f" c := nextval('mssql.command'); {given} END LOOP;"
+    )
+
+
+def _insert(instance: str, columns: list[Captured], row: str, operation: int, command: str = "c") -> str:
     full = f"{(1 << len(columns)) - 1:0{2 * -(-len(columns) // 8)}x}"
     mask = "decode(m, 'hex')" if operation > 2 else f"'\\x{full}'"
     values = ", ".join(_value(one, row, operation) for one in columns)
     target = sql.Identifier("pending", instance).as_string()
-    return f"INSERT INTO {target} VALUES (x, s, {operation}, {mask}, {values});\n"
+    return f"INSERT INTO {target} VALUES (x, s, {command}, {operation}, {mask}, {values});\n"
 
 
 def _value(column: Captured, row: str, operation: int) -> str:

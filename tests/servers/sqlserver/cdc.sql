@@ -1,6 +1,8 @@
 -- LSNs come from one sequence: a change takes its own when its row is written, a commit when it is made,
 -- under a lock that is held until the commit is visible, so that commits are numbered in their order.
 CREATE SEQUENCE mssql.lsn START 600000;
+-- the order of changes inside a transaction; an update of keys gives commands in another order than LSNs
+CREATE SEQUENCE mssql.command;
 CREATE FUNCTION mssql.lsn_of(n bigint) RETURNS bytea IMMUTABLE LANGUAGE sql RETURN
   decode(lpad(to_hex(37 + (n >> 34)), 8, '0') || lpad(to_hex((n >> 4) & 1073741823), 8, '0')
   || lpad(to_hex((n & 15) + 1), 4, '0'), 'hex');
@@ -53,17 +55,20 @@ BEGIN
   END IF; RETURN true;
 END $$;
 CREATE FUNCTION mssql.capture() RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE one record; upto bigint; many bigint;
+DECLARE one record; upto bigint; many bigint; numbered text;
 BEGIN
   PERFORM pg_advisory_xact_lock(4712);
   SELECT max(n), count(*) INTO upto, many FROM mssql.commits;
-  FOR one IN SELECT capture_instance AS name FROM cdc.change_tables LOOP
+  FOR one IN SELECT capture_instance AS name, object_id FROM cdc.change_tables LOOP
+    numbered := (SELECT ', __command::int' FROM sys.columns
+      WHERE object_id = one.object_id AND name = '__$command_id');
     EXECUTE format('WITH gone AS (DELETE FROM pending.%1$I AS p USING mssql.commits AS c
       WHERE c.xid = p.__xid AND c.n <= $1 RETURNING c.n AS __n, p.*)
-      INSERT INTO cdc.%2$I SELECT mssql.lsn_of(__n), NULL, mssql.lsn_of(__seq), __operation, __mask, %3$s,
-      dense_rank() OVER (PARTITION BY __n ORDER BY __seq) FROM gone ORDER BY __n, __seq, __operation',
+      INSERT INTO cdc.%2$I SELECT mssql.lsn_of(__n), NULL, mssql.lsn_of(__seq), __operation, __mask, %3$s %4$s
+      FROM gone ORDER BY __n, __seq, __operation',
       one.name, one.name || '_CT', (SELECT string_agg(quote_ident(column_name), ', ' ORDER BY column_ordinal)
-      FROM cdc.captured_columns JOIN cdc.change_tables USING (object_id) WHERE capture_instance = one.name))
+      FROM cdc.captured_columns JOIN cdc.change_tables USING (object_id) WHERE capture_instance = one.name),
+      coalesce(numbered, ''))
     USING upto;
   END LOOP;
   INSERT INTO cdc.lsn_time_mapping SELECT mssql.lsn_of(n), mssql.to_datetime(mssql.clock(at)),

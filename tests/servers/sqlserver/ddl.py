@@ -97,7 +97,7 @@ class Definitions:
             for one, down in key.columns
         )
         if key.primary:
-            self.told.run(_raw("ALTER TABLE {} ADD PRIMARY KEY ({})").format(table, columns))
+            self.told.run(_raw("ALTER TABLE {} ADD PRIMARY KEY ({}) DEFERRABLE").format(table, columns))
         else:
             unique, distinct = ("UNIQUE", "NULLS NOT DISTINCT") if key.unique else ("", "")
             where = f"WHERE {key.condition}" if key.condition else ""

@@ -242,11 +242,21 @@ class StandInDatabase:
         with self.postgres.connect(self.name) as connection:
             return Session(self, connection).query(text)
 
-    def enable_cdc(self, table: str, capture_instance: str = "", columns: Sequence[str] | None = None) -> str:
-        """Capture a table (`schema.table`), all columns of now unless some are named; gives the instance."""
+    def enable_cdc(
+        self,
+        table: str,
+        capture_instance: str = "",
+        columns: Sequence[str] | None = None,
+        *,
+        commands: bool = True,
+    ) -> str:
+        """Capture a table (`schema.table`), all columns of now unless some are named; gives the instance.
+
+        Without `commands` its change table has no `__$command_id`, as on old servers.
+        """
         schema, _, name = table.rpartition(".")
         instance = capture_instance or f"{schema or 'dbo'}_{name}"
-        with self._capturing() as capturing:
+        with self._capturing(commands=commands) as capturing:
             capturing.enable(schema or "dbo", name, instance, columns)
         return instance
 
@@ -296,9 +306,9 @@ class StandInDatabase:
                 connection.execute("INSERT INTO mssql.settings VALUES (%s, %s)", [name, value])
 
     @contextmanager
-    def _capturing(self) -> Iterator[Capturing]:
+    def _capturing(self, *, commands: bool = True) -> Iterator[Capturing]:
         with self._lock, self.postgres.connect(self.name, autocommit=False) as connection:
-            yield Capturing(Told(connection, self.server.collation))
+            yield Capturing(Told(connection, self.server.collation), commands=commands)
 
 
 class Session:

@@ -36,7 +36,10 @@ CUSTOMERS = Table(
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """One change row; `commit` and `change` are numbers that LSNs are made of."""
+    """One change row; `commit` and `change` are numbers that LSNs are made of.
+
+    A command of None is the change's number.
+    """
 
     commit: int
     change: int
@@ -44,6 +47,7 @@ class Changed:
     values: tuple[str | None, ...]
     instance: int = 0
     committed: str | None = COMMITTED
+    command: int | None = None
 
 
 def lsn(number: int) -> str:
@@ -72,6 +76,7 @@ def raw(
         (
             one.instance,
             lsn(one.commit),
+            one.change if one.command is None else one.command,
             lsn(one.change),
             one.operation,
             one.committed,

@@ -221,10 +221,10 @@ def test_rows_inserted_into_the_signal_table_are_signals_by_name_or_by_place():
     rows = [Changed(7, 4, INSERT, ("{}", "log", None)), Changed(7, 3, DELETE, ("a", "b", "c"))]
 
     assert decoded(*rows, settings=settings, tables=(named,)).signals == (
-        SignalEntry(Place(lsn(7), lsn(4), INSERT), None, "log", "{}"),
+        SignalEntry(Place(lsn(7), 4, lsn(4), INSERT), None, "log", "{}"),
     )
     assert decoded(*rows, settings=settings, tables=(placed,)).signals == (
-        SignalEntry(Place(lsn(7), lsn(4), INSERT), "{}", "log", None),
+        SignalEntry(Place(lsn(7), 4, lsn(4), INSERT), "{}", "log", None),
     )
 
 
@@ -287,3 +287,60 @@ def changed(drawn: tuple[int, int, str, int], number: int) -> list[Changed]:
     values = (str(key), "n", "x")[: 1 if instance else 3]
     operations = {"c": (INSERT,), "d": (DELETE,), "u": (BEFORE, AFTER)}[op]
     return [Changed(commit, number, one, values, instance) for one in operations]
+
+
+SHIFTED = [
+    (1, 1, 1, 1, 1),
+    (2, 2, 1, 2, 2),
+    (3, 3, 1, 3, 3),
+    (4, 1, 2, 2, 1),
+    (5, 2, 2, 3, 2),
+    (6, 3, 2, 4, 3),
+]
+SWAPPED = [(1, 9, 1, 7, 20), (2, 8, 2, 7, 16)]
+NUMBERS = Table(
+    CollectionId(("testDB", "dbo", "numbers")),
+    (Column("id", 1, "int", nullable=False), Column("u", 2, "int", nullable=False)),
+    ("id",),
+)
+
+
+def numbered(rows: list[tuple[int, int, int, int, int]], settings: EventSettings = PLAIN) -> Decoded:
+    """Rows of one commit, written as command, change, operation, id and u, in the order of their changes."""
+    changed = [
+        Changed(7, change, operation, (str(key), str(unique)), command=command)
+        for command, change, operation, key, unique in sorted(rows, key=lambda row: row[1])
+    ]
+    return decoded(*changed, tables=(NUMBERS,), settings=settings)
+
+
+@pytest.mark.parametrize(("rows", "left"), [(SHIFTED, {2: 1, 3: 2, 4: 3}), (SWAPPED, {7: 16})])
+def test_changes_of_a_transaction_are_told_in_the_order_of_their_commands(
+    rows: list[tuple[int, int, int, int, int]], left: dict[int, int]
+):
+    there: dict[int, int] = {}
+    serials = []
+    for one in shown(numbered(rows, replace(PLAIN, tombstones=False)).events):
+        serials.append(one["value"]["source"]["event_serial_no"])
+        there.pop(one["key"]["id"], None)
+        if one["value"]["op"] == "c":
+            there[one["key"]["id"]] = one["value"]["after"]["u"]
+
+    assert there == left
+    assert serials == [1] * len(rows)
+
+
+def test_the_events_of_a_transaction_are_counted_in_the_order_of_their_commands():
+    settings = replace(PLAIN, transaction_metadata=True, tombstones=False)
+    events = [one for one in shown(numbered(SHIFTED, settings).events) if "op" in one["value"]]
+
+    told = [
+        (one["value"]["transaction"]["total_order"], one["value"]["op"], one["key"]["id"]) for one in events
+    ]
+    assert told == [(1, "d", 1), (2, "d", 2), (3, "d", 3), (4, "c", 2), (5, "c", 3), (6, "c", 4)]
+
+
+def test_rows_of_one_change_are_counted_on_though_they_have_commands_of_their_own():
+    events = shown(numbered([(4, 1, 1, 1, 1), (5, 1, 2, 2, 1)], replace(PLAIN, tombstones=False)).events)
+
+    assert [one["value"]["source"]["event_serial_no"] for one in events] == [1, 2]

@@ -11,7 +11,7 @@ from engine.errors import SourceError
 from engine.model import CollectionId
 from tests.unit.adapters.sqlserver.changed import lsn
 
-A, B = Place(lsn(1)), Place(lsn(2), lsn(3), 4)
+A, B = Place(lsn(1)), Place(lsn(2), 3, lsn(3), 4)
 
 
 def test_where_logs_began_is_remembered_by_name():

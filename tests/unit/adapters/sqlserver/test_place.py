@@ -16,11 +16,12 @@ from adapters.sqlserver.place import (
     places_of,
     position_of,
 )
+from engine.model import Position
 
 LSNS = st.integers(0, 2**80 - 1).map(lambda number: lsn_of_hex(f"{number:020x}"))
 # A change after which nothing can come is how a whole commit is written.
 CHANGES = LSNS.filter(lambda lsn: lsn != Place().change)
-INSIDE = st.builds(Place, LSNS, CHANGES, st.integers(0, 9))
+INSIDE = st.builds(Place, LSNS, st.integers(0, 2**31 - 1), CHANGES, st.integers(0, 9))
 PLACES = st.one_of(LSNS.map(Place), INSIDE)
 
 
@@ -40,6 +41,15 @@ def test_hexadecimal_digits_of_either_case_are_the_same_lsn():
 @given(PLACES)
 def test_a_place_is_read_back_from_its_text(place: Place):
     assert parse_place(str(place)) == place
+
+
+def test_a_place_of_an_older_state_is_before_all_changes_that_have_a_command():
+    commit, change = "00000025:00000d98:00a2", "00000025:00000d98:0003"
+    saved = Position((commit, change, 4, commit, "ffffffff:ffffffff:ffff", 9))
+
+    assert places_of(saved) == (Place(commit, 0, change, 4), Place(commit))
+    assert parse_place(f"{commit}/{change}/4") == Place(commit, 0, change, 4)
+    assert Place(commit, 0, change, 4) < Place(commit, 1, ZERO, 1)
 
 
 @given(st.lists(PLACES, min_size=1, max_size=4))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 INSTANCES, STRETCHES = 70, 3
-BRANCH = re.compile(r"SELECT (\d+) AS \[task\], (\d+) AS \[instance\].*?changes_t\d+\]\(0x([0-9a-f]+), 0x")
+BRANCH = re.compile(r"SELECT (\d+) AS \[task\], (\d+) AS \[instance\].*?\[t\d+_CT\].*?>= 0x([0-9a-f]+) AND")
 
 
 def places(count: int) -> list[Place]:
@@ -50,8 +50,8 @@ class Jobs(ChangeReader):
 
     def _staged(self, task: int, rows: list[tuple[int, str]], stage: StageChanges) -> list[dict[str, Any]]:
         text = "f\x1f1\x1fann\x1fx"
-        columns = [(at, first, first, 2, None, text) for at, first in rows]
-        kinds = [pa.int32(), pa.string(), pa.string(), pa.int32(), pa.string(), pa.large_string()]
+        columns = [(at, first, 1, first, 2, None, text) for at, first in rows]
+        kinds = [pa.int32(), pa.string(), pa.int32(), pa.string(), pa.int32(), pa.string(), pa.large_string()]
         made = [pa.array(one, kind) for one, kind in zip(zip(*columns, strict=True), kinds, strict=True)]
         batch = pa.RecordBatch.from_arrays(made, names=RAW.names)
         own = replace(stage, name=f"{stage.name}-{task}")  # outside of Spark all tasks have one number

@@ -27,11 +27,11 @@ def capture(name: str, *, start: int = 0, created: str = "", table: str | None =
 
 @dataclass(frozen=True)
 class Logged:
-    """Change tables by instance: the commit and the change of each row, in order."""
+    """Change tables by instance: the commit, the command and the change of each row, in order."""
 
-    rows: dict[str, list[tuple[str, str]]]
+    rows: dict[str, list[tuple[str, int, str]]]
 
-    def of(self, share: Share) -> list[tuple[str, str]]:
+    def of(self, share: Share) -> list[tuple[str, int, str]]:
         return [
             row
             for row in self.rows[share.capture.name]
@@ -45,18 +45,21 @@ class Logged:
         found = [(self.of(share), offset) for share, offset in zip(asked, offsets, strict=True)]
         return [rows[offset][0] if offset < len(rows) else None for rows, offset in found]
 
-    def changes(self, asked: Sequence[Share], step: int) -> list[list[str]]:
-        found = [sorted(change for _commit, change in self.of(share)) for share in asked]
+    def changes(self, asked: Sequence[Share], step: int) -> list[list[tuple[int, str]]]:
+        found = [sorted((command, change) for _commit, command, change in self.of(share)) for share in asked]
         return [[rows[at] for at in range(step - 1, len(rows) - 1, step)] for rows in found]
 
 
 def logged(*commits: dict[str, int]) -> Logged:
-    """A log of commits from 10 on, each with so many rows in some change tables; changes by turns."""
-    rows: dict[str, list[tuple[str, str]]] = {}
+    """A log of commits from 10 on, each with so many rows in some change tables; changes by turns.
+
+    The changes' LSNs do not follow their commands.
+    """
+    rows: dict[str, list[tuple[str, int, str]]] = {}
     for number, commit in enumerate(commits):
         turns = sorted((turn, name) for name, count in commit.items() for turn in range(count))
         for change, (_turn, name) in enumerate(turns):
-            rows.setdefault(name, []).append((lsn(10 + number), lsn(1000 * (number + 1) + change)))
+            rows.setdefault(name, []).append((lsn(10 + number), change, lsn(1000 * (number + 1) - change)))
     return Logged(rows)
 
 
@@ -72,7 +75,7 @@ def streamed(
     return planned
 
 
-def told(log: Logged, spans: Sequence[Planned]) -> list[tuple[str, str, str]]:
+def told(log: Logged, spans: Sequence[Planned]) -> list[tuple[str, int, str, str]]:
     """The rows that the spans' tasks read, in the order of the parts, sorted within each."""
     return [
         row
@@ -199,7 +202,7 @@ class TestInstances:
 
 
 def test_a_share_inside_a_commit_asks_for_that_commit_again():
-    (found,) = shares([capture("a")], Place(lsn(10), lsn(1000), 9), Place(lsn(10)))
+    (found,) = shares([capture("a")], Place(lsn(10), 1, lsn(1000), 9), Place(lsn(10)))
 
     assert (found.first, found.last) == (lsn(10), lsn(10))
     assert after_lsn(found.first) > found.last

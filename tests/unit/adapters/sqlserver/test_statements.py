@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -64,7 +65,8 @@ LSN, LATER = "00000025:00000d98:00a2", "00000025:00000d98:00b0"
 def shares() -> Iterator[Share]:
     capture = Capture("dbo_odd ]'", ID, LSN, tuple(column.name for column in COLUMNS), 7, 8)
     yield Share(0, capture, Place(LSN), Place(LATER))
-    yield Share(1, capture, Place(LSN, LSN, 4), Place(LATER, LATER, 4))
+    yield Share(1, capture, Place(LSN, 3, LSN, 4), Place(LATER, 5, LATER, 4))
+    yield Share(2, replace(capture, commands=False), Place(LSN, 3, LSN, 4), Place(LATER, 0, LATER, 4))
 
 
 NARROW = Table(ID, COLUMNS[3:5], primary_key=("c int",))
@@ -82,6 +84,7 @@ def read_tables() -> Iterator[ReadTable]:
 def built() -> Iterator[str]:
     yield from (metadata.SERVER, metadata.DATABASE, metadata.CAPTURES, metadata.TABLES)
     yield from (metadata.CAPTURED_COLUMNS, metadata.VIEWS, statements.MAX_LSN, statements.CLOCK)
+    yield statements.LEAST_LSNS
     yield from (sizes.LOG_END, sizes.OPEN_TRANSACTIONS, metadata.SNAPSHOTS)
     yield from (
         metadata.columns([8, 9]),
@@ -91,7 +94,7 @@ def built() -> Iterator[str]:
     yield metadata.agent_status(AGENT_STATUS, "odd ]'db")
     asked = list(shares())
     yield statements.counts(asked, 100)
-    yield statements.commits(asked, [5, 6])
+    yield statements.commits(asked, [5, 6, 7])
     yield statements.changes(asked, 10)
     for mode in (RowMode.FAST, RowMode.ESCAPED):
         told = [statements.Told(share, tsql.row_text(readable(WIDE), mode, "c")) for share in asked]

@@ -5,21 +5,23 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, cast
 
+import pytest
 from sqlalchemy.exc import DBAPIError
 
 from adapters.sqlserver import tail
 from adapters.sqlserver.catalog import Catalog
 from adapters.sqlserver.instances import Mark
-from adapters.sqlserver.place import Place
+from adapters.sqlserver.place import ZERO, Place, after_lsn
 from adapters.sqlserver.reading import ChangeReader, Read
+from adapters.sqlserver.statements import LEAST_LSNS
 from adapters.sqlserver.table import Capture, Table
 from adapters.sqlserver.tail import Asking, Tail
+from engine.errors import PositionLost, SourceError
 from tests.unit.adapters.sqlserver.changed import CUSTOMERS, lsn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pytest
     from sqlalchemy import Connection
 
 LOCKED = "[42000] [Microsoft][ODBC][SQL Server]Lock request time out period exceeded. (1222) (SQLExecDirectW)"
@@ -32,17 +34,20 @@ class Server:
 
     def __init__(self) -> None:
         self.locked = True
+        self.least = ""
 
     def exec_driver_sql(self, statement: str) -> Server:
         if self.locked and "dbo_customers" in statement:
             raise DBAPIError(statement, None, Exception(LOCKED))
+        self.asked = statement
         return self
 
     def scalar(self) -> str:
         return GREATEST
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        return []
+        least = self.asked == LEAST_LSNS and self.least
+        return [(CAPTURE.name, self.least.replace(":", ""))] if least else []
 
 
 class Known(Catalog):
@@ -63,8 +68,10 @@ class Nothing(ChangeReader):
     def __init__(self) -> None:
         self.row_bytes = 1.0
 
+    found = Read()
+
     def read(self, *_asked: Any) -> Read:
-        return Read()
+        return self.found
 
 
 def made(asking: Asking | None = None, known: Sequence[Mark] = ()) -> tuple[Tail, Server, Known]:
@@ -113,4 +120,44 @@ def test_an_instance_that_is_gone_is_told_of_once_though_sessions_fail_before_th
 
     assert [one for one in caplog.messages if "is gone" in one] == [
         "capture instance dbo_customers of database shop is gone; what it had not told yet is lost"
+    ]
+
+
+def test_what_was_cleaned_up_while_it_was_read_is_lost():
+    log, server, _catalog = made()
+    server.locked, server.least = False, lsn(7)
+
+    with pytest.raises(PositionLost, match="begins at"):
+        log.next(Place(lsn(5)))
+
+
+def test_what_is_whole_from_where_it_was_read_is_kept():
+    log, server, _catalog = made()
+    server.locked, server.least = False, after_lsn(lsn(5))
+
+    assert log.next(Place(lsn(5)))
+
+
+def test_a_login_that_may_not_know_the_least_lsn_is_told_what_it_needs():
+    log, server, _catalog = made()
+    server.locked, server.least = False, ZERO
+
+    with pytest.raises(SourceError, match="does not tell since when") as caught:
+        log.next(Place(lsn(5)))
+    assert "gating role" in caught.value.hint
+
+
+def test_changes_without_a_sure_order_are_told_of_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(Nothing, "found", Read(unnumbered=frozenset([0])))
+    asking = Asking()
+    with caplog.at_level(logging.WARNING, "adapters"):
+        for _session in range(2):
+            log, server, _catalog = made(asking)
+            server.locked = False
+            log.next(Place(lsn(5)))
+
+    assert [one.partition(" has changes")[0] for one in caplog.messages] == [
+        "capture instance dbo_customers of database shop"
     ]
