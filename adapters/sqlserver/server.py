@@ -86,6 +86,8 @@ class _Drivers:
             text, token = odbc_string(self.settings, database), odbc_token(self.settings)
             connection = driver.connect(text, autocommit=True, timeout=timeout, attrs_before=token)
             connection.timeout = query_timeout_s
+            for kind in (driver.SQL_WCHAR, driver.SQL_WVARCHAR, driver.SQL_WLONGVARCHAR):
+                connection.add_output_converter(kind, unicode_text)
             return connection
 
         # a connection that comes back with a transaction open must not serve the next
@@ -97,6 +99,17 @@ class _Drivers:
         begins = {BEFORE: " ".join(f"{one};" for one in session)} if session else {}
         properties = jdbc_properties(self.settings, database) | begins
         return Jdbc(jdbc_url(self.settings), JDBC_DRIVER, query, properties)
+
+
+def unicode_text(raw: bytes) -> str:
+    """The text of an nvarchar; `?` stands for half a surrogate pair, as where Java writes UTF-8 for Spark.
+
+    The server stores any sixteen bits, and pyodbc's own decoder fails at some.
+    """
+    try:
+        return raw.decode("utf-16-le")
+    except UnicodeDecodeError:
+        return raw.decode("utf-16-le", "surrogatepass").encode("utf-8", "replace").decode()
 
 
 def _pyodbc() -> Any:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import mssql_python_odbc
 import pytest
 from sqlalchemy.exc import DBAPIError, OperationalError
 
+from adapters.sqlserver import server
 from adapters.sqlserver.failures import native_number, source_errors, table_errors
 from adapters.sqlserver.server import JDBC_DRIVER, Server, jdbc_url, odbc_string, odbc_token, reach
 from engine.config.references import resolve
@@ -220,3 +223,44 @@ def test_all_that_a_driver_says_is_told_in_one_line():
 
     assert "Login timeout expired; Unable to connect" in str(caught.value)
     assert native_number(failure(26, "x")) == 26
+
+
+class Pyodbc:
+    """The driver's module and its connection: hands texts to the converters that it is given."""
+
+    SQL_WCHAR, SQL_WVARCHAR, SQL_WLONGVARCHAR = -8, -9, -10
+
+    def __init__(self) -> None:
+        self.converters: dict[int, Callable[[bytes], str]] = {}
+        self.timeout = 0
+
+    def connect(self, *_words: object, **_options: object) -> Pyodbc:
+        return self
+
+    def add_output_converter(self, kind: int, converter: Callable[[bytes], str]) -> None:
+        self.converters[kind] = converter
+
+    def texts(self, raw: bytes) -> set[str]:
+        """What a column of each kind shows."""
+        strict = partial(str, encoding="utf-16-le")
+        return {self.converters.get(kind, strict)(raw) for kind in (-8, -9, -10)}
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        ("a\U0001f600é\0".encode("utf-16-le"), "a\U0001f600é\0"),
+        (b"a\x00\x3d\xd8", "a?"),
+        (b"\x00\xdea\x00", "?a"),
+        (b"\x3d\xd8\x3d\xd8\x00\xde", "?\U0001f600"),
+        (b"", ""),
+    ],
+)
+def test_half_a_surrogate_pair_is_read_as_java_writes_it(
+    monkeypatch: pytest.MonkeyPatch, raw: bytes, text: str
+):
+    driver = Pyodbc()
+    monkeypatch.setattr(server, "_pyodbc", lambda: driver)
+    reach(SETTINGS).engine("shop").pool._creator()  # type: ignore[call-arg]
+
+    assert driver.texts(raw) == {text}
