@@ -39,13 +39,13 @@ class Keyset:
 
     @property
     def order(self) -> str:
-        """The columns, as ORDER BY takes them."""
-        return ", ".join(quote_ident(column.name) for column in self.columns)
+        """The columns of `t`, as ORDER BY takes them, which prefers an alias of the SELECT to a bare name."""
+        return ", ".join(f"t.{quote_ident(column.name)}" for column in self.columns)
 
     @property
     def reverse_order(self) -> str:
         """The same, greatest key first."""
-        return ", ".join(f"{quote_ident(column.name)} DESC" for column in self.columns)
+        return ", ".join(f"t.{quote_ident(column.name)} DESC" for column in self.columns)
 
     def beyond(self, key: Key) -> str:
         """A condition for the keys greater than `key`."""

@@ -11,6 +11,7 @@ import orjson
 import pytest
 from pyspark.sql import SparkSession
 
+from adapters.sqlserver.tsql import quote_ident
 from engine.errors import ConfigError, SourceError
 from tests.driven import replayed_rows
 from tests.driven_sqlserver import SIGNALS, DrivenSqlServer, driven_sqlserver, writing
@@ -347,3 +348,33 @@ def test_no_window_is_read_without_locks(
         assert ends
         # keys that only cut may be of rows that are never committed
         assert [one for one in rows + ends if "WITH (READCOMMITTEDLOCK)" not in one] == []
+
+
+LONGEST = "x" * 124 + "lang"
+ODD = ("key1", "task", "run", "r", "select", "a]b", "it's", 'say "so"', "t", LONGEST)
+
+
+@pytest.mark.parametrize("keys", [("key0",), ("task", "key0"), ("key1", "key0"), ("a]b", "r")])
+def test_columns_may_be_called_as_the_adapter_calls_its_own(
+    sqlserver: SqlServer, signals: StandInDatabase, tmp_path: Path, spark: SparkSession, keys: tuple[str, ...]
+):
+    columns = ("key0", *ODD)
+    quoted = [quote_ident(name) for name in columns]
+    listed = ", ".join(f"{name} int NOT NULL" for name in quoted)
+    primary = ", ".join(map(quote_ident, keys))
+    signals.execute(f"CREATE TABLE dbo.[order ]]s] ({listed}, PRIMARY KEY ({primary}))")
+    rows = [tuple((row * (place + 1)) % 307 for place in range(len(columns))) for row in range(1, 301)]
+    signals.execute(f"INSERT INTO dbo.[order ]]s] VALUES {', '.join(map(str, rows))}")
+    signals.enable_cdc("dbo.order ]s")
+    sqlserver.start_capture(0.02)
+    small = {"incremental__snapshot__chunk__size": "7"}
+    with driven_sqlserver(sqlserver, tmp_path, spark, **WITH_SIGNALS, **small) as driven:
+        ask(signals, "shop.dbo.order ]s")
+        driven.until_answered("finished")
+        signals.execute(f"UPDATE dbo.[order ]]s] SET [t] = 1000 WHERE {quoted[0]} = 1")
+        signals.capture()
+        driven.until_streamed(signals)
+        found = [one["value"] for one in driven.events() if one["value"]["source"]["table"] == "order ]s"]
+
+        assert sorted(tuple(one["after"].values()) for one in found if one["op"] == "r") == sorted(rows)
+        assert [one["after"]["t"] for one in found if one["op"] == "u"] == [1000]

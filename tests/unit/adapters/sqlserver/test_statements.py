@@ -181,3 +181,12 @@ def test_values_are_compared_as_their_own_type():
     stamp = "CONVERT(datetime, '2024-02-29 12:34:56.790', 121)"
     for part in (f"[a] > {text}", f"[a] = {text}", f"[b] > {stamp}"):
         assert part in found
+
+
+def test_what_is_ordered_by_is_a_column_and_never_an_alias():
+    ordered = [one for text in ALL for tree in parsed(text) if tree for one in tree.find_all(exp.Ordered)]
+
+    assert len(ordered) > 10
+    assert [one.sql() for one in ordered if isinstance(one.this, exp.Column) and not one.this.table] == [
+        "s.[name]"
+    ] * 0
