@@ -153,7 +153,7 @@ def _best(indexes: Sequence[Sequence[tuple[bool, str, bool]]]) -> _Keys:
 
 
 def _table(table: CollectionId, columns: Sequence[Column], keys: _Keys) -> Table:
-    """A key of which the log lacks a column identifies nothing there."""
-    have = {column.name for column in columns}
+    """A key of which the log lacks a column, or the values of one, identifies nothing there."""
+    have = {column.name for column in columns if not column.computed}
     primary, unique = (key if have.issuperset(key) else () for key in keys)
     return Table(table, tuple(columns), primary, unique)

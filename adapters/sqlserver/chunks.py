@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from adapters.spark.failures import job_error
 from adapters.spark.runs import RESULT_DDL, ReadTask, nothing, staged_runs
 from adapters.sqlserver import sizes
-from adapters.sqlserver.failures import LOCK_WAITED_FOR
+from adapters.sqlserver.failures import lock_waited_for
 from adapters.sqlserver.statements import portions
 from engine.errors import TableBusy
 from engine.events.rows import RowMode
@@ -182,4 +182,4 @@ def _failed(error: Exception, reads: Mapping[int, RunRead]) -> SourceError | Sin
     tables = {str(read.read.table.id) for read in reads.values()}
     database = next(iter(reads.values())).database
     said = job_error(error, "reading rows", tables.pop() if len(tables) == 1 else database)
-    return TableBusy(said.message, place=said.place) if LOCK_WAITED_FOR in said.message else said
+    return TableBusy(said.message, place=said.place) if lock_waited_for(error, said.message) else said

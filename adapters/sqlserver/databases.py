@@ -20,6 +20,7 @@ from adapters.sqlserver.readable import LOCKED
 from adapters.sqlserver.server import rows, run
 from engine.config.settings import Watermarking
 from engine.errors import ConfigError, SignalError, SourceError, StateError
+from engine.model import CollectionId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from adapters.sqlserver.server import Server
     from adapters.sqlserver.table import Table
     from engine.config.settings import Settings
-    from engine.model import CollectionId, Target
+    from engine.model import Target
 
 _log = logging.getLogger("adapters")
 _SIGNAL_COLUMNS = 3
@@ -206,8 +207,30 @@ class Databases:
         for one in listed:
             if one.indexed and self._settings.capture.include_tables:
                 _log.warning("%s is an indexed view, which CDC can't capture", one.id)
+        self._warn_of_limits(database)
         if signal is not None:
             self._check_signals(signal, {one.id for one in listed})
+
+    def _warn_of_limits(self, database: str) -> None:
+        """Name what CDC does not capture, or not as it is."""
+        connection = self.connection(database)
+        with source_errors("asking what CDC can't capture", database):
+            switching = rows(connection, metadata.SWITCHING)
+            pages = rows(connection, metadata.OTHER_CODE_PAGES)
+        for schema, table, instance in switching:
+            if self.captures(CollectionId((database, schema, table))):
+                _log.warning(
+                    "%s.%s.%s is partitioned, and CDC does not capture rows of a partition that is switched"
+                    " in or out; to forbid it make capture instance %s with @allow_partition_switch = 0",
+                    *(database, schema, table, instance),
+                )
+        for schema, table, column, collation in pages:
+            if self.captures(CollectionId((database, schema, table))):
+                _log.warning(
+                    "column %s of %s.%s.%s has the collation %s, of another code page than the database's:"
+                    " CDC may not keep its characters; nvarchar keeps all",
+                    *(column, database, schema, table, collation),
+                )
 
     def signal_columns(self, signal: CollectionId) -> tuple[str, ...]:
         """What a signal table calls the id, the type and the data, which are its first three columns."""

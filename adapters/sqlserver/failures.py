@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from adapters.disclosure import sqlserver_message
+from adapters.spark.failures import SPARK_ERRORS
 from engine.errors import ConfigError, PositionLost, SchemaChanged, SourceError, TableBusy
 
 if TYPE_CHECKING:
@@ -27,10 +28,12 @@ _UNREACHED = ("Login timeout expired", "[08001]")
 """In what drivers say where there is no connection, or none in time."""
 _TABLE_MOVED = frozenset({207, 208, 3961, 4902, 8180})
 """No such column or object; changed since the snapshot; no such table; could not be prepared."""
-_BUSY = frozenset({601, 1222})
+_LOCK_WAITED_FOR = 1222
+_BUSY = frozenset({601, _LOCK_WAITED_FOR})
 """Rows moved under a reader that takes no locks; a lock was not had in time."""
-LOCK_WAITED_FOR = "Lock request time out period exceeded"
-"""What the drivers say of a lock that was not had in time."""
+_SAID_IN_ENGLISH = "Lock request time out period exceeded"
+"""Of a lock that was not had in time, where Spark hands over nothing but words."""
+_CAUSES = 20
 
 
 @contextmanager
@@ -62,6 +65,28 @@ def busy(error: SQLAlchemyError) -> bool:
     return native_number(error) in _BUSY
 
 
+def lock_waited_for(error: Exception, said: str) -> bool:
+    """Whether a Spark job failed of a lock that was not had in time, in whatever language that is said."""
+    number = jdbc_number(error)
+    return number == _LOCK_WAITED_FOR if number else _SAID_IN_ENGLISH in said
+
+
+def jdbc_number(error: Exception) -> int:
+    """SQL Server's number in what Spark raises: that of the cause that has one; 0 where there is none."""
+    cause = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    for _depth in range(_CAUSES):
+        if cause is None:
+            break
+        with suppress(*SPARK_ERRORS):  # no SQLException
+            if number := int(cause.getErrorCode()):
+                return number
+        try:
+            cause = cause.getCause()
+        except SPARK_ERRORS:
+            break
+    return 0
+
+
 def no_snapshots(database: str) -> ConfigError:
     """Why nothing is read under snapshot isolation."""
     return ConfigError(
@@ -74,6 +99,9 @@ def native_number(error: SQLAlchemyError) -> int:
     """SQL Server's number of an error; 0 where the driver gave none."""
     found = _NUMBER.search(_text(error))
     return int(found[1]) if found else 0
+
+
+NO_SUCH_OBJECT = 208
 
 
 def source_error(error: SQLAlchemyError, doing: str, place: str) -> SourceError | ConfigError:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy.exc import SQLAlchemyError
 
 from adapters.sqlserver import sizes
-from adapters.sqlserver.failures import source_errors, table_errors
+from adapters.sqlserver.failures import NO_SUCH_OBJECT, native_number, source_errors, table_errors
 from adapters.sqlserver.place import Place
 from adapters.sqlserver.server import rows, run
 from adapters.sqlserver.tsql import quote_name
@@ -79,13 +79,16 @@ def log_end(connection: Connection, database: str, captured: Place) -> Place:
     """Where the transaction log ends; the greatest LSN captured where the login may not know."""
     try:
         found = rows(connection, sizes.LOG_END)
-    except SQLAlchemyError:
+        lacking = "VIEW DATABASE STATE"
+    except SQLAlchemyError as error:
         found = []
+        old = native_number(error) == NO_SUCH_OBJECT
+        lacking = "sys.dm_db_log_stats (SQL Server 2016 SP2)" if old else "VIEW DATABASE STATE"
     if found and found[0][0]:
         return max(captured, Place(str(found[0][0]).lower()))
     _log.warning(
-        "database %s: without VIEW DATABASE STATE the log begins where it was captured last; changes that"
+        "database %s: without %s the log begins where it was captured last; changes that"
         " were not captured yet come again behind the rows that show them",
-        database,
+        *(database, lacking),
     )
     return captured

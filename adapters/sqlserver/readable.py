@@ -45,9 +45,9 @@ class Known:
 class ReadTable:
     """A table as a snapshot reads it: its columns in the log's order, the keyset it is cut by.
 
-    `missing` are columns that the log has and the table no longer. `hint` is how rows are locked, `statement`
-    the SELECT that gives the rows instead of the table itself, `merge` the key that the log tells rows by.
-    `condition` is the signal's, as it may be sent.
+    `missing` are columns that the log has and the table no longer, `there` the names of those that it has.
+    `hint` is how rows are locked, `statement` the SELECT that gives the rows instead of the table itself,
+    `merge` the key that the log tells rows by. `condition` is the signal's, as it may be sent.
     """
 
     table: Table
@@ -58,6 +58,7 @@ class ReadTable:
     statement: str | None = None
     object_id: int = 0
     condition: str | None = None
+    there: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -72,10 +73,10 @@ class ReadTable:
         hint = f" WITH ({self.hint})" if self.hint else ""
         if not self.missing:
             return f"{self.name} AS t{hint}"
-        nothing = ", ".join(
-            f"CONVERT({declared(one)}, NULL) AS {quote_ident(one.name)}" for one in self.missing
-        )
-        return f"(SELECT q.*, {nothing} FROM {self.name} AS q{hint}) AS t"
+        # by name, for a star leaves out hidden columns
+        columns = [f"q.{quote_ident(name)}" for name in self.there]
+        columns += [f"CONVERT({declared(one)}, NULL) AS {quote_ident(one.name)}" for one in self.missing]
+        return f"(SELECT {', '.join(columns)} FROM {self.name} AS q{hint}) AS t"
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -114,20 +115,21 @@ def reading(target: Target, known: Known, *, keyless: bool = False) -> ReadTable
         )
     actual = known.actual[target.collection]
     columns = [column.name for column in actual.columns]
+    there = tuple(columns)
     missing = tuple(column for column in readable(table) if column.name not in columns)
     if keyless and not (target.surrogate_key or actual.key):
-        return ReadTable(table, Keyset(()), Keyset(()), missing, object_id=listed.object_id)
+        return ReadTable(table, Keyset(()), Keyset(()), missing, object_id=listed.object_id, there=there)
     keyset = _keyset(actual, key_columns(target, actual.key, columns), place)
     names = table.key
     merge = _keyset(table, names, place) if names else keyset
     if not names:
         _check_merge(table, keyset, place)
-    return ReadTable(table, keyset, merge, missing, object_id=listed.object_id)
+    return ReadTable(table, keyset, merge, missing, object_id=listed.object_id, there=there)
 
 
 def _check_merge(table: Table, keyset: Keyset, place: str) -> None:
     """Without a key of its own, the log must at least tell rows by the surrogate one."""
-    logged = {column.name for column in readable(table)}
+    logged = {column.name for column in readable(table) if not column.computed}
     lacking = [column.name for column in keyset.columns if column.name not in logged]
     if lacking:
         raise SignalError(f"the log does not have the key column {lacking[0]!r}", place=place)

@@ -13,8 +13,10 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from adapters.sqlserver import sizes
-from adapters.sqlserver.failures import source_errors
+from adapters.sqlserver.failures import NO_SUCH_OBJECT, native_number, source_errors
 from adapters.sqlserver.place import Place
 from adapters.sqlserver.server import rows, run
 from adapters.sqlserver.tsql import quote_name
@@ -161,7 +163,16 @@ class LogEnd:
 
     def _ask(self) -> str:
         with source_errors("asking where the log ends", self._database):
-            found = rows(self._connection, sizes.LOG_END)
+            try:
+                found = rows(self._connection, sizes.LOG_END)
+            except SQLAlchemyError as error:
+                if native_number(error) != NO_SUCH_OBJECT:
+                    raise
+                raise SourceError(
+                    "the server does not have sys.dm_db_log_stats, which came with SQL Server 2016 SP2",
+                    place=self._database,
+                    hint="let windows write rows: read.only=false",
+                ) from error
         if not found or not found[0][0]:
             raise SourceError(
                 "the server does not say where its log ends",

@@ -6,9 +6,11 @@ import pytest
 
 from adapters.sqlserver import metadata
 from adapters.sqlserver.catalog import Catalog, Listed, uncaptured
-from adapters.sqlserver.server import Server
+from adapters.sqlserver.server import Server, rows
 from adapters.sqlserver.table import Capture, Column, Table
+from adapters.sqlserver.watermark import LogEnd
 from engine.config.sqlserver import AGENT_STATUS
+from engine.errors import SourceError
 from engine.model import CollectionId
 from tests.servers.sqlserver import StandInDatabase
 
@@ -209,3 +211,65 @@ def test_the_agents_status_is_asked_for_in_the_configured_words(shop):
     shop.server.agent_running = False
     assert server.query("shop", asked) == [(0,)]
     assert metadata.agent_status("SELECT #db.f();", "a]b") == "SELECT [a]]b].f()"
+
+
+def test_a_key_with_a_computed_column_is_none_since_the_log_has_no_values_of_it(shop):
+    shop.execute(
+        "CREATE TABLE dbo.t (id int NOT NULL, c AS (id + 1) PERSISTED, u int NOT NULL,"
+        " PRIMARY KEY (id, c), UNIQUE (u))"
+    )
+    shop.enable_cdc("dbo.t")
+
+    ((_capture, table),) = captured(shop)
+
+    assert (table.primary_key, table.unique_key) == ((), ("u",))
+    assert described(shop)["t"].key == ("u",)
+
+
+def test_a_hypothetical_index_is_no_key(shop):
+    shop.execute("CREATE TABLE dbo.t (id int NOT NULL)")
+    shop.execute("CREATE UNIQUE INDEX i ON dbo.t (id)")
+    assert described(shop)["t"].key == ("id",)
+    with shop.postgres.connect(shop.name) as connection:
+        connection.execute("UPDATE sys.indexes SET is_hypothetical = 1")
+
+    assert described(shop)["t"].key == ()
+
+
+def test_a_table_whose_partitions_may_be_switched_is_named(shop):
+    for name in ("whole", "parted"):
+        shop.execute(f"CREATE TABLE dbo.{name} (id int PRIMARY KEY)")
+        shop.enable_cdc(f"dbo.{name}")
+    with shop.postgres.connect(shop.name) as connection:
+        connection.execute("UPDATE cdc.change_tables SET partition_switch = 1")
+        connection.execute(
+            "INSERT INTO mssql.settings SELECT 'partitions ' || object_id, '3' FROM sys.tables"
+            " WHERE name = 'parted'"
+        )
+
+    with Server(shop.server.reach).connect("shop") as connection:
+        assert rows(connection, metadata.SWITCHING) == [("dbo", "parted", "dbo_parted")]
+
+
+def test_a_captured_column_of_another_code_page_is_named(shop):
+    shop.execute(
+        "CREATE TABLE dbo.t (id int PRIMARY KEY, same varchar(9) COLLATE Latin1_General_CS_AS NULL,"
+        " other varchar(9) COLLATE Cyrillic_General_CI_AS NULL,"
+        " wide nvarchar(9) COLLATE Cyrillic_General_CI_AS NULL)"
+    )
+    shop.enable_cdc("dbo.t")
+
+    with Server(shop.server.reach).connect("shop") as connection:
+        found = rows(connection, metadata.OTHER_CODE_PAGES)
+    assert found == [("dbo", "t", "other", "Cyrillic_General_CI_AS")]
+
+
+def test_a_server_without_the_end_of_its_log_is_told_apart_from_a_login_without_rights(shop):
+    with shop.postgres.connect(shop.name) as connection:
+        connection.execute("DROP FUNCTION sys.dm_db_log_stats")
+
+    with (
+        Server(shop.server.reach).connect("shop") as connection,
+        pytest.raises(SourceError, match="2016 SP2"),
+    ):
+        LogEnd(connection, "shop")

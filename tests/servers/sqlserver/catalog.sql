@@ -24,7 +24,7 @@ CREATE TABLE sys.columns (object_id int, column_id int, name text, system_type_i
 CREATE TABLE sys.default_constraints (object_id int GENERATED ALWAYS AS IDENTITY (START 100000) PRIMARY KEY,
   parent_object_id int, parent_column_id int, name text, definition text);
 CREATE TABLE sys.indexes (object_id int, index_id int, name text, type smallint, is_unique smallint,
-  is_primary_key smallint, is_disabled smallint DEFAULT 0, has_filter smallint DEFAULT 0);
+  is_primary_key smallint, is_disabled smallint DEFAULT 0, has_filter smallint DEFAULT 0, is_hypothetical smallint DEFAULT 0);
 CREATE TABLE sys.index_columns (object_id int, index_id int, column_id int, key_ordinal smallint,
   is_descending_key smallint DEFAULT 0, is_included_column smallint DEFAULT 0);
 CREATE VIEW sys.databases AS SELECT d.datname::text AS name, d.oid::int AS database_id,
@@ -39,7 +39,8 @@ DECLARE n bigint; BEGIN EXECUTE format('SELECT count(*) FROM %s', id::regclass) 
 -- stable, so that only the table asked for is looked into: another one may be locked
 CREATE FUNCTION mssql.pages(id int) RETURNS bigint STABLE LANGUAGE plpgsql AS $$
 BEGIN RETURN pg_relation_size(id::regclass) / 8192; END $$;
-CREATE VIEW sys.partitions AS SELECT object_id, index_id, 1 AS partition_number, object_id::bigint AS hobt_id,
+CREATE VIEW sys.partitions AS SELECT object_id, index_id,
+  generate_series(1, coalesce(mssql.setting('partitions ' || object_id::text)::int, 1)) AS partition_number, object_id::bigint AS hobt_id,
   object_id::bigint AS partition_id, mssql.row_count(object_id) AS rows FROM (SELECT object_id, 1 AS index_id FROM sys.tables) AS t;
 CREATE VIEW sys.allocation_units AS SELECT object_id::bigint AS container_id, 1::smallint AS type,
   'IN_ROW_DATA' AS type_desc, mssql.pages(object_id) AS used_pages FROM sys.tables;
@@ -61,4 +62,7 @@ CREATE FUNCTION mssql.databasepropertyex(db text, asked text) RETURNS text STABL
 -- inside BEGIN TRANSACTION the transaction is older than the statement
 CREATE FUNCTION mssql.trancount() RETURNS int VOLATILE LANGUAGE sql RETURN
   CASE WHEN transaction_timestamp() < statement_timestamp() THEN 1 ELSE 0 END;
+CREATE FUNCTION mssql.collationproperty(collation_name text, asked text) RETURNS text IMMUTABLE LANGUAGE sql RETURN
+  CASE WHEN collation_name LIKE '%UTF8%' THEN '65001' WHEN collation_name LIKE 'Cyrillic%' THEN '1251'
+  WHEN collation_name LIKE 'Japanese%' THEN '932' ELSE '1252' END;
 CREATE SEQUENCE mssql.rowversion START 2000;

@@ -52,3 +52,22 @@ def test_a_database_is_the_same_by_its_group_or_by_when_it_was_made(saved, found
 def test_a_database_that_shares_no_mark_is_another_one(saved, found):
     with pytest.raises(StateError, match="another database 'shop'"):
         check_identity({"shop": saved}, {"shop": found})
+
+
+def test_columns_are_read_by_name_where_others_are_missing_since_a_star_has_no_hidden_ones():
+    key, hidden = Column("k", 1, "int", nullable=False), Column("valid_to", 2, "datetime2", scale=7)
+    gone = Column("gone", 3, "int")
+    logged, actual = Table(ID, (key, hidden, gone), ("k",)), Table(ID, (key, hidden), ("k",))
+
+    found = reading(Target(ID), Known({ID: logged}, {ID: Listed(ID, 7)}, {ID: actual})).relation
+
+    assert "*" not in found
+    assert found.startswith("(SELECT q.[k], q.[valid_to], CONVERT(int, NULL) AS [gone] FROM [dbo].[t] AS q")
+
+
+def test_a_surrogate_key_of_a_computed_column_is_refused():
+    computed, other = Column("c", 1, "int", computed=True), Column("o", 2, "int")
+    table = Table(ID, (computed, other))
+
+    with pytest.raises(SignalError, match="does not have the key column 'c'"):
+        reading(Target(ID, surrogate_key="c"), Known({ID: table}, {ID: Listed(ID, 7)}, {ID: table}))

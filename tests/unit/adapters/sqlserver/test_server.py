@@ -9,10 +9,11 @@ from pathlib import Path
 
 import mssql_python_odbc
 import pytest
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it ships no types
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from adapters.sqlserver import server
-from adapters.sqlserver.failures import native_number, source_errors, table_errors
+from adapters.sqlserver.failures import lock_waited_for, native_number, source_errors, table_errors
 from adapters.sqlserver.server import JDBC_DRIVER, Server, jdbc_url, odbc_string, odbc_token, reach
 from engine.config.references import resolve
 from engine.config.sources import Encryption, SqlServerSettings
@@ -264,3 +265,27 @@ def test_half_a_surrogate_pair_is_read_as_java_writes_it(
     reach(SETTINGS).engine("shop").pool._creator()  # type: ignore[call-arg]
 
     assert driver.texts(raw) == {text}
+
+
+class Cause(Exception):
+    """An exception of the JVM as py4j shows it: with a number if it is the driver's, with a cause or none."""
+
+    def __init__(self, number: int | None, cause: Cause | None = None) -> None:
+        super().__init__("Zeit\u00fcberschreitung bei der Sperranforderung")
+        self._number, self._cause = number, cause
+        self.java_exception = self
+
+    def getErrorCode(self) -> int:  # noqa: N802  Java's name
+        if self._number is None:
+            raise Py4JError("no such method")
+        return self._number
+
+    def getCause(self) -> Cause | None:  # noqa: N802  Java's name
+        return self._cause
+
+
+def test_a_lock_that_spark_waited_for_is_known_by_its_number_in_any_language():
+    assert lock_waited_for(Cause(None, Cause(None, Cause(1222))), "Zeit\u00fcberschreitung")
+    assert not lock_waited_for(Cause(None, Cause(208)), "Lock request time out period exceeded")
+    assert not lock_waited_for(Cause(None), "Zeit\u00fcberschreitung")
+    assert lock_waited_for(RuntimeError(), "Lock request time out period exceeded.")

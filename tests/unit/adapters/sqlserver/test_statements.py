@@ -85,6 +85,7 @@ def built() -> Iterator[str]:
     yield from (metadata.SERVER, metadata.DATABASE, metadata.CAPTURES, metadata.TABLES)
     yield from (metadata.CAPTURED_COLUMNS, metadata.VIEWS, statements.MAX_LSN, statements.CLOCK)
     yield statements.LEAST_LSNS
+    yield from (metadata.SWITCHING, metadata.OTHER_CODE_PAGES)
     yield from (sizes.LOG_END, sizes.OPEN_TRANSACTIONS, metadata.SNAPSHOTS)
     yield from (
         metadata.columns([8, 9]),
@@ -190,3 +191,21 @@ def test_what_is_ordered_by_is_a_column_and_never_an_alias():
     assert [one.sql() for one in ordered if isinstance(one.this, exp.Column) and not one.this.table] == [
         "s.[name]"
     ] * 0
+
+
+def test_captured_columns_are_asked_for_without_a_join_on_either_of_two_conditions():
+    (tree,) = parsed(metadata.CAPTURED_COLUMNS)
+
+    joins = list(tree.find_all(exp.Join)) if tree else []
+    assert len(joins) > 3
+    assert not [one.sql() for one in joins if one.find(exp.Or)]
+
+
+def test_no_alias_is_a_word_that_t_sql_reserves():
+    reserved = {"PRIMARY", "KEY", "ORDER", "PLAN", "FILE", "USER", "TABLE", "COLUMN", "SCHEMA", "VIEW"}
+    aliases = {
+        one.alias.upper() for text in ALL for tree in parsed(text) if tree for one in tree.find_all(exp.Alias)
+    }
+
+    assert aliases & reserved <= {"SCHEMA", "TABLE", "COLUMN", "VIEW"}
+    assert all("DB_ID()" not in text for text in (metadata.DATABASE, metadata.SNAPSHOTS))
