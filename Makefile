@@ -9,7 +9,7 @@ LOCK := $(BIN)/python -m uv pip compile pyproject.toml --universal --python-vers
 	--generate-hashes --no-header --no-annotate --no-emit-index-url --output-file requirements.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format unit test integration bench bench-peers floats consumers torture demo demo-kafka demo-mongodb golden lock clean
+.PHONY: help setup check format unit test integration test-sqlserver bench bench-peers floats consumers torture demo demo-kafka demo-mongodb golden lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
@@ -46,6 +46,10 @@ test: check ## everything that must pass: check, and every suite, by two process
 golden: setup ## compare our events with the recorded ones, case by case
 	@set -e; for cases in $(if $(ARGS),"$(ARGS)",tests/golden/postgres tests/golden/mongodb); do \
 		$(BIN)/python -m tests.golden $$cases; done
+
+test-sqlserver: setup ## SQL Server 2019, 2022 and 2025 from Microsoft's images: what the stand-in is tested with, and more
+	@docker info > /dev/null || { echo "test-sqlserver needs Docker"; exit 1; }
+	$(PYTEST) tests/integration/test_sqlserver_containers.py $(ARGS)
 
 bench: setup ## measure everything into tests/bench/RESULTS.md; ARGS="--runs 1" or "--only stream-wide"
 	$(BIN)/python -m tests.bench.suite $(ARGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from uuid import uuid4
 
@@ -54,3 +55,26 @@ def test_a_window_is_read_again_when_its_table_is_captured_anew(
 
         found = {row["id"]: row["v"] for op, row in driven.ops("t") if op == "r"}
         assert found == {1: "told by nobody", 2: "there"}
+
+
+def test_an_instance_without_commands_is_read_in_the_order_of_changes_with_a_warning(
+    sqlserver: SqlServer,
+    shop: StandInDatabase,
+    tmp_path: Path,
+    spark: SparkSession,
+    caplog: pytest.LogCaptureFixture,
+):
+    shop.execute("CREATE TABLE dbo.t (id int PRIMARY KEY, v nvarchar(50) NULL)")
+    shop.enable_cdc("dbo.t", commands=False)
+    with (
+        caplog.at_level(logging.WARNING, "adapters"),
+        driven_sqlserver(sqlserver, tmp_path, spark, tidemark__span__max__rows="4") as driven,
+    ):
+        with shop.transaction() as session:
+            for row in range(12):
+                session.execute(f"INSERT INTO dbo.t VALUES ({row}, N'a')")
+        shop.capture()
+        driven.until_streamed(shop)
+
+        assert [one["key"]["id"] for one in driven.events("t")] == list(range(12))
+    assert len([one for one in caplog.messages if "without __$command_id" in one]) == 1

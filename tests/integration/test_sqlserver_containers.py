@@ -24,6 +24,8 @@ from adapters.sqlserver.server import Server, reach
 from engine.config.sources import Encryption
 from engine.config.sqlserver import AGENT_STATUS
 from engine.errors import SourceError
+from tests.conformance import test_log_reader, test_tables, test_window
+from tests.conformance.sqlserver_subject import SqlServerSubject
 from tests.driven_sqlserver import SIGNALS, driven_sqlserver
 from tests.integration import test_sqlserver_codec as codec
 from tests.integration import test_sqlserver_collations as collations
@@ -44,8 +46,8 @@ pytestmark = [
     pytest.mark.skipif(not docker_answers(), reason="there is no Docker here; the stand-in runs instead"),
 ]
 
-VERSIONS = ("2019", "2022")
-NEWEST = "mcr.microsoft.com/mssql/server:2022-latest"
+VERSIONS = ("2019", "2022", "2025")
+NEWEST = "mcr.microsoft.com/mssql/server:2025-latest"
 
 
 def odbc_driver() -> str:
@@ -73,6 +75,14 @@ def shop(sqlserver: ContainedSqlServer) -> ContainedDatabase:
     return sqlserver.create_database("shop")
 
 
+@pytest.fixture
+def subject(sqlserver: ContainedSqlServer, tmp_path: Path, spark: SparkSession) -> Iterator[SqlServerSubject]:
+    """What the conformance suites ask of a source, here of the real server."""
+    made = SqlServerSubject(cast("SqlServer", sqlserver), tmp_path, spark)
+    yield made
+    made.close()
+
+
 def _again(module: Any) -> dict[str, Any]:
     """A module's tests and fixtures under names of their own; they find this module's servers."""
     prefix = module.__name__.rpartition("_")[2]
@@ -83,7 +93,9 @@ def _again(module: Any) -> dict[str, Any]:
     }
 
 
-for _module in (job, instances, first, snapshots, codec, collations, transactions):
+_SUITES = (job, instances, first, snapshots, codec, collations, transactions)
+_CONFORMANCE = (test_log_reader, test_tables, test_window)
+for _module in (*_SUITES, *_CONFORMANCE):
     _found = _again(_module)
     if _found.keys() & globals().keys():
         raise RuntimeError(f"two tests or fixtures of one name: {_found.keys() & globals().keys()}")

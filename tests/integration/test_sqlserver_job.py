@@ -77,29 +77,6 @@ def test_keys_that_are_shifted_leave_all_rows(
         assert held == {key: {"id": key, "v": str(key - 1)} for key in range(2, 31)}
 
 
-def test_an_instance_without_commands_is_read_in_the_order_of_changes_with_a_warning(
-    sqlserver: SqlServer,
-    shop: StandInDatabase,
-    tmp_path: Path,
-    spark: SparkSession,
-    caplog: pytest.LogCaptureFixture,
-):
-    shop.execute(T)
-    shop.enable_cdc("dbo.t", commands=False)
-    with (
-        caplog.at_level(logging.WARNING, "adapters"),
-        driven_sqlserver(sqlserver, tmp_path, spark, tidemark__span__max__rows="4") as driven,
-    ):
-        with shop.transaction() as session:
-            for row in range(12):
-                session.execute(f"INSERT INTO dbo.t VALUES ({row}, N'a')")
-        shop.capture()
-        driven.until_streamed(shop)
-
-        assert [one["key"]["id"] for one in driven.events("t")] == list(range(12))
-    assert len([one for one in caplog.messages if "without __$command_id" in one]) == 1
-
-
 def test_two_tables_of_one_transaction_are_told_in_the_order_of_their_changes(
     sqlserver: SqlServer, shop: StandInDatabase, tmp_path: Path, spark: SparkSession
 ):

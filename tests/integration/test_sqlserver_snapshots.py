@@ -16,6 +16,7 @@ from engine.errors import ConfigError, SourceError
 from tests.driven import replayed_rows
 from tests.driven_sqlserver import SIGNALS, DrivenSqlServer, driven_sqlserver, writing
 from tests.servers.sqlserver import SqlServer, StandInDatabase
+from tests.unit.adapters.sqlserver.t_sql import PAGES, shape
 
 pytestmark = pytest.mark.integration
 
@@ -378,3 +379,18 @@ def test_columns_may_be_called_as_the_adapter_calls_its_own(
 
         assert sorted(tuple(one["after"].values()) for one in found if one["op"] == "r") == sorted(rows)
         assert [one["after"]["t"] for one in found if one["op"] == "u"] == [1000]
+
+
+def test_what_a_job_says_to_the_server_is_documented_t_sql(
+    sqlserver: SqlServer, signals: StandInDatabase, tmp_path: Path, spark: SparkSession
+):
+    filled(signals, 300)
+    sqlserver.start_capture(0.02)
+    with driven_sqlserver(sqlserver, tmp_path, spark, **WITH_SIGNALS, **SMALL) as driven:
+        sqlserver.statements.clear()
+        ask(signals, "shop.dbo.t")
+        driven.until_answered("finished")
+    said = set(sqlserver.statements)
+
+    assert len(said) > 20
+    assert {text: shape(text) - PAGES.keys() for text in said if shape(text) - PAGES.keys()} == {}
