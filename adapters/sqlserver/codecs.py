@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from adapters.sqlserver.codec import codec_for
 from adapters.sqlserver.entries import instance_of
+from adapters.table_faults import noting_faults
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from adapters.sqlserver.entries import Instance
     from adapters.sqlserver.instances import Instances
@@ -39,14 +40,21 @@ class Codecs:
         return found
 
     def instances(
-        self, known: Instances, modes: Mapping[int, RowMode], merges: Mapping[CollectionId, tuple[str, ...]]
-    ) -> dict[int, Instance]:
-        """How the rows of each instance that a span has are read, by its index.
+        self,
+        known: Instances,
+        modes: Mapping[int, RowMode],
+        merges: Mapping[CollectionId, tuple[str, ...]],
+        aside: Collection[CollectionId] = (),
+    ) -> tuple[dict[int, Instance], dict[CollectionId, str]]:
+        """How the rows of each instance that a span has are read, by its index; and why some can't be.
 
-        `merges` are the merge keys of tables that are read beside.
+        `merges` are the merge keys of tables that are read beside. Tables in `aside` are left out.
         """
-        tables = {index: known.tables[known.captures[index].name] for index in modes}
-        return {
-            index: instance_of(table, self.codec(table, merges.get(table.id, ())), modes[index])
-            for index, table in tables.items()
-        }
+        faults: dict[CollectionId, str] = {}
+        made: dict[int, Instance] = {}
+        for index, mode in modes.items():
+            table = known.tables[known.captures[index].name]
+            if table.id not in aside:
+                with noting_faults(faults, table.id):
+                    made[index] = instance_of(table, self.codec(table, merges.get(table.id, ())), mode)
+        return made, faults

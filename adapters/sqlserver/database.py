@@ -19,6 +19,7 @@ from adapters.sqlserver.changes import NOTHING
 from adapters.sqlserver.chunks import RunRead
 from adapters.sqlserver.codecs import Codecs
 from adapters.sqlserver.databases import Databases, check_identity
+from adapters.sqlserver.dead_letters import rows_of
 from adapters.sqlserver.decode import Rules, Watch
 from adapters.sqlserver.encode import EncodePart
 from adapters.sqlserver.extents import Extents
@@ -34,7 +35,8 @@ from adapters.sqlserver.tail import Asking, Tail
 from adapters.sqlserver.watermark import AtBeginning, LogEnd, SignalRows, SignalTable, Watermark
 from adapters.sqlserver.window import SqlServerWindow
 from engine.config.settings import Watermarking
-from engine.errors import InvariantError, SchemaChanged, TableBusy
+from engine.errors import ConfigError, InvariantError, SchemaChanged, TableBusy
+from engine.incomplete import Cause, Incomplete, Letters
 from engine.marks import PLAIN
 from engine.merge import Superseded
 from engine.model import Position, SignalRow
@@ -54,7 +56,6 @@ if TYPE_CHECKING:
     from adapters.sqlserver.transactions import OpenTransaction
     from engine import ports
     from engine.config.settings import Settings
-    from engine.incomplete import Incomplete
     from engine.model import CollectionId, Target, Window
     from engine.ports import PartWriter
     from engine.state import State
@@ -211,7 +212,7 @@ class SqlServerSource:
         self,
         span: ports.Span,
         writer: PartWriter,
-        aside: Collection[CollectionId] = (),  # noqa: ARG002  nothing is set aside here yet
+        aside: Collection[CollectionId] = (),
         reading: ports.Reading = MappingProxyType({}),  # noqa: ARG002  the log has all of a row
     ) -> Encoded:
         """Encode a span into the writer, and tell what it superseded."""
@@ -222,21 +223,52 @@ class SqlServerSource:
         self._switch(self._databases.instances(name).tellers(before), taken)
         self._databases.note(name, taken.end, taken.instances)
         news = self._told(name, before, taken)
-        rules = Rules(
-            self._settings.events,
-            self._codecs.instances(taken.instances, taken.read.modes, self._merges()),
-            taken.read.clock_minutes,
-        )
-        task = EncodePart(rules, self._watch(name), writer, int(time.time() * 1000))
-        parts = taken.read.parts or ((NOTHING,) if news else ())
         try:
-            decoded = self._means.encoder.encode(task, parts, self._open.get(name), news)
+            decoded, faults = self._decoded(name, taken, writer, aside, news)
+            letters = _letters(taken, {*aside, *faults})
         finally:
             forget(taken.read.parts)
         if decoded:
             self._open[name] = decoded[-1].open
         self._announced = max(0, self._announced - 1)
-        return self._encoded(span, decoded)
+        return replace(
+            self._encoded(span, decoded),
+            incomplete=tuple(
+                Incomplete(table, Cause.UNDECODABLE, str(before), why) for table, why in faults.items()
+            ),
+            letters=letters,
+        )
+
+    def _decoded(
+        self,
+        name: str,
+        taken: Taken,
+        writer: PartWriter,
+        aside: Collection[CollectionId],
+        news: Sequence[SchemaChange],
+    ) -> tuple[list[Decoded], dict[CollectionId, str]]:
+        """Encode all but the tables that can't be decoded; from the start again where one is found."""
+        parts = taken.read.parts or ((NOTHING,) if news else ())
+        faults: dict[CollectionId, str] = {}
+        while True:
+            instances, found = self._codecs.instances(
+                taken.instances, taken.read.modes, self._merges(), {*aside, *faults}
+            )
+            if not found:
+                rules = Rules(self._settings.events, instances, taken.read.clock_minutes)
+                task = EncodePart(rules, self._watch(name), writer, int(time.time() * 1000))
+                decoded = self._means.encoder.encode(task, parts, self._open.get(name), news)
+                found = {table: why for one in decoded for table, why in one.faults.items()}
+            if not found:
+                return decoded, faults
+            for table, why in found.items():
+                self._refuse_signal_fault(table, why)
+            faults |= found
+
+    def _refuse_signal_fault(self, table: CollectionId, why: str) -> None:
+        """Signals that nobody can read must not go by."""
+        if table in self._settings.sqlserver.signal_tables:
+            raise ConfigError(f"the signal table {str(table)!r} can't be streamed: {why}")
 
     def _switch(self, tellers: Mapping[CollectionId, int], taken: Taken) -> None:
         """Have tables read again whose change table is gone or another: what came in between is not told."""
@@ -369,6 +401,20 @@ class SqlServerSource:
             raise InvariantError("signal rows need a signal table")
         table = SignalTable(signal, self._databases.signal_columns(signal))
         return SignalRows(connection, table, window.id, strategy)
+
+
+def _letters(taken: Taken, without: Collection[CollectionId]) -> dict[CollectionId, Letters]:
+    """The change rows of tables that are set aside; the files that they were read into may go."""
+    captures = taken.instances.captures
+    indexes: dict[CollectionId, set[int]] = {}
+    for index in taken.read.modes:
+        if captures[index].table in without:
+            indexes.setdefault(captures[index].table, set()).add(index)
+    if not indexes:
+        return {}
+    batches = [batch for part in taken.read.parts for batch in part.load()]
+    found = {table: rows_of(batches, instances) for table, instances in indexes.items()}
+    return {table: Letters(one.count, one.size, one.lines) for table, one in found.items() if one.count}
 
 
 def merge_columns(reads: Iterable[ReadTable]) -> dict[CollectionId, tuple[str, ...]]:

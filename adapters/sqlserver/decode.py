@@ -7,7 +7,7 @@ needs the transaction that the part before it left open.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -19,14 +19,16 @@ from adapters.sqlserver.entries import (
     Entries,
     Instance,
     InstanceRows,
-    by_instance,
     in_order,
+    known_in,
     new_groups,
+    of_instance,
     updates,
 )
 from adapters.sqlserver.schema_changes import schema_change_group
 from adapters.sqlserver.source import CONNECTOR
 from adapters.sqlserver.transactions import OpenTransaction, commits, told
+from adapters.table_faults import noting_faults
 from engine.events.assemble import EventGroup, event_batch
 from engine.events.drafts import TOMBSTONE_TURN, Change, Draft, drafts
 from engine.events.envelope import source_head, value_pieces
@@ -80,7 +82,8 @@ class SignalEntry:
 class Decoded:
     """What a part holds: its events in order, and what the driver needs to know. `entries` counts rows.
 
-    `part` is what the events were written as, once they are.
+    `part` is what the events were written as, once they are; `faults` are tables whose rows can't be decoded,
+    and why.
     """
 
     events: pa.RecordBatch
@@ -89,6 +92,7 @@ class Decoded:
     open: OpenTransaction | None
     entries: int
     part: Part | None = None
+    faults: Mapping[CollectionId, str] = field(default_factory=dict)
 
 
 def decode(
@@ -108,19 +112,22 @@ def decode(
     made: list[Draft] = []
     signals: list[SignalEntry] = []
     keys: dict[CollectionId, tuple[pa.LargeBinaryArray, ...]] = {}
-    for rows in by_instance(entries, rules.instances):
-        codec = rows.instance.codec
-        for collection, found in _superseding(rows, watch):
-            keys[collection] = (*keys.get(collection, ()), found)
-        if codec.signal:
-            signals += _signals(rows, entries)
-        if codec.emit:
-            for change in _changes(rows, entries):
-                made += drafts(change, codec, rules.settings)
+    faults: dict[CollectionId, str] = {}
+    for index, instance in known_in(entries, rules.instances):
+        codec = instance.codec
+        rows = of_instance(entries, index, instance)
+        with noting_faults(faults, codec.collection):
+            for collection, found in _superseding(rows, watch):
+                keys[collection] = (*keys.get(collection, ()), found)
+            if codec.signal:
+                signals += _signals(rows, entries)
+            if codec.emit:
+                for change in _changes(rows, entries):
+                    made += drafts(change, codec, rules.settings)
     groups, left = _events(entries, made, rules, now_ms, before)
     groups += [schema_change_group(one, entries.from_commit(one.commit), rules.settings) for one in changes]
     signals.sort(key=lambda one: one.place)
-    return Decoded(event_batch(groups), tuple(signals), Superseded(keys), left, len(entries))
+    return Decoded(event_batch(groups), tuple(signals), Superseded(keys), left, len(entries), faults=faults)
 
 
 def _changes(rows: InstanceRows, entries: Entries) -> Iterator[Change]:

@@ -179,20 +179,23 @@ class InstanceRows:
         return [column.take(indices) for column in self.columns]
 
 
-def by_instance(entries: Entries, instances: Mapping[int, Instance]) -> Iterator[InstanceRows]:
-    """The rows of every instance that is known; those of others are passed over.
+def known_in(entries: Entries, instances: Mapping[int, Instance]) -> Iterator[tuple[int, Instance]]:
+    """The instances that are known, of those that have rows; rows of others are passed over."""
+    for index in np.unique(entries.instances).tolist():
+        if (instance := instances.get(index)) is not None:
+            yield index, instance
 
-    Raises SeparatorInData where an instance's rows are to be read again in another form.
+
+def of_instance(entries: Entries, index: int, instance: Instance) -> InstanceRows:
+    """The rows of one instance.
+
+    Raises SeparatorInData where they are to be read again in another form.
     """
-    for index in np.unique(entries.instances):
-        instance = instances.get(int(index))
-        if instance is None:
-            continue
-        numbers = np.flatnonzero(entries.instances == index)
-        whole = len(numbers) == len(entries)
-        texts = entries.texts if whole else entries.texts.take(pa.array(numbers))
-        columns = split_rows(texts, instance.shape, instance.mode)
-        yield InstanceRows(instance, numbers, entries.operations[numbers], columns)
+    numbers = np.flatnonzero(entries.instances == index)
+    whole = len(numbers) == len(entries)
+    texts = entries.texts if whole else entries.texts.take(pa.array(numbers))
+    columns = split_rows(texts, instance.shape, instance.mode)
+    return InstanceRows(instance, numbers, entries.operations[numbers], columns)
 
 
 def updates(rows: InstanceRows, entries: Entries) -> tuple[Ints, list[Text], list[Text]]:

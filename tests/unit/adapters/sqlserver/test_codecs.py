@@ -27,7 +27,7 @@ def before(kind: str, length: int) -> object:
     table = Table(ID, columns, ("id",))
     capture = Capture("dbo_t", ID, lsn(1), ("id", "v"), 7, 8)
     settings = cast("Settings", SimpleNamespace(events=PLAIN, sqlserver=SimpleNamespace(signal_tables=())))
-    made = Codecs(settings).instances(Instances((capture,), {"dbo_t": table}), {0: RowMode.FAST}, {})
+    made, _faults = Codecs(settings).instances(Instances((capture,), {"dbo_t": table}), {0: RowMode.FAST}, {})
     batch = raw([Changed(7, 1, BEFORE, ("1", None)), Changed(7, 1, AFTER, ("1", "61"))], (table,))
     (event,) = shown(decode([batch], Rules(PLAIN, made), Watch(), 0).events)
     found: object = event["value"]["before"]["v"]

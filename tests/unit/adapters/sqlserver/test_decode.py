@@ -15,7 +15,6 @@ from adapters.sqlserver.place import Place
 from adapters.sqlserver.schema_changes import ChangeType, SchemaChange
 from adapters.sqlserver.source import ReadPlace
 from adapters.sqlserver.table import Column, Table
-from engine.errors import SourceError
 from engine.events.batch import EVENTS
 from engine.events.rows import RowMode, SeparatorInData
 from engine.events.settings import EventSettings, MessageKey
@@ -177,12 +176,18 @@ def test_no_rows_are_no_events():
     assert (found.events.num_rows, found.entries, found.open) == (0, 0, None)
 
 
-def test_half_an_update_is_an_error_that_names_its_table():
-    for row in (Changed(7, 3, BEFORE, ANN), Changed(7, 3, AFTER, ANN)):
-        with pytest.raises(SourceError, match=r"testDB\.dbo\.customers"):
-            decoded(row)
-    with pytest.raises(SourceError):
-        decoded(Changed(7, 3, BEFORE, ANN), Changed(7, 4, AFTER, ANN))
+def test_half_an_update_is_a_fault_of_its_table_alone():
+    rows = (
+        (Changed(7, 3, BEFORE, ANN),),
+        (Changed(7, 3, AFTER, ANN),),
+        (Changed(7, 3, BEFORE, ANN), Changed(7, 4, AFTER, ANN)),
+    )
+    for halves in rows:
+        found = decoded(*halves, Changed(7, 5, INSERT, ("2",), 1))
+
+        assert found.faults.keys() == {CUSTOMERS.id}
+        assert "one of its two rows" in found.faults[CUSTOMERS.id]
+        assert [one["key"] for one in shown(found.events)] == [{"id": 2}]
 
 
 def test_a_large_value_that_an_update_left_alone_is_in_the_old_row_too():
