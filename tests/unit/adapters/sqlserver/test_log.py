@@ -25,5 +25,5 @@ def test_a_failure_is_told_without_the_row_that_it_quotes():
         log.take(10)
     log.close()
 
-    assert "UnicodeDecodeError at " in str(caught.value)
+    assert "UnicodeDecodeError" in str(caught.value)
     assert "secret" not in str(caught.value)
