@@ -23,7 +23,7 @@ from adapters.sqlserver.dead_letters import rows_of
 from adapters.sqlserver.decode import Rules, Watch
 from adapters.sqlserver.encode import EncodePart
 from adapters.sqlserver.extents import Extents
-from adapters.sqlserver.instances import marks_of, marks_out
+from adapters.sqlserver.instances import check_reach, marks_of, marks_out
 from adapters.sqlserver.log import Span, SqlServerLog, Taken
 from adapters.sqlserver.news import News
 from adapters.sqlserver.place import Place, places_of, position_of
@@ -135,7 +135,14 @@ class SqlServerSource:
                 position,
                 position,
                 number,
-                Taken(place, Read(), self._databases.instances(name), now_s, news=True),
+                Taken(
+                    place,
+                    Read(),
+                    self._databases.instances(name),
+                    now_s,
+                    news=True,
+                    gaps=self._gaps(state, name, place),
+                ),
             )
             for number, (name, place) in enumerate(
                 zip(self._databases.names, places_of(position), strict=True)
@@ -149,11 +156,25 @@ class SqlServerSource:
         _log.info("reading the change tables from %s", shown(position))
         return SqlServerLog(tails, position, self._settings.sqlserver.poll_interval_ms / 1000, told)
 
+    def _gaps(self, state: State, name: str, place: Place) -> dict[CollectionId, str]:
+        """The tables of which changes were cleaned up while no job ran."""
+        if not self._first.streams:
+            return {}
+        known = marks_of(state.memory.get("databases", {}).get(name, {}).get("instances", ()))
+        captures = self._databases.instances(name).captures
+        return check_reach(known, captures, place, self._settings.sqlserver.signal_tables)
+
     def _tail(self, name: str, saved: Sequence[Sequence[Any]]) -> Tail:
         connect = partial(self._databases.connect, name)
         gone = self._gone.setdefault(name, set())
         unnumbered = self._unnumbered.setdefault(name, set())
-        asking = Asking(self._means.bounds, self._settings.sqlserver.agent_status_query, gone, unnumbered)
+        asking = Asking(
+            self._means.bounds,
+            self._settings.sqlserver.agent_status_query,
+            gone,
+            unnumbered,
+            self._settings.sqlserver.signal_tables,
+        )
         catalog, reader = self._databases.catalog(name), self._means.changes(name)
         return Tail(connect, catalog, reader, asking, self._databases.instances(name), marks_of(saved))
 
@@ -234,7 +255,9 @@ class SqlServerSource:
         return replace(
             self._encoded(span, decoded),
             incomplete=tuple(
-                Incomplete(table, Cause.UNDECODABLE, str(before), why) for table, why in faults.items()
+                Incomplete(table, cause, str(before), why)
+                for cause, found in ((Cause.GAP, taken.gaps), (Cause.UNDECODABLE, faults))
+                for table, why in found.items()
             ),
             letters=letters,
         )

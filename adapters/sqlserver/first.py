@@ -196,7 +196,7 @@ class FirstSnapshot:
         try:
             for name, place in zip(self._databases.names, places_of(state.position), strict=True):
                 known = marks_of(saved.get(name, {}).get("instances", ()))
-                check_reach(known, self._databases.instances(name).captures, place, name)
+                check_reach(known, self._databases.instances(name).captures, place)
         except PositionLost as error:
             return error
         return None

@@ -10,7 +10,7 @@ from adapters.sqlserver.spans import current
 from engine.errors import PositionLost, SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from adapters.sqlserver.place import Place
     from adapters.sqlserver.spans import Share
@@ -69,38 +69,61 @@ def gone(known: Sequence[Mark], found: Sequence[Capture]) -> list[tuple[str, int
     return [named for one in known if (named := (one.name, one.object_id)) not in there]
 
 
-def check_reach(known: Sequence[Mark], found: Sequence[Capture], place: Place, database: str) -> None:
-    """Raise PositionLost where changes behind a place have been cleaned up."""
+def check_reach(
+    known: Sequence[Mark], found: Sequence[Capture], place: Place, never: Collection[CollectionId] = ()
+) -> dict[CollectionId, str]:
+    """The tables of which changes behind a place have been cleaned up, and how that is said.
+
+    Raises PositionLost where no table is left whose log is whole, and for one that may `never` lack any.
+    """
     starts = {(one.name, one.object_id): one.start for one in known}
-    for one in found:
-        began = starts.get((one.name, one.object_id))
-        if began is not None and began < one.start and one.start > _next(place):
-            raise _lost(one, one.start, place, database)
+    there = [one for one in found if (one.name, one.object_id) in starts]
+    lost = {
+        one.table: _lost(one, one.start, place)
+        for one in there
+        if starts[one.name, one.object_id] < one.start and one.start > _next(place)
+    }
+    return _apart(lost, {one.table for one in there}, never)
 
 
-def check_kept(asked: Sequence[Share], least: Mapping[str, str], database: str) -> None:
-    """Raise PositionLost where rows that were asked for may have been cleaned up while they were read.
+def check_kept(
+    asked: Sequence[Share], least: Mapping[str, str], never: Collection[CollectionId] = ()
+) -> dict[CollectionId, str]:
+    """As `check_reach`, of rows that were asked for and may have been cleaned up while they were read.
 
     `least` are the commits from which on the change tables were whole after the reading. Raises SourceError
     where the server does not tell them.
     """
+    lost: dict[CollectionId, PositionLost] = {}
     for share in asked:
         name, table = share.capture.name, share.capture.table
         begins = least.get(name, share.first)  # one that is gone is told of when the instances are looked at
         if begins == ZERO:
             raise SourceError(
                 f"the server does not tell since when the change table of {table} is whole",
-                place=f"{database}, capture instance {name!r}",
+                place=f"capture instance {name!r}",
                 hint="grant SELECT on the table's captured columns, and membership in the gating role",
             )
         if begins > share.first:
-            raise _lost(share.capture, begins, share.first, database)
+            lost[table] = _lost(share.capture, begins, share.first)
+    return _apart(lost, {share.capture.table for share in asked}, never)
 
 
-def _lost(capture: Capture, begins: str, stands: object, database: str) -> PositionLost:
+def _apart(
+    lost: Mapping[CollectionId, PositionLost],
+    tables: Collection[CollectionId],
+    never: Collection[CollectionId],
+) -> dict[CollectionId, str]:
+    for table, error in lost.items():
+        if table in never or len(lost) == len(tables):
+            raise error
+    return {table: error.message for table, error in lost.items()}
+
+
+def _lost(capture: Capture, begins: str, stands: object) -> PositionLost:
     return PositionLost(
         f"the change table of {capture.table} begins at {begins}, and the stream stands at {stands}",
-        place=f"{database}, capture instance {capture.name!r}",
+        place=f"{capture.table.parts[0]}, capture instance {capture.name!r}",
         hint="start with an empty checkpoint and an empty sink directory, take snapshots again,"
         " and let cdc keep more (sys.sp_cdc_change_job @job_type = N'cleanup', @retention = …)",
     )

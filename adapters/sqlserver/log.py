@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from adapters.sqlserver.place import Place, places_of, position_of
 from engine.errors import TidemarkError, unforeseen
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from adapters.sqlserver.instances import Instances
     from adapters.sqlserver.reading import Read
-    from engine.model import Position
+    from engine.model import CollectionId, Position
 
 _HURRIED_S = 0.02
 _HELD = 2
@@ -33,7 +33,7 @@ class Taken:
     """What was read of one database: the place at its end, its rows, and which instances they are of.
 
     `told_at_s` is when the last commit was, in Unix seconds, or the present where nothing is left to read:
-    the capture job's own delay is no lag of ours.
+    the capture job's own delay is no lag of ours. `gaps` are tables of which changes can't be had any more.
     """
 
     end: Place
@@ -41,6 +41,7 @@ class Taken:
     instances: Instances
     told_at_s: float
     news: bool = False
+    gaps: Mapping[CollectionId, str] = field(default_factory=dict)
 
 
 class DatabaseLog(Protocol):
@@ -70,7 +71,7 @@ class Span:
     @property
     def silent(self) -> bool:
         """Whether nothing but the position moved."""
-        return not self.entries and not self.taken.news
+        return not self.entries and not self.taken.news and not self.taken.gaps
 
     @property
     def committed_at_s(self) -> float:

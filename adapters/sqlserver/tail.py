@@ -25,7 +25,7 @@ from adapters.sqlserver.spans import Bounds, plan_span, shares
 from engine.errors import TableBusy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from sqlalchemy import Connection
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from adapters.sqlserver.instances import Mark
     from adapters.sqlserver.reading import ChangeReader, Read
     from adapters.sqlserver.spans import Planned, Share
+    from engine.model import CollectionId
 
 _log = logging.getLogger("adapters")
 _CLOCK_S = 10.0
@@ -111,13 +112,14 @@ class Asking:
 
     `gone` are the capture instances that were said to be gone, also by tails before this one: a session
     that fails before it has saved anything must not have the next say it again. `unnumbered` are those that
-    were said to have no command ids.
+    were said to have no command ids, `never` the tables that may lack no change.
     """
 
     bounds: LogBounds = LogBounds()
     agent_query: str = ""
     gone: set[tuple[str, int]] = field(default_factory=set)
     unnumbered: set[tuple[str, int]] = field(default_factory=set)
+    never: Collection[CollectionId] = ()
 
 
 class Tail:
@@ -143,6 +145,8 @@ class Tail:
         self._connection: Connection | None = None
         self._silent = ""
         self._news = False
+        self._reach = instances.marks
+        self._gaps: dict[CollectionId, str] = {}
         self._busy_since_s: float | None = None
         self._busy_told = False
 
@@ -173,7 +177,7 @@ class Tail:
             return None
         # What was found stays news until a span has told of it: reading may have to wait for a lock.
         self._news = self._look(connection, after, moved=upto > after) or self._news
-        if after >= upto and not self._news:
+        if after >= upto and not self._news and not self._gaps:
             return None
         planned = self._planned(connection, after, max(after, upto))
         read = self._reader.read(connection, planned, self._instances.tables)
@@ -184,7 +188,8 @@ class Tail:
         behind = planned.end < upto and read.committed is not None
         told_s = unix_s(read.committed or "", read.clock_minutes) if behind else now_s
         news, self._news = self._news, False
-        return Taken(planned.end, read, self._instances, told_s, news)
+        gaps, self._gaps = self._gaps, {}
+        return Taken(planned.end, read, self._instances, told_s, news, gaps)
 
     def close(self) -> None:
         """Give up the connection."""
@@ -235,7 +240,7 @@ class Tail:
         """Look at the instances anew; whether any was made, dropped or changed."""
         with source_errors("reading the capture instances", self._database):
             captures = self._catalog.captures(connection)
-            check_reach(self._known, captures, after, self._database)
+            self._gaps |= check_reach(self._reach, captures, after, self._asking.never)
             # A column may be altered or dropped under an instance: rows captured behind that have NULL in
             # a column that was NOT NULL, so what is known must not be older than the rows.
             if captures == self._instances.captures and not moved:
@@ -244,7 +249,7 @@ class Tail:
         self._note_gone(gone(self._known, captures))
         found = Instances(captures, {one.name: table for one, table in zip(captures, tables, strict=True)})
         news = found != self._instances
-        self._instances, self._known = found, found.marks
+        self._instances, self._known, self._reach = found, found.marks, found.marks
         return news
 
     def _check_kept(self, connection: Connection, planned: Planned) -> None:
@@ -254,7 +259,8 @@ class Tail:
             return
         with source_errors("asking for the least LSNs", self._database):
             found = rows(connection, statements.LEAST_LSNS)
-        check_kept(asked, {name: lsn_of_hex(lsn) for name, lsn in found}, self._database)
+        least = {name: lsn_of_hex(lsn) for name, lsn in found}
+        self._gaps |= check_kept(asked, least, self._asking.never)
 
     def _note_unnumbered(self, read: Read) -> None:
         """Say once of each instance that its changes have no sure order inside a transaction."""

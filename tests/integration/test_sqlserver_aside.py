@@ -104,3 +104,32 @@ def test_a_bad_table_stops_the_job_where_that_is_asked_for(
         driven_sqlserver(sqlserver, tmp_path, spark, **more) as driven,
     ):
         driven.until_streamed(broken)
+
+
+def test_a_table_that_was_cleaned_up_lacks_changes_until_a_snapshot_and_is_streamed_on(
+    sqlserver: SqlServer, broken: StandInDatabase, tmp_path: Path, spark: SparkSession
+):
+    with driven_sqlserver(sqlserver, tmp_path, spark, **NAMED) as driven:
+        broken.capture()
+        driven.until_streamed(broken)
+    for row in (1, 2):
+        broken.execute(f"INSERT INTO dbo.t VALUES ({row}, N'a'); INSERT INTO dbo.u VALUES ({row}, N'u')")
+        broken.capture()
+    broken.cleanup(broken.max_lsn(), "dbo_t")
+    with driven_sqlserver(sqlserver, tmp_path, spark, **NAMED) as driven:
+        broken.execute("INSERT INTO dbo.t VALUES (3, N'c')")
+        broken.capture()
+        driven.until_streamed(broken)
+
+        assert [row["id"] for _op, row in driven.ops("u")] == [1, 2]
+        assert [row["id"] for _op, row in driven.ops("t")] == [3]
+        (found,) = driven.job.state.incomplete
+        assert (str(found.collection), found.cause.value) == ("shop.dbo.t", "gap")
+
+    with driven_sqlserver(sqlserver, tmp_path, spark, **NAMED) as driven:
+        sqlserver.start_capture(0.02)
+        broken.execute(SNAPSHOT)
+        driven.until_answered("finished")
+
+        assert driven.job.state.incomplete == ()
+        assert replayed_rows(driven.events("t")).keys() == {1, 2, 3}

@@ -145,10 +145,11 @@ class Capturing:
         for text in _TRIGGERS:
             self._told.run(sql.SQL(text).format(source, function))
 
-    def clean_up(self, low_water_mark: bytes) -> None:
-        """Changes before the mark go; the instances begin at it."""
+    def clean_up(self, low_water_mark: bytes, only: str = "") -> None:
+        """Changes before the mark go; the instances begin at it, or `only` one does."""
         for instance, start in self._told.connection.execute(
-            "SELECT capture_instance, start_lsn FROM cdc.change_tables"
+            "SELECT capture_instance, start_lsn FROM cdc.change_tables WHERE %s IN ('', capture_instance)",
+            [only],
         ).fetchall():
             if start < low_water_mark:
                 self._told.run(
@@ -160,7 +161,8 @@ class Capturing:
             self._told.run(
                 sql.SQL('DELETE FROM cdc.{} WHERE "__$start_lsn" < %s').format(change), low_water_mark
             )
-        self._told.run("DELETE FROM cdc.lsn_time_mapping WHERE start_lsn < %s", low_water_mark)
+        if not only:
+            self._told.run("DELETE FROM cdc.lsn_time_mapping WHERE start_lsn < %s", low_water_mark)
 
     def _columns(self, number: int, names: Sequence[str] | None) -> list[tuple[Any, ...]]:
         found = self._told.connection.execute(

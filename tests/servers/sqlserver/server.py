@@ -278,10 +278,10 @@ class StandInDatabase:
         with self.postgres.connect(self.name) as connection:
             connection.execute("SELECT mssql.dummy_entry()")
 
-    def cleanup(self, low_water_mark: str) -> None:
-        """Retention: changes before the LSN (`00000025:…`) go."""
+    def cleanup(self, low_water_mark: str, capture_instance: str = "") -> None:
+        """Retention: changes before the LSN (`00000025:…`) go, of all instances or of one."""
         with self._capturing() as capturing:
-            capturing.clean_up(bytes.fromhex(low_water_mark.replace(":", "")))
+            capturing.clean_up(bytes.fromhex(low_water_mark.replace(":", "")), capture_instance)
 
     def max_lsn(self) -> str:
         """The greatest LSN captured; empty where there is none."""
