@@ -140,7 +140,7 @@ class KafkaSink:
         if self._settings.dead_letter_topic:
             self._topics.ensure([self._settings.dead_letter_topic], _DEAD_LETTERS)
         if attempt.bytes <= _LOCAL_BYTES:
-            truncated = self._local().send(attempt.batches())
+            truncated = self._local().send(attempt.batches(), events.total())
         else:
             del attempt
             send = SendTopics(self._settings, self._parts.spilled(parts))

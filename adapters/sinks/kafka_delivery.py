@@ -3,7 +3,9 @@
 Owns one producer and what becomes of events that it could not deliver. Nothing is skipped: an event that
 is not delivered fails the delivery, and whoever asked for it sends all events again, from the first, by a
 producer of its own; only a record that its topic refuses for its size may be set aside, where the
-settings name a topic for such.
+settings name a topic for such. A delivery fails once nothing was acknowledged for `delivery.timeout.ms`,
+however long its queue is: what is in flight follows the brokers' rate (`kafka_flow`), and a slow link only
+takes its time.
 
 A delivery that has failed throws away what it still holds, so that nothing of it arrives behind what is
 sent next.
@@ -12,6 +14,7 @@ sent next.
 from __future__ import annotations
 
 import logging
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import repeat
@@ -25,6 +28,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from adapters.kafka import renew
 from adapters.sinks.kafka_client import BatchRefused, Reason, batch_bytes, client, opened, said, sink_error
+from adapters.sinks.kafka_flow import Flow
 from engine.config.settings import KafkaSettings
 from engine.errors import SinkError, SinkRefused, TidemarkError
 
@@ -33,10 +37,16 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
+    from engine.events.text import Ints
+
 _log = logging.getLogger("adapters")
 _ROWS: Final = 10_000
 """Events between two looks at what has failed."""
-_TOLD_AFTER_S: Final = 5
+_SLICES: Final = 4
+"""Slices of a window in flight, at least."""
+_WAIT_S: Final = 0.005
+_TOLD_EVERY_S: Final = 5.0
+_RENEW_EVERY_S: Final = 0.5
 _LARGEST: Final = "100000000"
 """Bytes of a record set aside: what a broker's socket takes by default."""
 _BYTES: Final = pa.large_binary()
@@ -77,26 +87,80 @@ class Delivery:
         self._place = f"kafka {settings.client.get('bootstrap.servers', '')}"
         config = client(settings.client, self._reason) | {"on_delivery": self._note}
         self._timeout_ms = int(config["delivery.timeout.ms"])
+        config["delivery.timeout.ms"] = "0"  # it would count from `produce`, behind the whole queue
+        self._flow = Flow()
+        self._sent = self._total = self._rejected = 0
+        self._told_s = self._renewed_s = 0.0
         self._producer: Producer = opened(Producer, config)
         self._undelivered: list[Undelivered] = []
         self._truncated: set[str] = set()
         self._aside: Delivery | None = None
 
-    def send(self, batches: Iterable[pa.RecordBatch]) -> frozenset[str]:
-        """Send every event, in order, and wait until all are delivered.
+    def send(self, batches: Iterable[pa.RecordBatch], total: int = 0) -> frozenset[str]:
+        """Send every event, in order, and wait until all are delivered; progress is told as of `total`.
 
         Gives the topics that a truncate went to. Raises SinkError, or SinkRefused where a record will
         never be taken.
         """
         self._truncated.clear()
+        self._sent, self._total, self._told_s = 0, total, time.monotonic()
         for batch in batches:
             self._truncated |= truncated(batch)
-            for start in range(0, batch.num_rows, _ROWS):
-                self._produce(batch.slice(start, _ROWS))
-                self._producer.poll(0)
-                self._settle()
+            ends = _ends(batch)
+            start = 0
+            while start < batch.num_rows:
+                end = _slice_end(ends, start, self._flow.window // _SLICES)
+                self._produce(batch.slice(start, end - start))
+                self._note_sent(end - start, int(ends[end] - ends[start]))
+                self._await_room()
+                start = end
         self._flush()
         return frozenset(self._truncated)
+
+    def _note_sent(self, records: int, size: int) -> None:
+        self._sent += records
+        self._flow.sent(records - self._rejected, size, time.monotonic())
+        self._rejected = 0
+
+    def _await_room(self) -> None:
+        """Wait until more may be in flight; fails if the brokers acknowledge nothing for too long."""
+        self._producer.poll(0)
+        self._look()
+        while self._flow.full():
+            self._producer.poll(_WAIT_S)
+            self._look()
+
+    def _look(self) -> None:
+        """See how far the brokers are."""
+        now_s = time.monotonic()
+        self._flow.seen(len(self._producer), now_s)
+        self._settle()
+        if self._flow.silent_s(now_s) >= _RENEW_EVERY_S and now_s - self._renewed_s >= _RENEW_EVERY_S:
+            self._renewed_s = now_s
+            self._renew()
+        if self._flow.silent_s(now_s) * 1000 >= self._timeout_ms:
+            raise self._stalled()
+        if now_s - self._told_s >= _TOLD_EVERY_S:
+            self._told_s = now_s
+            self._tell(now_s)
+
+    def _tell(self, now_s: float) -> None:
+        if self._flow.silent_s(now_s) >= _TOLD_EVERY_S:
+            _log.warning("%s: %s", self._place, self._reason.behind("events wait to be taken"))
+            return
+        done = max(0, self._sent - len(self._producer))
+        of = f" of {self._total}" if self._total else ""
+        _log.info("%s: %d%s events sent, %.0f kB/s", self._place, done, of, self._flow.rate / 1000)
+
+    def _stalled(self) -> SinkError:
+        """What to raise once nothing has been acknowledged for too long."""
+        self._producer.purge()
+        self._producer.flush(1.0)
+        undelivered, self._undelivered = self._undelivered, []
+        text = f"{len(undelivered)} events were not delivered within {self._timeout_ms} ms of the last answer"
+        place = undelivered[0].record[0] if undelivered else self._place
+        hint = "look at the brokers, or raise producer.delivery.timeout.ms"
+        return SinkError(self._reason.behind(text), place=place, hint=hint)
 
     def close(self) -> None:
         """Throw away what was not delivered. Twice is harmless."""
@@ -122,6 +186,7 @@ class Delivery:
 
     def _insist(self, produce: Callable[..., None], record: Record, headers: list[Header] | None) -> None:
         """Produce one record, waiting for room; what no waiting helps is noted."""
+        held, since_s = 0, time.monotonic()
         while True:
             try:
                 produce(*record, headers=headers)
@@ -130,8 +195,13 @@ class Delivery:
                 if self._reason.refused():
                     self._renew()
                 self._settle()
+                if len(self._producer) != held:
+                    held, since_s = len(self._producer), time.monotonic()
+                if (time.monotonic() - since_s) * 1000 >= self._timeout_ms:
+                    raise self._stalled() from None
             except KafkaException as exc:
                 self._undelivered.append(Undelivered(record, -1, exc.args[0]))
+                self._rejected += 1
                 return
             else:
                 return
@@ -143,14 +213,9 @@ class Delivery:
             self._undelivered.append(Undelivered(record, -1 if partition is None else partition, error))
 
     def _flush(self) -> None:
-        waited_s = 0
-        while self._producer.flush(1.0):
-            self._settle()
-            waited_s += 1
-            self._renew()
-            if waited_s == _TOLD_AFTER_S:
-                _log.warning("%s: %s", self._place, self._reason.behind("events wait to be taken"))
-        self._settle()
+        while self._producer.flush(min(1.0, self._timeout_ms / 4000)):
+            self._look()
+        self._look()
 
     def _renew(self) -> None:
         """Nothing has gone out for a while: the password may have changed."""
@@ -170,8 +235,6 @@ class Delivery:
 
     def _failed(self, one: Undelivered, count: int) -> SinkError:
         text = f"{count} events were not delivered: {said(one.error)}"
-        if one.error.code() == KafkaError._MSG_TIMED_OUT:  # noqa: SLF001  its public name
-            text = self._reason.behind(f"{count} events were not delivered within {self._timeout_ms} ms")
         return sink_error(one.error, text, one.record[0])
 
     def _set_aside(self, one: Undelivered, too_large: list[Undelivered]) -> None:
@@ -201,6 +264,7 @@ class Delivery:
     def send_record(self, record: Record, headers: list[Header]) -> None:
         """Send one record and wait until it is delivered."""
         self._insist(self._producer.produce, record, headers)
+        self._note_sent(1, len(record[1] or b""))
         self._flush()
 
 
@@ -210,6 +274,21 @@ def _records(batch: pa.RecordBatch) -> Iterator[Record]:
     topics = repeat(names[0]) if len(names) == 1 else np.array(names, object)[topic.indices.to_numpy()]
     value, key = (batch.column(name).cast(_BYTES).to_numpy(zero_copy_only=False) for name in ("value", "key"))
     return zip(topics, value, key)  # noqa: B905  one topic is repeated without end
+
+
+def _ends(batch: pa.RecordBatch) -> Ints:
+    """Where each event's key and value would begin if all were laid out one behind the other."""
+    ends = np.zeros(batch.num_rows + 1, np.int64)
+    for name in ("key", "value"):
+        lengths = pc.fill_null(pc.binary_length(batch.column(name)), 0)
+        ends[1:] += lengths.to_numpy(zero_copy_only=False)
+    return np.cumsum(ends)
+
+
+def _slice_end(ends: Ints, start: int, most_bytes: int) -> int:
+    """Behind the last event of a slice: at least one event, not many, and no more bytes than that."""
+    end = int(np.searchsorted(ends, ends[start] + most_bytes, "right")) - 1
+    return min(max(end, start + 1), start + _ROWS, len(ends) - 1)
 
 
 def _headers(text: str | None) -> list[Header] | None:

@@ -217,6 +217,18 @@ def test_a_topic_that_was_deleted_is_made_again(kafka, sink, topic):
     assert kafka.count(topic) == 1
 
 
+def test_a_turn_larger_than_a_quota_takes_within_the_timeout_is_sent_once(kafka, sink, topic, caplog):
+    kafka.slow_down(topic, 200_000)
+    opened = sink(client={"client.id": topic, "delivery.timeout.ms": "6000"})
+    with caplog.at_level(logging.INFO):
+        send(opened, [changes(topic, range(2500), "x" * 1000)])
+    keys = [orjson.loads(record.key() or b"")["id"] for record in kafka.records(topic)]
+    progress = [record.message for record in caplog.records if "of 2500 events sent" in record.message]
+
+    assert keys == [*range(2500)]
+    assert len(progress) >= 2
+
+
 def test_settings_that_no_client_takes_are_refused_at_once(sink):
     with pytest.raises(ConfigError, match=r"the sink 'kafka' can't be set up: .*ssl\.ca\.location failed"):
         sink(client={"security.protocol": "SSL", "ssl.ca.location": "/nowhere/ca.pem"})

@@ -47,6 +47,8 @@ DEFAULT_SETTINGS: Mapping[str, str] = {
     "transaction.state.log.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
     "auto.create.topics.enable": "false",
+    # a quota is kept from the first seconds on
+    "quota.window.num": "2",
     "num.network.threads": "2",
     "num.io.threads": "2",
     "log.cleaner.dedupe.buffer.size": "4194304",
@@ -140,6 +142,11 @@ class KafkaBroker:
         config = {key.replace("__", "."): value for key, value in settings.items()}
         admin = self._admin()  # held until the answer is there
         admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(_TIMEOUT_S)
+
+    def slow_down(self, client: str, bytes_per_s: int) -> None:
+        """Give producers with this client.id a quota."""
+        quota = ["--alter", "--add-config", f"producer_byte_rate={bytes_per_s}"]
+        self._tool("kafka.admin.ConfigCommand", *quota, "--entity-type", "clients", "--entity-name", client)
 
     def delete_topic(self, name: str) -> None:
         """Remove a topic."""
@@ -248,6 +255,13 @@ class KafkaBroker:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"can't format the broker's folder: {done.stdout}{done.stderr}")
+
+    def _tool(self, tool: str, *arguments: str) -> None:
+        """Run one of Kafka's own tools against the plain listener."""
+        command = [*_java("64m"), tool, "--bootstrap-server", f"127.0.0.1:{self._plain}", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S)
+        if done.returncode != 0:
+            raise RuntimeError(f"{tool} fails: {done.stdout}{done.stderr}")
 
     def _wait_until_it_answers(self) -> None:
         deadline = time.monotonic() + _TIMEOUT_S
