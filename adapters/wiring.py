@@ -31,6 +31,7 @@ from adapters.storage.workspace import staging_base, take_workspace, workspace_o
 from engine.config.settings import SinkAhead, SinkKind, TableErrors
 from engine.errors import LeaseLost, SourceError
 from engine.events.heartbeat import heartbeat
+from engine.events.names import topic_of
 from engine.files import sink_errors
 from engine.job import Job
 from engine.marks import Mark
@@ -230,6 +231,7 @@ def building(
             marks=wired.marks,
             lease=leases,
             letters=DeadLetterFiles(storage(spark, _letters(settings, checkpoint))),
+            topic=partial(topic_of, settings=settings.events),
         )
         yield Job(wrap(seams), _pace(settings, spark, wired), _observer(settings, onlookers))
 

@@ -11,6 +11,7 @@
     │  └─ TableBusy      somebody holds a lock on a table: wait, and read others meanwhile
     ├─ SinkError         events were not accepted, or had no place: back off, try again, never skip
     │  └─ SinkRefused    the sink will never take them: stop
+    │     └─ TopicsRefused   it takes the others: set aside the tables of these topics
     ├─ StateError        the saved state is unreadable or another database's: stop
     │  └─ StateNotSaved  there was no room for the state: back off, try again
     ├─ LeaseHeld         another job holds the checkpoint or the sink, and waiting is not wanted: exit 3
@@ -24,6 +25,10 @@ what to do; `place` says where (a collection, a position, a file).
 from __future__ import annotations
 
 from json import JSONDecodeError
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class TidemarkError(Exception):
@@ -82,6 +87,20 @@ class SinkError(TidemarkError):
 
 class SinkRefused(SinkError):
     """The sink will never accept a turn's events as they are; no retry mends that."""
+
+
+class TopicsRefused(SinkRefused):
+    """The sink has taken a turn's events but those of some topics; `reasons` says why, by topic.
+
+    A reason that is no SinkRefused may pass with time.
+    """
+
+    def __init__(self, reasons: Mapping[str, SinkError]) -> None:
+        super().__init__("; ".join(map(str, reasons.values())))
+        self.reasons = dict(reasons)
+
+    def __reduce__(self) -> tuple[type[TopicsRefused], tuple[dict[str, SinkError]]]:
+        return TopicsRefused, (self.reasons,)
 
 
 class StateError(TidemarkError):

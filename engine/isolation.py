@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 from engine import incomplete
 from engine.errors import PositionLost, SignalError, SourceError
-from engine.incomplete import Cause
+from engine.incomplete import Cause, Incomplete
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from engine.incomplete import Incomplete, Letters
+    from engine.errors import SinkError, TopicsRefused
+    from engine.incomplete import Letters
     from engine.model import CollectionId
     from engine.ports import Encoded
     from engine.seams import Pace, Seams
@@ -35,12 +36,43 @@ class Isolation:
 
     def __init__(self, seams: Seams, pace: Pace, windows: Windows) -> None:
         self._seams, self._pace, self._windows = seams, pace, windows
+        self._refused: dict[str, SinkError] = {}
 
     def resume(self, state: State) -> None:
         """Say what is incomplete, and remove the letters of turns that were not saved."""
         for one in state.incomplete:
             _log.warning("%s; %s", one, _advice(one))
         self._seams.letters.settle(state.turn, [one.collection for one in state.incomplete])
+
+    def refused(self, refused: TopicsRefused) -> None:
+        """Note topics that refuse events; the turn is done again without the tables of theirs.
+
+        Raises it where that is to stop the job, or was of no use.
+        """
+        if not self._pace.isolates or refused.reasons.keys() & self._refused.keys():
+            raise refused
+        self._refused |= refused.reasons
+
+    def found(self, state: State) -> list[Incomplete]:
+        """The collections whose topics refuse events, until they are saved as incomplete.
+
+        Raises the reason of a topic that is no collection's: it stops the job, or may pass with time.
+        """
+        if not self._refused:
+            return []
+        seams = self._seams
+        since = seams.show(state.position) if state.position else "the beginning"
+        queued = [table.target.collection for table in state.snapshot.tables]
+        collections = dict.fromkeys((*seams.source.tables().captured(), *queued))
+        found = {topic: [one for one in collections if seams.topic(one) == topic] for topic in self._refused}
+        for topic, theirs in found.items():
+            if not theirs:
+                raise self._refused.pop(topic)
+        return [
+            Incomplete(collection, Cause.REFUSED, since, _why(self._refused[topic]))
+            for topic, theirs in found.items()
+            for collection in theirs
+        ]
 
     def note(self, state: State, encoded: Encoded) -> State:
         """The state with what a span has found; keeps the letters of its turn.
@@ -108,8 +140,9 @@ class Isolation:
         back = aside - incomplete.aside(state.incomplete)
         return replace(state, incomplete=settled, snapshot=state.snapshot.without(in_vain).forgot(back))
 
-    def whole(self, before: State, after: State) -> None:
+    def saved(self, before: State, after: State) -> None:
         """A turn is saved: the letters of collections that are whole now are dropped."""
+        self._refused.clear()
         left = {one.collection for one in after.incomplete}
         for one in before.incomplete:
             if one.collection not in left:
@@ -119,6 +152,10 @@ class Isolation:
 
 def _advice(one: Incomplete) -> str:
     return _GONE if one.cause is Cause.DELETIONS else _ADVICE
+
+
+def _why(error: SinkError) -> str:
+    return f"{error.message}; {error.hint}" if error.hint else error.message
 
 
 def _known(state: State, new: Incomplete) -> bool:

@@ -28,9 +28,10 @@ from engine.errors import (
     SourceError,
     StateNotSaved,
     TidemarkError,
+    TopicsRefused,
 )
 from engine.groups import spread
-from engine.incomplete import aside
+from engine.incomplete import aside, noted
 from engine.isolation import Isolation
 from engine.model import ExecuteSnapshot, LogMessage, StopSnapshot
 from engine.opening import with_moved
@@ -113,6 +114,11 @@ class Job:
         try:
             with self._undisturbed():
                 self._turn_until(stopping)
+        except TopicsRefused as refused:
+            self._isolation.refused(refused)
+            self.close()
+            self._settled = False
+            return False
         except (PositionLost, SinkRefused):
             raise
         except (SourceError, SinkError, StateNotSaved) as error:
@@ -207,7 +213,7 @@ class Job:
     def turn(self) -> bool:
         """Take a span, send its events and a finished window's rows. Whether there was anything."""
         log = self._session()
-        found = self._seams.source.tick(self.state)
+        found = [*self._seams.source.tick(self.state), *self._isolation.found(self.state)]
         span = self._take(log)
         self.state = self._windows.poll(self.state)
         log.hurry(on=self._windows.read)
@@ -257,7 +263,7 @@ class Job:
         seams, now, clock_s = self._seams, self._seams.now(), self._seams.clock()
         after = self.state.next_turn()
         writer = seams.sink.writer(after.turn)
-        encoded = self._encode(span, writer, after) if span else Encoded()
+        encoded = self._encode(span, writer, after, found) if span else Encoded()
         if encoded.lag_s is not None:
             self._lag_s = encoded.lag_s
         encoded = replace(encoded, incomplete=(*found, *encoded.incomplete))
@@ -276,7 +282,7 @@ class Job:
         after = replace(after, channels=dict(seams.desk.memory()))
         self._commit(after, parts)
         self._windows.committed()
-        self._isolation.whole(self._saved, after)
+        self._isolation.saved(self._saved, after)
         self.state = self._saved = after
         self._saved_s = clock_s
         seams.desk.tell()
@@ -298,8 +304,11 @@ class Job:
         seams.lease.check()
         seams.store.promote(after.turn)
 
-    def _encode(self, span: Span, writer: PartWriter, state: State) -> Encoded:
-        return self._seams.source.encode(span, writer, aside(state.incomplete), state.snapshot.reading)
+    def _encode(
+        self, span: Span, writer: PartWriter, state: State, found: Sequence[Incomplete]
+    ) -> Encoded:
+        hidden = aside(noted(state.incomplete, found))
+        return self._seams.source.encode(span, writer, hidden, state.snapshot.reading)
 
     @staticmethod
     def _note_moved(state: State, encoded: Encoded) -> State:

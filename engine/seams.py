@@ -95,7 +95,8 @@ class Seams:
     `now` is Unix time in seconds, for what is told; `clock` counts seconds and never goes back.
     `executors` give staged rows to the sink, more than `local_rows` at once.
     `sleep` may return early when the job is to stop; `show` gives a position as its database writes it;
-    `done` says that nothing is left to do; `marks` are those that an initial snapshot's events know.
+    `topic` is that of a collection's events; `done` says that nothing is left to do; `marks` are those that
+    an initial snapshot's events know.
     """
 
     source: Source
@@ -113,3 +114,4 @@ class Seams:
     marks: frozenset[Mark] = frozenset(Mark)
     lease: Lease = field(default_factory=NoLease)
     letters: DeadLetters = field(default_factory=NoLetters)
+    topic: Callable[[CollectionId], str] = str

@@ -6,7 +6,8 @@ the same key, and a topic with one partition must hold a table's truncates in th
 by one producer, part after part, and several topics at once by the executors. Few bytes are sent from here,
 by a producer that is kept, since a Spark job alone would take longer.
 
-A commit ends when all replicas in sync have every event. One that fails may have sent some; the turn is
+A commit ends when all replicas in sync have every event. A topic that refuses events keeps none of the others
+from theirs; the commit fails with its name then. One that fails may have sent some; the turn is
 begun anew then, and sent from its first event. So a key's events are repeated in their order, as after a
 crash, since nobody knows what an earlier process had sent. Only what nobody can call back could arrive
 behind its successor: a task that Spark has given up but that still runs, or a request that a broken network
@@ -23,11 +24,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from adapters.sinks.kafka_client import BatchRefused, batch_bytes
-from adapters.sinks.kafka_delivery import Delivery
+from adapters.sinks.kafka_delivery import Delivered, Delivery, without
 from adapters.sinks.kafka_parts import Attempt, TurnParts, of_topics
 from adapters.sinks.kafka_topics import Topics
 from adapters.sinks.staging import Staging
-from engine.errors import SinkError, SinkRefused
+from engine.errors import SinkError, SinkRefused, TopicsRefused
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -50,8 +51,8 @@ class SendTopics:
     settings: KafkaSettings
     attempt: Attempt
 
-    def __call__(self, topics: frozenset[str]) -> frozenset[str]:
-        """Send them; gives the topics that a truncate went to."""
+    def __call__(self, topics: frozenset[str]) -> Delivered:
+        """Send them."""
         with contextlib.closing(Delivery(self.settings)) as delivery:
             return delivery.send(of_topics(batch, topics) for batch in self.attempt.batches())
 
@@ -136,16 +137,24 @@ class KafkaSink:
         events = attempt.events()
         if not events:
             return
-        self._topics.ensure(events)
+        refused = self._topics.ensure(events)
+        for topic in refused:
+            del events[topic]
         if self._settings.dead_letter_topic:
-            self._topics.ensure([self._settings.dead_letter_topic], _DEAD_LETTERS)
+            for error in self._topics.ensure([self._settings.dead_letter_topic], _DEAD_LETTERS).values():
+                raise error
         if attempt.bytes <= _LOCAL_BYTES:
-            truncated = self._local().send(attempt.batches(), events.total())
+            batches = (without(batch, refused) for batch in attempt.batches())
+            delivered = [self._local().send(batches, events.total())]
         else:
             del attempt
             send = SendTopics(self._settings, self._parts.spilled(parts))
-            truncated = frozenset().union(*self._executors.map(send, shares(events, self._tasks)))
-        self._warn(truncated)
+            delivered = self._executors.map(send, shares(events, self._tasks))
+        self._warn(frozenset().union(*(one.truncated for one in delivered)))
+        for one in delivered:
+            refused |= one.refused
+        if refused:
+            raise TopicsRefused(refused)
 
     def _local(self) -> Delivery:
         if self._delivery is None:

@@ -47,6 +47,22 @@ _FINAL: Final = frozenset(
     }
 )
 """What no retry mends."""
+_REFUSING: Final = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.INVALID_RECORD,
+        KafkaError._INVALID_DIFFERENT_RECORD,  # noqa: SLF001  its public name
+        KafkaError.POLICY_VIOLATION,
+    }
+)
+"""What one topic refuses while the brokers take others' events."""
+
+
+_NO_KEY: Final = (
+    "a compacted topic takes no record without a key: give its table a key by message.key.columns,"
+    " or the topic cleanup.policy=delete"
+)
 
 
 _LOGIN_REFUSED: Final = frozenset(
@@ -118,6 +134,11 @@ def said(error: KafkaError) -> str:
     return text[:1].lower() + text[1:]
 
 
+def refuses(error: KafkaError) -> bool:
+    """Whether an error concerns its topic alone."""
+    return error.code() in _REFUSING
+
+
 def sink_error(error: KafkaError, text: str, place: str) -> SinkError:
     """The error to raise: one that stops the job where no retry helps."""
     kind = SinkRefused if error.code() in _FINAL else SinkError
@@ -125,5 +146,9 @@ def sink_error(error: KafkaError, text: str, place: str) -> SinkError:
         KafkaError.TOPIC_AUTHORIZATION_FAILED: "let the job's user write to the topic, and describe it",
         KafkaError.CLUSTER_AUTHORIZATION_FAILED: "let the job's user write idempotently and create topics",
         KafkaError.UNKNOWN_TOPIC_OR_PART: "was the topic deleted?",
+        KafkaError._UNKNOWN_TOPIC: "was the topic deleted?",  # noqa: SLF001  its public name
+        KafkaError._UNKNOWN_PARTITION: "the topic has fewer partitions than before: was it made anew?",  # noqa: SLF001
+        KafkaError.INVALID_RECORD: _NO_KEY,
+        KafkaError._INVALID_DIFFERENT_RECORD: _NO_KEY,  # noqa: SLF001
     }
     return kind(text, place=place, hint=hints.get(error.code(), ""))

@@ -27,13 +27,23 @@ import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from adapters.kafka import renew
-from adapters.sinks.kafka_client import BatchRefused, Reason, batch_bytes, client, opened, said, sink_error
+from adapters.sinks.kafka_client import (
+    BatchRefused,
+    Reason,
+    batch_bytes,
+    client,
+    opened,
+    refuses,
+    said,
+    sink_error,
+)
 from adapters.sinks.kafka_flow import Flow
+from adapters.sinks.kafka_parts import of_topics
 from engine.config.settings import KafkaSettings
 from engine.errors import SinkError, SinkRefused, TidemarkError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from confluent_kafka import Message
 
@@ -54,6 +64,14 @@ _TRUNCATED: Final = '{"before":null,"after":null,"source":'
 
 Record = tuple[str, bytes | None, bytes | None]
 """Topic, value and key, in the order of `Producer.produce`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """What became of a turn's events: the topics that a truncate went to, and those that refuse events."""
+
+    truncated: frozenset[str] = frozenset()
+    refused: Mapping[str, SinkError] = field(default_factory=dict)
 
 
 Header = tuple[str, str | None]
@@ -94,15 +112,16 @@ class Delivery:
         self._producer: Producer = opened(Producer, config)
         self._undelivered: list[Undelivered] = []
         self._truncated: set[str] = set()
+        self._refused: dict[str, SinkError] = {}
         self._aside: Delivery | None = None
 
-    def send(self, batches: Iterable[pa.RecordBatch], total: int = 0) -> frozenset[str]:
+    def send(self, batches: Iterable[pa.RecordBatch], total: int = 0) -> Delivered:
         """Send every event, in order, and wait until all are delivered; progress is told as of `total`.
 
-        Gives the topics that a truncate went to. Raises SinkError, or SinkRefused where a record will
-        never be taken.
+        A topic that refuses an event gets no more of them; the others get theirs. Raises SinkError.
         """
         self._truncated.clear()
+        self._refused.clear()
         self._sent, self._total, self._told_s = 0, total, time.monotonic()
         for batch in batches:
             self._truncated |= truncated(batch)
@@ -110,12 +129,13 @@ class Delivery:
             start = 0
             while start < batch.num_rows:
                 end = _slice_end(ends, start, self._flow.window // _SLICES)
-                self._produce(batch.slice(start, end - start))
-                self._note_sent(end - start, int(ends[end] - ends[start]))
+                sent = without(batch.slice(start, end - start), self._refused)
+                self._produce(sent)
+                self._note_sent(sent.num_rows, int(ends[end] - ends[start]))
                 self._await_room()
                 start = end
         self._flush()
-        return frozenset(self._truncated)
+        return Delivered(frozenset(self._truncated), dict(self._refused))
 
     def _note_sent(self, records: int, size: int) -> None:
         self._sent += records
@@ -226,12 +246,25 @@ class Delivery:
         """Deal with what was not delivered: set it aside, or fail."""
         if not self._undelivered:
             return
+        self._note_refused()
         undelivered, self._undelivered = self._undelivered, []
+        if not undelivered:
+            return
         too_large = [one for one in undelivered if one.error.code() == KafkaError.MSG_SIZE_TOO_LARGE]
         if len(too_large) < len(undelivered):
             raise self._failed(next(one for one in undelivered if one not in too_large), len(undelivered))
         for one in too_large:
-            self._set_aside(one, too_large)
+            if one.record[0] not in self._refused:
+                self._set_aside(one, too_large)
+
+    def _note_refused(self) -> None:
+        """Note topics that refuse events. What else was for them does not count any more."""
+        for record in self._undelivered:
+            topic = record.record[0]
+            if refuses(record.error) and topic not in self._refused:
+                text = f"the topic refuses events: {said(record.error)}"
+                self._refused[topic] = sink_error(record.error, text, topic)
+        self._undelivered = [one for one in self._undelivered if one.record[0] not in self._refused]
 
     def _failed(self, one: Undelivered, count: int) -> SinkError:
         text = f"{count} events were not delivered: {said(one.error)}"
@@ -246,12 +279,13 @@ class Delivery:
         shown = (key or b"").decode()[:200]
         aside = self._settings.dead_letter_topic
         if not aside or aside == topic:
-            raise SinkRefused(
+            self._refused[topic] = SinkRefused(
                 f"the event of {one.size} bytes with the key {shown!r} is too large",
                 place=topic,
                 hint="raise producer.max.request.size and the topic's max.message.bytes,"
                 " or name a tidemark.sink.kafka.dead.letter.topic",
             )
+            return
         self._dead_letters().send_record((aside, value, key), [("topic", topic), ("error", said(one.error))])
         _log.warning("%s: the event of %d bytes with the key %r went to %s", topic, one.size, shown, aside)
 
@@ -262,10 +296,13 @@ class Delivery:
         return self._aside
 
     def send_record(self, record: Record, headers: list[Header]) -> None:
-        """Send one record and wait until it is delivered."""
+        """Send one record and wait until it is delivered. Raises SinkError."""
+        self._refused.clear()
         self._insist(self._producer.produce, record, headers)
         self._note_sent(1, len(record[1] or b""))
         self._flush()
+        for error in self._refused.values():
+            raise error
 
 
 def _records(batch: pa.RecordBatch) -> Iterator[Record]:
@@ -289,6 +326,14 @@ def _slice_end(ends: Ints, start: int, most_bytes: int) -> int:
     """Behind the last event of a slice: at least one event, not many, and no more bytes than that."""
     end = int(np.searchsorted(ends, ends[start] + most_bytes, "right")) - 1
     return min(max(end, start + 1), start + _ROWS, len(ends) - 1)
+
+
+def without(batch: pa.RecordBatch, topics: Collection[str]) -> pa.RecordBatch:
+    """The events of a batch that don't go to these topics, in order."""
+    if not topics:
+        return batch
+    names = frozenset(batch.column("topic").dictionary.to_pylist())
+    return of_topics(batch, names - frozenset(topics))
 
 
 def _headers(text: str | None) -> list[Header] | None:

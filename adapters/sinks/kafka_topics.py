@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from adapters.kafka import renew
-from adapters.sinks.kafka_client import Reason, client, opened, said, sink_error
+from adapters.sinks.kafka_client import Reason, client, opened, refuses, said, sink_error
 from engine.errors import SinkError, TidemarkError
 
 if TYPE_CHECKING:
@@ -52,21 +52,24 @@ class Topics:
         """How many partitions a topic has that was made sure of."""
         return self._known[topic]
 
-    def ensure(self, topics: Iterable[str], extra: Mapping[str, str] | None = None) -> None:
+    def ensure(self, topics: Iterable[str], extra: Mapping[str, str] | None = None) -> dict[str, SinkError]:
         """Make sure that topics exist; `extra` are settings of new ones where no rule gives them.
 
-        Raises SinkError, or SinkRefused where the brokers will never create one.
+        Gives why some can't be had, by topic. Raises SinkError, or SinkRefused for rules that the brokers
+        will never follow.
         """
-        missing = self._look_up([topic for topic in topics if topic not in self._known])
+        refused: dict[str, SinkError] = {}
+        missing = self._look_up([topic for topic in topics if topic not in self._known], refused)
         if missing:
-            self._create(missing, extra or {})
-            self._wait_for(missing)
+            self._create(missing, extra or {}, refused)
+            self._wait_for([topic for topic in missing if topic not in refused], refused)
+        return refused
 
     def forget(self) -> None:
         """Look everything up again: a topic may have been deleted."""
         self._known.clear()
 
-    def _look_up(self, topics: list[str]) -> list[str]:
+    def _look_up(self, topics: list[str], refused: dict[str, SinkError]) -> list[str]:
         """Learn of topics; gives those that are not there."""
         if not topics:
             return []
@@ -76,12 +79,13 @@ class Topics:
             try:
                 self._known[topic] = len(answer.result(2 * _TIMEOUT_S).partitions)
             except KafkaException as exc:
-                if exc.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise self._failed(topic, "can't be looked up", exc.args[0]) from exc
-                missing.append(topic)
+                if exc.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    missing.append(topic)
+                else:
+                    self._note_failed(topic, "can't be looked up", exc.args[0], refused)
         return missing
 
-    def _create(self, topics: list[str], extra: Mapping[str, str]) -> None:
+    def _create(self, topics: list[str], extra: Mapping[str, str], refused: dict[str, SinkError]) -> None:
         if not self._settings.create_topics:
             for topic in topics:
                 # A broker that creates topics by itself does so when it is asked for one.
@@ -95,7 +99,7 @@ class Topics:
                 answer.result(2 * _TIMEOUT_S)
             except KafkaException as exc:
                 if exc.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise self._failed(topic, "can't be created", exc.args[0]) from exc
+                    self._note_failed(topic, "can't be created", exc.args[0], refused)
 
     def _rules(self, topic: str, extra: Mapping[str, str]) -> NewTopic:
         group = next(group for group in self._settings.topics if group.takes(topic))
@@ -106,16 +110,22 @@ class Topics:
             config={**extra, **group.config},
         )
 
-    def _wait_for(self, topics: list[str]) -> None:
+    def _wait_for(self, topics: list[str], refused: dict[str, SinkError]) -> None:
         deadline = time.monotonic() + _TIMEOUT_S
-        while topics := self._look_up(topics):
+        while topics := self._look_up(topics, refused):
             if time.monotonic() > deadline:
-                raise SinkError(
-                    "the topic is missing",
-                    place=topics[0],
-                    hint="create it, or set topic.creation.enable=true",
-                )
+                hint = "create it, or set topic.creation.enable=true"
+                for topic in topics:
+                    refused[topic] = SinkError("the topic is missing", place=topic, hint=hint)
+                return
             time.sleep(0.02)
+
+    def _note_failed(self, topic: str, what: str, error: KafkaError, refused: dict[str, SinkError]) -> None:
+        """Note a topic that alone can't be had; raise what concerns others, too."""
+        failed = self._failed(topic, what, error)
+        if not refuses(error):
+            raise failed
+        refused[topic] = failed
 
     def _failed(self, topic: str, what: str, error: KafkaError) -> SinkError:
         if error.code() in {KafkaError._TIMED_OUT, KafkaError._TRANSPORT}:  # noqa: SLF001  their public names

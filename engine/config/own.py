@@ -72,7 +72,7 @@ OWN = (
     P(
         "tidemark.sink.kafka.dead.letter.topic",
         APPLIED,
-        "topic for records that are too large for theirs; without it they stop the job",
+        "topic for records that are too large for theirs; without it their table is set aside",
         TEXT,
     ),
     P("tidemark.spark.master", APPLIED, "Spark's master, where spark-submit does not say", TEXT),

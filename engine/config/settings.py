@@ -185,7 +185,7 @@ def _fits(expressions: tuple[str, ...], topic: str) -> bool:
 class KafkaSettings:
     """The sink `kafka`. `client` has librdkafka's names; of `topics` the first group that fits counts.
 
-    `dead_letter_topic` takes the records that are too large for their topic; empty: they stop the job.
+    `dead_letter_topic` takes the records that are too large for their topic; empty: their table is set aside.
     """
 
     client: dict[str, str] = field(default_factory=dict, repr=False)

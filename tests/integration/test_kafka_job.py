@@ -12,7 +12,8 @@ import pytest
 from adapters.postgres.job import building
 from adapters.wiring import Onlookers
 from engine.config import parse
-from engine.errors import SinkError
+from engine.errors import SinkRefused
+from engine.incomplete import Cause
 from tests.driven import SIGNAL_TABLE, Driven, driven, properties
 from tests.replay import compare, replay, shape_of
 from tests.servers.kafka import KafkaBroker
@@ -163,14 +164,40 @@ def test_a_job_waits_for_a_broker_that_is_down_and_goes_on(broker, items, tmp_pa
     assert_replayed(broker, items, tmp_path)
 
 
-def test_what_is_too_large_for_its_topic_stops_the_job(broker, items, tmp_path, spark):
-    with driven(items, tmp_path, spark, **into(broker)) as job:
+def test_what_is_too_large_for_its_topic_stops_the_job_where_that_is_wanted(broker, items, tmp_path, spark):
+    with driven(items, tmp_path, spark, **into(broker, tidemark__table__errors="stop")) as job:
         with items.connect() as connection:
             connection.execute("UPDATE items SET v = repeat('x', 2000000) WHERE id = 1")
         with pytest.raises(
-            SinkError, match=rf"{TOPIC}: the event of \d+ bytes with the key '{{\"id\":1}}' is too"
+            SinkRefused, match=rf"{TOPIC}: the event of \d+ bytes with the key '{{\"id\":1}}' is too"
         ):
-            job.until_drained(items)
+            job.job.run(lambda: False)
+
+
+def test_a_topic_that_refuses_events_holds_up_its_own_table_alone(broker, items, tmp_path, spark):
+    broker.create_topic("tm.public.bare", cleanup__policy="compact")
+    with items.connect() as connection:
+        connection.execute("CREATE TABLE bare (v text); ALTER TABLE bare REPLICA IDENTITY FULL")
+    with running(items, tmp_path, spark, **into(broker)) as job:
+        until(lambda: job.job.state.position)
+        with items.connect() as connection:
+            connection.execute("INSERT INTO bare VALUES ('lost')")
+        until(lambda: job.job.state.incomplete)
+        write(items, 0)
+        until(lambda: broker.partitions(TOPIC))
+        (aside,) = job.job.state.incomplete
+        broker.configure("tm.public.bare", cleanup__policy="delete")
+        with items.connect() as connection:
+            data = '{"data-collections": ["public.bare"]}'
+            connection.execute("INSERT INTO signals VALUES ('b', 'execute-snapshot', %s)", [data])
+        until(lambda: job.answered("finished"))
+        ask_for_a_snapshot(items)
+        until(lambda: len(job.answered("finished")) > 1)
+
+        assert (str(aside.collection), aside.cause, aside.aside) == ("public.bare", Cause.REFUSED, True)
+        assert job.job.state.incomplete == ()
+    assert broker.count("tm.public.bare") == 1
+    assert_replayed(broker, items, tmp_path)
 
 
 def until(condition) -> None:

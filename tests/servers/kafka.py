@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
@@ -142,6 +142,16 @@ class KafkaBroker:
         config = {key.replace("__", "."): value for key, value in settings.items()}
         admin = self._admin()  # held until the answer is there
         admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(_TIMEOUT_S)
+
+    def configure(self, topic: str, **settings: str) -> None:
+        """Change a topic's settings, named as in `create_topic`."""
+        entries = [
+            ConfigEntry(key.replace("__", "."), value, incremental_operation=AlterConfigOpType.SET)
+            for key, value in settings.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        admin = self._admin()
+        admin.incremental_alter_configs([resource])[resource].result(_TIMEOUT_S)
 
     def slow_down(self, client: str, bytes_per_s: int) -> None:
         """Give producers with this client.id a quota."""

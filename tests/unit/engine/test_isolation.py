@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from engine.errors import PositionLost, SourceError
+from engine.errors import PositionLost, SinkError, SinkRefused, SourceError, TopicsRefused
 from engine.incomplete import Cause, Incomplete, noted
+from tests.fakes import _ATTEMPTS
 from tests.job_bench import Bench, T, U
 from tests.memory_source import Change
 
@@ -319,3 +320,124 @@ class TestDeletions:
         assert [one.cause for one in noted([self.FOUND], [gap])] == [Cause.GAP]
         assert str(self.FOUND) == "public.t lacks deletions since 5: a partition was truncated"
         assert not self.FOUND.aside
+
+
+@dataclass
+class Refusing:
+    """A sink in memory that takes no turn with events of some topics."""
+
+    behind: Any
+    reasons: dict[str, SinkError] = field(default_factory=dict)
+    attempts: list[int] = field(default_factory=list)
+    writers: dict[int, Any] = field(default_factory=dict)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.behind, name)
+
+    def writer(self, turn: int) -> Any:
+        self.writers[turn] = self.behind.writer(turn)
+        return self.writers[turn]
+
+    def commit(self, turn: int, parts: Any) -> None:
+        self.attempts.append(turn)
+        written = _ATTEMPTS[self.writers[turn].attempt]
+        topics = {event["topic"] for events in written.values() for event in events}
+        if refused := {topic: self.reasons[topic] for topic in topics & self.reasons.keys()}:
+            raise TopicsRefused(refused)
+        self.behind.commit(turn, parts)
+
+
+class TestRefused:
+    """A topic that refuses events: its table alone is set aside."""
+
+    @pytest.fixture
+    def bench(self, tmp_path: Path) -> RefusedBench:
+        return RefusedBench(tmp_path)
+
+    def test_its_table_is_set_aside_and_others_go_on(self, bench, caplog):
+        bench.refuse("public.t", SinkRefused("takes nothing", place="public.t", hint="do something"))
+        bench.database.commit(Change(T, 1, "new"))
+        bench.database.commit(Change(U, 1, "new"))
+        bench.run()
+        bench.database.commit(Change(T, 2, "new"))
+        bench.database.commit(Change(U, 2, "new"))
+        bench.run()
+
+        assert bench.streamed() == ["public.u"] * 2
+        assert bench.letters.of(T) == 2
+        assert [(one.collection, one.cause) for one in bench.incomplete] == [(T, Cause.REFUSED)]
+        assert bench.incomplete[0].why == "takes nothing; do something"
+        assert sum("public.t is set aside" in text for text in caplog.messages) == 1
+        assert len(bench.sink.attempts) - len(set(bench.sink.attempts)) == 1
+
+    def test_a_snapshot_takes_it_up_once_its_topic_accepts(self, bench):
+        bench.refuse("public.t", SinkRefused("takes nothing"))
+        bench.database.commit(Change(T, 1, "lost"))
+        bench.run()
+        bench.sink.reasons.clear()
+        bench.execute(WHOLE)
+        bench.run()
+
+        assert (bench.incomplete, bench.letters.kept) == ((), {})
+        assert len([topic for op, topic, _key in bench.events() if (op, topic) == ("r", "public.t")]) == 5
+
+    def test_rows_read_that_are_refused_fail_the_snapshot_alone(self, bench):
+        bench.refuse("public.t", SinkRefused("takes nothing"))
+        bench.execute('{"data-collections": ["public.t", "public.u"]}')
+        bench.run()
+
+        assert "failed public.t" in bench.told()
+        assert "finished public.u" in bench.told()
+        assert [one.aside for one in bench.incomplete] == [True]
+
+    def test_it_stops_the_job_where_that_is_wanted(self, tmp_path):
+        bench = RefusedBench(tmp_path, isolates=False)
+        bench.refuse("public.t", SinkRefused("takes nothing", place="public.t"))
+        bench.database.commit(Change(T, 1, "new"))
+
+        with pytest.raises(SinkRefused, match=r"public\.t: takes nothing"):
+            bench.run()
+
+    def test_one_that_is_no_tables_stops_the_job(self, bench):
+        bench.refuse("public.t", SinkRefused("takes nothing", place="public.t"))
+        bench.topic = lambda _collection: "other"
+        bench.database.commit(Change(T, 1, "new"))
+
+        with pytest.raises(SinkRefused, match=r"public\.t: takes nothing"):
+            bench.run()
+
+    def test_a_source_that_sets_nothing_aside_stops_instead_of_trying_for_ever(self, bench, monkeypatch):
+        monkeypatch.setattr("engine.job.aside", lambda _known: frozenset())
+        bench.refuse("public.t", SinkRefused("takes nothing", place="public.t"))
+        bench.database.commit(Change(T, 1, "new"))
+
+        with pytest.raises(SinkRefused, match=r"public\.t: takes nothing"):
+            bench.run()
+
+
+class RefusedBench(Isolated):
+    """A job whose sink refuses topics."""
+
+    def __init__(self, staging: Path, **pace: Any) -> None:
+        self.topic: Any = str
+        super().__init__(staging, **pace)
+        self.source.memory_source.undecodable = set()
+        self.sink: Any = Refusing(self.sink)
+        self.new_job().settle()
+
+    def new_job(self) -> Any:
+        job = super().new_job()
+        seams = replace(job._seams, topic=self._topic_of)
+        self.job = type(job)(seams, self.pace, self.seen.append)
+        return self.job
+
+    def _topic_of(self, collection: CollectionId) -> str:
+        return str(self.topic(collection))
+
+    def refuse(self, topic: str, error: SinkError) -> None:
+        self.sink.reasons[topic] = error
+
+    def run(self, turns: int = 20) -> None:
+        """Run a session after the other, for so many looks at whether to stop."""
+        looks = iter(range(turns))
+        self.job.run(lambda: next(looks, None) is None)
