@@ -28,7 +28,7 @@ from adapters.storage.directory import LocalStorage, storage
 from adapters.storage.lease import Claim, FileLease, Leases
 from adapters.storage.state import FileStateStore, newest_epoch
 from adapters.storage.workspace import staging_base, take_workspace, workspace_of
-from engine.config.settings import SinkAhead, SinkKind, TableErrors
+from engine.config.settings import Destination, SinkAhead, SinkKind, TableErrors
 from engine.errors import LeaseLost, SourceError
 from engine.events.heartbeat import heartbeat
 from engine.events.names import topic_of
@@ -232,6 +232,7 @@ def building(
             lease=leases,
             letters=DeadLetterFiles(storage(spark, _letters(settings, checkpoint))),
             topic=partial(topic_of, settings=settings.events),
+            destination=partial(_destination, settings, sink),
         )
         yield Job(wrap(seams), _pace(settings, spark, wired), _observer(settings, onlookers))
 
@@ -251,6 +252,13 @@ def _lease_on_events(settings: SinkSettings, claim: Claim) -> FileLease | None:
         # Made here, so that it is not private.
         Path(settings.directory).mkdir(parents=True, exist_ok=True)
     return FileLease(LocalStorage(Path(settings.directory).absolute()), claim, prefix=".")
+
+
+def _destination(settings: Settings, sink: Sink) -> dict[str, str]:
+    """Where events go, by what the settings name; what nothing tells from another one is left out."""
+    where = {"topic.prefix": settings.events.topic_prefix, "tidemark.sink": settings.sink.kind.value}
+    found = sink.identity()
+    return where | ({f"{settings.sink.kind.value} sink": found} if found else {})
 
 
 def _observer(settings: Settings, onlookers: Onlookers) -> Callable[[Observation], None]:
@@ -286,6 +294,7 @@ def _pace(settings: Settings, spark: SparkSession, wired: Wired) -> Pace:
         first_backoff_s=wired.first_backoff_s,
         isolates=job.table_errors is TableErrors.ISOLATE,
         letters_bytes=job.letters_max_bytes,
+        moves=settings.sink.destination is Destination.MOVED,
         repeats_behind_sink=settings.sink.ahead is SinkAhead.REPEAT,
         longest_backoff_s=max(0.5, job.restart_wait_ms / 1000),
     )

@@ -26,6 +26,7 @@ from engine.errors import (
     SinkError,
     SinkRefused,
     SourceError,
+    StateError,
     StateNotSaved,
     TidemarkError,
     TopicsRefused,
@@ -125,7 +126,8 @@ class Job:
             self._failures += 1
             self.close()
             self._settled = False
-            most = self._pace.retries if self._was_open else self._pace.first_retries
+            unopened = isinstance(error, SourceError) and not self._was_open
+            most = self._pace.first_retries if unopened else self._pace.retries
             if most is not None and self._failures > most:
                 raise
             pause_s = self._pace.pause_s(self._failures, was_open=self._was_open)
@@ -167,7 +169,7 @@ class Job:
                 seams.store.discard(turn)
             states = seams.store.load()
         state = saved.from_json(states.promoted.document) if states.promoted else saved.State()
-        self.state = self._saved = self._not_behind(state)
+        self.state = self._saved = self._at_destination(self._not_behind(state))
         self._settled = True
         seams.desk.resume(self.state.channels)
         self._isolation.resume(self.state)
@@ -193,6 +195,24 @@ class Job:
             " tidemark.sink.ahead=repeat for one start, which goes on behind those turns and sends"
             " what came since the checkpoint again",
         )
+
+    def _at_destination(self, state: State) -> State:
+        """The state with where its events go. Raises StateError if those before went elsewhere."""
+        now = dict(self._seams.destination())
+        moved = [
+            f"{name} {then!r}, now {now[name]!r}"
+            for name, then in state.destination.items()
+            if now.get(name, then) != then
+        ]
+        if moved and self._pace.moves:
+            _log.warning("what was sent before is not there, and is not sent again: %s", ", ".join(moved))
+        elif moved:
+            raise StateError(
+                f"the saved state belongs to events that went elsewhere: {', '.join(moved)}",
+                hint="set it back; or use an empty checkpoint, which takes a new snapshot; or, where what was"
+                " sent has been copied, set tidemark.destination=moved for one start",
+            )
+        return replace(state, destination=now)
 
     def start(self) -> None:
         """Open the log where the state stands."""

@@ -106,6 +106,12 @@ class Sink(Protocol):
     def newest(self) -> int | None:
         """The newest turn that is committed; None if there is none, or if a sink can't know."""
 
+    def identity(self) -> str:
+        """What tells it from every other sink of its kind; empty where nothing does.
+
+        Raises SinkError while it can't be reached, ConfigError where it never will be with these settings.
+        """
+
     def close(self) -> None:
         """Give up everything held; a turn begun and not committed is lost. Twice is harmless."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from engine.marks import Mark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from engine.model import CollectionId, Position
     from engine.ports import DeadLetters, Executors, Lease, SignalDesk, Sink, Source, StateStore
@@ -32,6 +32,7 @@ class Pace:
     before it has been open to no more than `first_backoff_s`. `repeats_behind_sink`: where the sink holds
     turns that the state does not know, the job goes on behind them. A collection of which more than
     `most_reread` rows are to be read again is begun anew.
+    `moves`: events may go elsewhere than those before.
     """
 
     chunk_rows: int = 1024
@@ -56,6 +57,7 @@ class Pace:
     longest_backoff_s: float = 10.0
     first_backoff_s: float = 10.0
     repeats_behind_sink: bool = False
+    moves: bool = False
     isolates: bool = True
     letters_bytes: int = 1 << 30
 
@@ -95,8 +97,9 @@ class Seams:
     `now` is Unix time in seconds, for what is told; `clock` counts seconds and never goes back.
     `executors` give staged rows to the sink, more than `local_rows` at once.
     `sleep` may return early when the job is to stop; `show` gives a position as its database writes it;
-    `topic` is that of a collection's events; `done` says that nothing is left to do; `marks` are those that
-    an initial snapshot's events know.
+    `topic` is that of a collection's events; `destination` tells where events go from every other place, by
+    what the settings name; `done` says that nothing is left to do; `marks` are those that an initial
+    snapshot's events know.
     """
 
     source: Source
@@ -115,3 +118,4 @@ class Seams:
     lease: Lease = field(default_factory=NoLease)
     letters: DeadLetters = field(default_factory=NoLetters)
     topic: Callable[[CollectionId], str] = str
+    destination: Callable[[], Mapping[str, str]] = dict

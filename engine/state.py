@@ -28,7 +28,8 @@ class State:
 
     `position` None: the log was never read. `identity` tells the database from every other one.
     `channels` is what the signal channels keep: how far each has been read. `incomplete` are the collections
-    of which the copy is known to lack something.
+    of which the copy is known to lack something. `destination` tells where events went from every other
+    place; empty: the state was saved before that was kept.
     """
 
     turn: int = 0
@@ -38,6 +39,7 @@ class State:
     memory: dict[str, Any] = field(default_factory=dict)
     channels: dict[str, Any] = field(default_factory=dict)
     incomplete: tuple[Incomplete, ...] = ()
+    destination: dict[str, str] = field(default_factory=dict)
 
     def next_turn(self) -> State:
         """The same under the next turn's number."""
@@ -53,6 +55,7 @@ def to_json(state: State) -> bytes:
         "turn": state.turn,
         "position": list(state.position.order) if state.position else None,
         "identity": state.identity,
+        "destination": state.destination,
         "snapshot": {
             "next_ticket": state.snapshot.next_ticket,
             "conditions": _conditions_out(tables, failed),
@@ -94,6 +97,7 @@ def _state_in(fields: dict[str, Any]) -> State:
         memory=dict(fields["memory"]),
         channels=dict(fields.get("channels", {})),  # older states have none
         incomplete=tuple(_incomplete_in(one) for one in fields.get("incomplete", ())),
+        destination=dict(fields.get("destination", {})),
     )
 
 

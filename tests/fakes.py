@@ -77,6 +77,7 @@ class MemorySink:
     """Keeps events in `turns`, which outlives the sink: give it to another one to play a restart."""
 
     turns: dict[int, list[Event]] = field(default_factory=dict)
+    name: str = ""
     _begun: tuple[int, str] | None = None
 
     def writer(self, turn: int) -> MemoryWriter:
@@ -105,6 +106,9 @@ class MemorySink:
 
     def newest(self) -> int | None:
         return max(self.turns, default=None)
+
+    def identity(self) -> str:
+        return self.name
 
     def close(self) -> None:
         self._forget()

@@ -63,6 +63,10 @@ class ConsoleSink:
     def newest(self) -> None:
         """Nobody knows what an earlier process has printed."""
 
+    def identity(self) -> str:
+        """Nothing tells it from another one."""
+        return ""
+
     def close(self) -> None:
         """Remove the temporary directory."""
         shutil.rmtree(self._spool, ignore_errors=True)

@@ -9,6 +9,7 @@ not at all, and may take the directories in the order of their names:
                /.windows/000000000007/…               rows that wait for their turn
                /.empty-turn                           the number of the last turn without events
                /.lease-000000000007.json              which job may write
+               /.id                                   tells the directory from every other one
 
 A line is an event; blanks may stand before it, where a row was superseded while it waited.
 
@@ -24,6 +25,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -110,6 +112,23 @@ class FilesSink:
             found = [int(match[1]) for match in map(_TURN.fullmatch, _names(self._directory)) if match]
             empty = self._last_empty()
         return max([*found, *([] if empty is None else [empty])], default=None)
+
+    def identity(self) -> str:
+        """The directory's own name, which it keeps wherever it is moved to; given when it is first asked."""
+        path = self._directory / ".id"
+        with sink_errors(path):
+            with contextlib.suppress(FileNotFoundError):
+                if name := path.read_text("ascii").strip():
+                    return name
+            self._have_root()
+            partial = self._root / ".id"
+            with partial.open("w", encoding="ascii") as file:
+                file.write(f"{uuid.uuid4()}\n")
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(path)
+            force(self._directory)
+            return path.read_text("ascii").strip()
 
     def close(self) -> None:
         """Remove what was not committed."""

@@ -104,6 +104,12 @@ class KafkaSink:
     def newest(self) -> None:
         """Nobody knows what an earlier process has sent."""
 
+    def identity(self) -> str:
+        """The cluster's id, by whichever of its brokers."""
+        cluster = self._topics.reach()
+        self._reached = True
+        return cluster
+
     def close(self) -> None:
         """Give up the producer and what was not committed."""
         self._give_up()

@@ -59,6 +59,7 @@ _REFUSING: Final = frozenset(
 """What one topic refuses while the brokers take others' events."""
 
 
+_PROTOCOL_HINT: Final = "look at producer.security.protocol: the port may speak TLS, SASL or neither"
 _NO_KEY: Final = (
     "a compacted topic takes no record without a key: give its table a key by message.key.columns,"
     " or the topic cleanup.policy=delete"
@@ -79,11 +80,12 @@ class Reason:
 
     def __init__(self) -> None:
         self._text = ""
-        self._refused = False
+        self._refused = self.login_refused = False
 
     def __call__(self, error: KafkaError) -> None:
         """Note an error; that every broker is down says less than why one is."""
-        self._refused |= error.code() in _LOGIN_REFUSED
+        if error.code() in _LOGIN_REFUSED:
+            self._refused = self.login_refused = True
         if error.code() != KafkaError._ALL_BROKERS_DOWN or not self._text:  # noqa: SLF001  its public name
             self._text = said(error)
 
@@ -91,6 +93,11 @@ class Reason:
         """Whether a login was refused since this was asked last."""
         refused, self._refused = self._refused, False
         return refused
+
+    @property
+    def hint(self) -> str:
+        """What to do about it."""
+        return _PROTOCOL_HINT if "security.protocol" in self._text or "SSL handshake" in self._text else ""
 
     def behind(self, text: str) -> str:
         """The text, with what is known of the cause."""

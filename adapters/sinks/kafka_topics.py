@@ -15,7 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from adapters.kafka import renew
 from adapters.sinks.kafka_client import Reason, client, opened, refuses, said, sink_error
-from engine.errors import SinkError, TidemarkError
+from engine.errors import ConfigError, SinkError, TidemarkError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from engine.config.settings import KafkaSettings
 
 _TIMEOUT_S: Final = 10.0
+_POLL_S: Final = 0.1
+_LOGIN_HINT: Final = "look at producer.sasl.mechanism and the user and password of producer.sasl.jaas.config"
 
 
 class Topics:
@@ -33,6 +35,7 @@ class Topics:
         self._reason = Reason()
         self._client: AdminClient = opened(AdminClient, client(settings.client, self._reason))
         self._known: dict[str, int] = {}
+        self._reached = False
         self._place = f"kafka {settings.client.get('bootstrap.servers', '')}"
 
     @property
@@ -41,12 +44,23 @@ class Topics:
         self._client.poll(0)
         return self._client
 
-    def reach(self) -> None:
-        """Ask the brokers for anything, so that a wrong address or password shows. Raises SinkError."""
+    def reach(self) -> str:
+        """Ask the brokers for their cluster's id, so that a wrong address or password shows.
+
+        Raises SinkError; ConfigError for a login that is refused before the brokers were ever reached.
+        """
+        asked = self._admin.describe_cluster(request_timeout=_TIMEOUT_S)
+        while not asked.done():
+            self._admin.poll(_POLL_S)
+            if self._reason.login_refused and not self._reached:
+                text = self._reason.behind("the login is refused")
+                raise ConfigError(f"{self._place}: {text}", hint=_LOGIN_HINT)
         try:
-            self._admin.describe_cluster(request_timeout=_TIMEOUT_S).result(2 * _TIMEOUT_S)
+            cluster = asked.result(0).cluster_id
         except KafkaException as exc:
             raise self._unreached(exc.args[0]) from exc
+        self._reached = True
+        return str(cluster or "")
 
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has that was made sure of."""
@@ -136,4 +150,5 @@ class Topics:
         self._client.poll(0)  # tells the reason
         with suppress(TidemarkError):  # told by the next attempt
             renew(self._settings.client, self._client)
-        return SinkError(self._reason.behind(f"not reached: {said(error)}"), place=self._place)
+        text = self._reason.behind(f"not reached: {said(error)}")
+        return SinkError(text, place=self._place, hint=self._reason.hint)

@@ -59,5 +59,9 @@ class NullSink:
     def newest(self) -> None:
         """Nothing is kept."""
 
+    def identity(self) -> str:
+        """Nothing tells it from another one."""
+        return ""
+
     def close(self) -> None:
         """Nothing is held."""

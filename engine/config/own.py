@@ -5,6 +5,7 @@ from __future__ import annotations
 from engine.config.row import APPLIED, Property
 from engine.config.settings import (
     Conditions,
+    Destination,
     GeneratedColumns,
     SinkAhead,
     SinkKind,
@@ -68,6 +69,13 @@ OWN = (
         "what to do where the sink holds turns that the checkpoint does not know",
         choice(SinkAhead),
         "refuse",
+    ),
+    P(
+        "tidemark.destination",
+        APPLIED,
+        "whether events go where those before went, or to another prefix, sink, cluster or directory",
+        choice(Destination),
+        "same",
     ),
     P(
         "tidemark.sink.kafka.dead.letter.topic",

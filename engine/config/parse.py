@@ -15,6 +15,7 @@ from engine.config.driver import OPTIONS
 from engine.config.files import read_file
 from engine.config.settings import (
     CaptureSettings,
+    Destination,
     JobSettings,
     Settings,
     SinkAhead,
@@ -155,6 +156,7 @@ def _sink(v: Values) -> SinkSettings:
         directory=v.get("tidemark.sink.files.dir", str),
         mode=v.get("tidemark.sink.files.mode", int) or None,
         ahead=v.get("tidemark.sink.ahead", SinkAhead),
+        destination=v.get("tidemark.destination", Destination),
         kafka=read_kafka(v).settings,
     )
 

@@ -73,6 +73,13 @@ class SinkAhead(StrEnum):
     REPEAT = "repeat"
 
 
+class Destination(StrEnum):
+    """`tidemark.destination`: whether events go where those before went, or were moved."""
+
+    SAME = "same"
+    MOVED = "moved"
+
+
 class TableErrors(StrEnum):
     """`tidemark.table.errors`: what becomes of a table that can't be streamed."""
 
@@ -205,6 +212,7 @@ class SinkSettings:
     directory: str = ""
     mode: int | None = None
     ahead: SinkAhead = SinkAhead.REFUSE
+    destination: Destination = Destination.SAME
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
 
 

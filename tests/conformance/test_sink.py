@@ -134,6 +134,12 @@ def test_events_are_seen_after_the_commit_and_not_before(bench, opened):
     assert bench.keys() == ["0", "1"]
 
 
+def test_a_sink_keeps_its_identity(opened):
+    first, again = opened(), opened()
+
+    assert first.identity() == again.identity() == first.identity()
+
+
 def test_events_are_ordered_by_turn_part_and_batch(bench, opened):
     sink = opened()
     writer = sink.writer(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -149,12 +150,9 @@ def test_a_user_logs_in(sasl, authority, tmp_path, topic, mechanism, user):
 
 
 @pytest.mark.parametrize(("mechanism", "user"), [("PLAIN", "plain"), ("SCRAM-SHA-512", "scram")])
-def test_a_wrong_password_is_told_and_not_shown(
-    sasl, authority, tmp_path, topic, mechanism, user, monkeypatch
-):
-    monkeypatch.setattr("adapters.sinks.kafka_topics._TIMEOUT_S", 3.0)
-
-    with pytest.raises(SinkError, match=r"not reached: .*[aA]uthentication") as caught:
+def test_a_wrong_password_is_told_and_not_shown(sasl, authority, tmp_path, topic, mechanism, user):
+    begun_s = time.monotonic()
+    with pytest.raises(ConfigError, match=r"the login is refused .*[aA]uthentication.*sasl\.jaas") as caught:
         send(
             sasl,
             tmp_path,
@@ -162,6 +160,15 @@ def test_a_wrong_password_is_told_and_not_shown(
             {**_trusting(authority, "SASL_SSL"), **_login(mechanism, user, "hush-hush")},
         )
     assert "hush" not in f"{caught.value}{caught.value!r}{caught.value.__cause__!r}"
+    assert time.monotonic() - begun_s < 15
+
+
+@pytest.mark.parametrize("speaks", ["tls", "sasl"])
+def test_a_port_that_speaks_another_protocol_is_hinted_at(speaks, request, tmp_path, topic, monkeypatch):
+    monkeypatch.setattr("adapters.sinks.kafka_topics._TIMEOUT_S", 3.0)
+
+    with pytest.raises(SinkError, match=r"not reached: .*look at producer\.security\.protocol"):
+        send(request.getfixturevalue(speaks), tmp_path, topic, {})
 
 
 def test_a_file_that_is_no_archive_is_refused(authority, tls, tmp_path, topic):

@@ -19,7 +19,7 @@ from adapters.spark.executors import LocalExecutors, SparkExecutors
 from engine.config.settings import KafkaSettings, TopicGroup
 from engine.errors import ConfigError, SinkError, SinkRefused, TopicsRefused
 from tests.batches import batch
-from tests.servers.kafka import KafkaBroker
+from tests.servers.kafka import CLUSTER_ID, KafkaBroker
 from tests.turns import Turns
 
 if TYPE_CHECKING:
@@ -276,6 +276,10 @@ class TestRefused:
 def test_settings_that_no_client_takes_are_refused_at_once(sink):
     with pytest.raises(ConfigError, match=r"the sink 'kafka' can't be set up: .*ssl\.ca\.location failed"):
         sink(client={"security.protocol": "SSL", "ssl.ca.location": "/nowhere/ca.pem"})
+
+
+def test_the_cluster_tells_a_sink_from_others(sink):
+    assert sink().identity() == sink().identity() == CLUSTER_ID
 
 
 def test_brokers_that_do_not_answer_are_named(sink, monkeypatch):

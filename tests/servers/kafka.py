@@ -36,6 +36,7 @@ _SHA256 = "6c957e9a20bc783aa632211b652aa494ea769cd65a30bf23d46c7b6f4b0a9c20"
 _TIMEOUT_S = 60.0
 _OF_THE_BROKER = {"__consumer_offsets", "__transaction_state", "__share_group_state"}
 
+CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
 DEFAULT_SETTINGS: Mapping[str, str] = {
     "node.id": "1",
     "process.roles": "broker,controller",
@@ -261,7 +262,7 @@ class KafkaBroker:
             for word in ("--add-scram", f"SCRAM-SHA-512=[name={name},password={password}]")
         ]
         command = [*_java("64m"), "kafka.tools.StorageTool", "format", "--config", str(self._properties)]
-        command += ["--cluster-id", "MkU3OEVBNTcwNTJENDM2Qk", *users]
+        command += ["--cluster-id", CLUSTER_ID, *users]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"can't format the broker's folder: {done.stdout}{done.stderr}")

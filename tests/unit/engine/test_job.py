@@ -17,6 +17,7 @@ from engine.errors import (
     StateError,
     StateNotSaved,
 )
+from engine.job import Job
 from engine.model import Position
 from engine.state import State
 from signals.answers import Outcome
@@ -505,6 +506,64 @@ class TestAhead:
         bench.job.settle()
 
         assert bench.job.state.turn == 4
+
+
+class TestDestination:
+    """Where events go is saved; another place is refused, since nobody has sent it what came before."""
+
+    def started(self, tmp_path: Path, saved_with: dict[str, str], **pace: Any) -> Bench:
+        bench = Bench(tmp_path, **pace)
+        state = State(turn=3, position=Position((8,)), destination=saved_with)
+        bench.store.promoted[3] = saved.to_json(state)
+        destination = {"topic.prefix": "new", "tidemark.sink": "kafka", "kafka sink": "cluster"}
+        bench.job = Job(replace(bench.job._seams, destination=lambda: destination), bench.pace)
+        return bench
+
+    @pytest.mark.parametrize(
+        ("before", "told"),
+        [
+            ({"topic.prefix": "old"}, "topic.prefix 'old', now 'new'"),
+            (
+                {"topic.prefix": "new", "tidemark.sink": "files", "files sink": "x"},
+                "sink 'files', now 'kafka'",
+            ),
+            ({"tidemark.sink": "kafka", "kafka sink": "other"}, "kafka sink 'other', now 'cluster'"),
+        ],
+    )
+    def test_another_one_is_refused_with_the_ways_out(self, tmp_path, before, told):
+        bench = self.started(tmp_path, before)
+
+        with pytest.raises(StateError, match=rf"{told}.*empty checkpoint.*tidemark\.destination=moved"):
+            bench.job.run(lambda: False)
+        assert "writer" not in bench.steps
+
+    @pytest.mark.parametrize(("before", "pace"), [({}, {}), ({"topic.prefix": "old"}, {"moves": True})])
+    def test_an_older_state_and_one_that_was_moved_take_it_on(self, tmp_path, before, pace):
+        bench = self.started(tmp_path, before, **pace)
+        bench.database.commit(Change(T, 1, "new"))
+        turns = iter(range(5))
+        bench.job.run(lambda: next(turns, None) is None)
+
+        assert saved.from_json(bench.store.promoted[max(bench.store.promoted)]).destination == {
+            "topic.prefix": "new",
+            "tidemark.sink": "kafka",
+            "kafka sink": "cluster",
+        }
+
+    def test_a_sink_that_is_down_at_the_start_is_waited_for_before_the_log_is_opened(self, tmp_path):
+        bench = self.started(tmp_path, {}, first_retries=2)
+        down = [SinkError("not reached")] * 5
+
+        def reached_later() -> dict[str, str]:
+            if down:
+                raise down.pop()
+            return {}
+
+        bench.job = Job(replace(bench.job._seams, destination=reached_later), bench.pace)
+        turns = iter(range(8))
+        bench.job.run(lambda: next(turns, None) is None)
+
+        assert (len(bench.slept), bench.source.opened, down) == (5, 1, [])
 
 
 class TestFullDisk:

@@ -248,3 +248,10 @@ def test_committed_turns_have_the_mode_that_was_asked_for(tmp_path, umask, mode,
     assert (found["turn-000000000001"], found["part-00000.jsonl"]) == expected
     assert found[".manifest.json"] == expected[1]
     assert staged[".staging"] == staged[".windows"] == "0o700"
+
+
+def test_each_directory_has_an_identity_that_it_keeps_where_it_is_moved_to(tmp_path):
+    first, other = FilesSink(tmp_path / "a").identity(), FilesSink(tmp_path / "b").identity()
+    (tmp_path / "a").rename(tmp_path / "moved")
+
+    assert FilesSink(tmp_path / "moved").identity() == first != other
