@@ -10,6 +10,7 @@
     │  ├─ SnapshotGone   the state that a window reads is kept no longer: read less at once
     │  └─ TableBusy      somebody holds a lock on a table: wait, and read others meanwhile
     ├─ SinkError         events were not accepted, or had no place: back off, try again, never skip
+    │  ├─ TopicRemade    a topic no longer has what was sent to it: its table is incomplete, go on
     │  └─ SinkRefused    the sink will never take them: stop
     │     └─ TopicsRefused   it takes the others: set aside the tables of these topics
     ├─ StateError        the saved state is unreadable or another database's: stop
@@ -87,6 +88,18 @@ class SinkError(TidemarkError):
 
 class SinkRefused(SinkError):
     """The sink will never accept a turn's events as they are; no retry mends that."""
+
+
+class TopicRemade(SinkError):
+    """A topic was made anew, and lacks what was sent before. It takes events.
+
+    `snapshot`: a snapshot of its table is to be taken.
+    """
+
+    def __init__(self, topic: str, *, snapshot: bool = False) -> None:
+        hint = "" if snapshot else "take a snapshot of its table"
+        super().__init__("the topic was made anew, it lacks what was sent before", place=topic, hint=hint)
+        self.snapshot = snapshot
 
 
 class TopicsRefused(SinkRefused):

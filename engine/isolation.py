@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine import incomplete
-from engine.errors import PositionLost, SignalError, SourceError
+from engine.errors import PositionLost, SignalError, SourceError, TopicRemade
 from engine.incomplete import Cause, Incomplete
+from engine.model import ExecuteSnapshot, Target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from engine.model import CollectionId
     from engine.ports import Encoded
     from engine.seams import Pace, Seams
+    from engine.snapshot import Snapshot
     from engine.state import State
     from engine.windows import Windows
 
@@ -49,7 +51,8 @@ class Isolation:
 
         Raises it where that is to stop the job, or was of no use.
         """
-        if not self._pace.isolates or refused.reasons.keys() & self._refused.keys():
+        stops = not self._pace.isolates and not all(map(_remade, refused.reasons.values()))
+        if stops or refused.reasons.keys() & self._refused.keys():
             raise refused
         self._refused |= refused.reasons
 
@@ -69,7 +72,7 @@ class Isolation:
             if not theirs:
                 raise self._refused.pop(topic)
         return [
-            Incomplete(collection, Cause.REFUSED, since, _why(self._refused[topic]))
+            Incomplete(collection, _cause(self._refused[topic]), since, _why(self._refused[topic]))
             for topic, theirs in found.items()
             for collection in theirs
         ]
@@ -81,7 +84,8 @@ class Isolation:
         """
         new = [one for one in encoded.incomplete if not _known(state, one)]
         for one in new:
-            if not (self._pace.isolates or one.cause is Cause.DELETIONS):
+            isolates = self._pace.isolates or one.cause is Cause.DELETIONS
+            if not isolates and not self._is_remade(one.collection):
                 raise PositionLost(one.why, place=str(one.collection), hint="see tidemark.table.errors")
             _log.error("%s; %s", one, _advice(one))
         state = replace(state, incomplete=incomplete.noted(state.incomplete, encoded.incomplete))
@@ -109,10 +113,24 @@ class Isolation:
         self._windows.drop(tables)
         snapshot = state.snapshot.forgot([one.collection])
         if one.cause is Cause.GAP:
-            return replace(state, snapshot=snapshot.anew_of(one.collection))
+            snapshot = self._with_snapshot(snapshot.anew_of(one.collection), one.collection)
+            return replace(state, snapshot=snapshot)
         for table in tables:
             self._seams.desk.failed(table, SourceError(one.why, place=str(one.collection)))
         return replace(state, snapshot=snapshot.without(tables))
+
+    def _is_remade(self, collection: CollectionId) -> bool:
+        return isinstance(self._refused.get(self._seams.topic(collection)), TopicRemade)
+
+    def _with_snapshot(self, snapshot: Snapshot, collection: CollectionId) -> Snapshot:
+        """With the snapshot that is to be taken of a collection whose topic was made anew."""
+        reason = self._refused.get(self._seams.topic(collection))
+        target = Target(collection)
+        if not isinstance(reason, TopicRemade) or not reason.snapshot:
+            return snapshot
+        if any(table.target == target for table in snapshot.tables):
+            return snapshot
+        return snapshot.execute(ExecuteSnapshot(f"topic {reason.place} made anew", (target,)))
 
     def _kept(self, state: State, letters: Mapping[CollectionId, Letters]) -> State:
         room = self._pace.letters_bytes - sum(one.size for one in state.incomplete)
@@ -152,6 +170,15 @@ class Isolation:
 
 def _advice(one: Incomplete) -> str:
     return _GONE if one.cause is Cause.DELETIONS else _ADVICE
+
+
+def _remade(error: SinkError) -> bool:
+    return isinstance(error, TopicRemade)
+
+
+def _cause(error: SinkError) -> Cause:
+    """A topic that was made anew takes events: what it had is a gap."""
+    return Cause.GAP if _remade(error) else Cause.REFUSED
 
 
 def _why(error: SinkError) -> str:

@@ -28,11 +28,12 @@ from adapters.sinks.kafka_delivery import Delivered, Delivery, without
 from adapters.sinks.kafka_parts import Attempt, TurnParts, of_topics
 from adapters.sinks.kafka_topics import Topics
 from adapters.sinks.staging import Staging
-from engine.errors import SinkError, SinkRefused, TopicsRefused
+from engine.config.settings import TopicRecreated
+from engine.errors import SinkError, SinkRefused, TopicRemade, TopicsRefused
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from engine.config.settings import KafkaSettings
     from engine.model import Part
@@ -144,6 +145,7 @@ class KafkaSink:
         if not events:
             return
         refused = self._topics.ensure(events)
+        self._tell_remade(refused)
         for topic in refused:
             del events[topic]
         if self._settings.dead_letter_topic:
@@ -161,6 +163,21 @@ class KafkaSink:
             refused |= one.refused
         if refused:
             raise TopicsRefused(refused)
+
+    def _tell_remade(self, refused: Mapping[str, SinkError]) -> None:
+        """Raise what is to be done about topics that were made anew."""
+        remade = self._topics.take_remade()
+        if not remade:
+            return
+        recreated = self._settings.recreated
+        if recreated is TopicRecreated.STOP:
+            raise SinkRefused(
+                "the topic was made anew, it lacks what was sent before",
+                place=", ".join(sorted(remade)),
+                hint="start the job again, and take a snapshot; see tidemark.sink.topic.recreated",
+            )
+        snapshot = recreated is TopicRecreated.SNAPSHOT
+        raise TopicsRefused({**refused, **{one: TopicRemade(one, snapshot=snapshot) for one in remade}})
 
     def _local(self) -> Delivery:
         if self._delivery is None:

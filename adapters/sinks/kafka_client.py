@@ -24,6 +24,8 @@ _STANDARD: Final = {
     "delivery.timeout.ms": "30000",
     "reconnect.backoff.max.ms": "1000",
     "batch.size": "1000000",
+    # How long a topic may be unknown: one that is written to was there a moment ago.
+    "topic.metadata.propagation.max.ms": "3000",
 }
 _FIXED: Final = {
     "acks": "all",
@@ -59,6 +61,8 @@ _REFUSING: Final = frozenset(
 """What one topic refuses while the brokers take others' events."""
 
 
+_OTHER_PROTOCOL: Final = ("security.protocol", "SSL handshake", "isconnected", "brokers are down")
+"""Signs of a port that is reached and speaks otherwise; of one that is not reached more is told."""
 _PROTOCOL_HINT: Final = "look at producer.security.protocol: the port may speak TLS, SASL or neither"
 _NO_KEY: Final = (
     "a compacted topic takes no record without a key: give its table a key by message.key.columns,"
@@ -97,7 +101,7 @@ class Reason:
     @property
     def hint(self) -> str:
         """What to do about it."""
-        return _PROTOCOL_HINT if "security.protocol" in self._text or "SSL handshake" in self._text else ""
+        return _PROTOCOL_HINT if any(sign in self._text for sign in _OTHER_PROTOCOL) else ""
 
     def behind(self, text: str) -> str:
         """The text, with what is known of the cause."""

@@ -1,6 +1,7 @@
 """The topics that events go to: found, or created as the settings say.
 
-Owns what is known of them. A topic is looked up when it is first written to, and again after a failure.
+Owns what is known of them. A topic is looked up when it is first written to, after a failure, and every
+few seconds: somebody may have deleted it, and it, or another one of its name, lacks what was sent before.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from engine.config.settings import KafkaSettings
 
 _TIMEOUT_S: Final = 10.0
+_LOOK_EVERY_S: Final = 10.0
 _POLL_S: Final = 0.1
 _LOGIN_HINT: Final = "look at producer.sasl.mechanism and the user and password of producer.sasl.jaas.config"
 
@@ -35,6 +37,9 @@ class Topics:
         self._reason = Reason()
         self._client: AdminClient = opened(AdminClient, client(settings.client, self._reason))
         self._known: dict[str, int] = {}
+        self._ids: dict[str, str] = {}
+        self._remade: set[str] = set()
+        self._looked_s = time.monotonic()
         self._reached = False
         self._place = f"kafka {settings.client.get('bootstrap.servers', '')}"
 
@@ -73,14 +78,22 @@ class Topics:
         will never follow.
         """
         refused: dict[str, SinkError] = {}
+        if time.monotonic() - self._looked_s > _LOOK_EVERY_S:
+            self.forget()
         missing = self._look_up([topic for topic in topics if topic not in self._known], refused)
         if missing:
             self._create(missing, extra or {}, refused)
             self._wait_for([topic for topic in missing if topic not in refused], refused)
         return refused
 
+    def take_remade(self) -> frozenset[str]:
+        """The topics found since the last call to be others than those of their names before."""
+        remade, self._remade = frozenset(self._remade), set()
+        return remade
+
     def forget(self) -> None:
         """Look everything up again: a topic may have been deleted."""
+        self._looked_s = time.monotonic()
         self._known.clear()
 
     def _look_up(self, topics: list[str], refused: dict[str, SinkError]) -> list[str]:
@@ -91,13 +104,20 @@ class Topics:
         asked = self._admin.describe_topics(TopicCollection(topics), request_timeout=_TIMEOUT_S)
         for topic, answer in asked.items():
             try:
-                self._known[topic] = len(answer.result(2 * _TIMEOUT_S).partitions)
+                found = answer.result(2 * _TIMEOUT_S)
+                self._known[topic] = len(found.partitions)
+                self._note_id(topic, str(found.topic_id or ""))
             except KafkaException as exc:
                 if exc.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                     missing.append(topic)
                 else:
                     self._note_failed(topic, "can't be looked up", exc.args[0], refused)
         return missing
+
+    def _note_id(self, topic: str, found: str) -> None:
+        if self._ids.setdefault(topic, found) != found:
+            self._remade.add(topic)
+            self._ids[topic] = found
 
     def _create(self, topics: list[str], extra: Mapping[str, str], refused: dict[str, SinkError]) -> None:
         if not self._settings.create_topics:

@@ -11,6 +11,7 @@ from engine.config.settings import (
     SinkKind,
     SnapshotRestart,
     TableErrors,
+    TopicRecreated,
 )
 from engine.config.shapes import EXPRESSIONS, FILE_MODE, FLAG, SIZE, TEXT, choice, number, subset, whole
 from engine.events.settings import Fault
@@ -76,6 +77,13 @@ OWN = (
         "whether events go where those before went, or to another prefix, sink, cluster or directory",
         choice(Destination),
         "same",
+    ),
+    P(
+        "tidemark.sink.topic.recreated",
+        APPLIED,
+        "what to do where a Kafka topic is made anew while the job runs: its table is told to be incomplete",
+        choice(TopicRecreated),
+        "warn",
     ),
     P(
         "tidemark.sink.kafka.dead.letter.topic",

@@ -80,6 +80,14 @@ class Destination(StrEnum):
     MOVED = "moved"
 
 
+class TopicRecreated(StrEnum):
+    """`tidemark.sink.topic.recreated`: what to do where a topic was made anew while the job ran."""
+
+    WARN = "warn"
+    STOP = "stop"
+    SNAPSHOT = "snapshot"
+
+
 class TableErrors(StrEnum):
     """`tidemark.table.errors`: what becomes of a table that can't be streamed."""
 
@@ -199,6 +207,7 @@ class KafkaSettings:
     create_topics: bool = True
     topics: tuple[TopicGroup, ...] = (TopicGroup(),)
     dead_letter_topic: str = ""
+    recreated: TopicRecreated = TopicRecreated.WARN
 
 
 @dataclass(frozen=True, slots=True)

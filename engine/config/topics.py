@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from engine.config.kafka import PRODUCER, Given, translate
-from engine.config.settings import KafkaSettings, TopicGroup
+from engine.config.settings import KafkaSettings, TopicGroup, TopicRecreated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,6 +43,7 @@ def read_kafka(values: Values) -> KafkaRead:
         client=client.config,
         create_topics=values.get("topic.creation.enable", bool),
         topics=tuple(_groups(values, problems)),
+        recreated=values.get("tidemark.sink.topic.recreated", TopicRecreated),
         dead_letter_topic=values.get("tidemark.sink.kafka.dead.letter.topic", str),
     )
     return KafkaRead(settings, problems)

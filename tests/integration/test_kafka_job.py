@@ -175,28 +175,28 @@ def test_what_is_too_large_for_its_topic_stops_the_job_where_that_is_wanted(brok
 
 
 def test_a_topic_that_refuses_events_holds_up_its_own_table_alone(broker, items, tmp_path, spark):
-    broker.create_topic("tm.public.bare", cleanup__policy="compact")
+    broker.create_topic("tm.public.large", max__message__bytes="20000")
     with items.connect() as connection:
-        connection.execute("CREATE TABLE bare (v text); ALTER TABLE bare REPLICA IDENTITY FULL")
+        connection.execute("CREATE TABLE large (id int PRIMARY KEY, v text)")
     with running(items, tmp_path, spark, **into(broker)) as job:
         until(lambda: job.job.state.position)
         with items.connect() as connection:
-            connection.execute("INSERT INTO bare VALUES ('lost')")
+            connection.execute("INSERT INTO large VALUES (1, repeat('x', 50000))")
         until(lambda: job.job.state.incomplete)
         write(items, 0)
         until(lambda: broker.partitions(TOPIC))
         (aside,) = job.job.state.incomplete
-        broker.configure("tm.public.bare", cleanup__policy="delete")
+        broker.configure("tm.public.large", max__message__bytes="100000")
         with items.connect() as connection:
-            data = '{"data-collections": ["public.bare"]}'
-            connection.execute("INSERT INTO signals VALUES ('b', 'execute-snapshot', %s)", [data])
+            data = '{"data-collections": ["public.large"]}'
+            connection.execute("INSERT INTO signals VALUES ('l', 'execute-snapshot', %s)", [data])
         until(lambda: job.answered("finished"))
         ask_for_a_snapshot(items)
         until(lambda: len(job.answered("finished")) > 1)
 
-        assert (str(aside.collection), aside.cause, aside.aside) == ("public.bare", Cause.REFUSED, True)
+        assert (str(aside.collection), aside.cause, aside.aside) == ("public.large", Cause.REFUSED, True)
         assert job.job.state.incomplete == ()
-    assert broker.count("tm.public.bare") == 1
+    assert broker.count("tm.public.large") == 1
     assert_replayed(broker, items, tmp_path)
 
 

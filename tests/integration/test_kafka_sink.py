@@ -16,7 +16,7 @@ import pytest
 import adapters.sinks.kafka as kafka_sink
 from adapters.sinks.kafka import KafkaSink
 from adapters.spark.executors import LocalExecutors, SparkExecutors
-from engine.config.settings import KafkaSettings, TopicGroup
+from engine.config.settings import KafkaSettings, TopicGroup, TopicRecreated
 from engine.errors import ConfigError, SinkError, SinkRefused, TopicsRefused
 from tests.batches import batch
 from tests.servers.kafka import CLUSTER_ID, KafkaBroker
@@ -212,8 +212,27 @@ def test_a_topic_that_was_deleted_is_made_again(kafka, sink, topic):
     kafka.delete_topic(topic)
     with pytest.raises(SinkError):
         send(opened, [changes(topic, range(1, 2))], turn=2)
+    with pytest.raises(TopicsRefused, match=f"{topic}: the topic was made anew, it lacks what"):
+        send(opened, [changes(topic, range(1, 2))], turn=2)
     send(opened, [changes(topic, range(1, 2))], turn=2)
 
+    assert kafka.count(topic) == 1
+
+
+@pytest.mark.parametrize("recreated", TopicRecreated)
+def test_a_topic_that_somebody_else_made_anew_is_noticed(kafka, sink, topic, recreated, monkeypatch):
+    opened = sink(recreated=recreated)
+    send(opened, [changes(topic, range(1))])
+    kafka.delete_topic(topic)
+    kafka.create_topic(topic)
+    monkeypatch.setattr("adapters.sinks.kafka_topics._LOOK_EVERY_S", 0.0)
+    with pytest.raises(SinkRefused, match=f"{topic}: the topic was made anew") as raised:
+        send(opened, [changes(topic, range(1, 2))], turn=2)
+    send(opened, [changes(topic, range(1, 2))], turn=2)
+
+    reason = getattr(raised.value, "reasons", {}).get(topic)
+    asked = {TopicRecreated.STOP: None, TopicRecreated.WARN: False, TopicRecreated.SNAPSHOT: True}
+    assert getattr(reason, "snapshot", None) is asked[recreated]
     assert kafka.count(topic) == 1
 
 

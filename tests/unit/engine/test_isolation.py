@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from engine.errors import PositionLost, SinkError, SinkRefused, SourceError, TopicsRefused
+from engine.errors import PositionLost, SinkError, SinkRefused, SourceError, TopicRemade, TopicsRefused
 from engine.incomplete import Cause, Incomplete, noted
 from tests.fakes import _ATTEMPTS
 from tests.job_bench import Bench, T, U
@@ -328,6 +328,7 @@ class Refusing:
 
     behind: Any
     reasons: dict[str, SinkError] = field(default_factory=dict)
+    once: bool = False
     attempts: list[int] = field(default_factory=list)
     writers: dict[int, Any] = field(default_factory=dict)
 
@@ -342,7 +343,10 @@ class Refusing:
         self.attempts.append(turn)
         written = _ATTEMPTS[self.writers[turn].attempt]
         topics = {event["topic"] for events in written.values() for event in events}
-        if refused := {topic: self.reasons[topic] for topic in topics & self.reasons.keys()}:
+        refused = {topic: self.reasons[topic] for topic in topics & self.reasons.keys()}
+        if self.once:
+            self.reasons.clear()
+        if refused:
             raise TopicsRefused(refused)
         self.behind.commit(turn, parts)
 
@@ -413,6 +417,32 @@ class TestRefused:
 
         with pytest.raises(SinkRefused, match=r"public\.t: takes nothing"):
             bench.run()
+
+
+class TestRemade:
+    """A topic that was made anew: its table goes on, and is incomplete until a snapshot has been taken."""
+
+    def remake(self, bench: RefusedBench, *, snapshot: bool = False) -> None:
+        bench.refuse("public.t", TopicRemade("public.t", snapshot=snapshot))
+        bench.sink.once = True
+        bench.database.commit(Change(T, 1, "new"))
+        bench.run()
+
+    def test_it_is_told_and_events_go_on(self, tmp_path, caplog):
+        bench = RefusedBench(tmp_path, isolates=False)
+        self.remake(bench)
+
+        assert bench.streamed() == ["public.t"]
+        assert [(one.collection, one.cause) for one in bench.incomplete] == [(T, Cause.GAP)]
+        assert "the topic was made anew, it lacks what was sent before; take a snapshot" in caplog.text
+
+    def test_a_snapshot_is_taken_where_that_is_wanted(self, tmp_path):
+        bench = RefusedBench(tmp_path)
+        self.remake(bench, snapshot=True)
+
+        assert bench.incomplete == ()
+        assert len([topic for op, topic, _key in bench.events() if (op, topic) == ("r", "public.t")]) == 5
+        assert bench.told()[-1] == "finished public.t"
 
 
 class RefusedBench(Isolated):
