@@ -300,11 +300,15 @@ def check_slot(slot: Slot | None, name: str, saved: Position) -> Slot:
     """Refuse a slot that has been moved past the saved position: PostgreSQL would skip in silence."""
     lsn = int(saved.order[0])
     if slot is None or slot.confirmed_lsn > lsn:
-        begins = f"begins at {format_lsn(slot.confirmed_lsn)}, past" if slot else "is gone, which held"
+        begins = (
+            f"begins at {format_lsn(slot.confirmed_lsn)}, past" if slot else "does not exist; it must hold"
+        )
+        again = "changes after it are lost: start with an empty checkpoint and an empty sink directory,"
+        again += " and take snapshots again"
+        other = "set slot.name to the slot that this checkpoint was saved with; if that one was dropped, "
         raise PositionLost(
             f"slot {name!r} {begins} the saved position {format_lsn(lsn)}",
-            hint="changes after it are lost: start with an empty checkpoint and an empty sink directory,"
-            " and take snapshots again",
+            hint=again if slot else other + again,
         )
     return slot
 

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from adapters.spark.failures import SPARK_ERRORS, telling_line
 from adapters.spark.secrecy import guards, launched_with, warn_of_open
+from engine.errors import SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,7 +83,17 @@ def spark_session(
     for name, value in settings.items():
         builder = builder.config(name, value)
     ours = SparkContext._active_spark_context is None  # noqa: SLF001  there is no public way
-    session = builder.getOrCreate()
+    try:
+        session = builder.getOrCreate()
+    except SPARK_ERRORS as error:
+        # The traceback is Java's, of a hundred lines.
+        _log.debug("Spark's own words:", exc_info=error)
+        raise SourceError(
+            f"can't be started: {telling_line(error)}",
+            place="spark",
+            hint="look at what Java wrote above, spark.local.dir (is its disk full?), spark.driver.memory and"
+            " JAVA_HOME; tidemark run -v shows all of it",
+        ) from error
     warn_of_open(session.sparkContext)
     _quiet(session.sparkContext)
     if ours and str(session.sparkContext.master).startswith("local"):

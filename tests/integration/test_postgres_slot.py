@@ -59,7 +59,7 @@ class TestAtTheStart:
             )
 
     def test_so_does_one_that_is_gone(self, table, tmp_path, spark):
-        with pytest.raises(PositionLost, match="is gone"):
+        with pytest.raises(PositionLost, match="does not exist"):
             self.restarted(table, tmp_path, spark, "SELECT pg_drop_replication_slot(SLOT)")
 
     def test_and_one_that_was_made_again(self, table, tmp_path, spark):

@@ -24,7 +24,10 @@ def test_a_slot_that_reaches_back_serves(confirmed, sequence):
 
 @pytest.mark.parametrize(
     ("slot", "said"),
-    [(Slot(1001), "begins at 0/3E9, past the saved position 0/3E8"), (None, "is gone, which held")],
+    [
+        (Slot(1001), "begins at 0/3E9, past the saved position 0/3E8; changes"),
+        (None, "does not exist; it must hold the saved position 0/3E8; set slot.name"),
+    ],
 )
 def test_a_slot_that_was_moved_on_or_dropped_is_a_lost_position(slot, said):
     with pytest.raises(PositionLost, match=said) as caught:
