@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from adapters.sinks.kafka_client import BatchRefused, batch_bytes
+from adapters.sinks.kafka_client import BatchRefused, NotDelivered, batch_bytes
 from adapters.sinks.kafka_delivery import Delivered, Delivery, without
 from adapters.sinks.kafka_parts import Attempt, TurnParts, of_topics
 from adapters.sinks.kafka_topics import Topics
@@ -124,6 +124,11 @@ class KafkaSink:
             self._give_up()
             self._make_batches_smaller(refused)
             return False
+        except NotDelivered as error:
+            trouble = self._topics.trouble(error.place)
+            self._give_up()
+            text = f"{error.message}: {trouble}" if trouble else error.message
+            raise SinkError(text, place=error.place, hint=error.hint) from error
         except SinkError:
             self._give_up()
             raise

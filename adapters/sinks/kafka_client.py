@@ -79,6 +79,10 @@ class BatchRefused(SinkError):
     """A broker found several records together too large; each alone may not be."""
 
 
+class NotDelivered(SinkError):
+    """Nothing was acknowledged for too long; `place` is a topic."""
+
+
 class Reason:
     """The last thing that went wrong with a client's connections; librdkafka tries on by itself."""
 

@@ -29,6 +29,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from adapters.kafka import renew
 from adapters.sinks.kafka_client import (
     BatchRefused,
+    NotDelivered,
     Reason,
     batch_bytes,
     client,
@@ -180,7 +181,7 @@ class Delivery:
         text = f"{len(undelivered)} events were not delivered within {self._timeout_ms} ms of the last answer"
         place = undelivered[0].record[0] if undelivered else self._place
         hint = "look at the brokers, or raise producer.delivery.timeout.ms"
-        return SinkError(self._reason.behind(text), place=place, hint=hint)
+        return NotDelivered(self._reason.behind(text), place=place, hint=hint)
 
     def close(self) -> None:
         """Throw away what was not delivered. Twice is harmless."""

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from adapters.kafka import renew
@@ -21,10 +23,13 @@ from engine.errors import ConfigError, SinkError, TidemarkError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from confluent_kafka import TopicPartitionInfo
+
     from engine.config.settings import KafkaSettings
 
 _TIMEOUT_S: Final = 10.0
 _LOOK_EVERY_S: Final = 10.0
+_ASK_S: Final = 3.0
 _POLL_S: Final = 0.1
 _LOGIN_HINT: Final = "look at producer.sasl.mechanism and the user and password of producer.sasl.jaas.config"
 
@@ -85,6 +90,18 @@ class Topics:
             self._create(missing, extra or {}, refused)
             self._wait_for([topic for topic in missing if topic not in refused], refused)
         return refused
+
+    def trouble(self, topic: str) -> str:
+        """What keeps a topic from taking events, as far as the brokers tell; empty if they tell nothing."""
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        try:
+            asked = self._admin.describe_topics(TopicCollection([topic]), request_timeout=_ASK_S)
+            configs = self._admin.describe_configs([resource], request_timeout=_ASK_S)
+            partitions = asked[topic].result(2 * _ASK_S).partitions
+            least = int(configs[resource].result(2 * _ASK_S)["min.insync.replicas"].value)
+        except (KafkaException, TimeoutError):
+            return ""
+        return next(filter(None, (lack(partition, least) for partition in partitions)), "")
 
     def take_remade(self) -> frozenset[str]:
         """The topics found since the last call to be others than those of their names before."""
@@ -172,3 +189,14 @@ class Topics:
             renew(self._settings.client, self._client)
         text = self._reason.behind(f"not reached: {said(error)}")
         return SinkError(text, place=self._place, hint=self._reason.hint)
+
+
+def lack(partition: TopicPartitionInfo, least: int) -> str:
+    """What a partition lacks to take events, whose topic wants so many replicas in sync; empty if nothing."""
+    if getattr(partition, "leader", None) is None:  # its type says that there always is one
+        return f"partition {partition.id} has no leader"
+    # Brokers since Kafka 4 ask for no more replicas than a partition has.
+    needed = min(least, len(partition.replicas))
+    if len(partition.isr) < needed:
+        return f"partition {partition.id} has {len(partition.isr)} of {needed} replicas in sync that it needs"
+    return ""
