@@ -20,5 +20,8 @@ class NoLog:
     def hurry(self, *, on: bool) -> None:
         """There is nobody to hurry."""
 
+    def limit(self, share: float) -> None:
+        """There is nothing to limit."""
+
     def close(self) -> None:
         """There is nothing to close."""

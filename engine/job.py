@@ -39,6 +39,7 @@ from engine.opening import with_moved
 from engine.ports import Encoded
 from engine.progress import goes_on
 from engine.snapshot import MOST_QUEUED, Table
+from engine.turn_size import TurnSize
 from engine.windows import Windows
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class Job:
         self._saved_s = 0.0
         self._failures = 0
         self._was_open = False
+        self._size = TurnSize()
         self._settled = False
 
     @property
@@ -124,6 +126,8 @@ class Job:
             raise
         except (SourceError, SinkError, StateNotSaved) as error:
             self._failures += 1
+            if isinstance(error, SinkError):
+                self._size = self._size.failed()
             self.close()
             self._settled = False
             unopened = isinstance(error, SourceError) and not self._was_open
@@ -220,6 +224,8 @@ class Job:
             self.state, self._log = self._seams.source.open_log(self.state)
             self._saved_s = self._seams.clock()
             self._was_open = True
+            if self._size.share < 1:
+                self._log.limit(self._size.share)
 
     def close(self) -> None:
         """Give up the window and the session; the next start goes on from the saved state."""
@@ -300,7 +306,10 @@ class Job:
         if seams.pulse.due(clock_s):
             parts.append(seams.pulse.beat(writer, _next_number(parts), clock_s, now))
         after = replace(after, channels=dict(seams.desk.memory()))
+        begun_s = seams.clock()
         self._commit(after, parts)
+        if span:
+            self._resize(log, seams.clock() - begun_s)
         self._windows.committed()
         self._isolation.saved(self._saved, after)
         self.state = self._saved = after
@@ -309,6 +318,13 @@ class Job:
         if after.position is not None:
             log.acknowledge(after.position)
         self._observe(Observation(after, events, self._lag_s, now, self.window, clock_s))
+
+    def _resize(self, log: LogReader, seconds: float) -> None:
+        """Take less of the log at once where the sink is slow, and more again where it is not."""
+        size = self._size.took(seconds)
+        if size != self._size:
+            self._size = size
+            log.limit(size.share)
 
     def _commit(self, after: State, parts: Sequence[Part]) -> None:
         """Save the state as pending, commit the turn, promote the state; each only while the lease is ours.

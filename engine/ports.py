@@ -201,6 +201,9 @@ class LogReader(Protocol):
     def hurry(self, *, on: bool) -> None:
         """While on, have the position follow the database within milliseconds on an idle log."""
 
+    def limit(self, share: float) -> None:
+        """From now on, have spans use no more than this share of their bounds; at least an entry goes."""
+
     def close(self) -> None:
         """End the session. What was taken and not acknowledged is sent again to the next."""
 

@@ -71,6 +71,8 @@ class ScriptedLog:
     def hurry(self, *, on: bool) -> None:
         self.hurried.append(on)
 
+    def limit(self, share: float) -> None: ...
+
     def close(self) -> None:
         self.closed = True
 

@@ -152,6 +152,7 @@ class MemoryLog:
 
     def __init__(self, database: MemoryDatabase, start: int, span_rows: int) -> None:
         self._database, self._at, self._span_rows = database, start, span_rows
+        self._most_rows = span_rows
 
     def take(self, timeout_s: float) -> MemorySpan | None:  # noqa: ARG002  nothing to wait for
         if self._database.failures:
@@ -166,6 +167,9 @@ class MemoryLog:
         self._database.acknowledged = max(self._database.acknowledged, int(position.order[0]))
 
     def hurry(self, *, on: bool) -> None: ...
+
+    def limit(self, share: float) -> None:
+        self._span_rows = max(1, int(self._most_rows * share))
 
     def close(self) -> None: ...
 

@@ -67,6 +67,7 @@ class MongoLog:
         self._rows = self._bytes = 0
         self._changed = threading.Condition()
         self._hurry = self._closing = False
+        self._share = 1.0
         self._failure: TidemarkError | None = None
         self._thread = threading.Thread(target=self._run, name="tidemark-log", daemon=True)
         self._thread.start()
@@ -94,6 +95,12 @@ class MongoLog:
         """Ask again at once when there is nothing, while a window waits for the stream."""
         self._hurry = on
 
+    def limit(self, share: float) -> None:
+        """Hold less of the stream; what is held already goes into one span."""
+        with self._changed:
+            self._share = share
+            self._changed.notify_all()
+
     def close(self) -> None:
         """End the stream; what was not taken is sent again to the next."""
         with self._changed:
@@ -109,7 +116,8 @@ class MongoLog:
                 await_ms = (
                     min(self._bounds.await_ms, _HURRIED_AWAIT_MS) if self._hurry else self._bounds.await_ms
                 )
-                self._add(self._stream.next(self._bounds.batch_rows, await_ms))
+                batch_rows = min(self._bounds.batch_rows, max(1, int(self._bounds.span_rows * self._share)))
+                self._add(self._stream.next(batch_rows, await_ms))
         except TidemarkError as error:
             self._fail(error)
         except Exception as error:  # noqa: BLE001  a thread must hand over whatever happened
@@ -124,7 +132,8 @@ class MongoLog:
             return not self._closing
 
     def _has_room(self) -> bool:
-        return self._rows < self._bounds.span_rows and self._bytes < self._bounds.span_bytes
+        rows, size = self._bounds.span_rows * self._share, self._bounds.span_bytes * self._share
+        return self._rows < max(1.0, rows) and self._bytes < max(1.0, size)
 
     def _add(self, batch: Batch) -> None:
         with self._changed:

@@ -52,6 +52,10 @@ class LogBounds:
     status_interval_s: float = 10.0
     silence_s: float = 0.0
 
+    def shared(self, share: float) -> tuple[int, int]:
+        """Rows and bytes of a span that may use a share of the bounds."""
+        return max(1, int(self.span_rows * share)), max(1, int(self.span_bytes * share))
+
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
@@ -143,6 +147,7 @@ class PostgresLog:
         self._heard_s, self._told = time.monotonic(), False
         self._changed = threading.Condition()
         self._hurry = self._full = self._closing = False
+        self._share = 1.0
         self._failure: TidemarkError | None = None
         # Before the pipe is made, which nobody would close if there is no connection.
         self._session = _replicate(conninfo, subscription.command(self._acknowledged))
@@ -211,6 +216,11 @@ class PostgresLog:
             if self._hurry != on:
                 self._hurry = on
                 self._wake()
+
+    def limit(self, share: float) -> None:
+        """Hold less of the log; what is held already goes into one span."""
+        with self._changed:
+            self._share = share
 
     def close(self) -> None:
         """End the session; what was not taken is lost, and will be sent again."""
@@ -290,7 +300,8 @@ class PostgresLog:
         get, add, sequence_of_bytes = self._connection.get_copy_data, self._assembler.add, bytes
         with self._changed:
             before, passing = self._assembler.position, self._assembler.passing
-            room = self._bounds.span_bytes - self._assembler.bytes
+            most_rows, most_bytes = self._bounds.shared(self._share)
+            room = most_bytes - self._assembler.bytes
             for _ in range(2000):
                 size, data = get(1)
                 if size <= 0:
@@ -305,10 +316,7 @@ class PostgresLog:
                     break
             else:
                 size = 1
-            self._full = (
-                self._assembler.entries >= self._bounds.span_rows
-                or self._assembler.bytes >= self._bounds.span_bytes
-            )
+            self._full = self._assembler.entries >= most_rows or self._assembler.bytes >= most_bytes
             if self._assembler.position > before or self._assembler.passing != passing:
                 self._changed.notify_all()
         if size < 0:

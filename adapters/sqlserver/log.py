@@ -50,6 +50,9 @@ class DatabaseLog(Protocol):
     def next(self, after: Place) -> Taken | None:
         """The next span behind a place; None when there is nothing. Raises SourceError."""
 
+    def limit(self, share: float) -> None:
+        """Read no more than this share of the bounds at once."""
+
     def close(self) -> None:
         """Give up the connection."""
 
@@ -123,6 +126,11 @@ class SqlServerLog:
         with self._changed:
             self._hurry = on
             self._changed.notify_all()
+
+    def limit(self, share: float) -> None:
+        """Read less at once; what was read already goes as it is."""
+        for database in self._databases:
+            database.limit(share)
 
     def close(self) -> None:
         """End the session; what was not taken is read again by the next."""

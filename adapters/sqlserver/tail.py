@@ -61,6 +61,11 @@ class LogBounds:
     part_rows: int = 25_000
     parts: int = 4
 
+    def shared(self, share: float) -> LogBounds:
+        """For spans that may use a share of the bounds."""
+        rows, size = max(1, int(self.span_rows * share)), max(1, int(self.span_bytes * share))
+        return replace(self, span_rows=rows, span_bytes=size)
+
     def of(self, row_bytes: float) -> Bounds:
         """For rows of such a size."""
         rows = max(1, min(self.span_rows, int(self.span_bytes / row_bytes)))
@@ -149,6 +154,7 @@ class Tail:
         self._gaps: dict[CollectionId, str] = {}
         self._busy_since_s: float | None = None
         self._busy_told = False
+        self._share = 1.0
 
     def next(self, after: Place) -> Taken | None:
         """The next span behind a place; None also while somebody holds a lock that reading it needs."""
@@ -191,6 +197,10 @@ class Tail:
         gaps, self._gaps = self._gaps, {}
         return Taken(planned.end, read, self._instances, told_s, news, gaps)
 
+    def limit(self, share: float) -> None:
+        """Read no more than this share of the bounds at once."""
+        self._share = share
+
     def close(self) -> None:
         """Give up the connection."""
         if self._connection is not None:
@@ -203,7 +213,7 @@ class Tail:
         return self._connection
 
     def _planned(self, connection: Connection, after: Place, upto: Place) -> Planned:
-        bounds = self._asking.bounds.of(self._reader.row_bytes)
+        bounds = self._asking.bounds.shared(self._share).of(self._reader.row_bytes)
         tables = ChangeTables(connection, self._database)
         return plan_span(self._instances.captures, after, upto, bounds, tables)
 

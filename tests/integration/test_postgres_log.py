@@ -55,3 +55,25 @@ def test_a_transaction_directly_behind_a_message_is_not_skipped(database):
     # The message's record ends where the commit record begins, and that is where it is told to be.
     assert kinds_from(database, Position((row[0], 0))) == "MBRIC"
     assert kinds_from(database, Position((int(told[0]), 0))) == "BRIC"
+
+
+def test_a_limit_makes_spans_smaller_and_loses_nothing(database):
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE t (id int PRIMARY KEY)")
+        connection.execute("CREATE PUBLICATION p FOR ALL TABLES")
+        row = connection.execute(
+            "SELECT (lsn - '0/0')::bigint FROM pg_create_logical_replication_slot('s', 'pgoutput')"
+        ).fetchone()
+        log = opened(database, Position((row[0], 0)))
+        log.limit(1 / 1024)
+        connection.execute("INSERT INTO t SELECT generate_series(1, 20000)")
+    entries: list[int] = []
+    deadline = time.monotonic() + 30.0
+    while sum(entries) < 20_000 and time.monotonic() < deadline:
+        time.sleep(0.02)
+        span = log.take(0.1)
+        entries.append(span.entries if span else 0)
+    log.close()
+
+    assert sum(entries) == 20_000
+    assert max(entries) < 5_000

@@ -148,6 +148,10 @@ class SteppedLog:
         """No step."""
         self.behind.hurry(on=on)
 
+    def limit(self, share: float) -> None:
+        """No step."""
+        self.behind.limit(share)
+
     def close(self) -> None:
         """No step."""
         self.behind.close()

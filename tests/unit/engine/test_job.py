@@ -566,6 +566,49 @@ class TestDestination:
         assert (len(bench.slept), bench.source.opened, down) == (5, 1, [])
 
 
+class TestSlowSink:
+    """A sink that takes long gets smaller turns, also in the next session of the log."""
+
+    def spans(self, bench: Bench) -> list[int]:
+        sizes: list[int] = []
+        encode = bench.source.memory_source.encode
+
+        def noted(span: Any, *given: Any) -> Any:
+            sizes.append(span.entries)
+            return encode(span, *given)
+
+        bench.source.memory_source.encode = noted  # type: ignore[method-assign, assignment] # looks on
+        for _number in range(200):
+            bench.database.commit(Change(T, 1, "new"))
+        return sizes
+
+    def test_turns_take_some_seconds(self, bench):
+        sizes, commit = self.spans(bench), bench.sink.commit
+
+        def slowly(turn: int, parts: Any) -> None:
+            bench.now_s += sizes[-1] / 2
+            commit(turn, parts)
+
+        bench.sink.commit = slowly
+        bench.job.settle()
+        bench.turns(4)
+
+        assert sizes[:2] == [100, 20]
+
+    def test_one_that_is_refused_for_now_is_tried_in_halves(self, bench):
+        sizes, commit, fails = self.spans(bench), bench.sink.commit, [SinkError("not now")] * 2
+
+        def refused_twice(turn: int, parts: Any) -> None:
+            if fails:
+                raise fails.pop()
+            commit(turn, parts)
+
+        bench.sink.commit = refused_twice
+        bench.job.run(lambda: len(sizes) > 2)
+
+        assert sizes == [100, 50, 25]
+
+
 class TestFullDisk:
     def test_a_state_that_finds_no_room_is_saved_once_there_is(self, bench, monkeypatch, caplog):
         save, full = bench.store.save_pending, [StateNotSaved("no space left on device")] * 3
