@@ -67,6 +67,7 @@ def test_a_limit_makes_spans_smaller_and_loses_nothing(database):
         log = opened(database, Position((row[0], 0)))
         log.limit(1 / 1024)
         connection.execute("INSERT INTO t SELECT generate_series(1, 20000)")
+    time.sleep(2.0)  # all of it would be there by now
     entries: list[int] = []
     deadline = time.monotonic() + 30.0
     while sum(entries) < 20_000 and time.monotonic() < deadline:
