@@ -340,9 +340,7 @@ class Job:
         seams.lease.check()
         seams.store.promote(after.turn)
 
-    def _encode(
-        self, span: Span, writer: PartWriter, state: State, found: Sequence[Incomplete]
-    ) -> Encoded:
+    def _encode(self, span: Span, writer: PartWriter, state: State, found: Sequence[Incomplete]) -> Encoded:
         hidden = aside(noted(state.incomplete, found))
         return self._seams.source.encode(span, writer, hidden, state.snapshot.reading)
 

@@ -15,6 +15,9 @@ class Failing:
     def next(self, after: Place) -> None:  # noqa: ARG002  fails wherever it stands
         b"secret row\x3d\xd8".decode("utf-16-le")
 
+    def limit(self, share: float) -> None:
+        pass
+
     def close(self) -> None:
         pass
 
