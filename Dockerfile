@@ -1,8 +1,10 @@
-# The job with its locked dependencies, Java and the JDBC drivers; runs as an unprivileged user.
+# The job with its locked dependencies, Java and the JDBC drivers; runs as an unprivileged user, and needs to
+# write nowhere but in its volume and in /tmp: docker run --read-only --tmpfs /tmp:exec --cap-drop ALL …
 #
 # For SQL Server: docker build --build-arg MSSQL_EULA=Y, which installs Microsoft's ODBC driver and accepts
-# its licence (https://aka.ms/odbc18eula).
-FROM python:3.11-slim-bookworm
+# its licence (https://aka.ms/odbc18eula). For a base image by digest: --build-arg BASE=python@sha256:…
+ARG BASE=python:3.11.14-slim-bookworm
+FROM ${BASE}
 ARG MSSQL_EULA=
 
 RUN apt-get update -qq \
@@ -15,30 +17,35 @@ RUN if [ "$MSSQL_EULA" = Y ]; then \
         https://packages.microsoft.com/config/debian/12/packages-microsoft-prod.deb \
     && dpkg -i /tmp/microsoft.deb && rm /tmp/microsoft.deb && apt-get update -qq \
     && ACCEPT_EULA=Y apt-get install -y -qq --no-install-recommends msodbcsql18 libodbc2 \
+    && apt-get purge -y -qq --auto-remove curl \
     && rm -rf /var/lib/apt/lists/*; fi
 
 RUN useradd --create-home --uid 10001 tidemark \
     && install -d -o tidemark -g tidemark /var/lib/tidemark
 
 WORKDIR /opt/tidemark
-COPY pyproject.toml requirements.lock README.md LICENSE ./
-# The lock has every extra's packages; as constraints it fixes versions and installs only what is asked for.
-RUN sed -n 's/^\([^ ].*\) \\$/\1/p' requirements.lock > constraints.txt \
-    && python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project'];\
- x = p['optional-dependencies']; print(*p['dependencies'], *x['mongodb'], *x['sqlserver'], sep='\n')" \
-    > dependencies.txt \
-    && pip install --no-cache-dir --disable-pip-version-check -r dependencies.txt -c constraints.txt
+COPY .ci/build.lock .ci/image.lock ./
+# By hashes alone, what builds packages too: pip would fetch that without looking at its hashes.
+RUN pip install --no-cache-dir --disable-pip-version-check --require-hashes --no-deps -r build.lock \
+    && pip install --no-cache-dir --disable-pip-version-check --require-hashes --no-deps --no-build-isolation \
+        -r image.lock
 
+COPY pyproject.toml README.md LICENSE ./
 COPY engine ./engine
 COPY signals ./signals
 COPY adapters ./adapters
-RUN pip install --no-cache-dir --disable-pip-version-check --no-deps .
+RUN pip install --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation . && pip check
 
-USER tidemark
-# Spark fetches the JDBC drivers now, so that a container needs no repository when it starts.
+# Spark fetches the JDBC drivers now and finds them among its own jars later, so that a container needs no
+# repository, and no home to write to, when it starts.
 RUN cd /tmp && python -c "from adapters.spark.session import POSTGRES_JDBC, SQLSERVER_JDBC, spark_session; \
-spark_session('local[1]', {}, (POSTGRES_JDBC, SQLSERVER_JDBC)).stop()"
+spark_session('local[1]', {'spark.jars.ivy': '/tmp/ivy'}, (POSTGRES_JDBC, SQLSERVER_JDBC)).stop()" \
+    && mv /tmp/ivy/jars/*.jar "$(python -c 'from adapters.spark.session import JARS; print(JARS)')" \
+    && rm -rf /tmp/*
 
+USER 10001
+# Not /tmp, which may be memory: blocks that Spark spills.
+ENV SPARK_LOCAL_DIRS=/var/lib/tidemark/spark PYTHONDONTWRITEBYTECODE=1
 WORKDIR /var/lib/tidemark
 VOLUME /var/lib/tidemark
 ENTRYPOINT ["tidemark"]

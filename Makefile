@@ -5,11 +5,17 @@ SHELL := /bin/sh
 BIN := .venv/bin
 STAMP := .venv/.ready
 PYTEST := $(BIN)/python -m pytest
-LOCK := $(BIN)/python -m uv pip compile pyproject.toml --universal --python-version 3.11 --all-extras \
-	--generate-hashes --no-header --no-annotate --no-emit-index-url --output-file requirements.lock
+COMPILE := $(BIN)/python -m uv pip compile --universal --python-version 3.11 \
+	--generate-hashes --no-header --no-annotate --no-emit-index-url
+LOCK := $(COMPILE) pyproject.toml --all-extras --output-file requirements.lock
+# What the image installs: a part of the same lock.
+LOCK_IMAGE := $(COMPILE) pyproject.toml --extra mongodb --extra sqlserver --constraint requirements.lock \
+	--output-file .ci/image.lock
+LOCK_BUILD := echo 'setuptools>=77' | $(COMPILE) - --output-file .ci/build.lock
+TOOL := $(BIN)/python -m uv tool run --from
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format unit test integration test-sqlserver bench bench-peers floats consumers torture demo demo-kafka demo-mongodb golden lock clean
+.PHONY: help setup check format unit test integration test-sqlserver bench bench-peers floats consumers torture demo demo-kafka demo-mongodb golden lock audit sbom clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
@@ -78,6 +84,21 @@ demo-mongodb: setup ## the same on a replica set of MongoDB
 lock: setup ## resolve the dependencies of pyproject.toml anew
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(LOCK) --upgrade
+	$(LOCK_IMAGE) --upgrade
+	$(LOCK_BUILD) --upgrade
+
+audit: setup ## what is known against the locked packages and the jars: asks PyPI and OSV, so it needs the Internet
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@status=0; $(TOOL) pip-audit==2.10.1 pip-audit --requirement requirements.lock --require-hashes --disable-pip \
+		--strict --progress-spinner off $(ARGS) || status=1; \
+	$(BIN)/python -m tests.supply audit || status=1; exit $$status
+
+sbom: setup ## the parts of the image as a CycloneDX bill of materials, into build/sbom.json
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@mkdir -p build
+	$(TOOL) cyclonedx-bom==7.5.0 cyclonedx-py requirements .ci/image.lock --pyproject pyproject.toml \
+		--output-reproducible --output-file build/sbom.json
+	$(BIN)/python -m tests.supply sbom build/sbom.json
 
 clean: ## remove what the other targets made
 	rm -rf .venv .cache build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

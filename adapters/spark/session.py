@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
@@ -20,11 +21,13 @@ from adapters.spark.secrecy import guards, launched_with, warn_of_open
 from engine.errors import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 _log = logging.getLogger("adapters")
 POSTGRES_JDBC = "org.postgresql:postgresql:42.7.14"
 SQLSERVER_JDBC = "com.microsoft.sqlserver:mssql-jdbc:12.10.2.jre11"
+JARS = Path(pyspark.__file__).parent / "jars"
+"""Spark's own jars. Packages that lie here, as Ivy names their files, are not fetched; see the Dockerfile."""
 
 NICENESS = 5
 """How far Spark's processes stand back behind the driver; see `_give_way`.
@@ -71,9 +74,7 @@ def spark_session(
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", **settings}
-    if packages:
-        asked = settings.get("spark.jars.packages")
-        settings["spark.jars.packages"] = ",".join((*packages, *([asked] if asked else [])))
+    settings |= drivers(packages, settings, JARS)
     if not _runs_in_the_cluster():
         settings |= guards(master, settings)
     settings = {"spark.app.name": "tidemark", "spark.master": master, **settings}
@@ -99,6 +100,27 @@ def spark_session(
     if ours and str(session.sparkContext.master).startswith("local"):
         _give_way(session.sparkContext)
     return session
+
+
+def drivers(packages: Sequence[str], settings: Mapping[str, str], jars: Path) -> dict[str, str]:
+    """The settings that bring `packages` along, from `jars`, else from a repository.
+
+    What is asked for besides comes along, and executors are sent all of it.
+    """
+    files = {package: jars / _file_name(package) for package in packages}
+    there = [str(file) for file in files.values() if file.exists()]
+    fetched = [package for package, file in files.items() if not file.exists()]
+    added = {"spark.jars": there, "spark.jars.packages": fetched}
+    return {
+        name: ",".join((*values, *filter(None, [settings.get(name)])))
+        for name, values in added.items()
+        if values
+    }
+
+
+def _file_name(package: str) -> str:
+    group, artifact, version = package.split(":")
+    return f"{group}_{artifact}-{version}.jar"
 
 
 def _conf(settings: Mapping[str, str]) -> SparkConf:

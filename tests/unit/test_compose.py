@@ -140,6 +140,15 @@ def test_sql_servers_script_is_t_sql(compose):
         sqlglot.parse(batch, read="tsql", error_level=sqlglot.ErrorLevel.RAISE)
 
 
+def test_every_job_is_confined_to_its_volume(compose):
+    for service in (one for one in compose["services"].values() if "build" in one):
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert service["tmpfs"] == ["/tmp:exec"]  # noqa: S108  the container's own
+        assert [one.partition(":")[2] for one in service["volumes"]] == ["/var/lib/tidemark"]
+
+
 def test_the_image_copies_what_its_context_lets_through():
     copied = {
         name
