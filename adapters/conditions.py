@@ -15,6 +15,7 @@ Owns the budgets, the walk and what both dialects have in common; their words ar
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import dataclass
 from functools import lru_cache
@@ -51,6 +52,8 @@ _BRACKETS: Final = {
     TokenType.END: -1,
 }
 _PREFIXES: Final = frozenset({TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE})
+
+logging.getLogger("sqlglot").setLevel(logging.ERROR)  # its warnings quote conditions, and so what is sought
 
 _GAP: Final = re.compile("\0([0-9]+)\0")
 _NUMBER: Final = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")

@@ -9,10 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from struct import error as StructError  # noqa: N812  (it is a class)
+from typing import TYPE_CHECKING, Any
 
+import bson
 import numpy as np
 import pyarrow as pa
+from bson.codec_options import CodecOptions, DatetimeConversion
+from bson.errors import BSONError
+from bson.timestamp import Timestamp
 
 from adapters.mongodb.codec import codec_of, embedded, id_json
 from adapters.mongodb.columns import document_texts
@@ -20,13 +25,14 @@ from adapters.mongodb.extended import RELAXED, STRICT, document_text, value_text
 from adapters.mongodb.keys import id_text
 from adapters.mongodb.raw import Kind, elements, fields, int64, string
 from adapters.mongodb.transactions import Boundaries, OpenTransaction
+from engine.errors import SourceError
 from engine.events.batch import EVENTS, no_events
 from engine.merge import Superseded
 from engine.merge_key import merge_keys
 from engine.model import CollectionId, Part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from adapters.mongodb.codec import CollectionCodec, Rules
     from adapters.mongodb.raw import Value
@@ -34,6 +40,11 @@ if TYPE_CHECKING:
 _OPERATIONS = {"insert": "c", "update": "u", "replace": "u", "delete": "d"}
 EMPTYING = ("drop", "rename", "dropDatabase", "invalidate")
 """Operations that leave nothing of a collection."""
+_ANY = CodecOptions[dict[str, Any]](
+    unicode_decode_error_handler="replace", datetime_conversion=DatetimeConversion.DATETIME_MS
+)
+_DESCRIBED = {"updatedFields": dict, "removedFields": list}
+_NEEDED = {"operationType": str, "clusterTime": Timestamp}
 _WITH_DOCUMENT = ("insert", "update", "replace")
 
 
@@ -145,7 +156,39 @@ def _merge_keys(texts: list[str]) -> pa.LargeBinaryArray:
 def decode(
     changes: Sequence[bytes], rules: Rules, watch: Watch, now_ms: int, before: OpenTransaction | None = None
 ) -> Decoded:
-    """Decode and encode the change events of a part; `now_ms` is the `ts_ms` of theirs."""
+    """Decode and encode the change events of a part; `now_ms` is the `ts_ms` of theirs.
+
+    Raises SourceError where one of them is damaged.
+    """
+    try:
+        return _decode(changes, rules, watch, now_ms, before)
+    except (LookupError, ValueError, OverflowError, StructError, SourceError):
+        if all(map(is_change, changes)):
+            raise
+        raise SourceError("a change of the stream is damaged", hint="read the span again") from None
+
+
+def is_change(raw: bytes) -> bool:
+    """Whether these bytes are a change event: if not, no fault of ours is to blame for what comes of them."""
+    try:
+        change = bson.decode(raw, _ANY)
+    except (BSONError, ValueError):
+        return False
+    operation = change.get("operationType")
+    needed = _NEEDED | ({"documentKey": dict} if operation in _OPERATIONS else {})
+    if operation == "update":
+        described = change.get("updateDescription")
+        return _has(change, needed) and isinstance(described, dict) and _has(described, _DESCRIBED)
+    return _has(change, needed)
+
+
+def _has(document: Mapping[str, Any], kinds: Mapping[str, type]) -> bool:
+    return all(isinstance(document.get(name), kind) for name, kind in kinds.items())
+
+
+def _decode(
+    changes: Sequence[bytes], rules: Rules, watch: Watch, now_ms: int, before: OpenTransaction | None
+) -> Decoded:
     part = _Part(rules, watch, now_ms, Boundaries(rules.settings, before))
     walked = [fields(raw) for raw in changes]
     for raw, found, whole in zip(changes, walked, _whole_documents(changes, walked), strict=True):

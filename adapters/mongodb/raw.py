@@ -1,7 +1,8 @@
 """Raw BSON, walked without decoding: where the values of a document stand.
 
 Owns the sizes of BSON's types (bsonspec.org, version 1.1) and nothing of their meaning. Bytes come
-from the server, which has checked them; what contradicts the format raises InvariantError.
+from the server, which has checked them; what contradicts the format raises SourceError, IndexError or
+ValueError, which `decode` turns into the first.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from enum import IntEnum
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.errors import InvariantError
+from engine.errors import SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,6 +51,9 @@ class Value(NamedTuple):
     end: int
 
 
+_HINT = "read it again"
+_SHORTEST = 5
+"""Bytes of a document without fields."""
 int32 = Struct("<i").unpack_from
 int64 = Struct("<q").unpack_from
 double = Struct("<d").unpack_from
@@ -103,15 +107,34 @@ def _variable_end(raw: bytes, kind: int, begin: int) -> int:
     overhead = OVERHEADS[kind]
     if overhead is not None:
         length: int = int32(raw, begin)[0]
+        if length < 0:
+            raise _damaged()
         return begin + length + overhead
     if kind == Kind.REGEX:
         return raw.index(0, raw.index(0, begin) + 1) + 1
-    raise InvariantError(f"no BSON type {kind:#04x}")
+    raise SourceError(f"no BSON type {kind:#04x}", hint=_HINT)
+
+
+def _damaged() -> SourceError:
+    return SourceError("a document is damaged: a length in it is wrong", hint=_HINT)
+
+
+def _length(raw: bytes, at: int) -> int:
+    """How long the document at this place says that it is."""
+    if at + _SHORTEST > len(raw):
+        raise _damaged()
+    length: int = int32(raw, at)[0]
+    if length < _SHORTEST:
+        raise _damaged()
+    return length
 
 
 def fields(raw: bytes, start: int = 0) -> dict[str, Value]:
     """The values of the document at `start` by name; of a repeated name the last."""
-    return {name.decode(): Value(kind, begin, end) for name, kind, begin, end in elements(raw, start)}
+    return {
+        name.decode(errors="replace"): Value(kind, begin, end)
+        for name, kind, begin, end in elements(raw, start)
+    }
 
 
 def documents(raw: bytes, start: int = 0) -> Iterator[tuple[int, int]]:
@@ -122,12 +145,12 @@ def documents(raw: bytes, start: int = 0) -> Iterator[tuple[int, int]]:
 
 def document_starts(raw: bytes, start: int) -> list[int]:
     """Where the documents of the array at `start` begin; their names are their numbers."""
-    at, end = start + 4, start + int32(raw, start)[0] - 1
+    at, end = start + 4, start + _length(raw, start) - 1
     digits, longer, found = 1, 10, list[int]()
     while at < end:
         at += digits + 2  # the type, the number, and its end
         found.append(at)
-        at += int32(raw, at)[0]
+        at += _length(raw, at)
         if len(found) == longer:
             digits, longer = digits + 1, longer * 10
     return found
@@ -137,7 +160,7 @@ def concatenated(raw: bytes) -> list[int]:
     """The offsets of documents that follow one another, the end of the last included."""
     offsets, at, end = [0], 0, len(raw)
     while at < end:
-        at += int32(raw, at)[0]
+        at += _length(raw, at)
         offsets.append(at)
     return offsets
 

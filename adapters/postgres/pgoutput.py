@@ -8,6 +8,7 @@ Source: PostgreSQL's documentation, "Logical Replication Message Formats".
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,12 +20,15 @@ from engine.errors import SourceError
 from engine.events.text import Bytes, Ints, Text, slices
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pyarrow as pa
 
     from engine.events.field import Mask
 
 HEADER = 25
 """Bytes of XLogData before pgoutput's message."""
+_HINT = "read the span again"
 _TEXT, _NULL, _UNCHANGED = ord("t"), ord("n"), ord("u")
 
 
@@ -84,13 +88,15 @@ def _numbers(data: Bytes, kind: str, at: Ints) -> Ints:
 def read_tuples(messages: Messages, at: Ints, width: int) -> tuple[Tuples, Ints]:
     """Rows whose tuples begin at `at` (ascending, after the byte that marks old or new), and their ends.
 
-    Raises SourceError unless each has `width` columns.
+    Raises SourceError unless each has `width` columns, which end where there are messages.
     """
     if (_numbers(messages.data, ">u2", at) != width).any():
-        raise SourceError(
-            "a row of the log has not as many columns as its relation", hint="read the span again"
-        )
-    cursor = at + 2
+        raise SourceError("a row of the log has not as many columns as its relation", hint=_HINT)
+    with _whole("a row of the log"):
+        return _tuples(messages, at + 2, width)
+
+
+def _tuples(messages: Messages, cursor: Ints, width: int) -> tuple[Tuples, Ints]:
     columns: list[Text] = []
     unchanged: list[Mask | None] = []
     for _ in range(width):
@@ -99,6 +105,8 @@ def read_tuples(messages: Messages, at: Ints, width: int) -> tuple[Tuples, Ints]
         lengths = np.where(given, messages.int32(cursor + 1), 0)
         begins = cursor + np.where(given, 5, 1)
         cursor = begins + lengths
+        if len(cursor) and cursor.max() > len(messages.data):
+            raise IndexError  # before as much memory is asked for
         columns.append(slices(messages.data, begins, cursor, given))
         missing = kinds == _UNCHANGED
         unchanged.append(missing if missing.any() else None)
@@ -112,6 +120,11 @@ def parse_relation(payload: bytes) -> Relation:
     """
     if payload[:1] != b"R":
         raise SourceError(f"not a relation message: it begins with {payload[:1]!r}")
+    with _whole("a relation message"):
+        return _relation(payload)
+
+
+def _relation(payload: bytes) -> Relation:
     oid = int.from_bytes(payload[1:5], "big")
     namespace, at = _text_at(payload, 5)
     name, at = _text_at(payload, at)
@@ -126,12 +139,16 @@ def parse_relation(payload: bytes) -> Relation:
         typmod = int.from_bytes(payload[at + 4 : at + 8], "big", signed=True)
         columns.append(RelationColumn(column, kind, typmod, key=key))
         at += 8
+    if at > len(payload):
+        raise IndexError
     return Relation(oid, namespace or "pg_catalog", name, identity, tuple(columns))
 
 
 def parse_truncate(payload: bytes) -> tuple[int, ...]:
-    """The oids of the relations that a message of kind `T` empties, in its order."""
+    """The oids of the relations that a message of kind `T` empties, in its order. Raises SourceError."""
     count = int.from_bytes(payload[1:5], "big")
+    if 6 + 4 * count > len(payload):
+        raise _damaged("a truncate message")
     return tuple(int.from_bytes(payload[at : at + 4], "big") for at in range(6, 6 + 4 * count, 4))
 
 
@@ -146,11 +163,27 @@ class LogicalMessage:
 
 
 def parse_message(payload: bytes) -> LogicalMessage:
-    """The contents of a message of kind `M`."""
-    prefix, at = _text_at(payload, 10)
-    size = int.from_bytes(payload[at : at + 4], "big")
-    lsn = int.from_bytes(payload[2:10], "big")
-    return LogicalMessage(payload[1] == 1, lsn, prefix, payload[at + 4 : at + 4 + size])
+    """The contents of a message of kind `M`. Raises SourceError."""
+    with _whole("a logical message"):
+        prefix, at = _text_at(payload, 10)
+        size = int.from_bytes(payload[at : at + 4], "big")
+        lsn = int.from_bytes(payload[2:10], "big")
+        if at + 4 + size > len(payload):
+            raise IndexError
+        return LogicalMessage(payload[1] == 1, lsn, prefix, payload[at + 4 : at + 4 + size])
+
+
+@contextmanager
+def _whole(what: str) -> Iterator[None]:
+    """Where a message is taken apart: what lies outside of it, or is no text, is a fault of the message."""
+    try:
+        yield
+    except (IndexError, ValueError):
+        raise _damaged(what) from None
+
+
+def _damaged(what: str) -> SourceError:
+    return SourceError(f"{what} is damaged: it ends too early, or has what is no text", hint=_HINT)
 
 
 def _text_at(payload: bytes, at: int) -> tuple[str, int]:
