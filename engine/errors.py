@@ -8,6 +8,7 @@
     │  ├─ SchemaChanged  a table moved, or can't be read as planned: look again, then give it up
     │  │  └─ GaveWay     a window let somebody through to its tables: read less at once
     │  ├─ SnapshotGone   the state that a window reads is kept no longer: read less at once
+    │  ├─ LoginRefused   a credential has expired: try again with the one that is there then
     │  └─ TableBusy      somebody holds a lock on a table: wait, and read others meanwhile
     ├─ SinkError         events were not accepted, or had no place: back off, try again, never skip
     │  ├─ TopicRemade    a topic no longer has what was sent to it: its table is incomplete, go on
@@ -80,6 +81,10 @@ class SnapshotGone(SourceError):
 
 class TableBusy(SourceError):
     """Another session holds a lock that reading a collection needs; `place` names it."""
+
+
+class LoginRefused(SourceError):
+    """The database lets nobody in with the credential at hand; once that is renewed, the same goes well."""
 
 
 class SinkError(TidemarkError):

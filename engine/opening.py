@@ -12,7 +12,15 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, assert_never
 from uuid import uuid4
 
-from engine.errors import SchemaChanged, SignalError, SnapshotGone, SourceError, TableBusy, TidemarkError
+from engine.errors import (
+    LoginRefused,
+    SchemaChanged,
+    SignalError,
+    SnapshotGone,
+    SourceError,
+    TableBusy,
+    TidemarkError,
+)
 from engine.extent import Advance, Extent, gap_of
 from engine.leaving import ended, gave_up, hindered, overrun, unsteady
 from engine.merge_key import key_of
@@ -49,7 +57,7 @@ class Opening:
         self._rate = Rate()
         self._waited_s = 0.0
         self._trouble, self._yielding = Trouble(), Yielding()
-        self._failures = self._without_room = 0
+        self._failures = self._held_up = 0
         self._open_after_s = 0.0
         self._lagging_since_s: float | None = None
         self._lag_told = False
@@ -63,7 +71,7 @@ class Opening:
 
     def went_well(self, window: Window, rows: int, elapsed_s: float) -> None:
         """Note a window of so many rows that took so long from its opening to its end."""
-        self._failures = self._without_room = 0
+        self._failures = self._held_up = 0
         self._yielding = self._yielding.went_well(self._usual_rows())
         self._trouble = self._trouble.mended(window, self._usual_rows())
         self._rate = self._rate.learned(rows, elapsed_s)
@@ -98,10 +106,10 @@ class Opening:
         )
         return state if behind else self._bounded(state, window)
 
-    def no_room(self, error: SinkError) -> None:
-        """Wait until there is room for rows, longer each time; no row is left out for that."""
-        self._without_room += 1
-        pause_s = self._pace.pause_s(self._without_room)
+    def held_up(self, error: SinkError | LoginRefused) -> None:
+        """Wait until there is room for rows, or a credential serves; longer each time. No row is left out."""
+        self._held_up += 1
+        pause_s = self._pace.pause_s(self._held_up)
         self._open_after_s = self._seams.clock() + pause_s
         _log.warning("%s; the window is read again in %.1f s", error, pause_s)
 

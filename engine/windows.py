@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from engine.emission import Emission
 from engine.errors import (
     GaveWay,
+    LoginRefused,
     PositionLost,
     SchemaChanged,
     SinkError,
@@ -156,7 +157,7 @@ class Windows:
             except SinkError as error:
                 # Nothing is wrong with the log, nor with the window in front.
                 self._give_up(at)
-                self._opening.no_room(error)
+                self._opening.held_up(error)
                 return state
             self._note(opened, staged, state.position)
         return state
@@ -181,6 +182,9 @@ class Windows:
             return state
         if isinstance(error, TableBusy):
             return self._opening.refused(state, error)
+        if isinstance(error, LoginRefused):
+            self._opening.held_up(error)  # nothing is wrong with the rows
+            return state
         return self._opening.failed(state, window, error)
 
     def may_emit(self, state: State) -> bool:

@@ -21,7 +21,15 @@ from adapters.postgres.replication import command, connect_replication, refusal
 from adapters.postgres.session import startup_options
 from adapters.postgres.visibility import format_lsn, parse_lsn
 from engine.config.references import fresh, may_change, refuse
-from engine.errors import ConfigError, PositionLost, SchemaChanged, SourceError, StateError, TableBusy
+from engine.errors import (
+    ConfigError,
+    LoginRefused,
+    PositionLost,
+    SchemaChanged,
+    SourceError,
+    StateError,
+    TableBusy,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -114,7 +122,7 @@ class Server:
             if self._place not in self._admitted or not any(map(may_change, self._parameters.values())):
                 raise
             refuse()
-            raise SourceError(str(error), place="postgresql") from error
+            raise LoginRefused(str(error), place="postgresql") from error
         self._admitted.add(self._place)
 
     @contextmanager

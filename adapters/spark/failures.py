@@ -13,7 +13,8 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it ships 
 from pyspark.errors import PySparkException
 
 from adapters.disclosure import java_message, postgres_message, python_message, sqlserver_message
-from engine.errors import SinkError, SourceError
+from engine.config.references import refuse
+from engine.errors import LoginRefused, SinkError, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +27,10 @@ _TRACEBACK: Final = "Traceback (most recent call last)"
 _RAISED = re.compile(r"^\s*(?:Caused by: )?(?P<name>[A-Za-z_][\w.]*)(?:: (?P<said>.*))?$")
 _JAVA = re.compile(r"(?P<name>(?:[a-z]\w*\.)+[A-Z][\w$]*(?:Exception|Error)): (?P<said>.*)")
 _SQL_CAUSES: Final = 10
+_INVALID_AUTHORIZATION: Final = "28"
+"""PostgreSQL's class of SQLSTATEs."""
+_LOGIN_FAILED: Final = 18456
+"""SQL Server's error."""
 _LONGEST: Final = 500
 
 
@@ -33,7 +38,11 @@ def job_error(error: Exception, what: str, place: str = "spark") -> SourceError 
     """`what` failed, with the telling line of Spark's error; a SinkError of a task's is one here, too."""
     if told := _SINK_ERROR.search(_text(error)):
         return SinkError(told[1].strip())
-    return SourceError(f"{what} failed: {telling_line(error)}", place=place)
+    said = f"{what} failed: {telling_line(error)}"
+    if _login_was_refused(error):
+        refuse()
+        return LoginRefused(said, place=place)
+    return SourceError(said, place=place)
 
 
 def telling_line(error: Exception) -> str:
@@ -55,6 +64,20 @@ def _of_the_driver(error: Exception) -> str:
     except SPARK_ERRORS:  # the JVM is gone, and what it said with it
         return ""
     return ""
+
+
+def _login_was_refused(error: Exception) -> bool:
+    """Whether the server let the JDBC driver not in."""
+    try:
+        for cause in _causes(error):
+            name = cause.getClass().getName()
+            if name.startswith("org.postgresql."):
+                return str(cause.getSQLState() or "").startswith(_INVALID_AUTHORIZATION)
+            if name.startswith("com.microsoft.sqlserver.") and hasattr(cause, "getErrorCode"):
+                return int(cause.getErrorCode()) == _LOGIN_FAILED
+    except SPARK_ERRORS:  # the JVM is gone
+        return False
+    return False
 
 
 def _causes(error: Exception) -> Iterator[Any]:

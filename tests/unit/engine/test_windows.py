@@ -10,6 +10,7 @@ import pytest
 from engine import state as saved
 from engine.errors import (
     GaveWay,
+    LoginRefused,
     SchemaChanged,
     SignalError,
     SinkError,
@@ -101,15 +102,14 @@ class TestWindows:
         assert meanwhile is None
         assert bench.told() == ["accepted", "finished public.t"]
 
-    def test_rows_without_a_place_are_read_again_after_ever_longer_pauses_and_none_is_left_out(
-        self, tmp_path
-    ):
+    @pytest.mark.parametrize("error", [SinkError("no space left"), LoginRefused("password expired")])
+    def test_what_is_no_fault_of_rows_is_waited_for_ever_longer_and_no_row_is_left_out(self, tmp_path, error):
         bench = Bench(tmp_path, window_retries=1, backoff_s=0.5, longest_backoff_s=4.0)
         bench.execute()
         bench.turns(1)
         pauses = []
         for _ in range(6):
-            reading(bench).failure = SinkError("no space left")
+            reading(bench).failure = error
             bench.turns(1)
             begun = bench.now_s
             while bench.job.window is None:

@@ -10,7 +10,8 @@ from pyspark.errors import PySparkRuntimeError
 
 from adapters.spark.executors import SparkExecutors
 from adapters.spark.failures import job_error, telling_line
-from engine.errors import SinkError, SourceError
+from engine.config.references import refusals
+from engine.errors import LoginRefused, SinkError, SourceError
 
 HEAD = "An error occurred while calling o138.collectToPython.\n"
 TAIL = "\n\tat java.base/java.lang.Thread.run(Thread.java:840)\n"
@@ -213,3 +214,21 @@ def test_an_error_whose_text_went_with_the_jvm_is_named():
             raise Py4JNetworkError("Answer from Java side is empty")
 
     assert telling_line(Untold()) == "Untold"
+
+
+@pytest.mark.parametrize(
+    ("error", "refused"),
+    [
+        (thrown("org.postgresql.util.PSQLException", "FATAL: password …", state="28P01"), True),
+        (thrown("org.postgresql.util.PSQLException", "FATAL: role …", state="28000"), True),
+        (thrown("org.postgresql.util.PSQLException", "ERROR: bad block", state="XX001"), False),
+        (thrown("com.microsoft.sqlserver.jdbc.SQLServerException", "Login failed", number=18456), True),
+        (thrown("com.microsoft.sqlserver.jdbc.SQLServerException", "Deadlock", number=1205), False),
+        (in_a_task("ValueError: 1"), False),
+    ],
+)
+def test_a_refused_login_is_told_from_rows_that_can_not_be_read(error: Exception, *, refused: bool):
+    before = refusals()
+
+    assert isinstance(job_error(error, "reading rows"), LoginRefused) is refused
+    assert refusals() == before + refused
