@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # it ships no types
+from pyspark.errors import IllegalArgumentException
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -217,6 +218,8 @@ def verdicts(jvm: Any, expressions: Iterable[tuple[str, bool]], names: Sequence[
         try:
             compiled = pattern.compile(expression, pattern.CASE_INSENSITIVE if ignore_case else 0)
             found.append("".join(str(int(compiled.matcher(name).matches())) for name in names))
+        except IllegalArgumentException:  # how a session of Spark's tells of it
+            found.append(WRONG)
         except Py4JJavaError as error:
             found.append(WRONG if "PatternSyntaxException" in str(error) else BROKEN)
     return found

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import ConfigError
-from engine.expressions import LONGEST, bounded_matcher, checked, matches, split_expressions
+from engine.expressions import LONGEST, bounded_matcher, checked, first_found, matches, split_expressions
 from engine.patterns import backtracking
 
 
@@ -127,6 +129,15 @@ def test_an_expression_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch):
 
     with pytest.raises(ConfigError, match="takes more than"):
         matches([checked("(?=p)(?:|.){60}")], "public.orders-of-some-years")
+
+
+def test_an_expression_without_end_is_given_up_where_it_may_stand_anywhere(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(backtracking, "LONGEST_S", 0.2)
+    started = time.perf_counter()
+
+    with pytest.raises(ConfigError, match=r"takes more than 0\.2 s"):
+        first_found([checked("orders!"), checked("(?=p)(?:|.){60}[!?]")], "public.orders-of-some-years")
+    assert time.perf_counter() - started < 30
 
 
 def test_an_expression_that_backtracking_does_not_end_is_no_trouble_to_re2():

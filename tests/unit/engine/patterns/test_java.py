@@ -39,6 +39,17 @@ def test_whatever_is_translated_matches_what_java_matches():
     assert verdicts > 50_000
 
 
+def test_the_record_has_a_thousand_expressions_of_each_kind():
+    ignoring = [said for _expression, ignore_case, said in recorded() if ignore_case]
+    minding = [said for _expression, ignore_case, said in recorded() if not ignore_case]
+
+    assert min(len(ignoring), len(minding)) > 1_000
+    for verdicts in (ignoring, minding):
+        assert sum(WRONG in said for said in verdicts) > 100
+        assert sum("1" in said for said in verdicts) > 300
+    assert {"K", "\u212a", "s", "\u017f", "\u0131"} <= set(NAMES)  # RE2 folds these, Java does not
+
+
 def test_what_lists_of_tables_hold_is_translated():
     for expression in (
         "public.orders",
