@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.postgres.job import make_server
+from adapters.postgres.chunks import ChunkReader, Jdbc
+from adapters.postgres.job import jdbc_properties, jdbc_url, make_server
 from adapters.postgres.tls import checked_key, readers_key
 from engine.config import parse
-from engine.errors import ConfigError
+from engine.errors import ConfigError, SourceError
+from engine.staging import StagingArea
 from tests.driven import SIGNAL_TABLE, driven, properties
 from tests.servers.certificates import Authority, Certificate, converted
 from tests.servers.postgres import PostgresServer
@@ -137,6 +139,36 @@ def test_a_server_of_another_authority_is_refused(
     more = told(authority, client, database__sslrootcert=str(other.root))
 
     assert "certificate verify failed" in refusal(secured, tmp_path, more)
+
+
+def readers_refusal(spark: SparkSession, database: Database, directory: Path, more: dict[str, str]) -> str:
+    """What Spark's road says, which pgjdbc makes; empty where it lets rows through."""
+    settings = parse(properties(database, directory, **more)).postgres
+    given = jdbc_properties(settings) | readers_key(settings.ssl_key, str(directory / "staging"))
+    jdbc = Jdbc(jdbc_url(settings), given)
+    area = StagingArea(str(directory / "staging"))
+    try:
+        ChunkReader(spark, jdbc, area, tasks=1).reach()
+    except SourceError as error:
+        return str(error)
+    return ""
+
+
+def test_require_with_a_root_certificate_verifies_the_authority_on_both_roads_and_no_name(
+    secured: Database, tmp_path: Path, spark: SparkSession, authority: Authority, client: Certificate
+):
+    other = Authority(tmp_path / "other", "other")
+    more = told(authority, client, database__sslmode="require", database__hostname="127.0.0.1")
+    wrong = {**more, "database__sslrootcert": str(other.root)}
+    without = {name: value for name, value in wrong.items() if name != "database__sslrootcert"}
+
+    assert make_server(parse(properties(secured, tmp_path, **more)).postgres).identity()
+    assert readers_refusal(spark, secured, tmp_path, more) == ""
+    assert "certificate verify failed" in refusal(secured, tmp_path, wrong)
+    assert "unable to find valid certification path" in readers_refusal(spark, secured, tmp_path, wrong)
+    # without one nothing is verified, as `require` says
+    assert make_server(parse(properties(secured, tmp_path, **without)).postgres).identity()
+    assert readers_refusal(spark, secured, tmp_path, without) == ""
 
 
 def test_a_server_of_another_name_is_refused(
