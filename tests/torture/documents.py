@@ -141,12 +141,17 @@ def fields(n: int) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name != "v" or n % 5}
 
 
-def make(database: Any, shape: TableShape) -> Any:
-    """The collection; the server removes its documents once `gone_at` has come."""
-    collection = database.create_collection(shape.name, **options(shape))
+def make(database: Any, shape: TableShape, name: str = "") -> Any:
+    """The collection, or another like it; the server removes its documents once `gone_at` has come."""
+    collection = database.create_collection(name or shape.name, **options(shape))
+    let_expire(collection, shape)
+    return collection
+
+
+def let_expire(collection: Any, shape: TableShape) -> None:
+    """Make the index that the server removes documents by, unless it is there."""
     if shape.key != "capped":
         collection.create_index("gone_at", expireAfterSeconds=0)
-    return collection
 
 
 def document(shape: TableShape, n: int) -> Any:

@@ -18,7 +18,17 @@ from pymongo.errors import DuplicateKeyError, PyMongoError
 
 from tests.servers.mongodb import MongoSet
 from tests.strict_json import CODEC, bson_of, value_of
-from tests.torture.documents import DATABASE, canonical, document, key_of, make, number_of, plain, row
+from tests.torture.documents import (
+    DATABASE,
+    canonical,
+    document,
+    key_of,
+    let_expire,
+    make,
+    number_of,
+    plain,
+    row,
+)
 from tests.torture.emitted import Emitted
 from tests.torture.mongo_oracle import DROPPED, HIDDEN, RENAMED, DocumentOracle
 from tests.torture.mongo_scenes import play_scene
@@ -212,6 +222,8 @@ class MongoSite:
         kept = [shape for shape in self.script.tables if shape.key != "capped"]
         while time.monotonic() < until:
             with contextlib.suppress(PyMongoError):
+                for shape in kept:  # a crash may have come between a collection and its index
+                    let_expire(self.client[DATABASE][shape.name], shape)
                 expired = {"gone_at": {"$exists": True}}
                 if not any(self.client[DATABASE][one.name].count_documents(expired) for one in kept):
                     return

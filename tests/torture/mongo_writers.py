@@ -93,7 +93,7 @@ class Definitions:
                 self._make_again()
 
     def _replace(self, name: str, shape: TableShape, count: int) -> None:
-        made = self.client[DATABASE].create_collection(name, **options(shape))
+        made = make(self.client[DATABASE], shape, name)
         made.insert_many([document(shape, n) for n in range(count)])
         made.rename(shape.name, dropTarget=True)
 
