@@ -20,10 +20,15 @@ def noting_faults(faults: MutableMapping[Name, str], table: Name) -> Iterator[No
     """Note why a table's entries can't be decoded, in place of failing."""
     try:
         yield
-    except (MemoryError, SinkError):
-        raise
     except Exception as error:  # noqa: BLE001  whatever it is, it concerns this table alone
-        faults.setdefault(table, told(error))
+        note_fault(faults, table, error)
+
+
+def note_fault(faults: MutableMapping[Name, str], table: Name, error: Exception) -> None:
+    """Note a fault, or raise what is none of the table's; for loops that can't afford a context each."""
+    if isinstance(error, MemoryError | SinkError):
+        raise error
+    faults.setdefault(table, told(error))
 
 
 def told(error: Exception) -> str:

@@ -28,13 +28,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How changes become events, for every collection."""
+    """How changes become events, for every collection; changes of those in `aside` become none."""
 
     settings: EventSettings
     capture: CaptureSettings
     replica_set: str
     field_rules: FieldRules = field(default_factory=FieldRules)
     signal: CollectionId | None = None
+    aside: frozenset[CollectionId] = frozenset()
 
     def captures(self, collection: CollectionId) -> bool:
         """Whether a collection's changes become events; those of the signal collection always do."""

@@ -10,6 +10,7 @@ import logging
 import time
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from adapters.background import Reading
 from adapters.mongodb import transactions, untold
 from adapters.mongodb.chunks import RunRead
 from adapters.mongodb.codec import Rules, codec_of
+from adapters.mongodb.dead_letters import letters_of
 from adapters.mongodb.decode import Watch
 from adapters.mongodb.extents import Extents
 from adapters.mongodb.log import LogBounds, MongoLog, Span
@@ -32,7 +34,8 @@ from adapters.mongodb.watermark import AtBeginning, ClusterTime, SignalDocuments
 from adapters.mongodb.window import MongoWindow
 from adapters.silence import NoLog
 from engine.config.settings import Watermarking
-from engine.errors import InvariantError, SourceError
+from engine.errors import ConfigError, InvariantError, SourceError
+from engine.incomplete import Cause, Incomplete
 from engine.marks import PLAIN
 from engine.merge import Superseded
 from engine.model import Position, SignalRow
@@ -42,12 +45,12 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from adapters.mongodb.chunks import ChunkReader
+    from adapters.mongodb.decode import Decoded
     from adapters.mongodb.encode import SpanEncoder
     from adapters.mongodb.first import FirstSnapshot
     from adapters.mongodb.transactions import OpenTransaction
     from engine import ports
     from engine.config.settings import Settings
-    from engine.incomplete import Incomplete
     from engine.model import CollectionId, Window
     from engine.ports import PartWriter
     from engine.state import State
@@ -202,14 +205,14 @@ class MongoSource:
         self,
         span: ports.Span,
         writer: PartWriter,
-        aside: Collection[CollectionId] = (),  # noqa: ARG002  nothing is set aside here yet
+        aside: Collection[CollectionId] = (),
         reading: ports.Reading = MappingProxyType({}),  # noqa: ARG002  documents keep their `_id`
     ) -> Encoded:
         """Encode a span into the writer, and tell what it superseded."""
         if not isinstance(span, Span):
             raise InvariantError(f"a span of another source: {span!r}")
         rules = self._opened().rules
-        decoded = self._encoder.encode(span, rules, self._watch(), writer, self._transaction)
+        decoded, faults = self._decoded(span, writer, aside)
         self._transaction = decoded[-1].open if decoded else self._transaction
         if span.batches:
             self._event = event_position(span.batches[-1][-1])
@@ -233,9 +236,39 @@ class MongoSource:
                 name: Superseded(truncated=window.emptied(emptied)) for name, window in self._windows.items()
             },
             replaced=untold.replaced(emptied),
-            incomplete=untold.incomplete(emptied, left_out, rules.captures),
-            letters=untold.letters(left_out),
+            incomplete=(
+                *untold.incomplete(emptied, left_out, rules.captures),
+                *(
+                    Incomplete(name, Cause.UNDECODABLE, shown(span.start), why)
+                    for name, why in faults.items()
+                ),
+            ),
+            letters={
+                **untold.letters(left_out),
+                **letters_of(chain.from_iterable(span.batches), {*aside, *faults}),
+            },
         )
+
+    def _decoded(
+        self, span: Span, writer: PartWriter, aside: Collection[CollectionId]
+    ) -> tuple[list[Decoded], dict[CollectionId, str]]:
+        """Encode all but the collections that can't be decoded; from the start again where one is found."""
+        rules = self._opened().rules
+        faults: dict[CollectionId, str] = {}
+        while True:
+            without = replace(rules, aside=frozenset([*aside, *faults]))
+            decoded = self._encoder.encode(span, without, self._watch(), writer, self._transaction)
+            found = {name: why for part in decoded for name, why in part.faults.items()}
+            if not found:
+                return decoded, faults
+            for name, why in found.items():
+                self._refuse_signal_fault(name, why)
+            faults |= found
+
+    def _refuse_signal_fault(self, collection: CollectionId, why: str) -> None:
+        """Signals that nobody can read must not go by."""
+        if collection == self._settings.signals.collection:
+            raise ConfigError(f"the signal collection {str(collection)!r} can't be streamed: {why}")
 
     def _watch(self) -> Watch:
         """What supersedes documents of one of the open windows at least."""

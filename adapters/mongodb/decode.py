@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from struct import error as StructError  # noqa: N812  (it is a class)
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import bson
 import numpy as np
@@ -25,6 +25,7 @@ from adapters.mongodb.extended import RELAXED, STRICT, document_text, value_text
 from adapters.mongodb.keys import id_text
 from adapters.mongodb.raw import Kind, elements, fields, int64, string
 from adapters.mongodb.transactions import Boundaries, OpenTransaction
+from adapters.table_faults import note_fault
 from engine.errors import SourceError
 from engine.events.batch import EVENTS, no_events
 from engine.merge import Superseded
@@ -37,7 +38,10 @@ if TYPE_CHECKING:
     from adapters.mongodb.codec import CollectionCodec, Rules
     from adapters.mongodb.raw import Value
 
-_OPERATIONS = {"insert": "c", "update": "u", "replace": "u", "delete": "d"}
+_Walked: TypeAlias = "tuple[dict[str, Value], CollectionId | None]"
+"""A change event's values by name, and its collection."""
+OPERATIONS = {"insert": "c", "update": "u", "replace": "u", "delete": "d"}
+"""Changes of documents, as events call them."""
 EMPTYING = ("drop", "rename", "dropDatabase", "invalidate")
 """Operations that leave nothing of a collection."""
 _ANY = CodecOptions[dict[str, Any]](
@@ -119,7 +123,8 @@ class LeftOut:
 class Decoded:
     """What a part holds: its events in order, and what the driver needs to know.
 
-    `part` is what the events were written as, once they are.
+    `part` is what the events were written as, once they are. `faults` are collections whose changes can't be
+    decoded, and why; where there are any, the events are not whole.
     """
 
     events: pa.RecordBatch
@@ -130,6 +135,7 @@ class Decoded:
     part: Part | None = None
     emptied: tuple[Emptied, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+    faults: Mapping[CollectionId, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -175,7 +181,7 @@ def is_change(raw: bytes) -> bool:
     except (BSONError, ValueError):
         return False
     operation = change.get("operationType")
-    needed = _NEEDED | ({"documentKey": dict} if operation in _OPERATIONS else {})
+    needed = _NEEDED | ({"documentKey": dict} if operation in OPERATIONS else {})
     if operation == "update":
         described = change.get("updateDescription")
         return _has(change, needed) and isinstance(described, dict) and _has(described, _DESCRIBED)
@@ -190,25 +196,62 @@ def _decode(
     changes: Sequence[bytes], rules: Rules, watch: Watch, now_ms: int, before: OpenTransaction | None
 ) -> Decoded:
     part = _Part(rules, watch, now_ms, Boundaries(rules.settings, before))
-    walked = [fields(raw) for raw in changes]
-    for raw, found, whole in zip(changes, walked, _whole_documents(changes, walked), strict=True):
-        part.add(raw, found, whole)
-    return part.decoded(len(changes))
+    faults: dict[CollectionId | None, str] = {}
+    walked = [_walked(raw) for raw in changes]
+    texts = _whole_documents(changes, walked, rules, faults)
+    for raw, (found, collection), whole in zip(changes, walked, texts, strict=True):
+        try:
+            part.add(raw, found, collection, whole)
+        except Exception as error:  # noqa: BLE001  whatever it is, it concerns this collection alone
+            note_fault(faults, collection, error)
+    known = {name: why for name, why in faults.items() if name is not None and rules.captures(name)}
+    return replace(part.decoded(len(changes)), faults=known)
 
 
-def _whole_documents(changes: Sequence[bytes], walked: Sequence[dict[str, Value]]) -> list[str | None]:
+def _walked(raw: bytes) -> _Walked:
+    found = fields(raw)
+    return found, collection_of(raw, found.get("ns"))
+
+
+def _whole_documents(
+    changes: Sequence[bytes],
+    walked: Sequence[_Walked],
+    rules: Rules,
+    faults: dict[CollectionId | None, str],
+) -> list[str | None]:
     """The JSON of each event's whole document, written together; None where it has none."""
     texts: list[str | None] = [None] * len(changes)
     rows, starts, offset = list[int](), list[int](), 0
-    for row, (raw, found) in enumerate(zip(changes, walked, strict=True)):
+    for row, (raw, (found, collection)) in enumerate(zip(changes, walked, strict=True)):
         value = found.get("fullDocument")
-        if value is not None and value.kind == Kind.DOCUMENT:
+        if value is not None and value.kind == Kind.DOCUMENT and collection not in rules.aside:
             rows.append(row)
             starts.append(offset + value.start)
         offset += len(raw)
-    for row, text in zip(rows, document_texts(b"".join(changes), np.array(starts, np.int64)), strict=True):
+    joined = b"".join(changes)
+    try:
+        written: Iterable[str | None] = document_texts(joined, np.array(starts, np.int64))
+    except Exception as error:
+        if isinstance(error, MemoryError):
+            raise
+        # Whose fault it is shows when they are written one by one.
+        written = [
+            _document(joined, start, faults, walked[row][1]) for row, start in zip(rows, starts, strict=True)
+        ]
+    for row, text in zip(rows, written, strict=True):
         texts[row] = text
     return texts
+
+
+def _document(
+    raw: bytes, start: int, faults: dict[CollectionId | None, str], collection: CollectionId | None
+) -> str | None:
+    """The JSON of a document; None where it can't be written, which is noted."""
+    try:
+        return document_text(raw, start, STRICT)
+    except Exception as error:  # noqa: BLE001  whatever it is, it concerns this collection alone
+        note_fault(faults, collection, error)
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,12 +279,15 @@ class _Part:
         self._noted, self._signals = _Noted(), list[SignalDocument]()
         self._emptied, self._left_out = list[Emptied](), list[LeftOut]()
 
-    def add(self, raw: bytes, found: dict[str, Value], whole: str | None) -> None:
-        collection = _collection(raw, found.get("ns"))
+    def add(
+        self, raw: bytes, found: dict[str, Value], collection: CollectionId | None, whole: str | None
+    ) -> None:
         operation = string(raw, found["operationType"].start)
+        if collection in self._rules.aside and operation in OPERATIONS:
+            return
         at = cluster_time(raw, found["clusterTime"].start)
         self._note(raw, found, collection, operation, at)
-        op = _OPERATIONS.get(operation)
+        op = OPERATIONS.get(operation)
         if op is None or collection is None:
             return
         codec = self._codec(collection)
@@ -305,7 +351,7 @@ class _Part:
         at: tuple[int, int],
     ) -> None:
         if operation in EMPTYING:
-            to = _collection(raw, found.get("to"))
+            to = collection_of(raw, found.get("to"))
             self._emptied.append(Emptied(at, operation, collection, _database(raw, found.get("ns")), to))
         elif at > self._watch.after and collection in self._watch.collections and "documentKey" in found:
             key = id_text(raw, found["documentKey"].start) or "null"
@@ -326,7 +372,7 @@ class _Part:
         before = codec.optional_document(raw, found.get("fullDocumentBeforeChange"))
         described = change.described
         update = codec.update_description(raw, found["updateDescription"].start) if described else "null"
-        lsid, number = _session(raw, found)
+        lsid, number = session_of(raw, found)
         block = self._block(codec, lsid, number, at[0])
         session = "null" if lsid is None else embedded(lsid)
         value = (
@@ -362,7 +408,8 @@ def cluster_time(raw: bytes, start: int) -> tuple[int, int]:
     return number >> 32 & 0xFFFFFFFF, number & 0xFFFFFFFF
 
 
-def _collection(raw: bytes, namespace: Value | None) -> CollectionId | None:
+def collection_of(raw: bytes, namespace: Value | None) -> CollectionId | None:
+    """The collection of an event's namespace, which may be of a database alone."""
     if namespace is None:
         return None
     found = fields(raw, namespace.start)
@@ -425,7 +472,7 @@ def _bytes(raw: bytes, place: tuple[int, int, int]) -> tuple[int, bytes]:
     return kind, raw[start:end]
 
 
-def _session(raw: bytes, found: dict[str, Value]) -> tuple[str | None, int | None]:
+def session_of(raw: bytes, found: dict[str, Value]) -> tuple[str | None, int | None]:
     """The session and number of an event's transaction; None outside transactions."""
     if "lsid" not in found or "txnNumber" not in found:
         return None, None

@@ -47,14 +47,20 @@ class EncodePart:
     now_ms: int
 
     def __call__(self, task: PartTask) -> Decoded:
-        """Decode, encode, write; gives what was decoded, and in the place of the events the part written."""
+        """Decode, encode, write; gives what was decoded, and in the place of the events the part written.
+
+        With faults nothing is written: the span is encoded again without their collections.
+        """
         changes = task.changes
         if isinstance(changes, SpanFile):
             (batch,) = changes.load()
             changes = batch.column(0).to_pylist()
         decoded = decode(changes, self.rules, self.watch, self.now_ms, task.before)
-        part = self.writer.write(task.part, [decoded.events]) if decoded.events.num_rows else None
-        return replace(decoded, events=no_events(), part=part)
+        part = None
+        # What was written before one was set aside has to go, even if no events take its place.
+        if (decoded.events.num_rows or self.rules.aside) and not decoded.faults:
+            part = self.writer.write(task.part, [decoded.events])
+        return replace(decoded, events=no_events(), part=part if part and part.events else None)
 
 
 class SpanEncoder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,11 +11,14 @@ import orjson
 import pytest
 from bson.decimal128 import Decimal128
 from bson.int64 import Int64
+from bson.regex import Regex
 from bson.timestamp import Timestamp
 
-from adapters.mongodb import untold
+from adapters.mongodb import extended, untold
 from adapters.mongodb.codec import Rules
+from adapters.mongodb.dead_letters import letters_of
 from adapters.mongodb.decode import Decoded, Lack, LeftOut, Watch, decode
+from adapters.mongodb.raw import Kind
 from engine.config.settings import CaptureSettings
 from engine.events.settings import EventSettings
 from engine.incomplete import Cause
@@ -22,7 +26,7 @@ from engine.merge_key import key_of
 from engine.model import CollectionId
 
 T, U = CollectionId(("shop", "t")), CollectionId(("shop", "u"))
-NS = {"db": "shop", "coll": "t"}
+NS, OTHERS = {"db": "shop", "coll": "t"}, {"db": "shop", "coll": "u"}
 Event = tuple[Any, Any]
 
 
@@ -207,3 +211,92 @@ def test_of_what_is_left_out_a_line_is_kept_that_names_it():
         {"position": "Timestamp(5, 1)", "operation": "insert", "id": '"large"'},
         {"position": "Timestamp(5, 1)", "operation": "update", "id": "7"},
     ]
+
+
+# What can't be decoded.
+
+
+BAD = Regex("a value of the row")
+
+
+@pytest.fixture
+def unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regular expressions are of a type that nobody knows."""
+
+    def fails(*_value: object) -> str:
+        raise LookupError(BAD.pattern)
+
+    writers = list(extended._WRITERS)
+    writers[Kind.REGEX] = fails
+    monkeypatch.setattr(extended, "_WRITERS", writers)
+
+
+@pytest.mark.usefixtures("unknown")
+@pytest.mark.parametrize(
+    "bad",
+    [
+        change("insert", fullDocument={"_id": 1, "x": BAD}),
+        change("delete", {"x": BAD}),
+        update({"x": BAD}),
+        change("replace", fullDocument={"_id": 1}, fullDocumentBeforeChange={"_id": 1, "x": BAD}),
+    ],
+    ids=["a document", "an id", "updated fields", "an image"],
+)
+def test_what_can_not_be_decoded_is_a_fault_of_its_collection_alone(bad: bytes):
+    other = [change("insert", n, ns=OTHERS, fullDocument={"_id": n, "x": "é"}) for n in range(2)]
+    found = decoded(other[0], bad, change("insert", 3, fullDocument={"_id": 3}), other[1])
+    sound = decoded(*other)
+    documents = [orjson.loads(row["value"])["after"] for row in sound.events.to_pylist()]
+    told_of = [orjson.loads(row["value"])["after"] for row in found.events.to_pylist() if "u" in row["topic"]]
+
+    assert found.faults.keys() == {T}
+    assert "LookupError" in found.faults[T]
+    assert BAD.pattern not in found.faults[T]
+    assert told_of == documents
+    assert not sound.faults
+
+
+@pytest.mark.usefixtures("unknown")
+def test_changes_of_a_collection_that_is_set_aside_are_not_looked_at_but_its_drop_is():
+    bad = change("insert", {"x": BAD}, fullDocument={"_id": 1, "x": BAD})
+    changes = [bad, change("drop"), change("insert", ns=OTHERS, fullDocument={"_id": 1})]
+    rules = Rules(
+        EventSettings("tm", "", key_schemas=False, value_schemas=False),
+        CaptureSettings(),
+        "rs0",
+        aside=frozenset({T}),
+    )
+    found = decode(changes, rules, Watch(frozenset({T, U}), (4, 0)), 0)
+
+    assert not found.faults
+    assert told(found) == [("1", "c")]
+    assert found.superseded.keys.keys() == {U}
+    assert [one.collection for one in found.emptied] == [T]
+
+
+@pytest.mark.usefixtures("unknown")
+def test_a_fault_of_a_collection_that_nobody_captures_is_none():
+    capture = CaptureSettings(include_tables=(r"shop\.u",))
+    rules = Rules(EventSettings("tm", "", key_schemas=False, value_schemas=False), capture, "rs0")
+    bad = change("insert", fullDocument={"_id": 1, "x": BAD})
+    found = decode([bad, change("insert", ns=OTHERS, fullDocument={"_id": 1})], rules, NOTHING_OPEN, 0)
+
+    assert not found.faults
+    assert told(found) == [("1", "c")]
+
+
+def test_a_dead_letter_holds_the_event_as_it_came():
+    session: dict[str, Any] = {"lsid": {"id": 7}, "txnNumber": Int64(3)}
+    kept = [change("insert", {"x": BAD}, **session), change("delete", second=6)]
+    others = [change("insert", ns=OTHERS), change("drop")]
+    (found,) = letters_of([kept[0], *others, kept[1]], {T}).items()
+    lines = [orjson.loads(line) for line in found[1].lines()]
+
+    assert (found[0], found[1].count) == (T, 2)
+    assert [base64.b64decode(line["message"]) for line in lines] == kept
+    assert [(line["position"], line["operation"]) for line in lines] == [
+        ("Timestamp(5, 1)", "insert"),
+        ("Timestamp(6, 1)", "delete"),
+    ]
+    assert [line["transaction"] for line in lines] == ['{"id": 7}:3', None]
+    assert sum(map(len, found[1].lines())) <= found[1].size
