@@ -304,6 +304,7 @@ class Play:
             for note in later
         )
         self.figures.kinds[f"{_BLOWS[strike.step[0]]} in an open window"] += not ended
+        self.figures.kinds["blows at open windows"] += not ended
 
     def _ask(self, sent: Sent, stop: threading.Event) -> None:
         self.site.send(sent, stop)
