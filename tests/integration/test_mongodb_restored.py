@@ -31,9 +31,11 @@ def idle(server: MongoServer, job: Any) -> None:
     job.until(lambda: job.job.state.position.order[0] > event)
 
 
-def test_a_server_put_back_after_idle_time_is_a_clear_stop(
-    own_server: MongoServer, tmp_path: Path, spark: SparkSession
+@pytest.mark.parametrize("when", ["after idle time", "at once"])
+def test_a_server_put_back_is_a_clear_stop(
+    own_server: MongoServer, tmp_path: Path, spark: SparkSession, when: str
 ):
+    # At once the server itself refuses to go on from the event.
     with own_server.connect() as client:
         own_server.clear()
         fill(client, 100)
@@ -44,7 +46,8 @@ def test_a_server_put_back_after_idle_time_is_a_clear_stop(
             client["inventory"]["t"].update_many({"_id": {"$lt": 50}}, {"$set": {"n": -1}})
             client["inventory"]["marks"].insert_one({"_id": "end"})
             job.until_seen("end")
-        idle(own_server, job)
+        if when == "after idle time":
+            idle(own_server, job)
         job.until(lambda: job.job._saved.position == job.job.state.position)
         own_server.put_back(copy)
         with own_server.connect() as client:

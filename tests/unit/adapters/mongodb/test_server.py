@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pymongo.errors import OperationFailure
 
-from adapters.mongodb.server import check_capture, replica_set
+from adapters.mongodb.server import check_capture, replica_set, source_error
 from engine.config.sources import CaptureMode
-from engine.errors import ConfigError
+from engine.errors import ConfigError, PositionLost
 
 PRIMARY = {"setName": "rs0", "isWritablePrimary": True, "maxWireVersion": 17}
 """Of MongoDB 6.0."""
@@ -45,3 +46,20 @@ def test_pre_images_are_asked_of_servers_that_have_them(mode: CaptureMode):
 
 def test_other_modes_need_no_images():
     check_capture({**PRIMARY, "maxWireVersion": 13}, CaptureMode.FULL)
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "unsaid"),
+    [
+        (280, "put back to an older copy of its files", "reach back"),
+        (286, "the oplog does not reach back", "older copy"),
+        (222, "the oplog does not reach back", "older copy"),
+    ],
+)
+def test_a_log_that_can_not_go_on_says_why(code: int, said: str, unsaid: str):
+    found = source_error(OperationFailure("no", code, {"errmsg": "no"}), "reading", "change stream")
+
+    assert isinstance(found, PositionLost)
+    assert said in str(found)
+    assert unsaid not in str(found)
+    assert ("replSetResizeOplog" in found.hint) is (code != 280)
