@@ -114,9 +114,9 @@ class Reader:
         bounds = [*self.extents.boundaries(TARGET, None, extent.greatest, step, 1000), extent.greatest]
         return [Run(1, TARGET, after, upto) for after, upto in pairwise([None, *bounds])]
 
-    def read(self, runs: list[Run]) -> list[list[Key]]:
-        """The merge keys that each run reads, in the order read."""
-        task = ReadRuns(self._connection, self._server.now(), StagingArea(str(self._directory)), 3)
+    def read(self, runs: list[Run], fetched: int = 3) -> list[list[Key]]:
+        """The merge keys that each run reads, in the order read; so many documents are fetched at a time."""
+        task = ReadRuns(self._connection, self._server.now(), StagingArea(str(self._directory)), fetched)
         staged = dict(task([RunRead(at, run, self._events) for at, run in enumerate(runs)]))
         return [_keys(staged[at].path) if at in staged else [] for at in range(len(runs))]
 
@@ -172,7 +172,7 @@ def test_single_keys_are_found_that_are_no_text(reader: Reader):
 def test_many_ids_that_are_no_text_have_keys_and_events_of_their_own(reader: Reader):
     # As many as are written together.
     every = reader.fill_raw([invalid(f"{n:03}".encode() + b"\xff") for n in range(50)])
-    read = reader.read([Run(1, TARGET, None, None)])
+    read = reader.read([Run(1, TARGET, None, None)], fetched=50)
 
     assert len(set(every)) == 50
     assert read == [every]
