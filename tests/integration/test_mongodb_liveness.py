@@ -206,7 +206,7 @@ def test_an_answer_that_will_not_change_is_a_collection_s_refusal(
         ('{"$text": {"$search": "a"}}', "'$text' needs an index of its own"),
         ('{"$and": [{"n": 1}, {"$text": {"$search": "a"}}]}', "'$text' needs an index of its own"),
         ('{"at": {"$near": [0, 0]}}', "'$near' needs an index of its own"),
-        ('{"n": {"$nothing": 1}}', "unknown operator: $nothing"),
+        ('{"n": {"$nothing": 1}}', "the condition can't be used: error 2 (BadValue)"),
     ],
 )
 def test_a_condition_that_no_window_can_read_by_is_refused(
