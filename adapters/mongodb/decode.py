@@ -47,6 +47,7 @@ EMPTYING = ("drop", "rename", "dropDatabase", "invalidate")
 _ANY = CodecOptions[dict[str, Any]](
     unicode_decode_error_handler="replace", datetime_conversion=DatetimeConversion.DATETIME_MS
 )
+_NAMESPACE = {"db": str, "coll": str}
 _DESCRIBED = {"updatedFields": dict, "removedFields": list}
 _NEEDED = {"operationType": str, "clusterTime": Timestamp}
 _WITH_DOCUMENT = ("insert", "update", "replace")
@@ -180,7 +181,9 @@ def is_change(raw: bytes) -> bool:
         change = bson.decode(raw, _ANY)
     except (BSONError, ValueError):
         return False
-    operation = change.get("operationType")
+    operation, namespace = change.get("operationType"), change.get("ns", {"db": ""})
+    if not isinstance(namespace, dict) or not _has({"coll": "", **namespace}, _NAMESPACE):
+        return False
     needed = _NEEDED | ({"documentKey": dict} if operation in OPERATIONS else {})
     if operation == "update":
         described = change.get("updateDescription")

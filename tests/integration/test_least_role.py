@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from tests.driven import SIGNAL_TABLE, driven
+from tests.driven import driven
 from tests.unit.test_security import blocks
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def least(database: Database) -> Iterator[Database]:
     reads, _writes = blocks("PostgreSQL")
     with database.connect() as connection:
         for statement in (
-            SIGNAL_TABLE,
+            "CREATE TABLE signals (id text PRIMARY KEY, type text, data text)",
             TABLE,
             "ALTER TABLE orders ADD PRIMARY KEY (id)",
             "CREATE PUBLICATION dbz_publication FOR ALL TABLES",
