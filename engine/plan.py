@@ -70,14 +70,16 @@ class Budget:
 def plan_window(snapshot: Snapshot, budget: Budget, boundaries: Boundaries) -> tuple[Run, ...]:
     """Cut the next window's runs out of the queue's measured collections, in order.
 
-    Stops before the first collection that has not begun; initial entries and others don't mix. Empty
-    when there is nothing to read.
+    Stops before the first collection that has not begun; initial entries and others don't mix, nor do keys
+    and ranges, since a source may stop its stream for a few keys. Empty when there is nothing to read.
     """
     runs: list[Run] = []
     for table in snapshot.tables:
         if table.progress is None or (runs and budget.spent) or table.initial != snapshot.tables[0].initial:
             break
         planned, finished = _plan_table(table, table.progress, budget, boundaries)
+        if runs and planned and bool(runs[0].keys) != bool(planned[0].keys):
+            break
         runs += planned
         if not finished:
             break

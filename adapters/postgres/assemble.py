@@ -9,6 +9,9 @@ passed over up to the last commit that was sent, which must come again, the same
 server's, a copy's, or one that was restored. So a history that has lost our past is told from one that goes
 on.
 
+The stream can be held at a place: no transaction that commits there or behind it is begun, until it is let
+go. The BEGIN that would be the first one waits.
+
 A position is `(lsn, sequence)`. Outside a transaction: everything committed before `lsn` has been
 seen. Inside one: `lsn` is where its commit record starts, and `sequence` of its entries have been
 seen. Only row, truncate and message entries are counted, since a server sends relation messages
@@ -97,6 +100,8 @@ class Assembler:
         self._resume = (lsn, sequence) if sequence else None
         self._skip = 0
         self._passing = sent
+        self._limit: int | None = None
+        self._waiting: bytes | None = None
         self.last_commit: Commit | None = None
         self._xid: int | None = None
         self._commit_lsn = self._commit_ts = self._sequence = 0
@@ -140,6 +145,21 @@ class Assembler:
     def passing(self) -> bool:
         """Whether the last commit that was sent has not come again yet."""
         return self._passing is not None
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a transaction waits at the place that `hold` was told; nothing may be added meanwhile."""
+        return self._waiting is not None
+
+    def hold(self, lsn: int | None) -> None:
+        """Begin no transaction whose commit record starts at `lsn` or behind it; None: begin all.
+
+        Every transaction before the one that waits has been added then, so the position moves up to `lsn`.
+        """
+        self._limit = lsn
+        payload, self._waiting = self._waiting, None
+        if payload is not None:
+            self._began(payload)
 
     def add(self, payload: bytes) -> None:
         """Take one XLogData payload, its 25 byte header included.
@@ -211,6 +231,10 @@ class Assembler:
 
     def _began(self, payload: bytes) -> None:
         commit_lsn, commit_ts, xid = _begin(payload, HEADER_BYTES + 1)
+        if self._limit is not None and commit_lsn >= self._limit and self._resume is None:
+            self._waiting = payload
+            self._end = max(self._end, self._limit)
+            return
         commit_ts += POSTGRES_EPOCH_S * 1_000_000
         sequence = self._resumed(commit_lsn)
         if not sequence:

@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     from adapters.postgres.first import FirstSnapshot
     from adapters.postgres.lock_watch import LockWatch
     from adapters.postgres.readable import ReadTable
-    from adapters.postgres.watermark import Exported, GivesWay
+    from adapters.postgres.watermark import Exported, GivesWay, Watermark
     from engine import ports
     from engine.config.settings import Settings
     from engine.merge import Superseded
@@ -91,6 +91,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("adapters")
 _VISIBLE: LiteralString = "SELECT pg_current_snapshot()::text, extract(epoch FROM clock_timestamp())::float8"
+_HELD_FOR_KEYS = 1000
+"""Rows read again for which the stream waits: as many as are read within some 10 ms."""
 _SETTLE_S = 0.1
 _SETTLE_POLL_S = 0.005
 
@@ -469,11 +471,45 @@ class PostgresSource:
     # Windows.
 
     def open_window(self, window: Window) -> PostgresWindow:
-        """Take a snapshot, and start a Spark job that reads the window's runs under it."""
-        session = self._opened()
+        """Take a snapshot, and start a Spark job that reads the window's runs under it.
+
+        Where it reads single rows again, the stream waits for it behind the snapshot: of rows that change all
+        the time a change would supersede what was read, again and again.
+        """
         if window.initial and self._first.held() is None:
             self._await_beginning(window)
-        watermark, held = self._watermark(window)
+        log = self._log_reader if self._holds(window) else None
+        if log is None:
+            return self._open_window(window, *self._watermark(window))
+        log.hold()
+        try:
+            watermark, held = self._watermark(window)
+            log.hold(watermark.exported.horizon)
+            return self._open_window(window, watermark, held, log.let_go)
+        except BaseException:
+            log.let_go()
+            raise
+
+    def _holds(self, window: Window) -> bool:
+        """Whether the stream waits while a window is read: for a few rows that are read again.
+
+        Not where a row in the log tells when the window closes, since it comes behind the reading.
+        """
+        if self._settings.snapshot.watermarking is not Watermarking.VISIBILITY:
+            return False
+        if window.initial and self._first.held() is not None:
+            return False
+        keys = [len(run.keys) for run in window.runs]
+        return all(keys) and sum(keys) <= _HELD_FOR_KEYS
+
+    def _open_window(
+        self,
+        window: Window,
+        watermark: Watermark,
+        held: GivesWay,
+        let_go: Callable[[], None] = lambda: None,
+    ) -> PostgresWindow:
+        session = self._opened()
         exported = watermark.exported
         try:
             # Under the locks, so that what is described is what the snapshot shows.
@@ -497,11 +533,15 @@ class PostgresSource:
                 read=partial(self._reader.read, window.id, reads, exported, now_ms, most_tasks=most),
                 cancel=partial(self._reader.cancel, window.id),
                 directory=self._reader.directory(window.id),
-                closed=partial(self._windows.pop, window.id, None),
+                closed=partial(self._forget, window.id, let_go),
             ),
         )
         self._windows[window.id] = opened
         return opened
+
+    def _forget(self, window_id: str, let_go: Callable[[], None]) -> None:
+        self._windows.pop(window_id, None)
+        let_go()
 
     def _check_tables(self, window: Window) -> None:
         """Raise SchemaChanged where a table of the window is not as it was when the window opened."""

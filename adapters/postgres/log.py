@@ -20,7 +20,7 @@ import psycopg
 from psycopg import pq
 
 from adapters.postgres.answering import answer, no_answer
-from adapters.postgres.assemble import POSTGRES_EPOCH_S, Assembler, Commit, Cut
+from adapters.postgres.assemble import HEADER_BYTES, POSTGRES_EPOCH_S, Assembler, Commit, Cut
 from adapters.postgres.replication import ANSWERED_WITHIN_S, connect_replication, log_error, result_error
 from adapters.postgres.sql import quote_ident, quote_literal
 from adapters.postgres.visibility import format_lsn
@@ -32,10 +32,12 @@ if TYPE_CHECKING:
     from engine.model import Position
 
 _log = logging.getLogger("adapters")
-_XLOG_DATA, _KEEPALIVE = b"wk"
+_XLOG_DATA, _KEEPALIVE, _BEGIN = b"wkB"
 _keepalive = struct.Struct(">qqb").unpack_from
 _status = struct.Struct(">cqqqqb").pack
 _HURRY_INTERVAL_S = 0.01
+_HELD_S = 1.0
+"""The log is held no longer than that, whatever becomes of who asked for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,7 @@ class PostgresLog:
         self._changed = threading.Condition()
         self._hurry = self._full = self._closing = False
         self._share = 1.0
+        self._held_until_s: float | None = None
         self._failure: TidemarkError | None = None
         # Before the pipe is made, which nobody would close if there is no connection.
         self._session = _replicate(conninfo, subscription.command(self._acknowledged))
@@ -222,6 +225,32 @@ class PostgresLog:
         with self._changed:
             self._share = share
 
+    def hold(self, lsn: int = 0) -> None:
+        """Begin no transaction that commits at `lsn` or later until `let_go`, or for a second at most.
+
+        Once this returns, `take` gives none that had not begun to arrive.
+        """
+        with self._changed:
+            if self._closing:
+                return
+            if self._held_until_s is None:
+                self._held_until_s = time.monotonic() + _HELD_S
+            self._hold(lsn)
+
+    def let_go(self) -> None:
+        """Go on with what was held."""
+        with self._changed:
+            if self._held_until_s is not None and not self._closing:
+                self._held_until_s = None
+                self._hold(None)
+
+    def _hold(self, lsn: int | None) -> None:
+        before = self._assembler.position
+        self._assembler.hold(lsn)
+        if self._assembler.position > before:
+            self._changed.notify_all()
+        self._wake()
+
     def close(self) -> None:
         """End the session; what was not taken is lost, and will be sent again."""
         with self._changed:
@@ -265,15 +294,26 @@ class PostgresLog:
                 silent_s = self._silent_s(now)
                 self._send_status(reply=self._hurry or silent_s > self._bounds.status_interval_s)
                 next_status = now + (_HURRY_INTERVAL_S if self._hurry else self._bounds.status_interval_s)
-            if not self._full and self._drain():
+            self._let_go_after(now)
+            if not self._stopped and self._drain():
                 continue
-            self._wait(max(0.0, next_status - time.monotonic()))
+            self._wait(max(0.0, min(next_status, self._held_until_s or next_status) - time.monotonic()))
             if self._acknowledged != acknowledged or self._hurry:
                 next_status = min(next_status, now + _HURRY_INTERVAL_S)
 
+    @property
+    def _stopped(self) -> bool:
+        """Whether nothing is taken from the connection."""
+        return self._full or self._assembler.waiting
+
+    def _let_go_after(self, now: float) -> None:
+        if self._held_until_s is not None and now >= self._held_until_s:
+            _log.debug("the log was held for %.1f s, and goes on", _HELD_S)
+            self.let_go()
+
     def _silent_s(self, now: float) -> float:
         """For how long the server has said nothing. Raises SourceError where that is too long."""
-        if self._full:
+        if self._stopped:
             self._heard_s = now  # nobody listens
         silent_s = now - self._heard_s
         if silent_s < self._bounds.silence_s / 2:
@@ -287,7 +327,7 @@ class PostgresLog:
         return silent_s
 
     def _wait(self, timeout_s: float) -> None:
-        wanted = [self._wake_r] if self._full else [self._wake_r, self._connection.socket]
+        wanted = [self._wake_r] if self._stopped else [self._wake_r, self._connection.socket]
         ready, _, _ = select.select(wanted, [], [], timeout_s)
         if self._wake_r in ready:
             os.read(self._wake_r, 1024)
@@ -310,6 +350,8 @@ class PostgresLog:
                 payload = sequence_of_bytes(data)
                 if payload[0] == _XLOG_DATA:
                     add(payload)
+                    if payload[HEADER_BYTES] == _BEGIN and self._assembler.waiting:
+                        break
                 elif payload[0] == _KEEPALIVE:
                     self._answer(payload)
                 if room <= 0:
@@ -321,7 +363,7 @@ class PostgresLog:
                 self._changed.notify_all()
         if size < 0:
             raise self._lost()
-        return size > 0 and not self._full
+        return size > 0 and not self._stopped
 
     def _answer(self, payload: bytes) -> None:
         wal_end, _sent, wants_reply = _keepalive(payload, 1)

@@ -214,13 +214,22 @@ class TestKeysToReadAgain:
         progress = Progress(SPANNED, 0, (), rows=1000, reread=keys)
         return Snapshot((Table(1, "s", A, progress), Table(2, "s", B, begun(WHOLE))))
 
-    def test_they_are_a_run_of_their_own_and_others_follow(self):
+    def test_they_are_a_run_in_a_window_of_their_own(self):
         plan = plan_window(self.covered(*self.KEYS[:30]), BUDGET, LETTERS)
 
-        assert plan == (
-            Run(1, A, None, None, 3, self.KEYS[:30]),
-            Run(2, B, None, None, 3),
-        )
+        assert plan == (Run(1, A, None, None, 3, self.KEYS[:30]),)
+
+    def test_those_of_several_collections_share_a_window(self):
+        progress = Progress(SPANNED, 0, (), rows=1000, reread=self.KEYS[:3])
+        queue = Snapshot((Table(1, "s", A, progress), Table(2, "s", B, progress)))
+
+        assert [run.ticket for run in plan_window(queue, BUDGET, LETTERS)] == [1, 2]
+
+    def test_they_do_not_follow_the_ranges_of_others(self):
+        again = Progress(SPANNED, 0, (), rows=1000, reread=self.KEYS[:3])
+        queue = Snapshot((Table(1, "s", A, begun(WHOLE)), Table(2, "s", B, again)))
+
+        assert [run.ticket for run in plan_window(queue, BUDGET, LETTERS)] == [1]
 
     def test_many_are_read_before_the_ranges_that_are_left(self):
         progress = Progress(SPANNED, 0, SPANNED.ranges, reread=self.KEYS)

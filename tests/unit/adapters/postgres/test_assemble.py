@@ -344,3 +344,51 @@ class TestRecordedLogs:
 
             assert log.position >= before
             assert given + entries(again.take()) == every
+
+
+class TestHold:
+    def test_a_transaction_that_commits_at_the_place_or_behind_it_waits(self):
+        log = assembler(100)
+        log.hold(500)
+        fed(log, [begin(400, 6), row(T), commit(400, 440), begin(500, 7)])
+
+        assert log.waiting
+        assert log.position == Position((500, 0))
+        assert kinds(log.take()) == ["BIC"]
+
+    def test_it_goes_on_where_it_was_held(self):
+        held, free = assembler(100), assembler(100)
+        fed(free, TRANSACTION)
+        held.hold(0)
+        fed(held, TRANSACTION[:1])
+        position = held.position
+        held.hold(None)
+        fed(held, TRANSACTION[1:])
+
+        assert position == Position((100, 0))
+        assert held.position == free.position
+        assert entries(held.take()) == entries(free.take())
+
+    def test_the_place_may_become_a_later_one(self):
+        log = assembler(100)
+        log.hold(0)
+        fed(log, TRANSACTION[:1])
+        log.hold(501)
+
+        assert not log.waiting
+        assert log.position == Position((500, 0))
+
+    def test_a_transaction_that_has_begun_goes_on(self):
+        log = fed(assembler(100), TRANSACTION[:2])
+        log.hold(0)
+        fed(log, TRANSACTION[2:])
+
+        assert not log.waiting
+        assert log.position == Position((540, 0))
+
+    def test_what_the_server_has_sent_up_to_moves_the_position_past_the_place(self):
+        log = assembler(100)
+        log.hold(500)
+        log.keepalive(600)
+
+        assert log.position == Position((600, 0))
