@@ -247,6 +247,7 @@ class MongoSource:
                 **untold.letters(left_out),
                 **letters_of(chain.from_iterable(span.batches), {*aside, *faults}),
             },
+            lag_s=span.lag_s(time.monotonic()),
         )
 
     def _decoded(

@@ -7,6 +7,7 @@ only user; everybody else talks to it through flags under one lock.
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,11 +33,15 @@ class LogBounds:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The change events of `(start, end]`, in the batches that they came in."""
+    """The change events of `(start, end]`, in the batches that they came in.
+
+    The cluster's clock shows `ahead_s` more than `time.monotonic`, None where it is not known.
+    """
 
     start: Position
     end: Position
     batches: tuple[tuple[bytes, ...], ...]
+    ahead_s: float | None = None
 
     @property
     def entries(self) -> int:
@@ -53,6 +58,12 @@ class Span:
         """When the last change was committed, to the second, as cluster times are."""
         return float(time_of(self.end)[0])
 
+    def lag_s(self, clock_s: float) -> float | None:
+        """How old that is at a time of `time.monotonic`, by the cluster's clock."""
+        if self.silent or self.ahead_s is None:
+            return None
+        return max(0.0, clock_s + self.ahead_s - self.committed_at_s)
+
 
 class MongoLog:
     """The change stream from where it was opened. `take` may be called by one thread.
@@ -65,6 +76,7 @@ class MongoLog:
         self._start = self._end = start
         self._batches: list[tuple[bytes, ...]] = []
         self._rows = self._bytes = 0
+        self._ahead_s: float | None = None
         self._changed = threading.Condition()
         self._hurry = self._closing = False
         self._share = 1.0
@@ -80,7 +92,7 @@ class MongoLog:
                 raise self._failure
             if self._end <= self._start:
                 return None
-            span = Span(self._start, self._end, tuple(self._batches))
+            span = Span(self._start, self._end, tuple(self._batches), self._ahead_s)
             self._start, self._batches, self._rows, self._bytes = self._end, [], 0, 0
             self._changed.notify_all()
             return span
@@ -137,6 +149,8 @@ class MongoLog:
 
     def _add(self, batch: Batch) -> None:
         with self._changed:
+            if batch.cluster_s is not None:
+                self._ahead_s = batch.cluster_s - time.monotonic()
             if batch.changes:
                 self._batches.append(batch.changes)
                 self._rows += len(batch.changes)

@@ -35,10 +35,14 @@ _INVALIDATED = b"\x02operationType\x00\x0b\x00\x00\x00invalidate\x00"
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Change events in order, and the position after them."""
+    """Change events in order, the position after them, and the cluster's time when they came.
+
+    That time is in whole seconds, None where the server did not tell it.
+    """
 
     changes: tuple[bytes, ...]
     end: Position
+    cluster_s: int | None = None
 
 
 class ChangeStream:
@@ -154,7 +158,7 @@ class ChangeStream:
         if not self._cursor and not (changes and _INVALIDATED in changes[-1]):
             raise SourceError("the server ended the change stream", place="change stream")
         self.position = max(self.position, end)
-        return Batch(changes, self.position)
+        return Batch(changes, self.position, _cluster_s(raw))
 
     def _command(self, database: str, command: dict[str, Any], *, errors: bool = True) -> bytes:
         try:
@@ -165,3 +169,12 @@ class ChangeStream:
             raise source_error(error, "opening the change stream", "change stream") from error
         raw: bytes = answer.raw
         return raw
+
+
+def _cluster_s(raw: bytes) -> int | None:
+    """The newest time that an answer knows of, in Unix seconds; every server of a replica set tells it."""
+    told = fields(raw).get("$clusterTime")
+    time = fields(raw, told.start).get("clusterTime") if told and told.kind == Kind.DOCUMENT else None
+    if time is None or time.kind != Kind.TIMESTAMP:
+        return None
+    return int.from_bytes(raw[time.start + 4 : time.end], "little")

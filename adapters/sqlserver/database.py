@@ -317,6 +317,7 @@ class SqlServerSource:
             parts=tuple(one.part for one in decoded if one.part),
             signals=tuple(SignalRow(f"{name}:{one.place}", one.id, one.type, one.data) for one in signals),
             superseded=superseded,
+            lag_s=span.taken.lag_s(time.monotonic()),
         )
 
     def _watch(self, database: str) -> Watch:

@@ -32,8 +32,9 @@ _HELD = 2
 class Taken:
     """What was read of one database: the place at its end, its rows, and which instances they are of.
 
-    `told_at_s` is when the last commit was, in Unix seconds, or the present where nothing is left to read:
-    the capture job's own delay is no lag of ours. `gaps` are tables of which changes can't be had any more.
+    `told_at_s` is when the last commit was, in Unix seconds by the server's clock, or the present where
+    nothing is left to read: the capture job's own delay is no lag of ours. That clock shows `ahead_s` more
+    than `time.monotonic`. `gaps` are tables of which changes can't be had any more.
     """
 
     end: Place
@@ -42,6 +43,11 @@ class Taken:
     told_at_s: float
     news: bool = False
     gaps: Mapping[CollectionId, str] = field(default_factory=dict)
+    ahead_s: float = 0.0
+
+    def lag_s(self, clock_s: float) -> float | None:
+        """How old that is at a time of `time.monotonic`; None without rows, when the server was not asked."""
+        return max(0.0, clock_s + self.ahead_s - self.told_at_s) if self.read.rows else None
 
 
 class DatabaseLog(Protocol):

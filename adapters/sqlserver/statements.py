@@ -36,8 +36,11 @@ LEAST_LSNS = (
 )
 """From which commit on each change table is whole; zero where the login may not know."""
 
-CLOCK = "SELECT DATEPART(TZOFFSET, SYSDATETIMEOFFSET()) AS [minutes]"
-"""How many minutes the server's clock is ahead of UTC."""
+CLOCK = (
+    "SELECT DATEPART(TZOFFSET, SYSDATETIMEOFFSET()) AS [minutes],"
+    " CONVERT(varchar(23), GETDATE(), 121) AS [now]"
+)
+"""How many minutes the server's clock is ahead of UTC, and what it shows."""
 
 
 def portions(branches: Sequence[T]) -> list[Sequence[T]]:

@@ -146,7 +146,7 @@ class Tail:
         self._database, self._connect, self._catalog = catalog.database, connect, catalog
         self._reader, self._asking = reader, asking
         self._instances, self._known = instances, tuple(known) or instances.marks
-        self._minutes, self._asked_s = 0, float("-inf")
+        self._minutes, self._ahead_s, self._asked_s = 0, 0.0, float("-inf")
         self._connection: Connection | None = None
         self._silent = ""
         self._news = False
@@ -176,7 +176,7 @@ class Tail:
 
     def _next(self, after: Place) -> Taken | None:
         connection = self._connected()
-        now_s = time.time()
+        polled_s = time.monotonic()
         # In this order: an instance made in between has no changes up to that LSN.
         upto = self._greatest(connection)
         if upto is None:
@@ -192,10 +192,12 @@ class Tail:
         if read.rows:
             read = replace(read, clock_minutes=self._clock(connection))
         behind = planned.end < upto and read.committed is not None
-        told_s = unix_s(read.committed or "", read.clock_minutes) if behind else now_s
+        told_s = self._ahead_s + polled_s
+        if behind:
+            told_s = unix_s(read.committed or "", read.clock_minutes)
         news, self._news = self._news, False
         gaps, self._gaps = self._gaps, {}
-        return Taken(planned.end, read, self._instances, told_s, news, gaps)
+        return Taken(planned.end, read, self._instances, told_s, news, gaps, self._ahead_s)
 
     def limit(self, share: float) -> None:
         """Read no more than this share of the bounds at once."""
@@ -295,11 +297,15 @@ class Tail:
         self._asking.gone.update(instances)
 
     def _clock(self, connection: Connection) -> int:
-        """How many minutes the server's clock is ahead of UTC; its zone may change the time in summer."""
+        """How many minutes the server's clock is ahead of UTC; its zone may change the time in summer.
+
+        Notes how far it is ahead of our own.
+        """
         if time.monotonic() - self._asked_s > _CLOCK_S:
             with source_errors("asking for the server's clock", self._database):
-                ((minutes,),) = rows(connection, statements.CLOCK)
+                ((minutes, now),) = rows(connection, statements.CLOCK)
             self._minutes, self._asked_s = int(minutes), time.monotonic()
+            self._ahead_s = unix_s(now, self._minutes) - self._asked_s
         return self._minutes
 
 

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -247,6 +248,15 @@ def test_an_initial_snapshot_under_writes_gives_the_collection(mongodb, tmp_path
         reads = [event for event in events if event["value"]["op"] == "r"]
         assert len(reads) >= 2000
         assert [event["value"]["source"]["snapshot"] for event in reads].count("last") <= 1
+
+
+def test_the_lag_is_told_by_the_cluster_s_clock(mongodb, tmp_path, spark):
+    with mongodb.connect() as client, driven(mongodb, tmp_path, spark) as job:
+        job.job._seams = replace(job.job._seams, now=lambda: time.time() + 60)
+        client["inventory"]["marks"].insert_one({"_id": "late"})
+        job.until_seen("late")
+
+        assert job.job._lag_s < 30
 
 
 def test_crashes_of_the_server_lose_nothing(mongodb, tmp_path, spark):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,6 +77,19 @@ def test_keys_that_are_shifted_leave_all_rows(
 
         held = replayed_rows(driven.events("t"))
         assert held == {key: {"id": key, "v": str(key - 1)} for key in range(2, 31)}
+
+
+def test_the_lag_is_told_by_the_server_s_clock(
+    sqlserver: SqlServer, shop: StandInDatabase, tmp_path: Path, spark: SparkSession
+):
+    made(shop)
+    with driven_sqlserver(sqlserver, tmp_path, spark) as driven:
+        driven.job._seams = replace(driven.job._seams, now=lambda: time.time() + 60)
+        shop.execute("INSERT INTO dbo.t VALUES (1, N'a')")
+        shop.capture()
+        driven.until(lambda: driven.events("t"))
+
+        assert driven.job._lag_s < 30
 
 
 def test_two_tables_of_one_transaction_are_told_in_the_order_of_their_changes(

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import logging
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from adapters.sqlserver import tail
+from adapters.sqlserver import statements, tail
 from adapters.sqlserver.catalog import Catalog
+from adapters.sqlserver.changes import Part
 from adapters.sqlserver.instances import Mark
 from adapters.sqlserver.place import ZERO, Place, after_lsn
 from adapters.sqlserver.reading import ChangeReader, Read
 from adapters.sqlserver.statements import LEAST_LSNS
 from adapters.sqlserver.table import Capture, Table
-from adapters.sqlserver.tail import Asking, Tail
+from adapters.sqlserver.tail import Asking, Tail, unix_s
 from engine.errors import PositionLost, SourceError
 from tests.unit.adapters.sqlserver.changed import CUSTOMERS, lsn
 
@@ -35,6 +38,8 @@ class Server:
     def __init__(self) -> None:
         self.locked = True
         self.least = ""
+        self.now = "2026-01-01 00:00:00.000"
+        self.asked = ""
 
     def exec_driver_sql(self, statement: str) -> Server:
         if self.locked and "dbo_customers" in statement:
@@ -46,6 +51,8 @@ class Server:
         return GREATEST
 
     def fetchall(self) -> list[tuple[Any, ...]]:
+        if self.asked == statements.CLOCK:
+            return [(0, self.now)]
         least = self.asked == LEAST_LSNS and self.least
         return [(CAPTURE.name, self.least.replace(":", ""))] if least else []
 
@@ -161,3 +168,16 @@ def test_changes_without_a_sure_order_are_told_of_once(
     assert [one.partition(" has changes")[0] for one in caplog.messages] == [
         "capture instance dbo_customers of database shop"
     ]
+
+
+def test_what_was_read_is_as_old_as_the_server_s_clock_says(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Nothing, "found", Read((Part(1),), committed="2099-01-01 00:00:00.000"))
+    log, server, _catalog = made()
+    server.locked, server.now = False, "2099-01-01 00:01:00.000"
+    taken = log.next(Place(lsn(5)))
+
+    assert taken is not None
+    assert 0 <= (taken.lag_s(time.monotonic()) or 0) < 5
+    behind = replace(taken, told_at_s=unix_s("2099-01-01 00:00:00.000", 0))
+    assert 60 <= (behind.lag_s(time.monotonic()) or 0) < 65
+    assert replace(taken, read=Read()).lag_s(time.monotonic()) is None
