@@ -18,7 +18,7 @@ from adapters.postgres.chunks import ChunkReader, Jdbc
 from adapters.postgres.database import PostgresSource
 from adapters.postgres.encode import SpanEncoder
 from adapters.postgres.first import FirstSnapshot
-from adapters.postgres.lock_watch import LockWatch
+from adapters.postgres.lock_watch import ANSWERED_WITHIN_S, LockWatch
 from adapters.postgres.near import Bounds, NearReader
 from adapters.postgres.server import Server, drop_slot
 from adapters.postgres.session import reading_options
@@ -95,7 +95,7 @@ def _wired(
     settings: Settings, spark: SparkSession, sleep: Callable[[float], object], places: Places
 ) -> Wired:
     server = make_server(settings.postgres, places.owner)
-    locks = LockWatch(server.connect)
+    locks = LockWatch(partial(server.connect, within_s=ANSWERED_WITHIN_S))
     first = FirstSnapshot(settings, server, snapshotter(settings.snapshot), sleep, places.previous, locks)
     source = _source(settings, spark, places, server, first, locks)
     retries = settings.postgres.slot_max_retries

@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, LiteralString
 
@@ -32,6 +31,8 @@ _WAITS_S = 1.0
 _SLACK_S = 0.05
 """A look may come a little early."""
 _KEPT_S, _ENDS_S = 10.0, 1.0
+ANSWERED_WITHIN_S = 5.0
+"""Its questions take milliseconds: a connection that takes longer stands still, and another one is opened."""
 _WAITED_FOR: LiteralString = (
     "SELECT DISTINCT b.pid FROM pg_locks l CROSS JOIN LATERAL unnest(pg_blocking_pids(l.pid)) AS b (pid)"
     " WHERE NOT l.granted AND b.pid = ANY (%s)"
@@ -45,13 +46,14 @@ _END: LiteralString = (
 
 @dataclass(eq=False, slots=True)
 class Watched:
-    """A session that holds locks; `gave_way` once it was ended for somebody's sake.
+    """A session that holds locks; `gave_way` once it is to end for somebody's sake, `ended` once it was.
 
     `readers` are told then, by the watching thread; they must not block.
     """
 
     pid: int
     gave_way: bool = False
+    ended: bool = False
     waited_since_s: float | None = None
     readers: list[Callable[[], None]] = field(default_factory=list)
 
@@ -65,6 +67,7 @@ class LockWatch:
         self._connect, self._clock = connect, clock
         self._changed = threading.Condition()
         self._watched: list[Watched] = []
+        self._ending: Watched | None = None
         self._connection: psycopg.Connection | None = None
         self._thread: threading.Thread | None = None
         self._closed = self._told = False
@@ -80,11 +83,15 @@ class LockWatch:
             self._changed.notify_all()
         return watched
 
-    def forget(self, watched: Watched) -> None:
-        """The session holds nothing any more; once this returns, it is not ended."""
+    def forget(self, watched: Watched) -> bool:
+        """The session holds nothing any more; whether it is certain that nobody ends it from now on.
+
+        It is not where the server was asked to end it and has not answered within a second.
+        """
         with self._changed:
             if watched in self._watched:
                 self._watched.remove(watched)
+            return self._changed.wait_for(lambda: self._ending is not watched, _ENDS_S)
 
     def close(self) -> None:
         """Watch no longer, for good."""
@@ -145,8 +152,7 @@ class LockWatch:
                 elif watched.waited_since_s is None:
                     watched.waited_since_s = now_s
                 elif (
-                    now_s - watched.waited_since_s >= _WAITS_S - 2 * _LOOK_S - _SLACK_S
-                    and not watched.gave_way
+                    now_s - watched.waited_since_s >= _WAITS_S - 2 * _LOOK_S - _SLACK_S and not watched.ended
                 ):
                     watched.gave_way = True
                     due.append(watched)
@@ -154,10 +160,19 @@ class LockWatch:
 
     def _let_through(self, watched: Watched) -> None:
         with self._changed:
-            # Whoever forgets it meanwhile has given the session back, to be used for something else.
-            if watched in self._watched and self._connection is not None:
-                with suppress(psycopg.Error):
-                    self._connection.execute(_END, [watched.pid])
+            # Whoever has forgotten it has given the session back, to be used for something else.
+            self._ending = watched if watched in self._watched else None
+        # Not under the lock: the job's thread must not wait where the network stands still.
+        if self._ending is not None and self._connection is not None:
+            try:
+                self._connection.execute(_END, [watched.pid])
+                watched.ended = True
+            except psycopg.Error:
+                # The next look tries again, over another connection.
+                self._disconnect()
+        with self._changed:
+            self._ending = None
+            self._changed.notify_all()
         for stop in list(watched.readers):
             stop()
 

@@ -148,11 +148,18 @@ class Server:
         patience_s = float(row[0]) if row else 0.0
         return max(_LEAST_SILENCE_S, patience_s) if patience_s else _MOST_SILENCE_S
 
-    def connect(self, *, autocommit: bool = True, options: str = "") -> psycopg.Connection:
-        """Open a connection under the settings that both roads read text by, and further start-up options."""
+    def connect(
+        self, *, autocommit: bool = True, options: str = "", within_s: float | None = None
+    ) -> psycopg.Connection:
+        """Open a connection under the settings that both roads read text by, and further start-up options.
+
+        Its answers may take `within_s` seconds, if that is given.
+        """
         with source_errors("connection"):
             with self.admission():
                 connection = self._open(options)
+            if within_s is not None:
+                connection.within_s = within_s
             for statement in self._initial_statements:
                 connection.execute(statement.encode())
             connection.autocommit = autocommit

@@ -131,9 +131,11 @@ class ExportedSnapshot:
         """End the transaction; readers that have adopted the snapshot keep it."""
         if not self._closed:
             self._closed = True
-            if self._watch is not None and self._watched is not None:
-                self._watch.forget(self._watched)
-            self._sessions.give(self.session)
+            if self._watch is None or self._watched is None or self._watch.forget(self._watched):
+                self._sessions.give(self.session)
+            else:
+                # It may be ended while it serves another window.
+                self.session.close()
 
 
 class GivesWay(Protocol):

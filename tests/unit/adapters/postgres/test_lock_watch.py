@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+import threading
+import time
+from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 
 from adapters.postgres.lock_watch import LockWatch
 from engine.errors import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Blocking:
@@ -18,6 +24,7 @@ class Blocking:
         self.ended: list[int] = []
         self.refusals: list[SourceError] = []
         self.connected = 0
+        self.on_end: Callable[[], None] = lambda: None
 
     def connect(self) -> Any:
         if self.refusals:
@@ -27,6 +34,7 @@ class Blocking:
 
     def execute(self, statement: str, values: list[Any]) -> Any:
         if "pg_terminate_backend" in statement:
+            self.on_end()
             self.ended += values
             return []
         return [(pid,) for pid in self.waited_for if pid in values[0]]
@@ -109,3 +117,40 @@ def test_a_server_out_of_reach_is_told_of_once_and_asked_again(server, watching,
 
     assert caplog.text.count("can't see who waits") == 1
     assert server.ended == [1]
+
+
+def test_a_session_whose_end_gets_no_answer_is_ended_over_another_connection(server, watching):
+    def lost() -> None:
+        server.on_end = lambda: None
+        raise psycopg.OperationalError("no answer")
+
+    watching.locks.watch(1)
+    server.waited_for, server.on_end = [1], lost
+    for at_s in (0.0, 0.25, 0.5, 0.75, 1.0):
+        watching.look(at_s)
+
+    assert server.ended == [1]
+    assert server.connected == 2
+
+
+def test_who_gives_a_session_back_does_not_wait_for_a_network_that_stands_still(server):
+    asked, free = threading.Event(), threading.Event()
+
+    def stand_still() -> None:
+        asked.set()
+        free.wait(30)
+
+    locks = LockWatch(server.connect)
+    server.waited_for, server.on_end = [1], stand_still
+    watched = locks.watch(1)
+    assert asked.wait(10)
+    began_s = time.monotonic()
+    certain = locks.forget(watched)
+    took_s = time.monotonic() - began_s
+    other = locks.watch(2)
+    free.set()
+
+    assert not certain
+    assert took_s < 5
+    assert locks.forget(other)
+    locks.close()
