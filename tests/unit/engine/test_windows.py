@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -370,6 +372,28 @@ class TestWindows:
 
         assert chunks == [50, 6, 1]
         assert bench.told() == ["accepted", "finished public.t"]
+
+    def test_a_table_whose_definition_never_stays_is_given_up(self, tmp_path, monkeypatch, caplog):
+        bench = Bench(tmp_path, max_chunks=1)
+        measure, definitions = bench.source.measure, count()
+
+        def altered(targets: Any, **how: Any) -> list[Any]:
+            serial = next(definitions)
+            return [replace(extent, key=(f"{serial}",)) for extent in measure(targets, **how)]
+
+        monkeypatch.setattr(bench.source, "measure", altered)
+        bench.execute()
+        sent = 0
+        for _turn in range(500):
+            bench.now_s += 60.0
+            bench.turns(1)
+            if len(bench.events()) > sent:
+                sent = len(bench.events())
+                bench.source.windows = [SchemaChanged("another definition", place="public.t")]
+
+        assert bench.told() == ["accepted", "failed public.t"]
+        assert caplog.text.count("the definition of public.t has changed; it is read anew") == 20
+        assert "its definition was changed 21 times while it was read" in bench.answers[-1].text
 
     def test_rows_that_took_the_place_of_others_have_a_table_read_anew(self, tmp_path):
         bench = Bench(tmp_path, max_chunks=1)
