@@ -57,6 +57,7 @@ PAGES = {
     "ROW_NUMBER": _FUNCTION.format("row-number"),
     "SERVERPROPERTY": _FUNCTION.format("serverproperty"),
     "SUM": _FUNCTION.format("sum"),
+    "CURRENT_TIMESTAMP": _FUNCTION.format("getdate"),
     "SYSDATETIMEOFFSET": _FUNCTION.format("sysdatetimeoffset"),
     "@@TRANCOUNT": _FUNCTION.format("trancount"),
     "BEGIN TRANSACTION": _ELEMENT.format("begin-transaction"),
