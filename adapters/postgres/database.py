@@ -394,7 +394,9 @@ class PostgresSource:
             found = {oid: why for one in known for oid, why in one.faults.items()}
             if not found:
                 # Asked for here: before, a relation's name may not be known.
-                decoded = self._encoder.encode(parts, span.entries, watch(), writer, self._context)
+                decoded = self._encoder.encode(
+                    parts, span.entries, watch(), writer, self._context, again=bool(faults)
+                )
                 found = {oid: why for one in decoded for oid, why in one.faults.items()}
             if not found:
                 oids = set[int]().union(*(one.aside for one in known))

@@ -45,17 +45,24 @@ class EncodePart:
     watch: Watch
     writer: PartWriter
     moment: Moment
+    again: bool = False
+    """Whether parts may be there that held events of a table that is left out now."""
 
     def __call__(self, task: PartTask) -> Decoded:
-        """Decode, encode, write; gives what was decoded, and in the place of the events the part written."""
+        """Decode, encode, write; gives what was decoded, and in the place of the events the part written.
+
+        With faults nothing is written: the span is encoded again without their tables.
+        """
         messages = task.messages
         if isinstance(messages, SpanFile):
             (batch,) = messages.load()
             messages = batch.column(0)
         part = SpanPart(messages, task.context)
         decoded = decode(part, task.codecs, self.settings, self.watch, self.moment)
-        written = self.writer.write(task.part, [decoded.events]) if decoded.events.num_rows else None
-        return replace(decoded, events=no_events(), part=written)
+        written = None
+        if (decoded.events.num_rows or self.again) and not decoded.faults:
+            written = self.writer.write(task.part, [decoded.events])
+        return replace(decoded, events=no_events(), part=written if written and written.events else None)
 
 
 _LOCAL_BYTES = 16 << 20
@@ -87,12 +94,16 @@ class SpanEncoder:
         watch: Watch,
         writer: PartWriter,
         before: TransactionContext | None,
+        *,
+        again: bool = False,
     ) -> list[Decoded]:
         """The parts' facts, in order.
 
-        `before` is the context that the last span ended with, None at the start.
+        `before` is the context that the last span ended with, None at the start; `again`: they were encoded
+        with more tables before.
         """
-        task = EncodePart(self._settings, watch, writer, Moment(int(time.time() * 1000), self._xmin()))
+        moment = Moment(int(time.time() * 1000), self._xmin())
+        task = EncodePart(self._settings, watch, writer, moment, again)
         if self._settings.transaction_metadata:
             return self._one_by_one(task, parts, before)
         tasks = [

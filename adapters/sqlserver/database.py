@@ -279,7 +279,8 @@ class SqlServerSource:
             )
             if not found:
                 rules = Rules(self._settings.events, instances, taken.read.clock_minutes)
-                task = EncodePart(rules, self._watch(name), writer, int(time.time() * 1000))
+                now_ms = int(time.time() * 1000)
+                task = EncodePart(rules, self._watch(name), writer, now_ms, again=bool(faults))
                 decoded = self._means.encoder.encode(task, parts, self._open.get(name), news)
                 found = {table: why for one in decoded for table, why in one.faults.items()}
             if not found:

@@ -40,13 +40,20 @@ class EncodePart:
     watch: Watch
     writer: PartWriter
     now_ms: int
+    again: bool = False
+    """Whether parts may be there that held events of a table that is left out now."""
 
     def __call__(self, task: PartTask) -> Decoded:
-        """Decode, encode, write; gives what was decoded, and in the place of the events the part written."""
+        """Decode, encode, write; gives what was decoded, and in the place of the events the part written.
+
+        With faults nothing is written: the span is encoded again without their tables.
+        """
         batches = task.part.load()
         decoded = decode(batches, self.rules, self.watch, self.now_ms, task.before, task.changes)
-        part = self.writer.write(task.number, [decoded.events]) if decoded.events.num_rows else None
-        return replace(decoded, events=no_events(), part=part)
+        part = None
+        if (decoded.events.num_rows or self.again) and not decoded.faults:
+            part = self.writer.write(task.number, [decoded.events])
+        return replace(decoded, events=no_events(), part=part if part and part.events else None)
 
 
 class SpanEncoder:

@@ -1,0 +1,95 @@
+"""A span that is encoded again without a table leaves nothing of what was written with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from adapters.mongodb import encode as mongodb
+from adapters.postgres import encode as postgres
+from adapters.sqlserver import encode as sqlserver
+from adapters.sqlserver.changes import NOTHING
+from engine.events.batch import no_events
+from engine.model import Part
+from tests.batches import batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """What any of the sources makes of a part, as far as it is written."""
+
+    events: pa.RecordBatch
+    part: Part | None = None
+    faults: dict[Any, str] = field(default_factory=dict)
+
+
+class Writer:
+    """Keeps how many events each part holds."""
+
+    def __init__(self) -> None:
+        self.parts: dict[int, int] = {}
+
+    def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> Part:
+        self.parts[part] = sum(one.num_rows for one in batches)
+        return Part(part, self.parts[part])
+
+
+@dataclass(frozen=True)
+class Aside:
+    """MongoDB's rules, as far as they say what is left out."""
+
+    aside: frozenset[str]
+
+
+def of_postgres(writer: Any, *, again: bool) -> Any:
+    no: Any = None
+    task = postgres.PartTask(pa.array([], pa.large_binary()), no, {}, 0)
+    return postgres.EncodePart(no, no, writer, no, again)(task)
+
+
+def of_sqlserver(writer: Any, *, again: bool) -> Any:
+    no: Any = None
+    return sqlserver.EncodePart(no, no, writer, 0, again)(sqlserver.PartTask(NOTHING, 0))
+
+
+def of_mongodb(writer: Any, *, again: bool) -> Any:
+    no: Any = None
+    rules: Any = Aside(frozenset({"t"} if again else ()))
+    return mongodb.EncodePart(rules, no, writer, 0)(mongodb.PartTask([], 0))
+
+
+@pytest.mark.parametrize(
+    ("module", "encode"), [(postgres, of_postgres), (sqlserver, of_sqlserver), (mongodb, of_mongodb)]
+)
+def test_what_was_written_with_a_table_that_is_left_out_goes(
+    module: Any, encode: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+):
+    writer = Writer()
+    monkeypatch.setattr(module, "decode", lambda *_: Decoded(batch(("t", "1", "{}", None))))
+    assert encode(writer, again=False).part == Part(0, 1)
+    monkeypatch.setattr(module, "decode", lambda *_: Decoded(no_events(), faults={"t": "why"}))
+    assert encode(writer, again=True).part is None
+    monkeypatch.setattr(module, "decode", lambda *_: Decoded(no_events()))
+    assert encode(writer, again=True).part is None
+
+    assert writer.parts == {0: 0}
+
+
+@pytest.mark.parametrize(
+    ("module", "encode"), [(postgres, of_postgres), (sqlserver, of_sqlserver), (mongodb, of_mongodb)]
+)
+def test_a_part_with_a_fault_is_not_written(
+    module: Any, encode: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+):
+    writer = Writer()
+    events = batch(("t", "1", "{}", None))
+    monkeypatch.setattr(module, "decode", lambda *_: Decoded(events, faults={"t": "why"}))
+
+    assert encode(writer, again=False).part is None
+    assert writer.parts == {}
