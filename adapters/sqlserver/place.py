@@ -99,6 +99,11 @@ def lsn_of(binary: bytes) -> str:
     return lsn_of_hex(binary.hex())
 
 
+def lsn_binary(lsn: str) -> bytes:
+    """The ten bytes of an LSN's text."""
+    return bytes.fromhex(lsn.replace(":", ""))
+
+
 def lsn_literal(lsn: str) -> str:
     """The LSN as T-SQL's binary literal."""
     return f"0x{lsn.replace(':', '')}"

@@ -121,7 +121,8 @@ class ChangeReader:
         found: list[tuple[Any, ...]] = []
         with source_errors("reading change tables", self._database):
             for portion in statements.portions(told):
-                found += rows(connection, statements.change_rows(portion))
+                asked = statements.change_rows(portion)
+                found += rows(connection, asked.text, asked.parameters)
         if not found:
             return Read(modes=modes), set()
         table = in_order([_raw(found)])
@@ -156,7 +157,7 @@ class ChangeReader:
         """What the tasks of one job have staged; `stretch` is the number of that which a task read."""
         stretches = sorted({one.task for one in told})
         numbers = {stretch: task for task, stretch in enumerate(stretches)}
-        query = statements.change_rows([replace(one, task=numbers[one.task]) for one in told])
+        query = statements.change_query([replace(one, task=numbers[one.task]) for one in told])
         stage = StageChanges(self._staging, f"changes-{uuid4().hex}", widths)
         for one in self._job(query, len(stretches), stage):
             yield {**one, "stretch": stretches[one["task"]]}

@@ -57,7 +57,7 @@ class Reach(Protocol):
     def engine(self, database: str) -> Engine:
         """An engine of connections that commit each statement by itself unless one begins a transaction.
 
-        T-SQL goes through `Connection.exec_driver_sql`, without parameters.
+        T-SQL goes through `Connection.exec_driver_sql`; a `?` stands for a parameter, of bytes alone.
         """
 
     def jdbc(self, database: str, query: str, session: Sequence[str] = ()) -> Jdbc:
@@ -232,9 +232,9 @@ class Server:
             engine.dispose()
 
 
-def rows(connection: Connection, statement: str) -> list[tuple[Any, ...]]:
-    """The rows of a statement; errors are the caller's to wrap."""
-    return [tuple(row) for row in connection.exec_driver_sql(statement).fetchall()]
+def rows(connection: Connection, statement: str, parameters: tuple[bytes, ...] = ()) -> list[tuple[Any, ...]]:
+    """The rows of a statement with a `?` for each parameter; errors are the caller's to wrap."""
+    return [tuple(row) for row in connection.exec_driver_sql(statement, parameters or None).fetchall()]
 
 
 def run(connection: Connection, statement: str) -> None:

@@ -2,17 +2,18 @@
 
 Change rows come from the change tables themselves: the functions that CDC makes for each instance do not
 show `__$command_id`, the one order of a transaction's changes. So what a function would check is asked for
-after the rows were read (`LEAST_LSNS`). All bounds are literals: LSNs as binary, so that no driver converts
-them.
+after the rows were read (`LEAST_LSNS`). LSNs are binary parameters, so that the server keeps one plan of
+a statement for all of them, and no driver converts them. Spark's JDBC reader takes a query without
+parameters: there they are literals.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from adapters.sqlserver.place import UNKNOWN_COMMAND, ZERO, lsn_literal
+from adapters.sqlserver.place import UNKNOWN_COMMAND, ZERO, lsn_binary, lsn_literal
 from adapters.sqlserver.tsql import quote_name
 
 if TYPE_CHECKING:
@@ -43,17 +44,47 @@ CLOCK = (
 """How many minutes the server's clock is ahead of UTC, and what it shows."""
 
 
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A statement with a `?` for each LSN, and the LSNs in the order of their places in the text."""
+
+    text: str
+    parameters: tuple[bytes, ...] = ()
+
+
+class Written(Protocol):
+    """How an LSN stands in a statement. Called in the order in which LSNs stand in the text."""
+
+    def __call__(self, lsn: str, /) -> str:
+        """The words for the LSN."""
+
+
+class _Parameters:
+    """LSNs as parameters; a server takes 2,100, and a statement of `_BRANCHES` shares has 300 at most."""
+
+    def __init__(self) -> None:
+        self._values: list[bytes] = []
+
+    def __call__(self, lsn: str) -> str:
+        self._values.append(lsn_binary(lsn))
+        return "?"
+
+    def bound(self, text: str) -> Bound:
+        """The statement whose LSNs were written here."""
+        return Bound(text, tuple(self._values))
+
+
 def portions(branches: Sequence[T]) -> list[Sequence[T]]:
     """What a UNION ALL of many branches is divided into, alike: each costs the server several plans."""
     size, count = len(branches), ceil(len(branches) / _BRANCHES)
     return [branches[size * at // count : size * (at + 1) // count] for at in range(count)]
 
 
-def _rows(share: Share, join: str = "") -> str:
+def _rows(share: Share, written: Written, join: str = "") -> str:
     """FROM and WHERE of a share's change rows, as `c`."""
-    first, last = lsn_literal(share.first), lsn_literal(share.last)
+    first, last = written(share.first), written(share.last)
     between = f"c.[__$start_lsn] >= {first} AND c.[__$start_lsn] <= {last}"
-    where = " AND ".join([between, *_inside(share)])
+    where = " AND ".join([between, *_inside(share, written)])
     return f"{quote_name('cdc', f'{share.capture.name}_CT')} AS c{join} WHERE {where}"
 
 
@@ -70,21 +101,21 @@ def _order(share: Share) -> str:
     return f"{command}c.[__$seqval], c.[__$operation]"
 
 
-def _inside(share: Share) -> list[str]:
+def _inside(share: Share, written: Written) -> list[str]:
     """Conditions of a share that begins or ends inside a commit."""
     found = []
     if not share.after.whole and share.first == share.after.commit and share.after.change != ZERO:
-        commit, beyond = lsn_literal(share.after.commit), _compared(share, ">", share.after)
+        commit, beyond = written(share.after.commit), _compared(share, ">", share.after, written)
         found.append(f"(c.[__$start_lsn] > {commit} OR {beyond})")
     if not share.upto.whole:
-        commit, within = lsn_literal(share.upto.commit), _compared(share, "<=", share.upto)
+        commit, within = written(share.upto.commit), _compared(share, "<=", share.upto, written)
         found.append(f"(c.[__$start_lsn] < {commit} OR {within})")
     return found
 
 
-def _compared(share: Share, operator: str, place: Place) -> str:
+def _compared(share: Share, operator: str, place: Place, written: Written) -> str:
     """Changes of a commit on one side of a place inside it."""
-    change = f"c.[__$seqval] {operator} {lsn_literal(place.change)}"
+    change = f"c.[__$seqval] {operator} {written(place.change)}"
     if not share.capture.commands and place.command == UNKNOWN_COMMAND:
         return change
     command = _command(share)
@@ -92,40 +123,47 @@ def _compared(share: Share, operator: str, place: Place) -> str:
     return f"{command} {operator[0]} {place.command} OR {same}"
 
 
-def counts(asked: Sequence[Share], most: int) -> str:
+def counts(asked: Sequence[Share], most: int) -> Bound:
     """How many rows each share has, up to `most`: (share, rows)."""
-    return " UNION ALL ".join(
+    lsns = _Parameters()
+    text = " UNION ALL ".join(
         f"SELECT {place} AS [share], COUNT_BIG(*) AS [rows]"
-        f" FROM (SELECT TOP ({most}) 1 AS [one] FROM {_rows(share)}) AS q"
+        f" FROM (SELECT TOP ({most}) 1 AS [one] FROM {_rows(share, lsns)}) AS q"
         for place, share in enumerate(asked)
     )
+    return lsns.bound(text)
 
 
-def commits(asked: Sequence[Share], offsets: Sequence[int]) -> str:
+def commits(asked: Sequence[Share], offsets: Sequence[int]) -> Bound:
     """The commit of the row at each share's offset: (share, lsn); no row where there is none."""
     # By the commit alone: that is how the change tables are stored, so nothing is sorted. Rows that are
     # skipped need no text.
-    return " UNION ALL ".join(
-        f"SELECT {place} AS [share], {_COMMIT} AS [lsn] FROM (SELECT c.[__$start_lsn] FROM {_rows(share)}"
+    lsns = _Parameters()
+    text = " UNION ALL ".join(
+        f"SELECT {place} AS [share], {_COMMIT} AS [lsn]"
+        f" FROM (SELECT c.[__$start_lsn] FROM {_rows(share, lsns)}"
         f" ORDER BY c.[__$start_lsn] OFFSET {offset} ROWS FETCH NEXT 1 ROWS ONLY) AS c"
         for place, (share, offset) in enumerate(zip(asked, offsets, strict=True))
     )
+    return lsns.bound(text)
 
 
-def changes(asked: Sequence[Share], step: int) -> str:
+def changes(asked: Sequence[Share], step: int) -> Bound:
     """The command and the LSN of about every `step`-th change of shares of one commit: (share, command, lsn).
 
     Not of the last one, nor of one whose LSN the next change has as well: these are counted together
     (`event_serial_no`). They are pairs, so of two changes in a row one will do.
     """
-    return " UNION ALL ".join(
+    lsns = _Parameters()
+    text = " UNION ALL ".join(
         f"SELECT {place} AS [share], q.[command], q.[lsn] FROM (SELECT {_command(share)} AS [command],"
         f" {_CHANGE} AS [lsn], ROW_NUMBER() OVER (ORDER BY {_order(share)}) AS [number],"
         f" LEAD({_CHANGE}) OVER (ORDER BY {_order(share)}) AS [next]"
-        f" FROM {_rows(share)}) AS q"
+        f" FROM {_rows(share, lsns)}) AS q"
         f" WHERE q.[number] >= {step} AND q.[number] % {step} <= 1 AND q.[next] <> q.[lsn]"
         for place, share in enumerate(asked)
     )
+    return lsns.bound(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +175,22 @@ class Told:
     task: int = 0
 
 
-def change_rows(told: Sequence[Told]) -> str:
+def change_rows(told: Sequence[Told]) -> Bound:
     """The change rows of some shares, in no order."""
+    lsns = _Parameters()
+    return lsns.bound(_change_rows(told, lsns))
+
+
+def change_query(told: Sequence[Told]) -> str:
+    """The same as one text, for Spark's JDBC reader, which takes no parameters."""
+    return _change_rows(told, lsn_literal)
+
+
+def _change_rows(told: Sequence[Told], written: Written) -> str:
     return " UNION ALL ".join(
         f"SELECT {one.task} AS [task], {one.share.instance} AS [instance], {_COMMIT} AS [commit],"
         f" {_command(one.share)} AS [command], {_CHANGE} AS [change], c.[__$operation] AS [operation],"
         f" CONVERT(varchar(23), m.[tran_end_time], 121) AS [committed], {one.row} AS [r]"
-        f" FROM {_rows(one.share, _TIMES)}"
+        f" FROM {_rows(one.share, written, _TIMES)}"
         for one in told
     )

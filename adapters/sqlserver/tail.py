@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from adapters.sqlserver.instances import Mark
     from adapters.sqlserver.reading import ChangeReader, Read
     from adapters.sqlserver.spans import Planned, Share
+    from adapters.sqlserver.statements import Bound
     from engine.model import CollectionId
 
 _log = logging.getLogger("adapters")
@@ -106,9 +107,10 @@ class ChangeTables:
                 found[first + share].append((int(command), lsn_of_hex(lsn)))
         return [sorted(one) for one in found]
 
-    def _rows(self, statement: str) -> Sequence[tuple[Any, ...]]:
+    def _rows(self, asked: Bound) -> Sequence[tuple[Any, ...]]:
         with source_errors("asking change tables", self.database):
-            return [(int(share), *values) for share, *values in rows(self.connection, statement)]
+            found = rows(self.connection, asked.text, asked.parameters)
+        return [(int(share), *values) for share, *values in found]
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,6 +160,14 @@ def test_only_single_statements_of_t_sql_get_through(table):
     assert "SELECT 1 AS [a]" in table.server.statements
 
 
+def test_bytes_are_taken_as_parameters(table):
+    asked = "SELECT N'100 %?' AS [a], 1 AS [b] FROM dbo.t WHERE 0x02 > ? AND 0x01 < ? AND [id] = 7"
+    table.execute("INSERT INTO dbo.t (id) VALUES (7)")
+    with Server(table.server.reach).connect("shop") as connection:
+        assert rows(connection, asked, (b"\1", b"\2")) == [("100 %?", 1)]
+        assert rows(connection, asked, (b"\2", b"\1")) == []
+
+
 def test_a_column_that_may_be_null_from_now_on_sorts_its_nulls_first(table):
     server = Server(table.server.reach)
     table.execute("CREATE TABLE dbo.n (a int NOT NULL, b int NOT NULL)")

@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from adapters.sqlserver.server import Jdbc
+from tests.servers.sqlserver.tsql import PARAMETER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,7 +86,7 @@ class StandInReach:
             translated = self._database(database).translate(statement)
             for before in translated.before:
                 cursor.execute(before)
-            return translated.sql.replace("%", "%%"), parameters
+            return translated.sql.replace("%", "%%").replace(PARAMETER, "%s"), parameters
 
         return translate
 

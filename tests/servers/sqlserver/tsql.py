@@ -39,6 +39,8 @@ _CASTS = {
 
 _BYTES = frozenset({"binary", "varbinary", "image", "timestamp", "hierarchyid", "geometry", "geography"})
 _OTHER_NAMES = {"nchar": "chr"}
+PARAMETER = "\0"
+"""Stands for a `?` in a translated statement: no other character of it can be this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,8 @@ def _changed(node: exp.Expr) -> exp.Expr:
     match node:
         case exp.National():
             changed = exp.Literal.string(node.name)
+        case exp.Placeholder():
+            changed = exp.Var(this=PARAMETER)
         case exp.HexString():
             changed = _call("decode", exp.Literal.string(node.name), exp.Literal.string("hex"))
         case exp.Convert():

@@ -84,6 +84,7 @@ PAGES = {
     ),
     "binary constant": "t-sql/data-types/constants-transact-sql",
     "modulo": _ELEMENT.format("modulo"),
+    "parameter": "relational-databases/native-client-odbc-queries/using-statement-parameters",
 }
 _STEERING = (
     "SET LOCK_TIMEOUT",
@@ -112,6 +113,7 @@ _NAMES: dict[type[exp.Expr], str] = {
     exp.Mod: "modulo",
     exp.Offset: "OFFSET",
     exp.Order: "ORDER BY",
+    exp.Placeholder: "parameter",
     exp.Replace: "REPLACE",
     exp.RowNumber: "ROW_NUMBER",
     exp.Select: "SELECT",

@@ -94,12 +94,11 @@ def built() -> Iterator[str]:
     )
     yield metadata.agent_status(AGENT_STATUS, "odd ]'db")
     asked = list(shares())
-    yield statements.counts(asked, 100)
-    yield statements.commits(asked, [5, 6, 7])
-    yield statements.changes(asked, 10)
+    yield from (one.text for one in bound(asked))
     for mode in (RowMode.FAST, RowMode.ESCAPED):
         told = [statements.Told(share, tsql.row_text(readable(WIDE), mode, "c")) for share in asked]
-        yield statements.change_rows(told)
+        yield statements.change_rows(told).text
+        yield statements.change_query(told)
     for read in read_tables():
         yield from _of_a_table(read)
     name = tsql.quote_name(*ID.parts[1:])
@@ -108,6 +107,12 @@ def built() -> Iterator[str]:
         sizes.signal_row(name, ("id", "ty]pe", "data"), "a'b", "snapshot-window-open"),
     )
     yield sizes.signal_gone(name, "id", "a'b")
+
+
+def bound(asked: list[Share]) -> Iterator[statements.Bound]:
+    yield statements.counts(asked, 100)
+    yield statements.commits(asked, [5, 6, 7])
+    yield statements.changes(asked, 10)
 
 
 def _of_a_table(read: ReadTable) -> Iterator[str]:
@@ -157,6 +162,21 @@ def test_no_statement_takes_more_rights_than_reading_but_where_the_log_ends_and_
     asking = [text for text in ALL if "sys.dm_" in text or "fn_hadr" in text]
 
     assert sorted(asking) == sorted([sizes.LOG_END, metadata.agent_status(AGENT_STATUS, "odd ]'db")])
+
+
+def test_lsns_are_parameters_in_the_order_of_the_text_and_literals_for_spark_alone():
+    asked = list(shares())
+    told = [statements.Told(share, "c.[c int]") for share in asked]
+    found = [*bound(asked), statements.change_rows(told)]
+
+    assert not [one.text for one in found if "0x" in one.text]
+    assert [one.text.count("?") for one in found] == [len(one.parameters) for one in found]
+    for one in found:
+        assert one.parameters == found[-1].parameters
+    text, *parameters = statements.change_rows(told).text, *statements.change_rows(told).parameters
+    for value in parameters:
+        text = text.replace("?", f"0x{value.hex()}", 1)
+    assert text == statements.change_query(told)
 
 
 def test_offset_has_an_order_and_no_top_beside_it():

@@ -41,7 +41,7 @@ class Server:
         self.now = "2026-01-01 00:00:00.000"
         self.asked = ""
 
-    def exec_driver_sql(self, statement: str) -> Server:
+    def exec_driver_sql(self, statement: str, _parameters: tuple[bytes, ...] | None = None) -> Server:
         if self.locked and "dbo_customers" in statement:
             raise DBAPIError(statement, None, Exception(LOCKED))
         self.asked = statement
