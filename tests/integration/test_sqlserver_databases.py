@@ -74,6 +74,42 @@ def test_a_status_query_that_is_refused_is_told_once_and_stops_nothing(
     assert "failed" not in caplog.text
 
 
+def test_what_cdc_does_not_keep_is_warned_of_by_name_in_captured_tables_alone(
+    sqlserver: SqlServer,
+    shop: StandInDatabase,
+    tmp_path: Path,
+    spark: SparkSession,
+    caplog: pytest.LogCaptureFixture,
+):
+    for name in ("t", "left_out"):
+        shop.execute(
+            f"CREATE TABLE dbo.{name} (id int PRIMARY KEY,"
+            " other varchar(9) COLLATE Cyrillic_General_CI_AS NULL, wide nvarchar(9) NULL)"
+        )
+        shop.enable_cdc(f"dbo.{name}")
+    with shop.postgres.connect(shop.name) as connection:
+        connection.execute("UPDATE cdc.change_tables SET partition_switch = 1")
+        connection.execute(
+            "INSERT INTO mssql.settings SELECT 'partitions ' || object_id, '3' FROM sys.tables"
+        )
+    with (
+        caplog.at_level(logging.WARNING, "adapters"),
+        driven_sqlserver(sqlserver, tmp_path, spark, table__include__list=r"dbo\.t"),
+    ):
+        pass
+
+    assert [one for one in caplog.messages if "CDC" in one] == [
+        (
+            "shop.dbo.t is partitioned, and CDC does not capture rows of a partition that is switched in"
+            " or out; to forbid it make capture instance dbo_t with @allow_partition_switch = 0"
+        ),
+        (
+            "column other of shop.dbo.t has the collation Cyrillic_General_CI_AS, of another code page than"
+            " the database's: CDC may not keep its characters; nvarchar keeps all"
+        ),
+    ]
+
+
 def test_the_users_statement_may_be_one_that_gives_no_rows(
     sqlserver: SqlServer, shop: StandInDatabase, tmp_path: Path, spark: SparkSession
 ):
