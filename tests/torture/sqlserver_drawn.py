@@ -161,6 +161,8 @@ class _Writer:
             ["swap", place, one, other],
             ["bulk", place, draw.randint(6, 30), 1],
         ]
+        if shape.key != HEAP:
+            steps += [["shift", place, one, draw.choice([2, 3, 8])]] * 2
         if shape.key in {"words", "wide", "cased"}:
             steps += [["respell", place, one]] * 2
         if draw.random() < 0.03:

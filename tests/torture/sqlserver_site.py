@@ -34,7 +34,13 @@ Answer = TypeVar("Answer")
 _SIGNALS = (
     "CREATE TABLE dbo.signals (id varchar(64) PRIMARY KEY, type varchar(32) NULL, data nvarchar(max) NULL)"
 )
+_SIGNAL = (
+    "INSERT INTO dbo.signals SELECT %s::text, %s::text, %s::text"
+    " WHERE NOT EXISTS (SELECT FROM dbo.signals WHERE id = %s::text)"
+)
 _PATIENCE_S = 60.0
+_PLACE_PARTS = 4
+"""What a position has of each database; the first is the commit."""
 
 
 @dataclass(slots=True)
@@ -132,13 +138,8 @@ class SqlServerSite:
     def send(self, sent: Sent, stop: threading.Event) -> None:  # noqa: ARG002  it is waited for
         """Insert the signal's row into the signal table of one of the databases."""
         database = self.databases[sum(sent.id.encode()) % len(self.databases)]
-        values = [sent.id, sent.type, sent.data]
-        self._on(
-            database,
-            lambda connection: connection.execute(
-                "INSERT INTO dbo.signals VALUES (%s::text, %s::text, %s::text) ON CONFLICT DO NOTHING", values
-            ),
-        )
+        values = [sent.id, sent.type, sent.data, sent.id]
+        self._on(database, lambda connection: connection.execute(_SIGNAL, values))
 
     def restart(self, how: str) -> None:
         """Stop and start the server."""
@@ -169,7 +170,7 @@ class SqlServerSite:
 
     def passed(self, position: Sequence[Any], end: tuple[str, ...]) -> bool:
         """By the commits of each database's place."""
-        return all(commit >= mark for commit, mark in zip(position[::3], end, strict=True))
+        return all(commit >= mark for commit, mark in zip(position[::_PLACE_PARTS], end, strict=True))
 
     def entries(self) -> list[Entry]:
         """By the change tables; those that are all told may then be dropped."""
@@ -183,7 +184,7 @@ class SqlServerSite:
         for note in journal.of("opened", "committed", "turn"):
             if note["what"] != "opened":
                 break
-            begin = note["position"][::3]
+            begin = note["position"][::_PLACE_PARTS]
         return begin
 
     def is_before(self, entry: Entry, begin: list[str]) -> bool:

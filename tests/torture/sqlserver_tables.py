@@ -122,6 +122,8 @@ def statements(step: Step, tables: Sequence[TableShape]) -> list[str]:  # noqa: 
             return [_update(shape, {"v": "left(v::text, 50) || 'x'"}, f"n % {modulus} = {remainder}")]
         case "remove", [ordinals]:
             return [f"DELETE FROM dbo.{shape.name} WHERE n = ANY (ARRAY{ordinals})"]
+        case "shift", [first, count]:
+            return [_shift(shape, first, count)]
         case "move", [old, new]:
             return [_move(shape, old, new)]
         case "swap", [one, other]:
@@ -136,9 +138,11 @@ def _insert(shape: TableShape, source: str) -> str:
     key = KEYS[shape.key]
     names = [*(name for name, _ in key.columns), "n", *COLUMNS]
     values = [*key.values, "n", *(value for _, value in COLUMNS.values())]
+    # not ON CONFLICT, which takes no deferrable constraint, as the keys are
+    there = f"SELECT FROM dbo.{shape.name} there WHERE there.n = given.n"
     return (
-        f"INSERT INTO dbo.{shape.name} ({', '.join(names)}) SELECT {', '.join(values)} FROM {source}"
-        " ON CONFLICT DO NOTHING"
+        f"INSERT INTO dbo.{shape.name} ({', '.join(names)}) SELECT {', '.join(values)}"
+        f" FROM (SELECT * FROM {source}) AS given (n) WHERE NOT EXISTS ({there})"
     )
 
 
@@ -148,13 +152,25 @@ def _update(shape: TableShape, values: dict[str, str], where: str) -> str:
 
 
 def _move(shape: TableShape, old: int, new: int) -> str:
+    return _moved(shape, f"(SELECT {old} AS old_n, {new} AS n)")
+
+
+def _shift(shape: TableShape, first: int, count: int) -> str:
+    """One statement that gives rows the keys of their neighbours, the last of them that of the first."""
+    following = f"{first} + (place + 1) % {count}"
+    pairs = f"SELECT {first} + place AS old_n, {following} AS n FROM generate_series(0, {count - 1}) place"
+    return _moved(shape, f"({pairs})")
+
+
+def _moved(shape: TableShape, ordinals: str) -> str:
+    """Give rows the keys of other ordinals: `ordinals` are pairs (old_n, n)."""
     key = KEYS[shape.key]
     pairs = [(name, value) for (name, _), value in zip(key.columns, key.values, strict=True)]
-    selected = ", ".join(["n AS new_n", *(f"{value} AS new_{name}" for name, value in pairs)])
+    selected = ", ".join(["old_n", "n AS new_n", *(f"{value} AS new_{name}" for name, value in pairs)])
     changes = ", ".join(f"{name} = new_{name}" for name in ("n", *(name for name, _ in pairs)))
     return (
         f"UPDATE dbo.{shape.name} t SET {changes}, ver = {VERSION}"
-        f" FROM (SELECT {selected} FROM (SELECT {new} AS n) o) moved WHERE t.n = {old}"
+        f" FROM (SELECT {selected} FROM {ordinals} o) moved WHERE t.n = old_n"
     )
 
 

@@ -1,13 +1,14 @@
 """What a database's change tables say was committed, in order, read as the stand-in's own server has them.
 
-Of two capture instances of a table the younger tells of the commits from its own beginning on. An update of
-a key is a delete and an insert that share a change's LSN: one entry.
+Inside a commit changes are in the order of their command ids. Of two capture instances of a table the younger
+tells of the commits from its own beginning on. An update of a key is a delete and an insert that share a
+change's LSN: one entry where they stand side by side, two where a statement moved several keys.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from psycopg import sql
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
     Connection = psycopg.Connection[Any]
 
+_Change: TypeAlias = "tuple[str, int, str, int, str, Row]"
+"""Commit, command, change, operation, table and row of a change row; they sort in the log's order."""
 _OPS = {1: "d", 2: "c", 3: "d", 4: "u"}
 _INSTANCES = """
 SELECT t.capture_instance, s.name || '.' || o.name, encode(t.start_lsn, 'hex'), t.object_id
@@ -61,25 +64,27 @@ class Truth:
             rows = [one for one in self._rows(connection) if upto and self._passed < one[0] <= upto]
         self._passed = max(self._passed, upto or "")
         self.commits += len({commit for commit, *_rest in rows})
-        entries = [*_paired(rows), *self._held]
+        entries = [*paired(rows), *self._held]
         self._held = []
-        return sorted(entries, key=lambda entry: entry.transaction)
+        return sorted(entries, key=lambda entry: commit_of(entry.transaction))
 
-    def _rows(self, connection: Connection) -> Iterable[tuple[str, str, int, str, Row]]:
-        """Commit, change, operation, table and row."""
+    def _rows(self, connection: Connection) -> Iterable[_Change]:
         instances = connection.execute(_INSTANCES).fetchall()
         for instance, table, start, number in instances:
             ends = [one[2] for one in instances if one[1] == table and one[3] > number]
             columns = connection.execute(_COLUMNS, [number]).fetchall()
-            for commit, change, operation, *texts in connection.execute(_selected(instance, columns)):
+            for commit, command, change, operation, *texts in connection.execute(
+                _selected(instance, columns)
+            ):
                 if commit >= start and not any(commit >= end for end in ends):
-                    yield commit, change, operation, f"{self.database}.{table}", _row(columns, texts)
+                    yield commit, command, change, operation, f"{self.database}.{table}", _row(columns, texts)
 
 
 def _selected(instance: str, columns: Sequence[tuple[str, str]]) -> sql.Composed:
     listed = [_text(name, kind) for name, kind in columns]
     return sql.SQL(
-        'SELECT encode("__$start_lsn", \'hex\'), encode("__$seqval", \'hex\'), "__$operation", {} FROM {}'
+        'SELECT encode("__$start_lsn", \'hex\'), "__$command_id", encode("__$seqval", \'hex\'),'
+        ' "__$operation", {} FROM {}'
     ).format(sql.SQL(", ").join(listed), sql.Identifier("cdc", f"{instance}_CT"))
 
 
@@ -91,10 +96,10 @@ def _row(columns: Sequence[tuple[str, str]], texts: Sequence[str | None]) -> Row
     return {name: stored(text, kind) for (name, kind), text in zip(columns, texts, strict=True)}
 
 
-def _paired(rows: Iterable[tuple[str, str, int, str, Row]]) -> Iterable[Entry]:
-    """Entries; rows that share both LSNs are the two sides of an update."""
+def paired(rows: Iterable[_Change]) -> Iterable[Entry]:
+    """Entries; neighbours that share both LSNs are the two sides of an update."""
     last: Entry | None = None
-    for commit, change, operation, table, row in sorted(rows, key=lambda one: one[:3]):
+    for commit, _command, change, operation, table, row in sorted(rows, key=lambda one: one[:4]):
         place = number(commit, change)
         if last is not None and last.transaction == place:
             last = replace(last, op="u", new=row)

@@ -12,7 +12,7 @@ from tests.torture.sqlserver_mutants import SQLSERVER_MUTANTS
 from tests.torture.sqlserver_oracle import CAME, DARK, LIGHT, SqlServerOracle
 from tests.torture.sqlserver_scenes import SCENES
 from tests.torture.sqlserver_tables import stored, told
-from tests.torture.sqlserver_truth import commit_of, number
+from tests.torture.sqlserver_truth import commit_of, number, paired
 from tests.torture.truth import Entry
 
 if TYPE_CHECKING:
@@ -123,6 +123,25 @@ def test_a_column_that_was_dropped_is_passed_over_in_rows_read():
     judge.follow([], [read(row(1, c1=None))])
 
     judge.settle(A, [row(1)])
+
+
+def test_a_commit_is_in_the_order_of_its_commands_and_only_a_key_that_moved_alone_is_one_entry():
+    digits = "00000025000000100001"
+    shifted = [(1, 1, 1, 1), (2, 2, 1, 2), (3, 3, 1, 3), (4, 1, 2, 2), (5, 2, 2, 3), (6, 3, 2, 4)]
+    alone = [(7, 9, 1, 7), (8, 9, 2, 8)]
+    changes = [
+        (digits, command, f"{change:020x}", operation, A, row(command, key))
+        for command, change, operation, key in sorted([*shifted, *alone], key=lambda one: one[1])
+    ]
+
+    entries = list(paired(changes))
+
+    told = [(one.op, one.transaction & 15, (one.new or one.old)["k"]) for one in entries]
+    deleted, inserted = (
+        [("d", key, str(key)) for key in (1, 2, 3)],
+        [("c", key, str(key + 1)) for key in (1, 2, 3)],
+    )
+    assert told == [*deleted, *inserted, ("u", 9, "8")]
 
 
 def test_places_are_numbers_that_grow_along_the_log():
