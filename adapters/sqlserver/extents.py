@@ -22,6 +22,7 @@ from adapters.sqlserver.conditions import GRAMMAR, check_trusted, finder
 from adapters.sqlserver.failures import busy, native_number, source_errors, table_errors
 from adapters.sqlserver.readable import Known, reading
 from adapters.sqlserver.server import rows
+from adapters.sqlserver.tsql import key_of
 from engine.config.settings import Conditions
 from engine.errors import SchemaChanged, SignalError, TableBusy
 from engine.extent import Extent
@@ -198,7 +199,9 @@ class Extents:
         connection: Connection, read: ReadTable, order: str, where: str = "", skipped: int = 0
     ) -> Key | None:
         found = rows(connection, sizes.edge(read, order, where, skipped))
-        return found[0] if found else None
+        if not found:
+            return None
+        return tuple(key_of(column, told) for column, told in zip(read.keyset.columns, found[0], strict=True))
 
     def _span(
         self, connection: Connection, read: ReadTable, greatest: Key | None, count: int

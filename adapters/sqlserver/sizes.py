@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from adapters.sqlserver.tsql import quote_ident, quote_literal, row_text, value_text
+from adapters.sqlserver.tsql import key_text, quote_ident, quote_literal, row_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,9 +24,9 @@ def size(read: ReadTable) -> str:
 
 
 def edge(read: ReadTable, order: str, where: str = "", skipped: int = 0) -> str:
-    """The key of one row: the first in an order, behind so many."""
+    """The key of one row, in the form that `tsql.key_of` takes: the first in an order, behind so many."""
     texts = ", ".join(
-        f"{value_text(column)} AS [key{place}]" for place, column in enumerate(read.keyset.columns)
+        f"{key_text(column)} AS [key{place}]" for place, column in enumerate(read.keyset.columns)
     )
     condition = f" WHERE {where}" if where else ""
     return (

@@ -7,6 +7,7 @@ the comparison. Statements stand where they are used; those of the catalog in `m
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from engine.errors import InvariantError
@@ -55,6 +56,9 @@ _DATES = {
     "date": 23,
     **dict.fromkeys(("time", "datetime", "smalldatetime", "datetime2", "datetimeoffset"), 121),
 }
+_WIDE = frozenset({"nchar", "nvarchar"})
+_UNITS = re.compile("\0((?:[0-9a-f]{4})+)")
+"""A key's text in place of one that no UTF-8 can hold: NUL, and its bytes of UTF-16 as digits."""
 _NEVER_KEYS = frozenset({"text", "ntext", "image", "xml", "geometry", "geography"})
 
 
@@ -138,14 +142,38 @@ def _concat(words: Sequence[str]) -> str:
     return _concat([_concat(group) for group in groups])
 
 
+def key_text(column: Column, operand: str = "") -> str:
+    """What `key_of` makes a bound of: the value's text, and of nchar and nvarchar its bytes.
+
+    A driver's text has `?` for half a surrogate pair, so a bound would be another key, and rows left out.
+    """
+    if column.type not in _WIDE:
+        return value_text(column, operand)
+    return f"CONVERT(varchar(max), CONVERT(varbinary(max), {operand or quote_ident(column.name)}), 2)"
+
+
+def key_of(column: Column, told: str | None) -> str | None:
+    """The value's text as `key_literal` takes it and a saved state keeps it."""
+    if told is None or column.type not in _WIDE:
+        return told
+    raw = bytes.fromhex(told)
+    try:
+        text = raw.decode("utf-16-le")
+    except UnicodeDecodeError:
+        return f"\0{raw.hex()}"
+    return f"\0{raw.hex()}" if text.startswith("\0") else text
+
+
 def key_literal(column: Column, text: str) -> str:
     """A value's text as a literal of the column's own type, collation and code page.
 
-    Raises InvariantError for types that no index can have.
+    An nvarchar's text may be one of `key_of`. Raises InvariantError for types that no index can have.
     """
     kind = column.type
     if kind in _NEVER_KEYS or kind not in _STYLES:
         raise InvariantError(f"a column of type {kind!r} can't be part of a key")
+    if kind in _WIDE and (units := _UNITS.fullmatch(text)):
+        text = bytes.fromhex(units[1]).decode("utf-16-le", "surrogatepass")
     if kind in TEXTS:
         return f"CONVERT({declared(column)}, {_collated(text, column.collation)})"
     if kind in {"binary", "varbinary", "timestamp", "hierarchyid"}:
@@ -155,8 +183,12 @@ def key_literal(column: Column, text: str) -> str:
 
 
 def _collated(text: str, collation: str) -> str:
-    """Of the column's collation, for a varchar is written in its code page. NUL stands in no literal."""
-    written = quote_literal(text) if "\0" not in text else f"CONVERT(nvarchar(4000), 0x{_utf16(text)})"
+    """Of the column's collation, for a varchar is written in its code page.
+
+    Neither NUL nor half a surrogate pair stands in a literal.
+    """
+    plain = "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+    written = quote_literal(text) if plain else f"CONVERT(nvarchar(4000), 0x{_utf16(text)})"
     return written + (f" COLLATE {collation}" if collation else "")
 
 

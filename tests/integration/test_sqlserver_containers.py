@@ -17,10 +17,12 @@ import pytest
 from pyspark.sql import SparkSession
 from sqlalchemy.exc import SQLAlchemyError
 
-from adapters.sqlserver import metadata
+from adapters.sqlserver import metadata, sizes
 from adapters.sqlserver.catalog import Catalog
 from adapters.sqlserver.keyset import Keyset
-from adapters.sqlserver.server import Server, reach
+from adapters.sqlserver.readable import ReadTable
+from adapters.sqlserver.server import Server, reach, rows
+from adapters.sqlserver.tsql import key_of
 from engine.config.sources import Encryption
 from engine.config.sqlserver import AGENT_STATUS
 from engine.errors import SourceError
@@ -185,6 +187,21 @@ def test_an_index_serves_the_comparison_of_texts(shop: ContainedDatabase, kind: 
                 break
     assert any("Clustered Index Seek" in line and "SEEK:" in line for line in plan)
     assert not any("CONVERT_IMPLICIT" in line.partition("SEEK:")[2].partition("ORDERED")[0] for line in plan)
+
+
+def test_a_greatest_key_of_half_a_surrogate_pair_leaves_no_row_out(shop: ContainedDatabase):
+    shop.execute("CREATE TABLE dbo.t (k nvarchar(9) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY)")
+    shop.execute("INSERT INTO dbo.t VALUES (N'a'), (N'ab'), (N'a' + NCHAR(55357))")
+    catalog = Catalog("shop", lambda _table: True)
+    with shop.server.connect("shop") as connection:
+        listed = [one for one in catalog.listed(connection) if one.id.parts[1:] == ("dbo", "t")]
+        (table,) = catalog.describe(connection, listed)
+        keyset = Keyset(table.columns[:1])
+        ((told,),) = rows(connection, sizes.edge(ReadTable(table, keyset, keyset), keyset.reverse_order))
+        greatest = key_of(keyset.columns[0], told)
+        assert greatest == "\x0061003dd8"
+        found = rows(connection, f"SELECT COUNT(*) AS [n] FROM [dbo].[t] WHERE {keyset.up_to((greatest,))}")
+    assert found == [(3,)]
 
 
 def test_every_statement_of_the_catalog_is_understood_by_a_server(shop: ContainedDatabase):

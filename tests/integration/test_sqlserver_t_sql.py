@@ -160,6 +160,16 @@ def test_only_single_statements_of_t_sql_get_through(table):
     assert "SELECT 1 AS [a]" in table.server.statements
 
 
+def test_an_nvarchar_has_the_bytes_of_utf_16(table):
+    table.execute("INSERT INTO dbo.t (id, name) VALUES (1, N'aé😀'), (2, N''), (3, NULL)")
+
+    found = table.query(
+        "SELECT CONVERT(varchar(max), CONVERT(varbinary(max), [name]), 2) FROM dbo.t ORDER BY [id]"
+    )
+
+    assert found == [("6100E9003DD800DE",), ("",), (None,)]
+
+
 def test_bytes_are_taken_as_parameters(table):
     asked = "SELECT N'100 %?' AS [a], 1 AS [b] FROM dbo.t WHERE 0x02 > ? AND 0x01 < ? AND [id] = 7"
     table.execute("INSERT INTO dbo.t (id) VALUES (7)")

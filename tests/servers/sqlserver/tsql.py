@@ -214,6 +214,7 @@ def _converted(kind: Kind, value: exp.Expr, style: exp.Expr | None) -> exp.Expr:
         if isinstance(value, exp.Literal):
             value = _call("decode", value, exp.Literal.string("hex"))
         size = 8 if kind.name == "timestamp" else kind.arguments[0] if kind.name == "binary" else 0
+        value = value if isinstance(value, exp.Null) else _call("bytes_of", value)
         return _call("padded", value, exp.Literal.number(size)) if size else value
     text = _cast(value, "text") if isinstance(value, (exp.Literal, exp.Null)) else _call("text_of", value)
     if kind.name == "date":

@@ -18,6 +18,15 @@ CREATE FUNCTION mssql.text_of(x real, style int DEFAULT 0) RETURNS text IMMUTABL
 CREATE FUNCTION mssql.text_of(x bytea, style int DEFAULT 0) RETURNS text IMMUTABLE LANGUAGE sql
   RETURN CASE style WHEN 2 THEN upper(encode(x, 'hex')) WHEN 1 THEN '0x' || upper(encode(x, 'hex'))
   ELSE convert_from(x, 'LATIN1') END;
+CREATE FUNCTION mssql.bytes_of(x bytea) RETURNS bytea IMMUTABLE LANGUAGE sql RETURN x;
+CREATE FUNCTION mssql.unit(c int) RETURNS text IMMUTABLE LANGUAGE sql RETURN
+  lpad(to_hex(c & 255), 2, '0') || lpad(to_hex(c >> 8), 2, '0');
+CREATE FUNCTION mssql.units(c int) RETURNS text IMMUTABLE LANGUAGE sql RETURN
+  CASE WHEN c > 65535 THEN mssql.unit(55232 + (c >> 10)) || mssql.unit(56320 + (c & 1023)) ELSE mssql.unit(c) END;
+CREATE FUNCTION mssql.bytes_of(x text) RETURNS bytea IMMUTABLE LANGUAGE sql RETURN CASE WHEN x IS NOT NULL THEN
+  decode(coalesce((SELECT string_agg(mssql.units(ascii(substr(x, n, 1))), '' ORDER BY n)
+  FROM generate_series(1, length(x)) AS n), ''), 'hex') END;
+CREATE FUNCTION mssql.bytes_of(x citext) RETURNS bytea IMMUTABLE LANGUAGE sql RETURN mssql.bytes_of(x::text);
 CREATE FUNCTION mssql.datalength(x text) RETURNS bigint IMMUTABLE LANGUAGE sql RETURN 2 * length(x);
 CREATE FUNCTION mssql.datalength(x bytea) RETURNS bigint IMMUTABLE LANGUAGE sql RETURN length(x);
 CREATE FUNCTION mssql.padded(x bytea, size int) RETURNS bytea IMMUTABLE LANGUAGE sql

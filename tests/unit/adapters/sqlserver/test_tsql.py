@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import orjson
 import pytest
 import sqlglot
 from hypothesis import given
@@ -16,6 +17,8 @@ from adapters.sqlserver.tsql import (
     READABLE,
     declared,
     key_literal,
+    key_of,
+    key_text,
     may_be_empty,
     quote_ident,
     quote_literal,
@@ -133,6 +136,38 @@ def test_what_has_a_text_is_what_events_are_made_of():
 )
 def test_a_key_is_a_literal_of_its_columns_own_type(column, text, expected):
     assert key_literal(column, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("units", "text"),
+    [
+        ("6100", "a"),
+        ("", ""),
+        ("3dd800de", "\U0001f600"),
+        ("61003dd8", "\0" + "61003dd8"),
+        ("00de6100", "\0" + "00de6100"),
+        ("00006100", "\0" + "00006100"),
+    ],
+)
+def test_a_bound_of_nvarchar_is_the_key_itself_though_no_utf_8_can_hold_it(units: str, text: str):
+    column = Column("a", 1, "nvarchar", 9, collation="Latin1_General_BIN2")
+
+    found = key_of(column, units.upper())
+
+    assert key_text(column) == "CONVERT(varchar(max), CONVERT(varbinary(max), [a]), 2)"
+    assert found == text
+    assert orjson.loads(orjson.dumps(found)) == text
+    plain = found if "\0" not in found else ""
+    written = f"N'{plain}'" if plain or not units else f"CONVERT(nvarchar(4000), 0x{units})"
+    assert key_literal(column, found) == f"CONVERT(nvarchar(9), {written} COLLATE Latin1_General_BIN2)"
+
+
+def test_a_key_that_an_older_state_saved_stays_what_it_was():
+    column = Column("a", 1, "nvarchar", 9)
+
+    assert key_literal(column, "\0a'") == "CONVERT(nvarchar(9), CONVERT(nvarchar(4000), 0x000061002700))"
+    assert key_of(column, None) is None
+    assert key_of(Column("a", 1, "varchar", 9), "61") == "61"
 
 
 @pytest.mark.parametrize("kind", ["text", "ntext", "image", "xml", "sql_variant"])
