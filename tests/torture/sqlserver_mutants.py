@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from adapters.sqlserver import database, log, spans, watermark
+from adapters.sqlserver import database, log, spans, statements, watermark
 from adapters.sqlserver.decode import Watch
 from adapters.sqlserver.locks import Locks
 from adapters.sqlserver.place import Place, after_lsn
@@ -43,5 +43,6 @@ SQLSERVER_MUTANTS: dict[str, Mutant] = {
     ),
     "one instance tells of a change": Mutant("switched", ((spans, "_follows", _always(gives=False)),)),
     "going on inside a commit": Mutant("mid-commit", ((log, "places_of", _from_its_beginning),)),
+    "changes follow their commands": Mutant("shifted", ((statements, "_command", _always("0")),)),
     "tables are locked": Mutant("locked", ((Locks, "_lock", _always(None)),)),
 }

@@ -98,6 +98,11 @@ def switched(scene: SqlServerScene) -> None:
     scene.run(["touch", 0, [1, 3]], ["move", 0, 5, 1005])
 
 
+def shifted(scene: SqlServerScene) -> None:
+    """Statements that give several rows the keys of their neighbours."""
+    scene.run(["shift", 0, 3, 4], ["touch", 0, [4, 5]], ["shift", 0, 38, 3])
+
+
 def only_rounds(_scene: SqlServerScene) -> None:
     """Nothing beside the script's transactions."""
 
@@ -140,6 +145,7 @@ SCENES: dict[str, tuple[Script, Callable[[SqlServerScene], None]]] = {
     "late-capture-read-only": (_script("late-capture-read-only", _READ_ONLY), late_capture),
     "switched": (_script("switched", _SIGNAL_ROWS), switched),
     "mid-commit": (_mid_commit(), only_rounds),
+    "shifted": (_script("shifted", _SIGNAL_ROWS), shifted),
     "locked": (_locked(), only_rounds),
 }
 """By name: the script, and what happens."""
