@@ -121,6 +121,23 @@ def test_an_update_of_the_key_is_a_delete_and_an_insert(table):
     assert (gone[2:], there[2:]) == ((1, 1, "a"), (2, 2, "a"))
 
 
+def test_columns_may_be_called_as_the_triggers_call_their_variables(shop):
+    shop.execute("CREATE TABLE dbo.v (x int PRIMARY KEY, s int NULL, c int NULL, m int NULL)")
+    shop.enable_cdc("dbo.v")
+    shop.execute("INSERT INTO dbo.v VALUES (1, 2, 3, 4), (2, 3, 4, 5)")
+    shop.execute("UPDATE dbo.v SET x = x + 1")
+    shop.execute("UPDATE dbo.v SET s = 7")
+    shop.capture()
+
+    found = shop.query(
+        "SELECT [__$operation], [x], [s] FROM cdc.dbo_v_CT ORDER BY [__$start_lsn], [__$command_id]"
+    )
+
+    moved = [(1, 1, 2), (1, 2, 3), (2, 2, 2), (2, 3, 3)]
+    assert found[:6] == [(2, 1, 2), (2, 2, 3), *moved]
+    assert [row for row in found[6:] if row[0] == 4] == [(4, 2, 7), (4, 3, 7)]
+
+
 def test_keys_are_shifted_by_deletes_and_then_inserts_whose_change_lsns_say_otherwise(table):
     table.execute("INSERT INTO dbo.t (id) VALUES (1), (2), (3)")
     table.execute("UPDATE dbo.t SET id = id + 1")

@@ -251,6 +251,7 @@ def _body(instances: list[tuple[str, list[Captured]]]) -> str:
     keys = {one.name: one for _name, columns in instances for one in columns if one.key}
     moved = " OR ".join(_differs(one) for one in keys.values()) or "false"
     parts = [
+        "#variable_conflict use_variable",  # a table may have columns of these names
         "DECLARE x xid8 := pg_current_xact_id(); s bigint; c bigint; m text; BEGIN",
         "IF TG_LEVEL = 'STATEMENT' THEN",
         _settled([name for name, _columns in instances]),
