@@ -74,6 +74,7 @@ class KafkaTopicReader:
         self._next: dict[int, int] = {}
         self._assigned: set[int] = set()
         self._is_away, self._why = False, ""
+        self._failures = 0
         self._thread: threading.Thread | None = None
         self._died_of: Exception | None = None
 
@@ -116,20 +117,21 @@ class KafkaTopicReader:
             self._consumer.close()
 
     def _read(self) -> None:
-        failures, begun = 0, -1
+        begun = -1
         while not self._ends:
             try:
                 begun = self._begin_again(begun)
                 self._assign_new()
-                failures = 0
                 self._poll_until_due(begun)
+                self._note_well()
             except (KafkaException, TimeoutError) as error:
-                failures += 1
+                self._failures += 1
                 self._unassign()  # what came together with the error is read again from where it was kept
-                self._say_once(_said(error))
+                if self._failures > 1:  # a call may fail alone, as while a leader is chosen
+                    self._say_once(_said(error))
                 with suppress(TidemarkError):  # told by the next attempt
                     renew(self._settings, self._consumer, self._admin)
-                self._rest(begun, min(_LONGEST_PAUSE_S, 0.25 * 2.0 ** min(failures, 10)))
+                self._rest(begun, min(_LONGEST_PAUSE_S, 0.25 * 2.0 ** min(self._failures, 10)))
 
     def _begin_again(self, begun: int) -> int:
         """Go to the place that was asked for last, unless that is where reading began; its number."""
@@ -150,7 +152,6 @@ class KafkaTopicReader:
             self._consumer.list_topics(self._topic, _ASK_TIMEOUT_S)  # or it would not know of them yet
             self._next |= {number: self._first(number) for number in new}
             self._assign(new)
-        self._say_again()
 
     def _described(self) -> TopicDescription:
         topics = TopicCollection([self._topic])
@@ -215,6 +216,7 @@ class KafkaTopicReader:
         number, offset = message.partition() or 0, message.offset() or 0
         record = Record(self._topic_id, number, offset, _raw(message.key()), _raw(message.value()))
         self._next[number] = offset + 1
+        self._note_well()
         with self._changed:
             self._changed.wait_for(
                 lambda: len(self._waiting) < _MAX_WAITING or self._ends or begun != self._number
@@ -248,7 +250,9 @@ class KafkaTopicReader:
             _log.warning("signals can't be read from the topic %r: %s; trying again", self._topic, why)
         self._is_away = True
 
-    def _say_again(self) -> None:
+    def _note_well(self) -> None:
+        """Records come, or nothing has failed for seconds: whatever it was is over."""
+        self._failures = 0
         if self._is_away:
             _log.info("signals are read from the topic %r again", self._topic)
         self._is_away, self._why = False, ""

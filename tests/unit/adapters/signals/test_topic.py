@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from adapters.signals.topic import KafkaTopicReader
 from engine.errors import ConfigError, InvariantError
@@ -32,6 +33,29 @@ def test_a_broker_that_is_away_is_told_once_and_holds_nobody_up(caplog):
 
     assert caplog.text.count("signals can't be read from the topic 'asks'") == 1
     assert "Connection refused" in caplog.text
+
+
+def test_a_call_that_fails_alone_is_no_outage(monkeypatch: pytest.MonkeyPatch, caplog):
+    faults = ["leader", None, "down", "down", "down"]
+
+    def assign(self: KafkaTopicReader) -> None:
+        self._ends = len(faults) == 1
+        if fault := faults.pop(0):
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT, fault))
+
+    monkeypatch.setattr(KafkaTopicReader, "_assign_new", assign)
+    monkeypatch.setattr(KafkaTopicReader, "_rest", lambda *_args: None)
+    monkeypatch.setattr("adapters.signals.topic._PARTITIONS_EVERY_S", 0.0)
+    reader = KafkaTopicReader("asks", {**CLIENT, "bootstrap.servers": ""}, 0.1)
+    reader.begin(Place({}, 0))
+    until = time.monotonic() + 20
+    while faults and time.monotonic() < until:
+        time.sleep(0.01)
+    reader.close()
+
+    assert [record.message for record in caplog.records] == [
+        "signals can't be read from the topic 'asks': down; trying again"
+    ]
 
 
 def test_a_reader_that_has_died_says_so(monkeypatch: pytest.MonkeyPatch):
