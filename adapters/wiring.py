@@ -294,6 +294,7 @@ def _pace(settings: Settings, spark: SparkSession, wired: Wired) -> Pace:
         first_backoff_s=wired.first_backoff_s,
         isolates=job.table_errors is TableErrors.ISOLATE,
         letters_bytes=job.letters_max_bytes,
+        most_queued=job.max_queued,
         moves=settings.sink.destination is Destination.MOVED,
         repeats_behind_sink=settings.sink.ahead is SinkAhead.REPEAT,
         longest_backoff_s=max(0.5, job.restart_wait_ms / 1000),

@@ -38,7 +38,7 @@ from engine.model import ExecuteSnapshot, LogMessage, StopSnapshot
 from engine.opening import with_moved
 from engine.ports import Encoded
 from engine.progress import goes_on
-from engine.snapshot import MOST_QUEUED, Table
+from engine.snapshot import Table
 from engine.turn_size import TurnSize
 from engine.windows import Windows
 
@@ -364,11 +364,12 @@ class Job:
 
     def _apply(self, state: State, command: Command) -> State:
         match command:
-            case ExecuteSnapshot() if not state.snapshot.has_room(command):
-                self._refuse(command, len(state.snapshot.tables))
+            case ExecuteSnapshot() if not self._has_room(state, command):
+                self._refuse(command, state.snapshot.queued)
                 return state
             case ExecuteSnapshot():
-                return replace(state, snapshot=state.snapshot.execute(command))
+                snapshot = state.snapshot.execute(command, self._windows.tickets)
+                return replace(state, snapshot=snapshot)
             case StopSnapshot():
                 snapshot, stopped = state.snapshot.stop(command)
                 for table in stopped:
@@ -378,12 +379,18 @@ class Job:
             case LogMessage():
                 return state
 
+    def _has_room(self, state: State, command: ExecuteSnapshot) -> bool:
+        """Whether the command's collections may be queued; what names none is never too much."""
+        count = len(command.targets)
+        return not count or state.snapshot.queued + count <= self._pace.most_queued
+
     def _refuse(self, command: ExecuteSnapshot, queued: int) -> None:
         """Answer that the queue is full, once for all that the command names."""
         target = command.targets[0]
         error = SignalError(
             f"{queued} collections are queued, and none of the {len(command.targets)} named is taken on top",
-            hint=f"the queue holds {MOST_QUEUED} at most; send the signal again when it is shorter",
+            hint=f"tidemark.signals.max.queued allows {self._pace.most_queued}; send the signal again when the"
+            " queue is shorter",
         )
         self._seams.desk.failed(Table(0, command.signal, target, id=command.id), error)
 

@@ -32,7 +32,8 @@ class Pace:
     before it has been open to no more than `first_backoff_s`. `repeats_behind_sink`: where the sink holds
     turns that the state does not know, the job goes on behind them. A collection of which more than
     `most_reread` rows are to be read again is begun anew.
-    `moves`: events may go elsewhere than those before.
+    `moves`: events may go elsewhere than those before. Signals queue `most_queued` collections, each as often
+    as it is asked for.
     """
 
     chunk_rows: int = 1024
@@ -60,6 +61,7 @@ class Pace:
     moves: bool = False
     isolates: bool = True
     letters_bytes: int = 1 << 30
+    most_queued: int = 10_000
 
     def pause_s(self, failures: int, *, was_open: bool = True) -> float:
         """How long to wait after so many failures in a row."""

@@ -4,8 +4,9 @@ Commands and finished windows go in, a new value and answers come out; no setter
 keys a window reads is `plan.py`'s affair, which rows survive `merge.py`'s.
 
 A collection is *queued* until a window reads it, then its `progress` says what is left; it leaves the
-queue as completed, stopped or failed. The same collection may be queued twice, by two signals. What a
-failed one lacks is remembered, and read when the same is asked for again.
+queue as completed, stopped or failed. The same may be asked for again: by an entry of its own once rows are
+read, before that by the one that waits. What a failed one lacks is remembered, and read when the same is asked
+for again.
 """
 
 from __future__ import annotations
@@ -26,17 +27,23 @@ if TYPE_CHECKING:
 Pairs: TypeAlias = "frozenset[tuple[Key | None, Key]]"
 _REMEMBERED = 1_000
 """Failed collections that are kept in the state."""
-MOST_QUEUED = 100_000
-"""Entries of the queue, which every turn saves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Who asked for a collection: `signal` is the label of the signal, `id` what its sender called it."""
+
+    signal: str
+    id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
     """A collection in the queue; `ticket` tells apart two entries for the same collection.
 
-    `signal` is the label of the signal that asked for it, `id` what its sender called it. `resumes` is
-    what an earlier entry failed to read. `place` is for entries of the snapshot before the log: table n of
-    m of its database, from 1.
+    `signal` is the label of the signal that asked for it, `id` what its sender called it; `merged` asked for
+    the same while it waited. `resumes` is what an earlier entry failed to read. `place` is for entries of the
+    snapshot before the log: table n of m of its database, from 1.
     """
 
     ticket: int
@@ -46,6 +53,22 @@ class Table:
     id: str | None = None
     resumes: Failed | None = None
     place: tuple[int, int] | None = None
+    merged: tuple[Request, ...] = ()
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        """All who asked for it, and are to be answered."""
+        return (Request(self.signal, self.id), *self.merged)
+
+    @property
+    def untouched(self) -> bool:
+        """Whether no window has brought anything of it, and all of it is to be read."""
+        if self.initial or self.resumes is not None:
+            return False
+        progress = self.progress
+        return progress is None or progress == Progress(
+            progress.extent, progress.since_ms, progress.extent.ranges, reread=progress.reread
+        )
 
     @property
     def initial(self) -> bool:
@@ -73,17 +96,28 @@ class Snapshot:
     next_ticket: int = 1
     failed: tuple[Failed, ...] = ()
 
-    def execute(self, command: ExecuteSnapshot) -> Snapshot:
+    def execute(self, command: ExecuteSnapshot, reading: Collection[int] = ()) -> Snapshot:
         """Queue the command's collections behind those already there.
 
-        Of one that failed before, just what it lacks.
+        What waits already is asked for by one more, and measured anew; windows read those in `reading`. Of one
+        that failed before, just what it lacks is read.
         """
-        known = {one.target: one for one in self.failed}
+        asked = frozenset(command.targets)
+        waiting = {
+            table.target: table.ticket
+            for table in self.tables
+            if table.target in asked and table.untouched and table.ticket not in reading
+        }
+        request = Request(command.signal, command.id)
+        tickets = {waiting[target] for target in asked if target in waiting}
+        tables = tuple(_merged(t, request) if t.ticket in tickets else t for t in self.tables)
+        known = {one.target: one for one in self.failed if one.target not in waiting}
+        new = [target for target in command.targets if target not in waiting]
         added = tuple(
             Table(ticket, command.signal, target, id=command.id, resumes=known.pop(target, None))
-            for ticket, target in enumerate(command.targets, self.next_ticket)
+            for ticket, target in enumerate(new, self.next_ticket)
         )
-        return Snapshot(self.tables + added, self.next_ticket + len(added), tuple(known.values()))
+        return Snapshot(tables + added, self.next_ticket + len(added), tuple(known.values()))
 
     def begin(
         self,
@@ -145,9 +179,10 @@ class Snapshot:
         )
         return replace(self, tables=tables).forgot(collections), anew
 
-    def has_room(self, command: ExecuteSnapshot) -> bool:
-        """Whether the queue may grow by the command's collections; what it has already can't be too much."""
-        return not command.targets or len(self.tables) + len(command.targets) <= MOST_QUEUED
+    @property
+    def queued(self) -> int:
+        """How many collections are asked for by signals, each as often as it is."""
+        return sum(1 + len(table.merged) for table in self.tables if not table.initial)
 
     @property
     def initial(self) -> bool:
@@ -257,6 +292,10 @@ def _failed(table: Table) -> Failed | None:
     if table.progress is None:
         return None
     return Failed(replace(table.target, initial=False), table.progress.extent.key, table.progress.lacks)
+
+
+def _merged(table: Table, request: Request) -> Table:
+    return replace(table, progress=None, merged=(*table.merged, request))
 
 
 def _opened(table: Table, now_ms: int) -> Table:

@@ -14,10 +14,10 @@ from engine.errors import StateError, without_values
 from engine.extent import Extent, Failed, Gap, Progress
 from engine.incomplete import Cause, Incomplete
 from engine.model import CollectionId, Key, Position, Range, Target
-from engine.snapshot import Snapshot, Table
+from engine.snapshot import Request, Snapshot, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 VERSION = 1
 
@@ -144,6 +144,7 @@ def _table_out(table: Table) -> dict[str, Any]:
         "id": table.id,
         **_target_out(table.target),
         "place": None if table.place is None else list(table.place),
+        "merged": _requests_out(table.merged),
         "progress": None if progress is None else _progress_out(progress),
         "resumes": None if table.resumes is None else _failed_out(table.resumes),
     }
@@ -159,7 +160,16 @@ def _table_in(fields: dict[str, Any]) -> Table:
         id=fields.get("id"),  # what was saved before ids were kept has none
         resumes=None if resumes is None else _failed_in(resumes),
         place=_place_in(fields.get("place")),
+        merged=_requests_in(fields.get("merged", ())),
     )
+
+
+def _requests_out(requests: Sequence[Request]) -> list[list[str | None]]:
+    return [[one.signal, one.id] for one in requests]
+
+
+def _requests_in(fields: Iterable[Sequence[Any]]) -> tuple[Request, ...]:
+    return tuple(Request(signal, id_) for signal, id_ in fields)
 
 
 def _target_out(target: Target) -> dict[str, Any]:

@@ -122,6 +122,11 @@ class Windows:
         return self._opened[-1].window if self._opened else None
 
     @property
+    def tickets(self) -> frozenset[int]:
+        """The entries of the queue that are read, or were and have not gone out."""
+        return frozenset(run.ticket for one in self._opened for run in one.window.runs)
+
+    @property
     def read(self) -> bool:
         """Whether rows are read and wait: for the stream, or to go out."""
         return any(one.staged is not None for one in self._opened)

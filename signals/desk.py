@@ -158,7 +158,7 @@ class Desk:
         self._say(table, outcome, f"{name} not read: {said.removeprefix(f'{name}: ')}{missing}")
 
     def _say(self, table: Table, outcome: Outcome, text: str) -> None:
-        self._untold.append(Answer(table.signal, table.id, outcome, text))
+        self._untold += (Answer(one.signal, one.id, outcome, text) for one in table.requests)
 
 
 def _missing(gaps: Sequence[Gap]) -> str:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from engine.extent import Extent, Failed, Gap, Progress
 from engine.model import CollectionId, Position, Range, Target
-from engine.snapshot import Snapshot, Table
+from engine.snapshot import Request, Snapshot, Table
 from engine.state import State
 from tests.unit.adapters.postgres.wal import WalServer
 
@@ -57,6 +57,7 @@ tables = st.builds(
     st.none() | names,
     st.none() | _failed,
     place=st.none() | st.tuples(counts, counts),
+    merged=st.lists(st.builds(Request, names, st.none() | names), max_size=2).map(tuple),
 )
 snapshots = st.builds(
     Snapshot, st.lists(tables, max_size=4).map(tuple), counts, st.lists(_failed, max_size=2).map(tuple)

@@ -130,6 +130,13 @@ OWN = (
         choice(SnapshotRestart),
         "resume",
     ),
+    P(
+        "tidemark.signals.max.queued",
+        APPLIED,
+        "snapshots of tables that signals may queue; more are rejected",
+        whole(1, 2**31 - 1),
+        "10000",
+    ),
     P("tidemark.max.lag.ms", APPLIED, "no window opens while the stream is further behind", _MS, "5000"),
     P(
         "tidemark.snapshot.accept.risk",

@@ -178,6 +178,7 @@ def _job(v: Values) -> JobSettings:
         window_local_rows=v.get("tidemark.window.local.rows", int),
         span_max_rows=v.get("tidemark.span.max.rows", int),
         span_max_bytes=v.get("tidemark.span.max.bytes", int),
+        max_queued=v.get("tidemark.signals.max.queued", int),
         max_lag_ms=v.get("tidemark.max.lag.ms", int),
         progress_interval_ms=v.get("tidemark.progress.interval.ms", int),
         heartbeat_interval_ms=v.get("heartbeat.interval.ms", int),

@@ -250,6 +250,7 @@ class JobSettings:
     window_local_rows: int = 10_000
     span_max_rows: int = 200_000
     span_max_bytes: int = 64 << 20
+    max_queued: int = 10_000
     max_lag_ms: int = 5_000
     progress_interval_ms: int = 5_000
     heartbeat_interval_ms: int = 0

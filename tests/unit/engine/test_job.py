@@ -34,8 +34,8 @@ def bench(tmp_path):
 
 
 class TestSignals:
-    def test_a_full_queue_takes_no_more_and_says_so_once(self, bench, monkeypatch):
-        monkeypatch.setattr("engine.snapshot.MOST_QUEUED", 3)
+    def test_a_full_queue_takes_no_more_and_says_so_once(self, tmp_path):
+        bench = Bench(tmp_path, most_queued=3)
         for _ in range(3):
             bench.execute(BOTH)
         bench.turns(1)
@@ -44,6 +44,28 @@ class TestSignals:
         assert len(bench.job.state.snapshot.tables) == 2
         assert len(rejected) == 2
         assert "2 collections are queued, and none of the 2 named is taken on top" in rejected[0].text
+
+
+    def test_equal_ones_that_wait_are_read_once_and_each_is_answered(self, tmp_path):
+        bench = Bench(tmp_path)
+        for number in range(20):
+            bench.database.signal(f"s{number}", "execute-snapshot", BOTH)
+        bench.turns(6)
+
+        finished = [one for one in bench.answers if one.outcome is Outcome.FINISHED]
+        assert sorted(one.id or "" for one in finished) == sorted(f"s{n}" for n in range(20) for _ in "tu")
+        assert sum(1 for operation, *_ in bench.events() if operation == "r") == 8
+        assert not bench.job.state.snapshot.tables
+
+    def test_one_that_comes_while_rows_are_read_is_read_on_its_own(self, tmp_path):
+        bench = Bench(tmp_path)
+        bench.execute()
+        bench.turns(1)
+        assert bench.job.window
+        bench.execute()
+        bench.turns(6)
+
+        assert sum(1 for operation, *_ in bench.events() if operation == "r") == 10
 
 
 class TestStopping:

@@ -9,7 +9,7 @@ import pytest
 from engine.errors import InvariantError
 from engine.extent import Advance, Extent, Failed, Gap, Progress
 from engine.model import CollectionId, ExecuteSnapshot, Range, Run, StopSnapshot, Target
-from engine.snapshot import Snapshot, Table
+from engine.snapshot import Request, Snapshot, Table
 
 A, B, C = (Target(CollectionId(("public", name))) for name in "abc")
 EXTENT = Extent(rows=100, bytes=1000, greatest=("100",))
@@ -24,10 +24,41 @@ def tickets(snapshot: Snapshot) -> list[tuple[int, Target]]:
 
 
 def test_collections_are_queued_in_the_order_of_their_signals():
-    snapshot = queued(A, B).execute(ExecuteSnapshot("again", (A,)))
+    snapshot = queued(A, B).execute(ExecuteSnapshot("again", (C,)))
 
-    assert tickets(snapshot) == [(1, A), (2, B), (3, A)]
+    assert tickets(snapshot) == [(1, A), (2, B), (3, C)]
     assert [table.signal for table in snapshot.tables] == ["s", "s", "again"]
+
+
+def test_what_waits_is_asked_for_by_one_more_and_measured_anew():
+    before = queued(A, B).began(1, EXTENT, 5).began(2, EXTENT, 5)
+    snapshot = before.execute(ExecuteSnapshot("again", (B, A, C), "monday"))
+
+    assert tickets(snapshot) == [(1, A), (2, B), (3, C)]
+    assert [table.progress for table in snapshot.tables] == [None] * 3
+    assert snapshot.tables[0].requests == (Request("s"), Request("again", "monday"))
+    assert snapshot.queued == 5
+
+
+@pytest.mark.parametrize("why", ["in a window", "read in part", "resumes", "another condition", "initial"])
+def test_what_is_read_or_something_else_is_not_merged_with(why):
+    before, asked, reading = queued(A).began(1, EXTENT, 5), A, frozenset[int]()
+    match why:
+        case "in a window":
+            reading = frozenset({1})
+        case "read in part":
+            before = before.advanced(Advance(1, (run(None, "50"),), rows=50, emitted=50))
+        case "resumes":
+            before = before.gave_up(before.tables).execute(ExecuteSnapshot("s", (A,)))
+        case "another condition":
+            asked = replace(A, condition="x > 1")
+        case "initial":
+            before = Snapshot().begin([A.collection], "initial")
+    snapshot = before.execute(ExecuteSnapshot("again", (asked,)), reading)
+
+    assert len(snapshot.tables) == 2
+    assert not snapshot.tables[0].merged
+    assert snapshot.tables[1].signal == "again"
 
 
 def test_an_empty_command_queues_nothing():
@@ -216,7 +247,8 @@ class TestGaps:
         "target", [B, Target(A.collection, condition="id > 5"), Target(A.collection, surrogate_key="x")]
     )
     def test_a_signal_for_something_else_reads_all_of_that(self, target):
-        again = self.failed().execute(ExecuteSnapshot("again", (target,))).began(3, EXTENT, 9)
+        again = self.failed().without(self.failed().tables)
+        again = again.execute(ExecuteSnapshot("again", (target,))).began(3, EXTENT, 9)
 
         assert again.tables[-1].progress == Progress(EXTENT, 9, EXTENT.ranges)
         assert len(again.failed) == 1
