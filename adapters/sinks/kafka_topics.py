@@ -21,7 +21,9 @@ from adapters.sinks.kafka_client import Reason, client, opened, refuses, said, s
 from engine.errors import ConfigError, SinkError, TidemarkError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
+    from concurrent.futures import Future
+    from typing import Any
 
     from confluent_kafka import TopicPartitionInfo
 
@@ -72,6 +74,15 @@ class Topics:
         self._reached = True
         return str(cluster or "")
 
+    def _await(self, asked: Collection[Future[Any]]) -> None:
+        """Wait for answers; a login that has expired meanwhile, as one does between two looks, is renewed."""
+        until_s = time.monotonic() + 2 * _TIMEOUT_S
+        while not all(one.done() for one in asked) and time.monotonic() < until_s:
+            self._client.poll(_POLL_S)
+            if self._reason.refused():
+                with suppress(TidemarkError):  # told by whoever looks at the answers
+                    renew(self._settings.client, self._client, refused=True)
+
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has that was made sure of."""
         return self._known[topic]
@@ -119,6 +130,7 @@ class Topics:
             return []
         missing = []
         asked = self._admin.describe_topics(TopicCollection(topics), request_timeout=_TIMEOUT_S)
+        self._await(asked.values())
         for topic, answer in asked.items():
             try:
                 found = answer.result(2 * _TIMEOUT_S)
@@ -145,6 +157,7 @@ class Topics:
         asked = self._admin.create_topics(
             [self._rules(topic, extra) for topic in topics], request_timeout=_TIMEOUT_S
         )
+        self._await(asked.values())
         for topic, answer in asked.items():
             try:
                 answer.result(2 * _TIMEOUT_S)
