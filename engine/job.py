@@ -172,7 +172,9 @@ class Job:
             else:
                 seams.store.discard(turn)
             states = seams.store.load()
-        state = saved.from_json(states.promoted.document) if states.promoted else saved.State()
+        state = saved.State()
+        if states.promoted is not None:
+            state = saved.from_json(states.promoted.document, seams.store.load_beside)
         self.state = self._saved = self._at_destination(self._not_behind(state))
         self._settled = True
         seams.desk.resume(self.state.channels)
@@ -307,7 +309,7 @@ class Job:
             parts.append(seams.pulse.beat(writer, _next_number(parts), clock_s, now))
         after = replace(after, channels=dict(seams.desk.memory()))
         begun_s = seams.clock()
-        self._commit(after, parts)
+        after = self._commit(after, parts)
         if span:
             self._resize(log, seams.clock() - begun_s)
         self._windows.committed()
@@ -326,7 +328,7 @@ class Job:
             self._size = size
             log.limit(size.share)
 
-    def _commit(self, after: State, parts: Sequence[Part]) -> None:
+    def _commit(self, after: State, parts: Sequence[Part]) -> State:
         """Save the state as pending, commit the turn, promote the state; each only while the lease is ours.
 
         Whoever has lost the lease between a check and the step behind it is stopped by that step itself: its
@@ -334,11 +336,22 @@ class Job:
         """
         seams = self._seams
         seams.lease.check()
+        after = self._with_beside(after)
         seams.store.save_pending(after.turn, saved.to_json(after))
         seams.lease.check()
         seams.sink.commit(after.turn, parts)
         seams.lease.check()
         seams.store.promote(after.turn)
+        return after
+
+    def _with_beside(self, after: State) -> State:
+        """The state with a long queue in a document of its own, written where it has changed."""
+        if not saved.is_long(after):
+            return replace(after, beside="")
+        if self._saved.beside and self._saved.waits == after.waits:
+            return replace(after, beside=self._saved.beside)
+        beside = self._seams.store.save_beside(after.turn, saved.beside_to_json(after))
+        return replace(after, beside=beside)
 
     def _encode(self, span: Span, writer: PartWriter, state: State, found: Sequence[Incomplete]) -> Encoded:
         hidden = aside(noted(state.incomplete, found))
@@ -389,8 +402,8 @@ class Job:
         target = command.targets[0]
         error = SignalError(
             f"{queued} collections are queued, and none of the {len(command.targets)} named is taken on top",
-            hint=f"tidemark.signals.max.queued allows {self._pace.most_queued}; send the signal again when the"
-            " queue is shorter",
+            hint=f"tidemark.signals.max.queued allows {self._pace.most_queued}; send the signal again when"
+            " the queue is shorter",
         )
         self._seams.desk.failed(Table(0, command.signal, target, id=command.id), error)
 

@@ -155,6 +155,15 @@ class StateStore(Protocol):
     def save_pending(self, turn: int, document: bytes) -> None:
         """Keep the state that will hold when `turn` has been sent; replaces one of the same turn."""
 
+    def save_beside(self, turn: int, document: bytes) -> str:
+        """Keep a document for the states from this turn on; gives its name, for them to tell.
+
+        It is kept as long as a state of theirs; one that is given to the same turn again replaces it.
+        """
+
+    def load_beside(self, name: str) -> bytes:
+        """The document of this name."""
+
     def promote(self, turn: int) -> None:
         """Make the pending state of `turn` the newest; again for the same turn does nothing.
 

@@ -4,9 +4,8 @@ Commands and finished windows go in, a new value and answers come out; no setter
 keys a window reads is `plan.py`'s affair, which rows survive `merge.py`'s.
 
 A collection is *queued* until a window reads it, then its `progress` says what is left; it leaves the
-queue as completed, stopped or failed. The same may be asked for again: by an entry of its own once rows are
-read, before that by the one that waits. What a failed one lacks is remembered, and read when the same is asked
-for again.
+queue as completed, stopped or failed. The same may be asked for again: before a row is read it is the same
+entry, later one of its own. What a failed one lacks is remembered, and read when the same is asked for again.
 """
 
 from __future__ import annotations
@@ -99,8 +98,8 @@ class Snapshot:
     def execute(self, command: ExecuteSnapshot, reading: Collection[int] = ()) -> Snapshot:
         """Queue the command's collections behind those already there.
 
-        What waits already is asked for by one more, and measured anew; windows read those in `reading`. Of one
-        that failed before, just what it lacks is read.
+        What waits already is asked for by one more, and measured anew; windows read those in `reading`. Of
+        one that failed before, just what it lacks is read.
         """
         asked = frozenset(command.targets)
         waiting = {

@@ -1,12 +1,14 @@
 """The saved document: all that a restart needs, to and from JSON. Pure; storing is a port's affair.
 
-One document per turn, readable by a person. `memory` is what the adapter of the source wants kept.
+One document per turn, readable by a person. `memory` is what the adapter of the source wants kept. What
+signals queue may be much more than the rest and changes seldom: a long queue has a document of its own,
+beside that of the turn which changed it last, so that a turn's does not grow with what merely waits.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import orjson
 
@@ -17,9 +19,13 @@ from engine.model import CollectionId, Key, Position, Range, Target
 from engine.snapshot import Request, Snapshot, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 VERSION = 1
+Waits: TypeAlias = "tuple[tuple[Table, ...], tuple[tuple[int, tuple[Request, ...]], ...]]"
+"""The entries of the queue of which nothing is known, in order, and by ticket who asked for an entry, too."""
+_FEW = 50
+"""Entries and requests that stay in the document of the turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +35,8 @@ class State:
     `position` None: the log was never read. `identity` tells the database from every other one.
     `channels` is what the signal channels keep: how far each has been read. `incomplete` are the collections
     of which the copy is known to lack something. `destination` tells where events went from every other
-    place; empty: the state was saved before that was kept.
+    place; empty: the state was saved before that was kept. `beside` names the document that has the rest of
+    the queue; empty: this one has all of it.
     """
 
     turn: int = 0
@@ -40,6 +47,14 @@ class State:
     channels: dict[str, Any] = field(default_factory=dict)
     incomplete: tuple[Incomplete, ...] = ()
     destination: dict[str, str] = field(default_factory=dict)
+    beside: str = ""
+
+    @property
+    def waits(self) -> Waits:
+        """What merely waits."""
+        tables = self.snapshot.tables
+        merged = tuple((table.ticket, table.merged) for table in tables if table.merged)
+        return tuple(table for table in tables if _waits(table)), merged
 
     def next_turn(self) -> State:
         """The same under the next turn's number."""
@@ -49,6 +64,8 @@ class State:
 def to_json(state: State) -> bytes:
     """The document, indented for a reader."""
     tables = [_table_out(table) for table in state.snapshot.tables]
+    if state.beside:
+        tables = [{**one, "merged": [], "at": at} for at, one in enumerate(tables) if _has_begun(one)]
     failed = [_failed_out(one) for one in state.snapshot.failed]
     document = {
         "version": VERSION,
@@ -56,6 +73,7 @@ def to_json(state: State) -> bytes:
         "position": list(state.position.order) if state.position else None,
         "identity": state.identity,
         "destination": state.destination,
+        "beside": state.beside,
         "snapshot": {
             "next_ticket": state.snapshot.next_ticket,
             "conditions": _conditions_out(tables, failed),
@@ -69,16 +87,63 @@ def to_json(state: State) -> bytes:
     return orjson.dumps(document, option=orjson.OPT_INDENT_2)
 
 
-def from_json(document: bytes) -> State:
-    """Read a document of any version up to ours; StateError names what is wrong."""
+def is_long(state: State) -> bool:
+    """Whether so much waits that it has a document of its own."""
+    waiting, merged = state.waits
+    return len(waiting) + sum(len(requests) for _ticket, requests in merged) > _FEW
+
+
+def beside_to_json(state: State) -> bytes:
+    """The document of what waits."""
+    waiting, merged = state.waits
+    tables = [{**_table_out(table), "merged": []} for table in waiting]
+    document = {
+        "version": VERSION,
+        "conditions": _conditions_out(tables, []),
+        "tables": tables,
+        "merged": [[ticket, _requests_out(requests)] for ticket, requests in merged],
+    }
+    return orjson.dumps(document)
+
+
+def from_json(document: bytes, beside: Callable[[str], bytes] | None = None) -> State:
+    """Read a document of any version up to ours; StateError names what is wrong.
+
+    `beside` reads a document beside it.
+    """
     try:
         fields = orjson.loads(document)
         version = fields["version"]
         if version != VERSION:
             raise StateError(f"state of version {version!r} was saved by another release; known: {VERSION}")
+        name = fields.get("beside", "")  # older states have none
+        if name and beside:
+            _with_beside(fields["snapshot"], orjson.loads(beside(name)))
         return _state_in(fields)
     except (orjson.JSONDecodeError, LookupError, TypeError, ValueError, AttributeError) as error:
         raise StateError(f"the saved state can't be read: {without_values(error)}") from error
+
+
+def _waits(table: Table) -> bool:
+    return table.progress is None and table.resumes is None and not table.initial
+
+
+def _has_begun(table: Mapping[str, Any]) -> bool:
+    """The same of an entry as it is written."""
+    return bool(table["progress"] or table["resumes"] or table["initial"])
+
+
+def _with_beside(queue: dict[str, Any], beside: dict[str, Any]) -> None:
+    """Put what waits back in its places."""
+    _conditions_in(queue)
+    _conditions_in(beside)
+    tables = list(beside["tables"])
+    for table in queue["tables"]:
+        tables.insert(table["at"], table)
+    merged = dict(beside["merged"])
+    for table in tables:
+        table["merged"] = merged.get(table["ticket"], [])
+    queue["tables"] = tables
 
 
 def _state_in(fields: dict[str, Any]) -> State:
@@ -98,6 +163,7 @@ def _state_in(fields: dict[str, Any]) -> State:
         channels=dict(fields.get("channels", {})),  # older states have none
         incomplete=tuple(_incomplete_in(one) for one in fields.get("incomplete", ())),
         destination=dict(fields.get("destination", {})),
+        beside=str(fields.get("beside", "")),
     )
 
 

@@ -132,6 +132,14 @@ class MemoryStateStore:
 
     promoted: dict[int, bytes] = field(default_factory=dict)
     pending: dict[int, bytes] = field(default_factory=dict)
+    beside: dict[str, bytes] = field(default_factory=dict)
+
+    def save_beside(self, turn: int, document: bytes) -> str:
+        self.beside[str(turn)] = bytes(document)
+        return str(turn)
+
+    def load_beside(self, name: str) -> bytes:
+        return self.beside[name]
 
     def load(self) -> SavedStates:
         promoted = max(self.promoted, default=None)

@@ -75,6 +75,10 @@ _LOGIN_REFUSED: Final = frozenset(
 )
 
 
+_EXPIRED: Final = "not valid in current SASL state"
+"""What a broker says that wants a login renewed amid the first one: the next attempt may pass."""
+
+
 class BatchRefused(SinkError):
     """A broker found several records together too large; each alone may not be."""
 
@@ -93,7 +97,8 @@ class Reason:
     def __call__(self, error: KafkaError) -> None:
         """Note an error; that every broker is down says less than why one is."""
         if error.code() in _LOGIN_REFUSED:
-            self._refused = self.login_refused = True
+            self._refused = True
+            self.login_refused |= _EXPIRED not in error.str()
         if error.code() != KafkaError._ALL_BROKERS_DOWN or not self._text:  # noqa: SLF001  its public name
             self._text = said(error)
 

@@ -5,6 +5,7 @@ How files are written is `storage.py`'s affair, what the document says `engine.s
 
     turn-000000000042.json            promoted; the last five are kept
     turn-000000000043.7.pending.json  saved before turn 43 was sent, by the job that held the lease of epoch 7
+    queue-000000000042.7.json         what waited after turn 42; kept as long as a state that tells of it
     .turn-….<unique>.partial          being written, or left by a crash: never read, removed by load
 
 A job that has lost the lease can't promote: loading takes the pending states of older epochs away, by giving
@@ -35,6 +36,7 @@ KEPT: Final = 5
 
 _NAME: Final = re.compile(r"turn-(\d{12,})((?:\.(\d+))?\.pending)?\.json")
 """Of states saved before there were leases, pending ones have no epoch; that counts as 0."""
+_BESIDE: Final = re.compile(r"queue-(\d{12,})\.(\d+)\.json")
 _HEAD: Final = re.compile(rb'\{"turn":(\d+),"bytes":(\d+),"sha256":"([0-9a-f]{64})","state":')
 _TAIL: Final = b"}\n"
 
@@ -45,6 +47,7 @@ class FileStateStore:
     def __init__(self, storage: Storage, epoch: int = 0) -> None:
         self._storage, self._epoch = storage, epoch
         self._promoted: list[int] | None = None
+        self._beside: list[tuple[int, int]] | None = None
 
     def load(self) -> SavedStates:
         """Read the newest promoted state, and a pending one that is newer; see the port.
@@ -86,6 +89,32 @@ class FileStateStore:
         """Write the document, whole or not at all; see the port."""
         self._storage.create(_name(turn, self._epoch), _sealed(turn, document))
 
+    def save_beside(self, turn: int, document: bytes) -> str:
+        """Write it under a name that has the epoch; see the port."""
+        if self._beside is None:
+            self._beside = _besides(self._storage.names())
+        name = _beside_name(turn, self._epoch)
+        self._storage.create(name, _sealed(turn, document))
+        self._beside = sorted({*self._beside, (turn, self._epoch)})
+        return name
+
+    def load_beside(self, name: str) -> bytes:
+        """Read it; see the port."""
+        match = _BESIDE.fullmatch(name)
+        if match is None:
+            raise StateError(f"the saved state names no queue: {name!r}", place=self._storage.place)
+        return self._read(name, int(match[1])).document
+
+    def _drop_beside(self, oldest: int) -> None:
+        """Remove what no state tells of that is kept, of which this turn's is the oldest."""
+        if not self._beside:
+            return
+        kept = max((turn for turn, _epoch in self._beside if turn <= oldest), default=0)
+        for turn, epoch in self._beside:
+            if turn < kept:
+                self._storage.delete(_beside_name(turn, epoch))
+        self._beside = [one for one in self._beside if one[0] >= kept]
+
     def promote(self, turn: int) -> None:
         """Rename the pending state; see the port."""
         source, target = _name(turn, self._epoch), _name(turn)
@@ -102,6 +131,7 @@ class FileStateStore:
         for old in self._promoted[:-KEPT]:
             self._storage.delete(_name(old))
         self._promoted = self._promoted[-KEPT:]
+        self._drop_beside(self._promoted[0])
 
     def discard(self, turn: int) -> None:
         """Delete the pending state; see the port."""
@@ -121,7 +151,7 @@ class FileStateStore:
     def _remove_partial(self, names: Iterable[str]) -> None:
         for name in names:
             whole = partial_of(name)
-            if whole and _NAME.fullmatch(whole):
+            if whole and (_NAME.fullmatch(whole) or _BESIDE.fullmatch(whole)):
                 self._storage.delete(name)
 
     def _read(self, name: str, turn: int) -> SavedState:
@@ -133,6 +163,15 @@ def _turns(names: Iterable[str]) -> tuple[list[int], list[tuple[int, int]]]:
     found = [match for match in map(_NAME.fullmatch, names) if match]
     promoted = sorted(int(match[1]) for match in found if not match[2])
     return promoted, sorted((int(match[3] or 0), int(match[1])) for match in found if match[2])
+
+
+def _besides(names: Iterable[str]) -> list[tuple[int, int]]:
+    found = [match for match in map(_BESIDE.fullmatch, names) if match]
+    return sorted((int(match[1]), int(match[2])) for match in found)
+
+
+def _beside_name(turn: int, epoch: int) -> str:
+    return f"queue-{turn:012d}.{epoch}.json"
 
 
 def newest_epoch(names: Iterable[str]) -> int:

@@ -21,9 +21,10 @@ class MemoryBench:
 
     promoted: dict[int, bytes] = field(default_factory=dict)
     pending: dict[int, bytes] = field(default_factory=dict)
+    beside: dict[str, bytes] = field(default_factory=dict)
 
     def open(self):
-        return MemoryStateStore(self.promoted, self.pending)
+        return MemoryStateStore(self.promoted, self.pending, self.beside)
 
 
 @dataclass
@@ -152,3 +153,15 @@ def test_discarding_nothing_does_nothing(bench, store):
     store.discard(1)
 
     assert bench.open().load() == SavedStates(SavedState(1, b"one"), None)
+
+
+def test_what_is_kept_beside_comes_back_as_long_as_states_tell_of_it(bench, store):
+    name = store.save_beside(3, b"waits")
+    for turn in range(3, 20):
+        store.save_pending(turn, b"{}")
+        store.promote(turn)
+    other = store.save_beside(20, b"others wait")
+
+    assert name != other
+    assert bench.open().load_beside(name) == b"waits"
+    assert bench.open().load_beside(other) == b"others wait"

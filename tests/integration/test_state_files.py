@@ -191,3 +191,23 @@ def test_storage_that_went_away_is_a_state_error(spark, tmp_path):
 
     with pytest.raises(StateError, match="checkpoint"):
         store.load()
+
+
+def test_a_queue_is_kept_beside_the_states_that_tell_of_it(store, tmp_path):
+    for turn in (1, 2, 8):
+        store.save_beside(turn, b"{}")
+        save(store, turn)
+    save(store, *range(9, 8 + KEPT))
+    kept = [name for name in names(tmp_path) if name.startswith("queue")]
+    save(store, 8 + KEPT)
+
+    assert kept == ["queue-000000000008.0.json"]
+    assert [name for name in names(tmp_path) if name.startswith("queue")] == kept
+
+
+def test_a_damaged_queue_is_refused(store, tmp_path):
+    name = store.save_beside(1, b'{"tables": []}')
+    (tmp_path / name).write_bytes((tmp_path / name).read_bytes().replace(b"tables", b"tablet"))
+
+    with pytest.raises(StateError, match="is damaged"):
+        store.load_beside(name)

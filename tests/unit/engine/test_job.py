@@ -16,6 +16,7 @@ from engine.errors import (
     SourceError,
     StateError,
     StateNotSaved,
+    TableBusy,
 )
 from engine.job import Job
 from engine.model import Position
@@ -45,7 +46,6 @@ class TestSignals:
         assert len(rejected) == 2
         assert "2 collections are queued, and none of the 2 named is taken on top" in rejected[0].text
 
-
     def test_equal_ones_that_wait_are_read_once_and_each_is_answered(self, tmp_path):
         bench = Bench(tmp_path)
         for number in range(20):
@@ -56,6 +56,36 @@ class TestSignals:
         assert sorted(one.id or "" for one in finished) == sorted(f"s{n}" for n in range(20) for _ in "tu")
         assert sum(1 for operation, *_ in bench.events() if operation == "r") == 8
         assert not bench.job.state.snapshot.tables
+
+    def test_a_turn_saves_no_more_where_thousands_wait(self, tmp_path):
+        bench = Bench(tmp_path)
+        bench.source.refused = {one: TableBusy("it is locked", place=str(one)) for one in (T, U)}
+        sizes = []
+        for count in (1, 1_000):
+            for number in range(count):
+                bench.database.signal(f"s{number}", "execute-snapshot", BOTH)
+            bench.turns(12)
+            bench.database.commit(Change(T, count, "more"))
+            bench.turns(1)
+            sizes.append(len(bench.store.promoted[max(bench.store.promoted)]))
+        besides = len(bench.store.beside)
+        bench.database.commit(Change(T, 9, "more"))
+        bench.turns(1)
+
+        assert bench.job.state.snapshot.queued == 2_002
+        assert sizes[1] <= sizes[0]
+        assert len(bench.store.beside) == besides
+
+    def test_a_long_queue_is_read_on_by_the_next_job(self, tmp_path):
+        bench = Bench(tmp_path)
+        for number in range(100):
+            bench.database.signal(f"s{number}", "execute-snapshot", BOTH)
+        bench.turns(1)
+        assert bench.job.state.beside
+        bench.new_job().settle()
+        bench.turns(6)
+
+        assert sum(1 for one in bench.answers if one.outcome is Outcome.FINISHED) == 200
 
     def test_one_that_comes_while_rows_are_read_is_read_on_its_own(self, tmp_path):
         bench = Bench(tmp_path)

@@ -12,7 +12,7 @@ from engine.errors import StateError
 from engine.extent import Extent, Failed, Gap, Progress
 from engine.model import CollectionId, Position, Range, Target
 from engine.snapshot import Snapshot, Table
-from engine.state import State, from_json, to_json
+from engine.state import State, beside_to_json, from_json, to_json
 from tests.strategies import states
 
 READING = Table(
@@ -35,6 +35,15 @@ STATE = State(12, Position((5, "x")), Snapshot((READING,), 4), {"system": "1"}, 
 @given(states)
 def test_every_state_comes_back(state):
     assert from_json(to_json(state)) == state
+
+
+@settings(max_examples=60)
+@given(states)
+def test_every_state_comes_back_whose_queue_stands_beside(state):
+    tables = tuple(replace(one, ticket=ticket) for ticket, one in enumerate(state.snapshot.tables))
+    state = replace(state, snapshot=replace(state.snapshot, tables=tables), beside="b")
+
+    assert from_json(to_json(state), {"b": beside_to_json(state)}.__getitem__) == state
 
 
 @pytest.mark.parametrize("state", [State(), STATE])

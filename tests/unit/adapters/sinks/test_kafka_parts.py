@@ -153,3 +153,21 @@ def test_a_part_beyond_the_bound_is_written_as_it_comes(tmp_path):
 
     assert drawn == [0, 0, 1, 1]
     assert sum(batch.num_rows for batch in turn.attempt([part]).batches()) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        ("SASL SCRAM-SHA-512: Authentication failed", True),
+        (
+            "SASL OAUTHBEARER mechanism handshake failed: Broker: Request not valid in current SASL state",
+            False,
+        ),
+    ],
+)
+def test_a_login_that_expires_amid_the_first_one_is_not_refused(text, refused):
+    reason = Reason()
+    reason(KafkaError(KafkaError._AUTHENTICATION, text))
+
+    assert reason.login_refused is refused
+    assert reason.refused()
