@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from engine.config.settings import Settings, SinkSettings
     from engine.job import Observation
-    from engine.model import Position
+    from engine.model import CollectionId, Position
     from engine.ports import Executors, Sink, Source
     from engine.state import State
     from signals.answers import Answer
@@ -233,6 +233,7 @@ def building(
             letters=DeadLetterFiles(storage(spark, _letters(settings, checkpoint))),
             topic=partial(topic_of, settings=settings.events),
             destination=partial(_destination, settings, sink),
+            excluded=partial(_excluded, settings),
         )
         yield Job(wrap(seams), _pace(settings, spark, wired), _observer(settings, onlookers))
 
@@ -259,6 +260,11 @@ def _destination(settings: Settings, sink: Sink) -> dict[str, str]:
     where = {"topic.prefix": settings.events.topic_prefix, "tidemark.sink": settings.sink.kind.value}
     found = sink.identity()
     return where | ({f"{settings.sink.kind.value} sink": found} if found else {})
+
+
+def _excluded(settings: Settings, collection: CollectionId) -> bool:
+    """Whether the filters leave a collection out: by schema and table, or database and collection."""
+    return not settings.capture.captures(*collection.parts[-2:])
 
 
 def _observer(settings: Settings, onlookers: Onlookers) -> Callable[[Observation], None]:

@@ -179,6 +179,16 @@ class Job:
         self._settled = True
         seams.desk.resume(self.state.channels)
         self._isolation.resume(self.state)
+        self.state = self._without_excluded(self.state)
+
+    def _without_excluded(self, state: State) -> State:
+        """The state less queued collections that the settings leave out since they were queued."""
+        tables = state.snapshot.tables
+        excluded = [table for table in tables if self._seams.excluded(table.target.collection)]
+        for table in excluded:
+            self._seams.desk.stopped(table, "the settings leave the table out now")
+        collections = {table.target.collection for table in excluded}
+        return replace(state, snapshot=state.snapshot.without(excluded).forgot(collections))
 
     def _not_behind(self, state: State) -> State:
         """The state, unless the sink holds turns that it does not know: others would be mixed with them."""

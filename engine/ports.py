@@ -375,8 +375,8 @@ class SignalDesk(Protocol):
     def finished(self, table: Table, note: str = "") -> None:
         """Answer that a collection was read to its end, and what else is to be said of it."""
 
-    def stopped(self, table: Table) -> None:
-        """Answer that a collection was taken out of the queue before its end."""
+    def stopped(self, table: Table, why: str = "") -> None:
+        """Answer that a collection was taken out of the queue before its end; why, if by no signal."""
 
     def failed(self, table: Table, error: Exception) -> None:
         """Answer that a collection could not be read, and why."""

@@ -100,8 +100,8 @@ class Seams:
     `executors` give staged rows to the sink, more than `local_rows` at once.
     `sleep` may return early when the job is to stop; `show` gives a position as its database writes it;
     `topic` is that of a collection's events; `destination` tells where events go from every other place, by
-    what the settings name; `done` says that nothing is left to do; `marks` are those that an initial
-    snapshot's events know.
+    what the settings name; `excluded` is whether the settings' filters leave a collection out; `done` says
+    that nothing is left to do; `marks` are those that an initial snapshot's events know.
     """
 
     source: Source
@@ -121,3 +121,4 @@ class Seams:
     letters: DeadLetters = field(default_factory=NoLetters)
     topic: Callable[[CollectionId], str] = str
     destination: Callable[[], Mapping[str, str]] = dict
+    excluded: Callable[[CollectionId], bool] = lambda _collection: False

@@ -144,10 +144,11 @@ class Desk:
         text = f"{table.target.collection} completed: {rows} rows read{newer}{more}"
         self._say(table, Outcome.FINISHED, text)
 
-    def stopped(self, table: Table) -> None:
-        """Answer that a collection left the queue before its end."""
+    def stopped(self, table: Table, why: str = "") -> None:
+        """Answer that a collection left the queue before its end, and why if nobody asked for that."""
         rows = table.progress.rows if table.progress else 0
-        self._say(table, Outcome.STOPPED, f"{table.target.collection} stopped after {rows} rows")
+        because = f": {why}" if why else ""
+        self._say(table, Outcome.STOPPED, f"{table.target.collection} stopped after {rows} rows{because}")
 
     def failed(self, table: Table, error: Exception) -> None:
         """Answer that a collection could not be read, and what of it is missing."""

@@ -163,6 +163,7 @@ class Bench:
         self.slept: list[float] = []
         self.now_s, self.set_by_s = 1000.0, 0.0
         self.executors, self.local_rows = CountedExecutors(), 1000
+        self.excluded: set[CollectionId] = set()
         self.pulse = Pulse(0.0, lambda now_ms: batch_of([("beat", None, str(now_ms))]), lambda: None)
         self.pace = Pace(**{"chunk_rows": 2, "window_rows": 100, "max_lag_s": 1e12, "backoff_s": 1.0, **pace})
         self.job = self.new_job()
@@ -179,6 +180,7 @@ class Bench:
             clock=lambda: self.now_s,
             sleep=self.sleep,
             local_rows=self.local_rows,
+            excluded=self.excluded.__contains__,
         )
         self.job = Job(seams, self.pace, self.seen.append)
         return self.job

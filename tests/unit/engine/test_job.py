@@ -97,6 +97,24 @@ class TestSignals:
 
         assert sum(1 for operation, *_ in bench.events() if operation == "r") == 10
 
+    @pytest.mark.parametrize("begun", [False, True])
+    def test_what_the_settings_leave_out_since_is_stopped_with_that_reason(self, tmp_path, begun):
+        bench = Bench(tmp_path, max_chunks=1)
+        bench.execute(BOTH)
+        bench.turns(3 if begun else 1)
+        bench.excluded = {T}
+        for _ in range(2):
+            bench.new_job().settle()  # the answer is kept until a turn is saved
+        bench.turns(6)
+
+        stopped = [one.text for one in bench.answers if one.outcome is Outcome.STOPPED]
+        (text,) = stopped
+        assert text.startswith(
+            f"public.t stopped after {2 if begun else 0} rows: the settings leave the table out"
+        )
+        assert "finished public.u" in bench.told()
+        assert "finished public.t" not in bench.told()
+
 
 class TestStopping:
     def test_the_end_and_the_next_start_say_where_the_job_stands(self, tmp_path, caplog):
