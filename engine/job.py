@@ -177,6 +177,7 @@ class Job:
             state = saved.from_json(states.promoted.document, seams.store.load_beside)
         self.state = self._saved = self._at_destination(self._not_behind(state))
         self._settled = True
+        seams.sink.resume(self.state.sink)
         seams.desk.resume(self.state.channels)
         self._isolation.resume(self.state)
         self.state = self._without_excluded(self.state)
@@ -292,8 +293,10 @@ class Job:
         return self._log
 
     def _unsaved_for_long(self) -> bool:
-        """Whether the queue has changed since the last save, or the position a while ago."""
+        """Whether queue or sink have changed since the last save, or the position a while ago."""
         if self.state.snapshot != self._saved.snapshot and not self.window:
+            return True
+        if self._seams.sink.memory() != self._saved.sink:
             return True
         return self.state is not self._saved and self._seams.clock() - self._saved_s >= self._pace.save_s
 
@@ -317,7 +320,7 @@ class Job:
         events = sum(part.events for part in parts)
         if seams.pulse.due(clock_s):
             parts.append(seams.pulse.beat(writer, _next_number(parts), clock_s, now))
-        after = replace(after, channels=dict(seams.desk.memory()))
+        after = replace(after, channels=dict(seams.desk.memory()), sink=seams.sink.memory())
         begun_s = seams.clock()
         after = self._commit(after, parts)
         if span:
@@ -355,10 +358,10 @@ class Job:
         return after
 
     def _with_beside(self, after: State) -> State:
-        """The state with a long queue in a document of its own, written where it has changed."""
+        """The state with much that changes seldom in a document of its own, written where it has changed."""
         if not saved.is_long(after):
             return replace(after, beside="")
-        if self._saved.beside and self._saved.waits == after.waits:
+        if self._saved.beside and saved.same_beside(self._saved, after):
             return replace(after, beside=self._saved.beside)
         beside = self._seams.store.save_beside(after.turn, saved.beside_to_json(after))
         return replace(after, beside=beside)

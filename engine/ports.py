@@ -106,6 +106,12 @@ class Sink(Protocol):
     def newest(self) -> int | None:
         """The newest turn that is committed; None if there is none, or if a sink can't know."""
 
+    def resume(self, saved: Mapping[str, str]) -> None:
+        """Go on with what the saved state keeps for the sink, where it knows nothing newer."""
+
+    def memory(self) -> Mapping[str, str]:
+        """What it wants kept with the state; a turn is made to save it where it has changed."""
+
     def identity(self) -> str:
         """What tells it from every other sink of its kind; empty where nothing does.
 

@@ -1,8 +1,8 @@
 """The saved document: all that a restart needs, to and from JSON. Pure; storing is a port's affair.
 
 One document per turn, readable by a person. `memory` is what the adapter of the source wants kept. What
-signals queue may be much more than the rest and changes seldom: a long queue has a document of its own,
-beside that of the turn which changed it last, so that a turn's does not grow with what merely waits.
+signals queue, and what a sink wants kept, may be much more than the rest and changes seldom: much of it has a
+document of its own, beside that of the turn which changed it last, so that a turn's does not grow with it.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ class State:
     `position` None: the log was never read. `identity` tells the database from every other one.
     `channels` is what the signal channels keep: how far each has been read. `incomplete` are the collections
     of which the copy is known to lack something. `destination` tells where events went from every other
-    place; empty: the state was saved before that was kept. `beside` names the document that has the rest of
-    the queue; empty: this one has all of it.
+    place; empty: the state was saved before that was kept. `sink` is what the sink wants
+    kept. `beside` names the document that has the rest of the queue and what the sink wants kept; empty: this
+    one has all.
     """
 
     turn: int = 0
@@ -47,6 +48,7 @@ class State:
     channels: dict[str, Any] = field(default_factory=dict)
     incomplete: tuple[Incomplete, ...] = ()
     destination: dict[str, str] = field(default_factory=dict)
+    sink: Mapping[str, str] = field(default_factory=dict)
     beside: str = ""
 
     @property
@@ -73,6 +75,7 @@ def to_json(state: State) -> bytes:
         "position": list(state.position.order) if state.position else None,
         "identity": state.identity,
         "destination": state.destination,
+        "sink": {} if state.beside else state.sink,
         "beside": state.beside,
         "snapshot": {
             "next_ticket": state.snapshot.next_ticket,
@@ -88,13 +91,18 @@ def to_json(state: State) -> bytes:
 
 
 def is_long(state: State) -> bool:
-    """Whether so much waits that it has a document of its own."""
+    """Whether so much changes seldom that it has a document of its own."""
     waiting, merged = state.waits
-    return len(waiting) + sum(len(requests) for _ticket, requests in merged) > _FEW
+    return len(waiting) + sum(len(requests) for _ticket, requests in merged) + len(state.sink) > _FEW
+
+
+def same_beside(before: State, after: State) -> bool:
+    """Whether what changes seldom has not changed."""
+    return before.waits == after.waits and before.sink == after.sink
 
 
 def beside_to_json(state: State) -> bytes:
-    """The document of what waits."""
+    """The document of what changes seldom."""
     waiting, merged = state.waits
     tables = [{**_table_out(table), "merged": []} for table in waiting]
     document = {
@@ -102,6 +110,7 @@ def beside_to_json(state: State) -> bytes:
         "conditions": _conditions_out(tables, []),
         "tables": tables,
         "merged": [[ticket, _requests_out(requests)] for ticket, requests in merged],
+        "sink": state.sink,
     }
     return orjson.dumps(document)
 
@@ -118,7 +127,9 @@ def from_json(document: bytes, beside: Callable[[str], bytes] | None = None) -> 
             raise StateError(f"state of version {version!r} was saved by another release; known: {VERSION}")
         name = fields.get("beside", "")  # older states have none
         if name and beside:
-            _with_beside(fields["snapshot"], orjson.loads(beside(name)))
+            rest = orjson.loads(beside(name))
+            _with_beside(fields["snapshot"], rest)
+            fields["sink"] = rest["sink"]
         return _state_in(fields)
     except (orjson.JSONDecodeError, LookupError, TypeError, ValueError, AttributeError) as error:
         raise StateError(f"the saved state can't be read: {without_values(error)}") from error
@@ -163,6 +174,7 @@ def _state_in(fields: dict[str, Any]) -> State:
         channels=dict(fields.get("channels", {})),  # older states have none
         incomplete=tuple(_incomplete_in(one) for one in fields.get("incomplete", ())),
         destination=dict(fields.get("destination", {})),
+        sink=dict(fields.get("sink", {})),
         beside=str(fields.get("beside", "")),
     )
 

@@ -16,7 +16,7 @@ from engine.ports import SavedState, SavedStates
 from signals.topic import Place, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 Event = dict[str, Any]
 
@@ -78,6 +78,7 @@ class MemorySink:
 
     turns: dict[int, list[Event]] = field(default_factory=dict)
     name: str = ""
+    kept: dict[str, str] = field(default_factory=dict)
     _begun: tuple[int, str] | None = None
 
     def writer(self, turn: int) -> MemoryWriter:
@@ -106,6 +107,12 @@ class MemorySink:
 
     def newest(self) -> int | None:
         return max(self.turns, default=None)
+
+    def resume(self, saved: Mapping[str, str]) -> None:
+        self.kept = dict(saved)
+
+    def memory(self) -> Mapping[str, str]:
+        return self.kept
 
     def identity(self) -> str:
         return self.name

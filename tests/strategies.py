@@ -75,6 +75,7 @@ states = st.builds(
     identity=st.dictionaries(names, names, max_size=3),
     memory=st.dictionaries(names, _json, max_size=3),
     channels=st.dictionaries(names, _json, max_size=3),
+    sink=st.dictionaries(names, names, max_size=3),
 )
 
 # PostgreSQL's log.

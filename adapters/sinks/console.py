@@ -19,7 +19,7 @@ from engine.errors import SinkRefused
 from engine.files import sink_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import BinaryIO
 
     from engine.model import Part
@@ -62,6 +62,13 @@ class ConsoleSink:
 
     def newest(self) -> None:
         """Nobody knows what an earlier process has printed."""
+
+    def resume(self, saved: Mapping[str, str]) -> None:
+        """It keeps nothing in the state."""
+
+    def memory(self) -> Mapping[str, str]:
+        """Nothing."""
+        return {}
 
     def identity(self) -> str:
         """Nothing tells it from another one."""

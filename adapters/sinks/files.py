@@ -39,7 +39,7 @@ from engine.files import sink_errors
 from engine.staging import StagingArea
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from engine.model import Part
     from engine.ports import PartWriter
@@ -112,6 +112,13 @@ class FilesSink:
             found = [int(match[1]) for match in map(_TURN.fullmatch, _names(self._directory)) if match]
             empty = self._last_empty()
         return max([*found, *([] if empty is None else [empty])], default=None)
+
+    def resume(self, saved: Mapping[str, str]) -> None:
+        """It keeps nothing in the state."""
+
+    def memory(self) -> Mapping[str, str]:
+        """Nothing."""
+        return {}
 
     def identity(self) -> str:
         """The directory's own name, which it keeps wherever it is moved to; given when it is first asked."""

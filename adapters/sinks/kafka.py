@@ -105,6 +105,14 @@ class KafkaSink:
     def newest(self) -> None:
         """Nobody knows what an earlier process has sent."""
 
+    def resume(self, saved: Mapping[str, str]) -> None:
+        """Take up the ids of topics as they were when a job was last seen."""
+        self._topics.resume(saved)
+
+    def memory(self) -> Mapping[str, str]:
+        """The ids of the topics that events went to."""
+        return self._topics.ids
+
     def identity(self) -> str:
         """The cluster's id, by whichever of its brokers."""
         cluster = self._topics.reach()
@@ -179,7 +187,7 @@ class KafkaSink:
             raise SinkRefused(
                 "the topic was made anew, it lacks what was sent before",
                 place=", ".join(sorted(remade)),
-                hint="start the job again, and take a snapshot; see tidemark.sink.topic.recreated",
+                hint="set tidemark.sink.topic.recreated=snapshot for one start, which takes one, or =warn",
             )
         snapshot = recreated is TopicRecreated.SNAPSHOT
         raise TopicsRefused({**refused, **{one: TopicRemade(one, snapshot=snapshot) for one in remade}})

@@ -2,6 +2,7 @@
 
 Owns what is known of them. A topic is looked up when it is first written to, after a failure, and every
 few seconds: somebody may have deleted it, and it, or another one of its name, lacks what was sent before.
+What tells them apart is kept in the state, since that may happen while no job runs.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Topics:
         self._reason = Reason()
         self._client: AdminClient = opened(AdminClient, client(settings.client, self._reason))
         self._known: dict[str, int] = {}
-        self._ids: dict[str, str] = {}
+        self._ids: Mapping[str, str] = {}
         self._remade: set[str] = set()
         self._looked_s = time.monotonic()
         self._reached = False
@@ -114,6 +115,15 @@ class Topics:
             return ""
         return next(filter(None, (lack(partition, least) for partition in partitions)), "")
 
+    @property
+    def ids(self) -> Mapping[str, str]:
+        """The ids of the topics that were made sure of, by name."""
+        return self._ids
+
+    def resume(self, ids: Mapping[str, str]) -> None:
+        """Know the ids that topics had when an earlier job wrote to them."""
+        self._ids = {**ids, **self._ids}
+
     def take_remade(self) -> frozenset[str]:
         """The topics found since the last call to be others than those of their names before."""
         remade, self._remade = frozenset(self._remade), set()
@@ -144,9 +154,12 @@ class Topics:
         return missing
 
     def _note_id(self, topic: str, found: str) -> None:
-        if self._ids.setdefault(topic, found) != found:
+        known = self._ids.get(topic)
+        if known == found or not found:
+            return
+        if known is not None:
             self._remade.add(topic)
-            self._ids[topic] = found
+        self._ids = {**self._ids, topic: found}
 
     def _create(self, topics: list[str], extra: Mapping[str, str], refused: dict[str, SinkError]) -> None:
         if not self._settings.create_topics:

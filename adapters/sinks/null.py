@@ -12,7 +12,7 @@ from engine.errors import InvariantError, SinkRefused
 from engine.model import Part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -58,6 +58,13 @@ class NullSink:
 
     def newest(self) -> None:
         """Nothing is kept."""
+
+    def resume(self, saved: Mapping[str, str]) -> None:
+        """It keeps nothing in the state."""
+
+    def memory(self) -> Mapping[str, str]:
+        """Nothing."""
+        return {}
 
     def identity(self) -> str:
         """Nothing tells it from another one."""

@@ -81,7 +81,7 @@ OWN = (
     P(
         "tidemark.sink.topic.recreated",
         APPLIED,
-        "what to do where a Kafka topic is made anew while the job runs: its table is told to be incomplete",
+        "what to do where a Kafka topic is made anew: its table is told to be incomplete",
         choice(TopicRecreated),
         "warn",
     ),

@@ -81,7 +81,7 @@ class Destination(StrEnum):
 
 
 class TopicRecreated(StrEnum):
-    """`tidemark.sink.topic.recreated`: what to do where a topic was made anew while the job ran."""
+    """`tidemark.sink.topic.recreated`: what to do where a topic was made anew."""
 
     WARN = "warn"
     STOP = "stop"

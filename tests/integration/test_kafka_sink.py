@@ -236,6 +236,26 @@ def test_a_topic_that_somebody_else_made_anew_is_noticed(kafka, sink, topic, rec
     assert kafka.count(topic) == 1
 
 
+@pytest.mark.parametrize("made_again", [False, True])
+def test_a_topic_made_anew_while_no_job_ran_is_noticed(kafka, sink, topic, made_again):
+    first = sink()
+    send(first, [changes(topic, range(1))])
+    saved = dict(first.memory())
+    first.close()
+    kafka.delete_topic(topic)
+    if made_again:
+        kafka.create_topic(topic)
+    opened = sink()
+    opened.resume(saved)
+    with pytest.raises(TopicsRefused, match=f"{topic}: the topic was made anew"):
+        send(opened, [changes(topic, range(1, 2))])
+    opened.resume(saved)  # as a retry does: it is told once
+    send(opened, [changes(topic, range(1, 2))])
+
+    assert kafka.count(topic) == 1
+    assert opened.memory()[topic] not in {"", saved[topic]}
+
+
 def test_a_turn_larger_than_a_quota_takes_within_the_timeout_is_sent_once(kafka, sink, topic, caplog):
     kafka.slow_down(topic, 200_000)
     opened = sink(client={"client.id": topic, "delivery.timeout.ms": "6000"})

@@ -116,6 +116,22 @@ class TestSignals:
         assert "finished public.t" not in bench.told()
 
 
+class TestMemoryOfTheSink:
+    @pytest.mark.parametrize("count", [1, 100])
+    def test_it_is_saved_soon_and_given_back(self, bench, count):
+        bench.turns(1)
+        kept = {f"topic-{number}": f"id-{number}" for number in range(count)}
+        bench.sink.kept = kept
+        bench.turns(2)
+        turn = bench.job.state.turn
+        bench.turns(3)
+        bench.sink.kept = {}
+        bench.new_job().settle()
+
+        assert bench.job.state.turn == turn
+        assert bench.sink.kept == kept
+
+
 class TestStopping:
     def test_the_end_and_the_next_start_say_where_the_job_stands(self, tmp_path, caplog):
         bench = Bench(tmp_path, max_chunks=1)
