@@ -205,6 +205,7 @@ def building(
             SparkExecutors(spark),
             f"{staging}/kafka",
             tasks=tasks_of(spark),
+            name=workspace.name,
             epoch=events.epoch if events else 0,
         )
         held.callback(sink.close)
@@ -322,11 +323,17 @@ def _emitters(spark: SparkSession) -> Executors:
 
 
 def make_sink(
-    settings: SinkSettings, executors: Executors, staging: str, *, tasks: int, epoch: int = 0
+    settings: SinkSettings,
+    executors: Executors,
+    staging: str,
+    *,
+    tasks: int,
+    name: str = "tidemark",
+    epoch: int = 0,
 ) -> Sink:
     """The sink of the settings; one that stages does so in a directory of its own.
 
-    `epoch` is that of the lease on the sink.
+    `name` tells the job from others; `epoch` is that of the lease on the sink.
     """
     match settings.kind:
         case SinkKind.FILES:
@@ -336,6 +343,6 @@ def make_sink(
         case SinkKind.NULL:
             return NullSink()
         case SinkKind.KAFKA:
-            return KafkaSink(settings.kafka, executors, staging, tasks=tasks)
+            return KafkaSink(settings.kafka, executors, staging, tasks=tasks, name=name)
         case _:
             assert_never(settings.kind)

@@ -11,7 +11,8 @@ from theirs; the commit fails with its name then. One that fails may have sent s
 begun anew then, and sent from its first event. So a key's events are repeated in their order, as after a
 crash, since nobody knows what an earlier process had sent. Only what nobody can call back could arrive
 behind its successor: a task that Spark has given up but that still runs, or a request that a broken network
-delivers after `delivery.timeout.ms`.
+delivers after `delivery.timeout.ms`. Where that must not be, producers have transactional ids
+(`kafka_fencing`).
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ from typing import TYPE_CHECKING, Final
 
 from adapters.sinks.kafka_client import BatchRefused, NotDelivered, batch_bytes
 from adapters.sinks.kafka_delivery import Delivered, Delivery, without
+from adapters.sinks.kafka_fencing import Fence, is_fence
 from adapters.sinks.kafka_parts import Attempt, TurnParts, of_topics
 from adapters.sinks.kafka_topics import Topics
 from adapters.sinks.staging import Staging
-from engine.config.settings import TopicRecreated
+from engine.config.settings import Fencing, TopicRecreated
 from engine.errors import SinkError, SinkRefused, TopicRemade, TopicsRefused
 
 if TYPE_CHECKING:
@@ -52,9 +54,10 @@ class SendTopics:
     settings: KafkaSettings
     attempt: Attempt
 
-    def __call__(self, topics: frozenset[str]) -> Delivered:
-        """Send them."""
-        with contextlib.closing(Delivery(self.settings)) as delivery:
+    def __call__(self, share: tuple[str, frozenset[str]]) -> Delivered:
+        """Send them, by the producer of this transactional id, if any."""
+        id_, topics = share
+        with contextlib.closing(Delivery(self.settings, id_)) as delivery:
             return delivery.send(of_topics(batch, topics) for batch in self.attempt.batches())
 
 
@@ -65,13 +68,21 @@ class KafkaSink:
     """
 
     def __init__(
-        self, settings: KafkaSettings, executors: Executors, directory: Path | str, *, tasks: int = 1
+        self,
+        settings: KafkaSettings,
+        executors: Executors,
+        directory: Path | str,
+        *,
+        tasks: int = 1,
+        name: str = "tidemark",
     ) -> None:
         self._settings, self._executors, self._tasks = settings, executors, tasks
         self._directory = Path(directory).absolute()
         self._staging = Staging(self._directory)
         self._topics = Topics(settings)
-        self._delivery: Delivery | None = Delivery(settings)
+        fenced = settings.fencing is Fencing.TRANSACTIONS
+        self._fence = Fence(settings, name, tasks + 1) if fenced else None
+        self._delivery: Delivery | None = self._new_delivery()
         self._parts = TurnParts(self._directory, _LOCAL_BYTES)
         self._reached = False
         self._committed: int | None = None
@@ -106,12 +117,17 @@ class KafkaSink:
         """Nobody knows what an earlier process has sent."""
 
     def resume(self, saved: Mapping[str, str]) -> None:
-        """Take up the ids of topics as they were when a job was last seen."""
-        self._topics.resume(saved)
+        """Take up the ids of topics as they were when a job was last seen, and stop its producers."""
+        self._topics.resume({name: found for name, found in saved.items() if not is_fence(name)})
+        if self._fence is not None:
+            self._fence.resume(saved)
+            self._fence.take()
 
     def memory(self) -> Mapping[str, str]:
-        """The ids of the topics that events went to."""
-        return self._topics.ids
+        """The ids of the topics that events went to, and of producers."""
+        if self._fence is None:
+            return self._topics.ids
+        return {**self._topics.ids, **self._fence.memory()}
 
     def identity(self) -> str:
         """The cluster's id, by whichever of its brokers."""
@@ -152,7 +168,15 @@ class KafkaSink:
             size,
         )
 
+    def _id(self, number: int) -> str:
+        return self._fence.id(number) if self._fence is not None else ""
+
+    def _new_delivery(self) -> Delivery:
+        return Delivery(self._settings, self._id(0))
+
     def _send(self, parts: Sequence[Part]) -> None:
+        if self._fence is not None:
+            self._fence.take()
         attempt = self._parts.attempt(parts)
         events = attempt.events()
         if not events:
@@ -170,7 +194,8 @@ class KafkaSink:
         else:
             del attempt
             send = SendTopics(self._settings, self._parts.spilled(parts))
-            delivered = self._executors.map(send, shares(events, self._tasks))
+            groups = enumerate(shares(events, self._tasks), 1)
+            delivered = self._executors.map(send, [(self._id(number), group) for number, group in groups])
         self._warn(frozenset().union(*(one.truncated for one in delivered)))
         for one in delivered:
             refused |= one.refused
@@ -194,12 +219,14 @@ class KafkaSink:
 
     def _local(self) -> Delivery:
         if self._delivery is None:
-            self._delivery = Delivery(self._settings)
+            self._delivery = self._new_delivery()
         return self._delivery
 
     def _give_up(self) -> None:
         """Forget what a failed delivery held, and what was known of topics."""
         self._topics.forget()
+        if self._fence is not None:
+            self._fence.lose()
         if self._delivery is not None:
             self._delivery.close()
             self._delivery = None

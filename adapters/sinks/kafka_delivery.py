@@ -38,6 +38,7 @@ from adapters.sinks.kafka_client import (
     said,
     sink_error,
 )
+from adapters.sinks.kafka_fencing import begin, failed, fatal_in, transactional
 from adapters.sinks.kafka_flow import Flow
 from adapters.sinks.kafka_parts import of_topics
 from engine.config.settings import KafkaSettings
@@ -60,6 +61,7 @@ _TOLD_EVERY_S: Final = 5.0
 _RENEW_EVERY_S: Final = 0.5
 _LARGEST: Final = "100000000"
 """Bytes of a record set aside: what a broker's socket takes by default."""
+_PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001
 _BYTES: Final = pa.large_binary()
 _TRUNCATED: Final = '{"before":null,"after":null,"source":'
 
@@ -100,13 +102,18 @@ class Undelivered:
 class Delivery:
     """A producer from its first event to its last. Not to be used again once it has failed."""
 
-    def __init__(self, settings: KafkaSettings) -> None:
-        self._settings = settings
+    def __init__(self, settings: KafkaSettings, transactional_id: str = "") -> None:
+        self._settings, self._id = settings, transactional_id
         self._reason = Reason()
         self._place = f"kafka {settings.client.get('bootstrap.servers', '')}"
-        config = client(settings.client, self._reason) | {"on_delivery": self._note}
+        config = client(settings.client, self._reason)
         self._timeout_ms = int(config["delivery.timeout.ms"])
         config["delivery.timeout.ms"] = "0"  # it would count from `produce`, behind the whole queue
+        if transactional_id:
+            config = transactional(settings, transactional_id, self._reason)
+            config["delivery.timeout.ms"] = config["transaction.timeout.ms"]  # no transaction outlives it
+        config["on_delivery"] = self._note
+        self._begun = False
         self._flow = Flow()
         self._sent = self._total = self._rejected = 0
         self._told_s = self._renewed_s = 0.0
@@ -124,6 +131,7 @@ class Delivery:
         self._truncated.clear()
         self._refused.clear()
         self._sent, self._total, self._told_s = 0, total, time.monotonic()
+        self._begin()
         for batch in batches:
             self._truncated |= truncated(batch)
             ends = _ends(batch)
@@ -136,7 +144,30 @@ class Delivery:
                 self._await_room()
                 start = end
         self._flush()
+        self._end()
         return Delivered(frozenset(self._truncated), dict(self._refused))
+
+    def _begin(self) -> None:
+        """Begin a transaction, if the producer has an id. Raises SinkError."""
+        if not self._id:
+            return
+        if not self._begun:
+            begin(self._producer, self._id, self._reason)
+            self._begun = True
+        self._step("does not begin", self._producer.begin_transaction)
+
+    def _end(self) -> None:
+        """Commit what was sent, whole; nothing of it where a topic has refused events."""
+        if self._id and self._refused:
+            self._step("does not end", self._producer.abort_transaction, self._timeout_ms / 1000)
+        elif self._id:
+            self._step("does not end", self._producer.commit_transaction, self._timeout_ms / 1000)
+
+    def _step(self, what: str, step: Callable[..., None], *seconds: float) -> None:
+        try:
+            step(*seconds)
+        except KafkaException as exc:
+            raise failed(exc.args[0], what, self._id, self._reason) from exc
 
     def _note_sent(self, records: int, size: int) -> None:
         self._sent += records
@@ -145,10 +176,10 @@ class Delivery:
 
     def _await_room(self) -> None:
         """Wait until more may be in flight; fails if the brokers acknowledge nothing for too long."""
-        self._producer.poll(0)
+        self._serve(self._producer.poll, 0)
         self._look()
         while self._flow.full():
-            self._producer.poll(_WAIT_S)
+            self._serve(self._producer.poll, _WAIT_S)
             self._look()
 
     def _look(self) -> None:
@@ -183,11 +214,24 @@ class Delivery:
         hint = "look at the brokers, or raise producer.delivery.timeout.ms"
         return NotDelivered(self._reason.behind(text), place=place, hint=hint)
 
+    def _serve(self, step: Callable[[float], int], seconds: float) -> int:
+        """Let the producer work. Raises SinkError where it can't go on, as when its id was taken over."""
+        try:
+            return step(seconds)
+        except (KafkaException, SystemError) as exc:
+            # The binding raises from within whatever it calls back, which Python then calls a SystemError.
+            error = fatal_in(exc)
+            if error is None:
+                raise
+            raise failed(error, "can't be used any more", self._id, self._reason) from exc
+
     def close(self) -> None:
         """Throw away what was not delivered. Twice is harmless."""
-        self._producer.purge()
-        self._producer.flush(1.0)
-        self._producer.close()
+        with suppress(KafkaException, SystemError):
+            self._producer.purge()
+            self._producer.flush(1.0)
+        with suppress(KafkaException, SystemError):
+            self._producer.close()
         if self._aside is not None:
             self._aside.close()
 
@@ -212,7 +256,7 @@ class Delivery:
             try:
                 produce(*record, headers=headers)
             except BufferError:
-                self._producer.poll(0.05)
+                self._serve(self._producer.poll, 0.05)
                 if self._reason.refused():
                     self._renew()
                 self._settle()
@@ -234,7 +278,7 @@ class Delivery:
             self._undelivered.append(Undelivered(record, -1 if partition is None else partition, error))
 
     def _flush(self) -> None:
-        while self._producer.flush(min(1.0, self._timeout_ms / 4000)):
+        while self._serve(self._producer.flush, min(1.0, self._timeout_ms / 4000)):
             self._look()
         self._look()
 
@@ -265,7 +309,10 @@ class Delivery:
             if refuses(record.error) and topic not in self._refused:
                 text = f"the topic refuses events: {said(record.error)}"
                 self._refused[topic] = sink_error(record.error, text, topic)
-        self._undelivered = [one for one in self._undelivered if one.record[0] not in self._refused]
+        # A refused event ends a transaction with all that it holds; the turn is done again.
+        ended = _PURGED if self._id and self._refused else frozenset[int]()
+        left = (one for one in self._undelivered if one.error.code() not in ended)
+        self._undelivered = [one for one in left if one.record[0] not in self._refused]
 
     def _failed(self, one: Undelivered, count: int) -> SinkError:
         text = f"{count} events were not delivered: {said(one.error)}"
@@ -279,7 +326,8 @@ class Delivery:
             raise BatchRefused(f"a batch of {len(batch)} records is too large for the broker", place=topic)
         shown = (key or b"").decode()[:200]
         aside = self._settings.dead_letter_topic
-        if not aside or aside == topic:
+        # What a broker has refused ends its transaction: it can't be left out of it.
+        if not aside or aside == topic or (self._id and one.partition >= 0):
             self._refused[topic] = SinkRefused(
                 f"the event of {one.size} bytes with the key {shown!r} is too large",
                 place=topic,

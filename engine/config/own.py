@@ -6,6 +6,7 @@ from engine.config.row import APPLIED, Property
 from engine.config.settings import (
     Conditions,
     Destination,
+    Fencing,
     GeneratedColumns,
     SinkAhead,
     SinkKind,
@@ -84,6 +85,13 @@ OWN = (
         "what to do where a Kafka topic is made anew: its table is told to be incomplete",
         choice(TopicRecreated),
         "warn",
+    ),
+    P(
+        "tidemark.sink.kafka.fencing",
+        APPLIED,
+        "what keeps a job that was replaced from sending more: nothing but its lease, or transactions",
+        choice(Fencing),
+        "none",
     ),
     P(
         "tidemark.sink.kafka.dead.letter.topic",

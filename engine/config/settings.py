@@ -88,6 +88,15 @@ class TopicRecreated(StrEnum):
     SNAPSHOT = "snapshot"
 
 
+class Fencing(StrEnum):
+    """`tidemark.sink.kafka.fencing`: what keeps a job that was replaced from sending more."""
+
+    NONE = "none"
+    """Its lease: what its producers hold may still arrive."""
+    TRANSACTIONS = "transactions"
+    """Each producer has a transactional id, which its successor takes away first."""
+
+
 class TableErrors(StrEnum):
     """`tidemark.table.errors`: what becomes of a table that can't be streamed."""
 
@@ -208,6 +217,7 @@ class KafkaSettings:
     topics: tuple[TopicGroup, ...] = (TopicGroup(),)
     dead_letter_topic: str = ""
     recreated: TopicRecreated = TopicRecreated.WARN
+    fencing: Fencing = Fencing.NONE
 
 
 @dataclass(frozen=True, slots=True)

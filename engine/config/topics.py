@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from engine.config.kafka import PRODUCER, Given, translate
-from engine.config.settings import KafkaSettings, TopicGroup, TopicRecreated
+from engine.config.settings import Fencing, KafkaSettings, TopicGroup, TopicRecreated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +44,7 @@ def read_kafka(values: Values) -> KafkaRead:
         create_topics=values.get("topic.creation.enable", bool),
         topics=tuple(_groups(values, problems)),
         recreated=values.get("tidemark.sink.topic.recreated", TopicRecreated),
+        fencing=values.get("tidemark.sink.kafka.fencing", Fencing),
         dead_letter_topic=values.get("tidemark.sink.kafka.dead.letter.topic", str),
     )
     return KafkaRead(settings, problems)

@@ -15,8 +15,9 @@ import pytest
 
 import adapters.sinks.kafka as kafka_sink
 from adapters.sinks.kafka import KafkaSink
+from adapters.sinks.kafka_delivery import Delivery
 from adapters.spark.executors import LocalExecutors, SparkExecutors
-from engine.config.settings import KafkaSettings, TopicGroup, TopicRecreated
+from engine.config.settings import Fencing, KafkaSettings, TopicGroup, TopicRecreated
 from engine.errors import ConfigError, SinkError, SinkRefused, TopicsRefused
 from tests.batches import batch
 from tests.servers.kafka import CLUSTER_ID, KafkaBroker
@@ -234,6 +235,62 @@ def test_a_topic_that_somebody_else_made_anew_is_noticed(kafka, sink, topic, rec
     asked = {TopicRecreated.STOP: None, TopicRecreated.WARN: False, TopicRecreated.SNAPSHOT: True}
     assert getattr(reason, "snapshot", None) is asked[recreated]
     assert kafka.count(topic) == 1
+
+
+class TestFencing:
+    """`tidemark.sink.kafka.fencing=transactions`."""
+
+    def test_whoever_was_replaced_sends_nothing_more(self, kafka, sink, topic):
+        frozen = sink(fencing=Fencing.TRANSACTIONS)
+        frozen.resume({})
+        send(frozen, [changes(topic, range(3))])
+        frozen.writer(2).write(0, [changes(topic, range(3, 6), "old")])
+        successor = sink(fencing=Fencing.TRANSACTIONS)
+        successor.resume(frozen.memory())
+        with pytest.raises(SinkError, match="the transactional id"):
+            frozen.commit(2)
+        send(successor, [changes(topic, range(3, 6), "new")], turn=2)
+        values = [orjson.loads(record.value() or b"")["v"] for record in kafka.records(topic)]
+
+        assert values == [""] * 3 + ["new"] * 3
+
+    def test_what_a_frozen_producer_had_sent_is_not_committed(self, kafka, sink, topic, monkeypatch):
+        frozen, turns = sink(fencing=Fencing.TRANSACTIONS), []
+
+        def freeze(_delivery: Delivery) -> None:
+            successor = sink(fencing=Fencing.TRANSACTIONS)
+            successor.resume({})
+            turns.append(successor)
+
+        with monkeypatch.context() as freezing:
+            freezing.setattr(Delivery, "_flush", freeze)  # between `produce` and the end of the transaction
+            with pytest.raises(SinkError, match="the transactional id"):
+                send(frozen, [changes(topic, range(3), "old")])
+        send(turns[0], [changes(topic, range(3), "new")])
+        values = [orjson.loads(record.value() or b"")["v"] for record in kafka.records(topic)]
+
+        assert values == ["new"] * 3
+
+    def test_tasks_send_as_well(self, kafka, sink, topic, monkeypatch):
+        monkeypatch.setattr(kafka_sink, "_LOCAL_BYTES", 0)
+        opened = sink(fencing=Fencing.TRANSACTIONS, tasks=2)
+        for turn in (1, 2):
+            both = [changes(name, range(turn)) for name in (topic, f"{topic}-b")]
+            send(opened, both, turn=turn)
+
+        assert [len(kafka.records(name)) for name in (topic, f"{topic}-b")] == [3, 3]
+
+    def test_a_refused_topic_is_named_and_the_turn_done_again_without_it(self, kafka, sink, topic):
+        kafka.create_topic(topic, cleanup__policy="compact")
+        opened = sink(fencing=Fencing.TRANSACTIONS)
+        refused, other = batch((topic, None, "{}", None)), changes(f"{topic}-a", range(3))
+        with pytest.raises(TopicsRefused, match="a compacted topic takes no record without a key"):
+            send(opened, [refused, other])
+        send(opened, [other])
+
+        assert [record.key() for record in kafka.records(f"{topic}-a")] == [
+            b'{"id":%d}' % key for key in range(3)
+        ]
 
 
 @pytest.mark.parametrize("made_again", [False, True])
