@@ -73,7 +73,8 @@ class Answers:
                     self._told_in(note["turn"])
                     self._may_repeat.clear()
                     self._sent = False
-                case "crash" | "killed" | "lost" | "sleep":
+                case "crash" | "killed" | "sleep" | "relieved":
+                    # A job that ends right after it has told an answer has not saved that.
                     self._may_repeat |= self._last[1]
                     self._sent = False
                     self._two = note["what"] == "sleep"

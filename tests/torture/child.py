@@ -191,6 +191,7 @@ class Play:
         if self.rival is not None:
             self.rival.end()
             self.rival = None
+            self.journal.note("relieved")
 
     def end(self) -> None:
         """Let go of what was dropped: only now, since a crash cleans nothing up."""

@@ -299,7 +299,7 @@ class Play:
             return
         later = journal.read()[journal.read().index(window) :]
         ended = any(
-            note["what"] in {"crash", "killed", "sleep", "lost"}
+            note["what"] in {"crash", "killed", "sleep", "lost", "relieved"}
             or (note["what"], note.get("id")) == ("closed", window["id"])
             for note in later
         )

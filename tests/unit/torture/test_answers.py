@@ -103,3 +103,14 @@ def test_after_a_crash_those_told_last_may_be_told_once_more(last: list[dict[str
     answers.settle(table(4))
 
     assert answers.repeated == 1
+
+
+def test_so_may_those_that_the_job_told_last_which_had_taken_over_and_was_stopped():
+    answers = asked()
+
+    answers.hear([committed(3), ACCEPTED, told(3), {"what": "sleep"}])
+    answers.hear([{"what": "lost"}, committed(5), FINISHED, told(5), {"what": "relieved"}])
+    answers.hear([committed(6), {**FINISHED, "turn": 6}, told(6)])
+    answers.settle(table(4))
+
+    assert answers.repeated == 1
