@@ -121,6 +121,8 @@ class KafkaSink:
         self._topics.resume({name: found for name, found in saved.items() if not is_fence(name)})
         if self._fence is not None:
             self._fence.resume(saved)
+            if self._delivery is not None and self._delivery.transactional_id != self._id(0):
+                self._drop_delivery()
             self._fence.take()
 
     def memory(self) -> Mapping[str, str]:
@@ -227,6 +229,9 @@ class KafkaSink:
         self._topics.forget()
         if self._fence is not None:
             self._fence.lose()
+        self._drop_delivery()
+
+    def _drop_delivery(self) -> None:
         if self._delivery is not None:
             self._delivery.close()
             self._delivery = None

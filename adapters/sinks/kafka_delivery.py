@@ -103,7 +103,7 @@ class Delivery:
     """A producer from its first event to its last. Not to be used again once it has failed."""
 
     def __init__(self, settings: KafkaSettings, transactional_id: str = "") -> None:
-        self._settings, self._id = settings, transactional_id
+        self._settings, self.transactional_id = settings, transactional_id
         self._reason = Reason()
         self._place = f"kafka {settings.client.get('bootstrap.servers', '')}"
         config = client(settings.client, self._reason)
@@ -149,25 +149,25 @@ class Delivery:
 
     def _begin(self) -> None:
         """Begin a transaction, if the producer has an id. Raises SinkError."""
-        if not self._id:
+        if not self.transactional_id:
             return
         if not self._begun:
-            begin(self._producer, self._id, self._reason)
+            begin(self._producer, self.transactional_id, self._reason)
             self._begun = True
         self._step("does not begin", self._producer.begin_transaction)
 
     def _end(self) -> None:
         """Commit what was sent, whole; nothing of it where a topic has refused events."""
-        if self._id and self._refused:
+        if self.transactional_id and self._refused:
             self._step("does not end", self._producer.abort_transaction, self._timeout_ms / 1000)
-        elif self._id:
+        elif self.transactional_id:
             self._step("does not end", self._producer.commit_transaction, self._timeout_ms / 1000)
 
     def _step(self, what: str, step: Callable[..., None], *seconds: float) -> None:
         try:
             step(*seconds)
         except KafkaException as exc:
-            raise failed(exc.args[0], what, self._id, self._reason) from exc
+            raise failed(exc.args[0], what, self.transactional_id, self._reason) from exc
 
     def _note_sent(self, records: int, size: int) -> None:
         self._sent += records
@@ -223,7 +223,7 @@ class Delivery:
             error = fatal_in(exc)
             if error is None:
                 raise
-            raise failed(error, "can't be used any more", self._id, self._reason) from exc
+            raise failed(error, "can't be used any more", self.transactional_id, self._reason) from exc
 
     def close(self) -> None:
         """Throw away what was not delivered. Twice is harmless."""
@@ -310,7 +310,7 @@ class Delivery:
                 text = f"the topic refuses events: {said(record.error)}"
                 self._refused[topic] = sink_error(record.error, text, topic)
         # A refused event ends a transaction with all that it holds; the turn is done again.
-        ended = _PURGED if self._id and self._refused else frozenset[int]()
+        ended = _PURGED if self.transactional_id and self._refused else frozenset[int]()
         left = (one for one in self._undelivered if one.error.code() not in ended)
         self._undelivered = [one for one in left if one.record[0] not in self._refused]
 
@@ -327,7 +327,7 @@ class Delivery:
         shown = (key or b"").decode()[:200]
         aside = self._settings.dead_letter_topic
         # What a broker has refused ends its transaction: it can't be left out of it.
-        if not aside or aside == topic or (self._id and one.partition >= 0):
+        if not aside or aside == topic or (self.transactional_id and one.partition >= 0):
             self._refused[topic] = SinkRefused(
                 f"the event of {one.size} bytes with the key {shown!r} is too large",
                 place=topic,

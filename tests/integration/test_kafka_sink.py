@@ -271,6 +271,20 @@ class TestFencing:
 
         assert values == ["new"] * 3
 
+    @pytest.mark.parametrize("fencing", Fencing)
+    def test_jobs_of_other_checkpoints_do_not_disturb_each_other(self, kafka, sink, topic, fencing):
+        jobs = [sink(fencing=fencing) for _ in "ab"]
+        for name, job in zip("ab", jobs, strict=True):
+            job.resume({"/transactional.id": f"{topic}-{name}", "/transactional.ids": "2"})
+        for turn in range(1, 6):
+            for name, job in zip("ab", jobs, strict=True):
+                send(job, [changes(topic, range(20), f"{name}{turn}")], turn=turn)
+        values = [orjson.loads(record.value() or b"")["v"] for record in kafka.records(topic)]
+
+        for name in "ab":
+            theirs = [value for value in values if value.startswith(name)]
+            assert theirs == [f"{name}{turn}" for turn in range(1, 6) for _ in range(20)]
+
     def test_tasks_send_as_well(self, kafka, sink, topic, monkeypatch):
         monkeypatch.setattr(kafka_sink, "_LOCAL_BYTES", 0)
         opened = sink(fencing=Fencing.TRANSACTIONS, tasks=2)
