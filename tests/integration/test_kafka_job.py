@@ -12,6 +12,7 @@ import pytest
 from adapters.postgres.job import building
 from adapters.wiring import Onlookers
 from engine.config import parse
+from engine.config.settings import Fencing
 from engine.errors import SinkRefused
 from engine.incomplete import Cause
 from tests.driven import SIGNAL_TABLE, Driven, driven, properties
@@ -104,8 +105,10 @@ def _run(job: Job, stop: threading.Event, died: list[BaseException]) -> None:
         died.append(error)
 
 
-def test_topics_replayed_are_the_source(broker, items, tmp_path, spark):
-    with driven(items, tmp_path, spark, **into(broker, topic__creation__default__partitions="3")) as job:
+@pytest.mark.parametrize("fencing", Fencing)
+def test_topics_replayed_are_the_source(broker, items, tmp_path, spark, fencing):
+    more = {"topic__creation__default__partitions": "3", "tidemark__sink__kafka__fencing": fencing.value}
+    with driven(items, tmp_path, spark, **into(broker, **more)) as job:
         ask_for_a_snapshot(items)
         for number in range(10):
             write(items, number)
