@@ -78,13 +78,15 @@ def spark_session(
     if not _runs_in_the_cluster():
         settings |= guards(master, settings)
     settings = {"spark.app.name": "tidemark", "spark.master": master, **settings}
-    # Starts the JVM if there is none: what is set now stands in its command line, what is set later doesn't.
-    SparkContext._ensure_initialized(conf=_conf(launched_with(settings)))  # noqa: SLF001  there is no public way
     builder = SparkSession.builder
     for name, value in settings.items():
         builder = builder.config(name, value)
     ours = SparkContext._active_spark_context is None  # noqa: SLF001  there is no public way
+    launched = _conf(launched_with(settings))
     try:
+        # Starts the JVM if there is none. What is set now stands in its command line, what is set later
+        # doesn't.
+        SparkContext._ensure_initialized(conf=launched)  # noqa: SLF001  there is no public way
         session = builder.getOrCreate()
     except SPARK_ERRORS as error:
         # The traceback is Java's, of a hundred lines.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from adapters.postgres import relations
-from engine.errors import ConfigError
+from engine.errors import PositionLost
 from tests.driven import SIGNAL_TABLE, driven
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class TestFull:
     STATEMENTS = ("INSERT INTO t VALUES (2, 20)", MOVED, "INSERT INTO t VALUES (4, 40)")
 
     def test_the_job_stops_and_says_what_to_do(self, stopped):
-        with pytest.raises(ConfigError, match=r"was \(id\) .* and is \(b\) now.*message.key.columns"):
+        with pytest.raises(PositionLost, match=r"was \(id\) .* and is \(b\) now.*message.key.columns"):
             stopped.keys(self.BEFORE, self.STATEMENTS, tidemark__table__errors="stop")
 
     def test_with_a_chosen_key_it_goes_on(self, stopped):

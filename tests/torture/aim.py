@@ -88,6 +88,8 @@ class Aimer:
         if self.random.random() < 0.05:
             self._end_exporter(connection, shape)
             return
+        if any(bound is not None and len(bound) != len(_key(shape)) for bound in (after, upto)):
+            return  # another table has its name now
         rows = connection.execute(
             sql.SQL("SELECT n FROM {} WHERE {} ORDER BY random() LIMIT 3").format(
                 sql.Identifier(table), _within(shape, after, upto)
@@ -129,9 +131,14 @@ class Aimer:
             self.altered.add(shape.name)
 
 
+def _key(shape: TableShape) -> Sequence[tuple[str, str]]:
+    """The columns of the key that cuts a table, with their types."""
+    return shape.kind.columns if shape.kind.primary else (("n", "int"),)
+
+
 def _within(shape: TableShape, after: Any, upto: Any) -> sql.Composable:
     """A condition on a table's key that bounds as the engine has them stand for."""
-    columns = shape.kind.columns if shape.kind.primary else (("n", "int"),)
+    columns = _key(shape)
     names = sql.SQL(", ").join(sql.Identifier(name) for name, _type in columns)
 
     def values(bound: Any) -> sql.Composable:

@@ -48,7 +48,10 @@ class DocumentOracle(Oracle):
 
     def precede(self, entries: Iterable[Entry]) -> None:
         """Go on with what was committed before the job's log began."""
-        for entry in entries:
+        preceding = list(entries)
+        if not preceding:
+            return  # the log has begun; what has arrived since is still to be read
+        for entry in preceding:
             if entry.op in _SILENT:
                 self._follow_silently(entry)
             else:

@@ -37,6 +37,14 @@ stopping.run_until_signalled(job)
 """
 
 
+@pytest.fixture(autouse=True)
+def _heeded():
+    """Whoever runs the tests may ignore SIGHUP, as `nohup` does; what they start would inherit that."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_stops_the_job_and_handlers_are_put_back(number: signal.Signals):
     before = signal.getsignal(number)
