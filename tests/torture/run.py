@@ -8,13 +8,14 @@ from __future__ import annotations
 import itertools
 import shutil
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from tests.servers.kafka import KafkaBroker
 from tests.torture.figures import Figures
-from tests.torture.floors import missed
+from tests.torture.floors import SUPERSEDED, missed
 from tests.torture.grounds import MongoGround, PostgresGround, SqlServerGround, WrapGround
 from tests.torture.mutants import MUTANTS
 from tests.torture.oracle import Violation
@@ -89,7 +90,8 @@ class Run:
             script = self.ground.write(f"{seed}/{number}", wanted)
             self.play(script)
         print(f"seed {seed}: {self.figures.line()}", flush=True)
-        too_rare = missed(self.source, minutes, self.figures.kinds)
+        happened = self.figures.kinds + Counter({SUPERSEDED: self.figures.superseded})
+        too_rare = missed(self.source, minutes, happened)
         for line in too_rare:
             print(f"too rare, {line}", flush=True)
         return 1 if self.figures.violations or too_rare else 0
