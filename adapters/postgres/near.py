@@ -14,7 +14,7 @@ import pyarrow as pa
 from adapters.postgres.server import source_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     import psycopg
 
@@ -67,8 +67,9 @@ class NearReader:
             try:
                 connection.execute(_LOCK_TIMEOUT)
                 connection.execute(query.session.encode())
-                batches = task.staged(_batches(connection, query))
-                return [row for batch in batches for row in batch.to_pylist()]
+                # Closed here whatever happens: a cursor that is left to the collector warns when it goes.
+                with closing(_batches(connection, query)) as fetched:
+                    return [row for batch in task.staged(fetched) for row in batch.to_pylist()]
             finally:
                 self._open.pop(window_id, None)
 
@@ -79,7 +80,7 @@ class NearReader:
             connection.cancel_safe(timeout=_CANCELLED_WITHIN_S)
 
 
-def _batches(connection: psycopg.Connection, query: Query) -> Iterator[pa.RecordBatch]:
+def _batches(connection: psycopg.Connection, query: Query) -> Generator[pa.RecordBatch]:
     """The rows as Spark would hand them to a task; never many bytes at once, however wrong the estimate."""
     fetched = _at_once(query.row_bytes, _FIRST_ROWS)
     with connection.cursor("tidemark") as cursor:
