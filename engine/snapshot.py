@@ -10,7 +10,7 @@ entry, later one of its own. What a failed one lacks is remembered, and read whe
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
@@ -248,15 +248,15 @@ class Snapshot:
     @property
     def reading(self) -> dict[CollectionId, frozenset[tuple[str, ...]]]:
         """What is being read, or will be from where it failed: the keys that cut each collection."""
-        found: dict[CollectionId, frozenset[tuple[str, ...]]] = {}
+        keys: defaultdict[CollectionId, set[tuple[str, ...]]] = defaultdict(set)
         for table in self.tables:
             if table.resumes is not None:
-                found = _with_key(found, table.target.collection, table.resumes.key)
+                keys[table.target.collection].add(table.resumes.key)
             elif table.progress is not None:
-                found = _with_key(found, table.target.collection, table.progress.extent.key)
-        for one in self.failed:
-            found = _with_key(found, one.target.collection, one.key)
-        return found
+                keys[table.target.collection].add(table.progress.extent.key)
+        for failed in self.failed:
+            keys[failed.target.collection].add(failed.key)
+        return {collection: frozenset(known) for collection, known in keys.items()}
 
     def moved(self, collection: CollectionId, pairs: Pairs) -> Snapshot:
         """Read rows of a collection again that may have moved, if it is being read.
@@ -305,12 +305,6 @@ def _opened(table: Table, now_ms: int) -> Table:
 
 def _advanced(table: Table, advance: Advance) -> Table:
     return replace(table, progress=advance.applied(table.progress)) if table.progress else table
-
-
-def _with_key(
-    found: dict[CollectionId, frozenset[tuple[str, ...]]], collection: CollectionId, key: tuple[str, ...]
-) -> dict[CollectionId, frozenset[tuple[str, ...]]]:
-    return {**found, collection: found.get(collection, frozenset()) | {key}}
 
 
 def _moved(table: Table, pairs: Pairs) -> Table:

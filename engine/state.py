@@ -65,9 +65,7 @@ class State:
 
 def to_json(state: State) -> bytes:
     """The document, indented for a reader."""
-    tables = [_table_out(table) for table in state.snapshot.tables]
-    if state.beside:
-        tables = [{**one, "merged": [], "at": at} for at, one in enumerate(tables) if _has_begun(one)]
+    tables = _begun_out(state.snapshot) if state.beside else _tables_out(state.snapshot.tables)
     failed = [_failed_out(one) for one in state.snapshot.failed]
     document = {
         "version": VERSION,
@@ -104,7 +102,7 @@ def same_beside(before: State, after: State) -> bool:
 def beside_to_json(state: State) -> bytes:
     """The document of what changes seldom."""
     waiting, merged = state.waits
-    tables = [{**_table_out(table), "merged": []} for table in waiting]
+    tables = [{**table, "merged": []} for table in _tables_out(waiting)]
     document = {
         "version": VERSION,
         "conditions": _conditions_out(tables, []),
@@ -139,9 +137,14 @@ def _waits(table: Table) -> bool:
     return table.progress is None and table.resumes is None and not table.initial
 
 
-def _has_begun(table: Mapping[str, Any]) -> bool:
-    """The same of an entry as it is written."""
-    return bool(table["progress"] or table["resumes"] or table["initial"])
+def _tables_out(tables: Iterable[Table]) -> list[dict[str, Any]]:
+    return [_table_out(table) for table in tables]
+
+
+def _begun_out(queue: Snapshot) -> list[dict[str, Any]]:
+    """The entries that do not merely wait, each with its place in the queue."""
+    begun = [(at, table) for at, table in enumerate(queue.tables) if not _waits(table)]
+    return [{**_table_out(table), "merged": [], "at": at} for at, table in begun]
 
 
 def _with_beside(queue: dict[str, Any], beside: dict[str, Any]) -> None:

@@ -24,6 +24,7 @@ table, and nobody has read the row before.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -74,7 +75,8 @@ class Cut:
         return _different(entries.old.columns, entries.new.columns, places)
 
 
-def cut_of(fingerprint: Sequence[str]) -> Cut:
+@lru_cache(maxsize=1_000)  # asked at each turn for every table that is being read
+def cut_of(fingerprint: tuple[str, ...]) -> Cut:
     """What a table is cut and merged by, from its fingerprint (`ReadTable.fingerprint`)."""
     keys = [trait.removeprefix(KEY) for trait in fingerprint if trait.startswith(KEY)]
     columns = tuple(column_of(one) for one in keys if not one.endswith(MERGED))

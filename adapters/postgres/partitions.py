@@ -34,19 +34,18 @@ class Partitions:
 
     def __init__(self, connection: psycopg.Connection) -> None:
         self._connection = connection
-        self._saved: dict[str, str] = {}
+        self._digests: dict[str, str] = {}
         self._known: dict[int, tuple[CollectionId, Form]] = {}
         self._emptied: dict[CollectionId, str] = {}
 
     def resume(self, saved: Mapping[str, str]) -> None:
         """Go on from what `digests` gave in the session before."""
-        self._saved = dict(saved)
+        self._digests = dict(saved)
 
     @property
     def digests(self) -> dict[str, str]:
         """Where the partitions' rows are, by the root's oid: saved, so that a restart forgets nothing."""
-        known = {str(oid): _digest(form) for oid, (_name, form) in self._known.items()}
-        return {**self._saved, **known}
+        return self._digests
 
     def emptied(self) -> dict[CollectionId, str]:
         """The tables of which partitions may have been truncated since the last call, and which, in words."""
@@ -63,14 +62,15 @@ class Partitions:
                 self._compare(oid, names.get(oid), form)
 
     def _compare(self, oid: int, name: CollectionId | None, now: Form) -> None:
-        known = self._known.get(oid)
+        known, digest = self._known.get(oid), _digest(now)
         if known is not None:
             name = name or known[0]
             self._compare_partitions(name, known[1], now)
-        elif name is not None and self._saved.pop(str(oid), "") not in {"", _digest(now)}:
+        elif name is not None and self._digests.get(str(oid), digest) != digest:
             self._tell_emptied(name, "partitions of it")
         if name is not None:
             self._known[oid] = name, now
+            self._digests = {**self._digests, str(oid): digest}
 
     def _compare_partitions(self, name: CollectionId, before: Form, now: Form) -> None:
         was, partitions = before.partitions or {}, now.partitions or {}
