@@ -1,18 +1,47 @@
-"""A fault of one table while its entries are decoded: noted, so that other tables go on."""
+"""A fault of one table while its entries are decoded: noted, so that other tables go on.
+
+A part of a span in which a fault was noted is not written. The span is encoded once more, from its start,
+without the tables that have faults; see `encode_without_faults`.
+"""
 
 from __future__ import annotations
 
 import traceback
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
-from engine.errors import SinkError, TidemarkError
+from engine.errors import ConfigError, SinkError, TidemarkError
+from engine.events.batch import no_events
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, MutableMapping
+    from collections.abc import Callable, Container, Iterator, Mapping, MutableMapping
+
+    import pyarrow as pa
+
+    from engine.model import CollectionId
+    from engine.ports import PartWriter
 
 Name = TypeVar("Name")
+Result = TypeVar("Result")
+
+
+class DecodedPart(Protocol):
+    """What each source makes of a part of a span; a dataclass that also has a field `part`."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def events(self) -> pa.RecordBatch:
+        """The events, in order."""
+
+    @property
+    def faults(self) -> Mapping[Any, str]:
+        """The tables whose entries can't be decoded, and why."""
+
+
+Decoded = TypeVar("Decoded", bound=DecodedPart)
 
 
 @contextmanager
@@ -29,6 +58,39 @@ def note_fault(faults: MutableMapping[Name, str], table: Name, error: Exception)
     if isinstance(error, MemoryError | SinkError):
         raise error
     faults.setdefault(table, told(error))
+
+
+def write_part(writer: PartWriter, number: int, decoded: Decoded, *, again: bool) -> Decoded:
+    """Write a part's events; gives the facts without them, and in `part` what they were written as.
+
+    With faults nothing is written. `again`: an attempt with more tables may have left a part under this
+    number, which is replaced even if no events are left.
+    """
+    part = None
+    if (decoded.events.num_rows or again) and not decoded.faults:
+        part = writer.write(number, [decoded.events])
+    return replace(decoded, events=no_events(), part=part if part and part.events else None)
+
+
+def encode_without_faults(
+    encode: Callable[[Mapping[CollectionId, str]], tuple[Result, Mapping[CollectionId, str]]],
+    signals: Container[CollectionId],
+    kind: str = "table",
+) -> tuple[Result, dict[CollectionId, str]]:
+    """Encode a span without the tables that have faults; gives what the last attempt gave, and the faults.
+
+    `encode` makes an attempt without the tables whose faults it is given, and tells of more. Raises
+    ConfigError where one of `signals` has a fault: signals that nobody can read must not go by.
+    """
+    faults: dict[CollectionId, str] = {}
+    while True:
+        result, found = encode(faults)
+        if not found:
+            return result, faults
+        for table, why in found.items():
+            if table in signals:
+                raise ConfigError(f"the signal {kind} {str(table)!r} can't be streamed: {why}")
+        faults.update(found)
 
 
 def told(error: Exception) -> str:

@@ -84,6 +84,11 @@ def aside(known: Iterable[Incomplete]) -> frozenset[CollectionId]:
     return frozenset(one.collection for one in known if one.aside)
 
 
+def undecodable(faults: Mapping[CollectionId, str], since: str) -> tuple[Incomplete, ...]:
+    """The collections whose entries can't be decoded since a place in the log; `faults` says why."""
+    return tuple(Incomplete(name, Cause.UNDECODABLE, since, why) for name, why in faults.items())
+
+
 def noted(known: Sequence[Incomplete], found: Iterable[Incomplete]) -> tuple[Incomplete, ...]:
     """With what was found; a collection that lacked something before lacks it since then."""
     collections = {one.collection: one for one in known}

@@ -33,9 +33,10 @@ from adapters.mongodb.stream import ChangeStream
 from adapters.mongodb.watermark import AtBeginning, ClusterTime, SignalDocuments, Watermark
 from adapters.mongodb.window import MongoWindow
 from adapters.silence import NoLog
+from adapters.table_faults import encode_without_faults
 from engine.config.settings import Watermarking
-from engine.errors import ConfigError, InvariantError, SourceError
-from engine.incomplete import Cause, Incomplete
+from engine.errors import InvariantError, SourceError
+from engine.incomplete import undecodable
 from engine.marks import PLAIN
 from engine.merge import Superseded
 from engine.model import Position, SignalRow
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from adapters.mongodb.transactions import OpenTransaction
     from engine import ports
     from engine.config.settings import Settings
+    from engine.incomplete import Incomplete
     from engine.model import CollectionId, Window
     from engine.ports import PartWriter
     from engine.state import State
@@ -212,7 +214,12 @@ class MongoSource:
         if not isinstance(span, Span):
             raise InvariantError(f"a span of another source: {span!r}")
         rules = self._opened().rules
-        decoded, faults = self._decoded(span, writer, aside)
+        signal_collection = self._settings.signals.collection
+        decoded, faults = encode_without_faults(
+            lambda faults: self._decoded(span, writer, {*aside, *faults}, again=bool(faults)),
+            {signal_collection} if signal_collection else (),
+            "collection",
+        )
         self._transaction = decoded[-1].open if decoded else self._transaction
         if span.batches:
             self._event = event_position(span.batches[-1][-1])
@@ -238,10 +245,7 @@ class MongoSource:
             replaced=untold.replaced(emptied),
             incomplete=(
                 *untold.incomplete(emptied, left_out, rules.captures),
-                *(
-                    Incomplete(name, Cause.UNDECODABLE, shown(span.start), why)
-                    for name, why in faults.items()
-                ),
+                *undecodable(faults, shown(span.start)),
             ),
             letters={
                 **untold.letters(left_out),
@@ -251,25 +255,12 @@ class MongoSource:
         )
 
     def _decoded(
-        self, span: Span, writer: PartWriter, aside: Collection[CollectionId]
+        self, span: Span, writer: PartWriter, aside: Collection[CollectionId], *, again: bool
     ) -> tuple[list[Decoded], dict[CollectionId, str]]:
-        """Encode all but the collections that can't be decoded; from the start again where one is found."""
-        rules = self._opened().rules
-        faults: dict[CollectionId, str] = {}
-        while True:
-            without = replace(rules, aside=frozenset([*aside, *faults]))
-            decoded = self._encoder.encode(span, without, self._watch(), writer, self._transaction)
-            found = {name: why for part in decoded for name, why in part.faults.items()}
-            if not found:
-                return decoded, faults
-            for name, why in found.items():
-                self._refuse_signal_fault(name, why)
-            faults |= found
-
-    def _refuse_signal_fault(self, collection: CollectionId, why: str) -> None:
-        """Signals that nobody can read must not go by."""
-        if collection == self._settings.signals.collection:
-            raise ConfigError(f"the signal collection {str(collection)!r} can't be streamed: {why}")
+        """Encode all but the collections in `aside`; gives the faults of those that can't be decoded, too."""
+        rules = replace(self._opened().rules, aside=frozenset(aside))
+        decoded = self._encoder.encode(span, rules, self._watch(), writer, self._transaction, again=again)
+        return decoded, {name: why for part in decoded for name, why in part.faults.items()}
 
     def _watch(self) -> Watch:
         """What supersedes documents of one of the open windows at least."""

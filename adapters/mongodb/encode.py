@@ -7,7 +7,7 @@ go straight to the sink's writer; only facts travel to the driver.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from adapters.mongodb.decode import Decoded, Watch, decode
 from adapters.spark.span_files import SpanFile, save
-from engine.events.batch import no_events
+from adapters.table_faults import write_part
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,22 +45,17 @@ class EncodePart:
     watch: Watch
     writer: PartWriter
     now_ms: int
+    again: bool = False
+    """Whether parts may be there that held events of a collection that is left out now."""
 
     def __call__(self, task: PartTask) -> Decoded:
-        """Decode, encode, write; gives what was decoded, and in the place of the events the part written.
-
-        With faults nothing is written: the span is encoded again without their collections.
-        """
+        """Decode, encode, write; gives what was decoded, and in the place of the events the part written."""
         changes = task.changes
         if isinstance(changes, SpanFile):
             (batch,) = changes.load()
             changes = batch.column(0).to_pylist()
         decoded = decode(changes, self.rules, self.watch, self.now_ms, task.before)
-        part = None
-        # What was written before one was set aside has to go, even if no events take its place.
-        if (decoded.events.num_rows or self.rules.aside) and not decoded.faults:
-            part = self.writer.write(task.part, [decoded.events])
-        return replace(decoded, events=no_events(), part=part if part and part.events else None)
+        return write_part(self.writer, task.part, decoded, again=self.again)
 
 
 class SpanEncoder:
@@ -70,10 +65,21 @@ class SpanEncoder:
         self._executors, self._staging, self._local_rows = executors, staging, local_rows
 
     def encode(
-        self, span: Span, rules: Rules, watch: Watch, writer: PartWriter, before: OpenTransaction | None
+        self,
+        span: Span,
+        rules: Rules,
+        watch: Watch,
+        writer: PartWriter,
+        before: OpenTransaction | None,
+        *,
+        again: bool = False,
     ) -> list[Decoded]:
-        """The parts' facts, in order. `before` is the transaction that the last span left open."""
-        task = EncodePart(rules, watch, writer, int(time.time() * 1000))
+        """The parts' facts, in order.
+
+        `before` is the transaction that the last span left open; `again`: they were encoded with more
+        collections before.
+        """
+        task = EncodePart(rules, watch, writer, int(time.time() * 1000), again)
         changes = list(chain.from_iterable(span.batches))
         if len(changes) <= self._local_rows or rules.settings.transaction_metadata:
             return [task(PartTask(changes, 0, before))] if changes else []

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from dataclasses import asdict, astuple, dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, LiteralString
+from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple
 
 from adapters.background import Reading
 from adapters.postgres import superseding, unsettled
@@ -55,9 +55,9 @@ from adapters.postgres.watermark import (
 from adapters.postgres.window import PostgresWindow, TableLocks
 from adapters.postgres.writers import Noted
 from adapters.silence import NoLog
+from adapters.table_faults import encode_without_faults
 from engine.config.settings import GeneratedColumns, Watermarking
 from engine.errors import (
-    ConfigError,
     InvariantError,
     PositionLost,
     SchemaChanged,
@@ -65,7 +65,7 @@ from engine.errors import (
     TidemarkError,
 )
 from engine.expressions import matches
-from engine.incomplete import Cause, Incomplete, Letters
+from engine.incomplete import Cause, Incomplete, Letters, undecodable
 from engine.model import CollectionId, Position, SignalRow
 from engine.ports import Encoded
 
@@ -97,13 +97,11 @@ _SETTLE_S = 0.1
 _SETTLE_POLL_S = 0.005
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedSpan:
-    """A span as decoded; `aside` are the relations without events by name, `faults` those new among them."""
+class EncodedSpan(NamedTuple):
+    """A span as decoded; `hidden` are the relations by name of which no events were made."""
 
     decoded: Sequence[Decoded]
-    aside: Mapping[CollectionId, frozenset[int]]
-    faults: Mapping[CollectionId, str]
+    hidden: Mapping[CollectionId, frozenset[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +127,7 @@ class PostgresSource:
         locks: LockWatch,
     ) -> None:
         self._settings, self._server = settings, server
-        self._database = settings.postgres.database
+        self._signal_tables = _names_of(settings.signals.collection, settings.postgres.database)
         self._encoder, self._reader, self._first = encoder, reader, first
         self._watch_locks = locks
         self._retention = Retention(settings.postgres.slot, settings.postgres.wal_warn_bytes)
@@ -300,7 +298,7 @@ class PostgresSource:
             "keys": {str(oid): key for oid, key in self._opened().relations.keys.items()},
             "first": self._first.memory(),
             "published": self._published.to_json(),
-            "members": self._opened().membership.members.to_json(),
+            "members": self._opened().membership.members.saved,
             "partitions": self._opened().extents.partitions.digests,
         }
 
@@ -333,21 +331,22 @@ class PostgresSource:
             raise InvariantError(f"a span of another source: {span!r}")
         relations = self._opened().relations
         visibility, now_s = self._visibility_now() if span.entries else (None, None)
-        encoded = self._encode_span(span, writer, aside, partial(self._watch, visibility, reading))
-        decoded = encoded.decoded
+        watch = partial(self._watch, visibility, reading)
+        (decoded, hidden), faults = encode_without_faults(
+            lambda faults: self._encode_span(span, writer, {*aside, *faults}, watch, again=bool(faults)),
+            self._signal_tables,
+        )
         self._context = decoded[-1].context if decoded else self._context
         self._last_commit_end = span.last_commit_end
         self._last_commit = astuple(span.last_commit) if span.last_commit else self._last_commit
         if self._first.takeover is not None:
             self._first.takeover.count(span, relations.ids)
-        letters = {
-            name: entries_of([cut.part for cut in span.cuts], oids) for name, oids in encoded.aside.items()
-        }
+        letters = {name: entries_of([cut.part for cut in span.cuts], oids) for name, oids in hidden.items()}
         if visibility is not None:
             self._unsettled = superseding.noted(self._unsettled, decoded, visibility)
-            for name, oids in encoded.aside.items():
-                hidden = visibility.missing(letters[name].xids)
-                self._unsettled = self._unsettled.add_whole(hidden, oids)
+            for name, oids in hidden.items():
+                missing = visibility.missing(letters[name].xids)
+                self._unsettled = self._unsettled.add_whole(missing, oids)
         rows = [row for one in decoded for row in one.signals]
         for window in self._windows.values():
             if isinstance(window.watermark, SignalRows):
@@ -362,10 +361,7 @@ class PostgresSource:
             ),
             superseded_in=self._superseded(decoded),
             moved=superseding.moved(decoded, relations.ids),
-            incomplete=tuple(
-                Incomplete(name, Cause.UNDECODABLE, _shown(span.start), why)
-                for name, why in encoded.faults.items()
-            ),
+            incomplete=undecodable(faults, _shown(span.start)),
             letters={
                 name: Letters(found.count, found.size, found.lines)
                 for name, found in letters.items()
@@ -380,35 +376,26 @@ class PostgresSource:
         writer: PartWriter,
         aside: Collection[CollectionId],
         watch: Callable[[], Watch],
-    ) -> EncodedSpan:
-        """Encode all but the tables that can't be decoded; from the start again where one is found."""
+        *,
+        again: bool,
+    ) -> tuple[EncodedSpan, dict[CollectionId, str]]:
+        """Encode all but the tables in `aside`; gives the faults of tables that can't be decoded, too."""
         relations = self._opened().relations
-        faults: dict[CollectionId, str] = {}
-        while True:
-            without = {*aside, *faults}
-            known = [
-                relations.codecs(cut.definitions, relations_in(cut.part.messages), without)
-                for cut in span.cuts
-            ]
+        known = [
+            relations.codecs(cut.definitions, relations_in(cut.part.messages), aside) for cut in span.cuts
+        ]
+        decoded: Sequence[Decoded] = ()
+        faults = {oid: why for one in known for oid, why in one.faults.items()}
+        if not faults:
             parts = [(cut.part, one.codecs) for cut, one in zip(span.cuts, known, strict=True)]
-            found = {oid: why for one in known for oid, why in one.faults.items()}
-            if not found:
-                # Asked for here: before, a relation's name may not be known.
-                decoded = self._encoder.encode(
-                    parts, span.entries, watch(), writer, self._context, again=bool(faults)
-                )
-                found = {oid: why for one in decoded for oid, why in one.faults.items()}
-            if not found:
-                oids = set[int]().union(*(one.aside for one in known))
-                return EncodedSpan(decoded, _by_name(oids, relations.ids), faults)
-            for oid, why in found.items():
-                self._refuse_signal_fault(relations.ids[oid], why)
-                faults[relations.ids[oid]] = why
-
-    def _refuse_signal_fault(self, table: CollectionId, why: str) -> None:
-        """Signals that nobody can read must not go by."""
-        if self._settings.signals.collection in {table, CollectionId((self._database, *table.parts))}:
-            raise ConfigError(f"the signal table {str(table)!r} can't be streamed: {why}")
+            # `watch` is asked here: before, a relation's name may not be known.
+            decoded = self._encoder.encode(parts, span.entries, watch(), writer, self._context, again=again)
+            faults = {oid: why for one in decoded for oid, why in one.faults.items()}
+        hidden = set[int]().union(*(one.aside for one in known))
+        return (
+            EncodedSpan(decoded, _by_name(hidden, relations.ids)),
+            {relations.ids[oid]: why for oid, why in faults.items()},
+        )
 
     def _visibility(self) -> Visibility:
         return self._visibility_now()[0]
@@ -619,6 +606,13 @@ class PostgresSource:
     def _place(self, exported: Exported) -> ReadPlace:
         now_ms = int(time.time() * 1000)
         return ReadPlace(now_ms, last_commit_end=self._last_commit_end, sequence_lsn=exported.horizon)
+
+
+def _names_of(signals: CollectionId | None, database: str) -> Collection[CollectionId]:
+    """The names under which the log may know the signal table, which may be written with the database's."""
+    if signals is None:
+        return ()
+    return {signals, CollectionId(signals.parts[1:])} if signals.parts[0] == database else {signals}
 
 
 def _by_name(oids: Iterable[int], ids: Mapping[int, CollectionId]) -> dict[CollectionId, frozenset[int]]:

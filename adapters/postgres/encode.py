@@ -15,7 +15,7 @@ import pyarrow as pa
 from adapters.postgres.decode import Decoded, SpanPart, decode
 from adapters.postgres.source import Moment
 from adapters.spark.span_files import SpanFile, save
-from engine.events.batch import no_events
+from adapters.table_faults import write_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -49,20 +49,14 @@ class EncodePart:
     """Whether parts may be there that held events of a table that is left out now."""
 
     def __call__(self, task: PartTask) -> Decoded:
-        """Decode, encode, write; gives what was decoded, and in the place of the events the part written.
-
-        With faults nothing is written: the span is encoded again without their tables.
-        """
+        """Decode, encode, write; gives what was decoded, and in the place of the events the part written."""
         messages = task.messages
         if isinstance(messages, SpanFile):
             (batch,) = messages.load()
             messages = batch.column(0)
         part = SpanPart(messages, task.context)
         decoded = decode(part, task.codecs, self.settings, self.watch, self.moment)
-        written = None
-        if (decoded.events.num_rows or self.again) and not decoded.faults:
-            written = self.writer.write(task.part, [decoded.events])
-        return replace(decoded, events=no_events(), part=written if written and written.events else None)
+        return write_part(self.writer, task.part, decoded, again=self.again)
 
 
 _LOCAL_BYTES = 16 << 20

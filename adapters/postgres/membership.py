@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, LiteralString
 
 from adapters.postgres.server import source_errors
@@ -45,7 +46,7 @@ _NAMES: LiteralString = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Members:
     """The captured tables that are published, by oid, with the entries that publish each.
 
@@ -62,8 +63,9 @@ class Members:
         publication = next(iter(split.values()))[0] if split else ""
         return cls(publication, {oid: entry for oid, (_publication, entry) in split.items()})
 
-    def to_json(self) -> dict[str, Any]:
-        """As it is saved: oids by entry, since many tables may have the same."""
+    @cached_property
+    def saved(self) -> dict[str, Any]:
+        """As it is saved with each turn: oids by entry, since many tables may have the same."""
         by_entry: dict[str, list[int]] = {}
         for oid, entry in sorted(self.entries.items()):
             by_entry.setdefault(entry, []).append(oid)
@@ -71,7 +73,7 @@ class Members:
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any] | None) -> Members | None:
-        """Read what `to_json` gave; None where nothing was saved."""
+        """Read what `saved` gave; None where nothing was saved."""
         if saved is None:
             return None
         entries = {oid: entry for entry, oids in saved["entries"].items() for oid in oids}

@@ -34,9 +34,10 @@ from adapters.sqlserver.source import ReadPlace, read_source
 from adapters.sqlserver.tail import Asking, Tail
 from adapters.sqlserver.watermark import AtBeginning, LogEnd, SignalRows, SignalTable, Watermark
 from adapters.sqlserver.window import SqlServerWindow
+from adapters.table_faults import encode_without_faults
 from engine.config.settings import Watermarking
-from engine.errors import ConfigError, InvariantError, SchemaChanged, TableBusy
-from engine.incomplete import Cause, Incomplete, Letters
+from engine.errors import InvariantError, SchemaChanged, TableBusy
+from engine.incomplete import Cause, Incomplete, Letters, undecodable
 from engine.marks import PLAIN
 from engine.merge import Superseded
 from engine.model import Position, SignalRow
@@ -245,7 +246,12 @@ class SqlServerSource:
         self._databases.note(name, taken.end, taken.instances)
         news = self._told(name, before, taken)
         try:
-            decoded, faults = self._decoded(name, taken, writer, aside, news)
+            decoded, faults = encode_without_faults(
+                lambda faults: self._decoded(
+                    name, taken, writer, {*aside, *faults}, news, again=bool(faults)
+                ),
+                self._settings.sqlserver.signal_tables,
+            )
             letters = _letters(taken, {*aside, *faults})
         finally:
             forget(taken.read.parts)
@@ -254,10 +260,9 @@ class SqlServerSource:
         self._announced = max(0, self._announced - 1)
         return replace(
             self._encoded(span, decoded),
-            incomplete=tuple(
-                Incomplete(table, cause, str(before), why)
-                for cause, found in ((Cause.GAP, taken.gaps), (Cause.UNDECODABLE, faults))
-                for table, why in found.items()
+            incomplete=(
+                *(Incomplete(table, Cause.GAP, str(before), why) for table, why in taken.gaps.items()),
+                *undecodable(faults, str(before)),
             ),
             letters=letters,
         )
@@ -269,30 +274,18 @@ class SqlServerSource:
         writer: PartWriter,
         aside: Collection[CollectionId],
         news: Sequence[SchemaChange],
-    ) -> tuple[list[Decoded], dict[CollectionId, str]]:
-        """Encode all but the tables that can't be decoded; from the start again where one is found."""
+        *,
+        again: bool,
+    ) -> tuple[list[Decoded], Mapping[CollectionId, str]]:
+        """Encode all but the tables in `aside`; gives the faults of tables that can't be decoded, too."""
+        instances, faults = self._codecs.instances(taken.instances, taken.read.modes, self._merges(), aside)
+        if faults:
+            return [], faults
+        rules = Rules(self._settings.events, instances, taken.read.clock_minutes)
+        task = EncodePart(rules, self._watch(name), writer, int(time.time() * 1000), again)
         parts = taken.read.parts or ((NOTHING,) if news else ())
-        faults: dict[CollectionId, str] = {}
-        while True:
-            instances, found = self._codecs.instances(
-                taken.instances, taken.read.modes, self._merges(), {*aside, *faults}
-            )
-            if not found:
-                rules = Rules(self._settings.events, instances, taken.read.clock_minutes)
-                now_ms = int(time.time() * 1000)
-                task = EncodePart(rules, self._watch(name), writer, now_ms, again=bool(faults))
-                decoded = self._means.encoder.encode(task, parts, self._open.get(name), news)
-                found = {table: why for one in decoded for table, why in one.faults.items()}
-            if not found:
-                return decoded, faults
-            for table, why in found.items():
-                self._refuse_signal_fault(table, why)
-            faults |= found
-
-    def _refuse_signal_fault(self, table: CollectionId, why: str) -> None:
-        """Signals that nobody can read must not go by."""
-        if table in self._settings.sqlserver.signal_tables:
-            raise ConfigError(f"the signal table {str(table)!r} can't be streamed: {why}")
+        decoded = self._means.encoder.encode(task, parts, self._open.get(name), news)
+        return decoded, {table: why for one in decoded for table, why in one.faults.items()}
 
     def _switch(self, tellers: Mapping[CollectionId, int], taken: Taken) -> None:
         """Have tables read again whose change table is gone or another: what came in between is not told."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from adapters.sqlserver.decode import Decoded, Watch, decode
-from engine.events.batch import no_events
+from adapters.table_faults import write_part
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,16 +44,10 @@ class EncodePart:
     """Whether parts may be there that held events of a table that is left out now."""
 
     def __call__(self, task: PartTask) -> Decoded:
-        """Decode, encode, write; gives what was decoded, and in the place of the events the part written.
-
-        With faults nothing is written: the span is encoded again without their tables.
-        """
+        """Decode, encode, write; gives what was decoded, and in the place of the events the part written."""
         batches = task.part.load()
         decoded = decode(batches, self.rules, self.watch, self.now_ms, task.before, task.changes)
-        part = None
-        if (decoded.events.num_rows or self.again) and not decoded.faults:
-            part = self.writer.write(task.number, [decoded.events])
-        return replace(decoded, events=no_events(), part=part if part and part.events else None)
+        return write_part(self.writer, task.number, decoded, again=self.again)
 
 
 class SpanEncoder:

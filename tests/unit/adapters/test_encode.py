@@ -40,13 +40,6 @@ class Writer:
         return Part(part, self.parts[part])
 
 
-@dataclass(frozen=True)
-class Aside:
-    """MongoDB's rules, as far as they say what is left out."""
-
-    aside: frozenset[str]
-
-
 def of_postgres(writer: Any, *, again: bool) -> Any:
     no: Any = None
     task = postgres.PartTask(pa.array([], pa.large_binary()), no, {}, 0)
@@ -60,8 +53,7 @@ def of_sqlserver(writer: Any, *, again: bool) -> Any:
 
 def of_mongodb(writer: Any, *, again: bool) -> Any:
     no: Any = None
-    rules: Any = Aside(frozenset({"t"} if again else ()))
-    return mongodb.EncodePart(rules, no, writer, 0)(mongodb.PartTask([], 0))
+    return mongodb.EncodePart(no, no, writer, 0, again)(mongodb.PartTask([], 0))
 
 
 @pytest.mark.parametrize(
