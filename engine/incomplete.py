@@ -13,9 +13,12 @@ that was deleted meanwhile is told of by nobody.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+import orjson
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -77,6 +80,17 @@ class Letters:
     count: int
     size: int
     lines: Callable[[], Iterable[bytes]]
+
+
+def letter(position: str, transaction: int | str | None, operation: str, message: bytes) -> bytes:
+    """The line of JSON that keeps an entry: `message` has its bytes as the log had them, in base64."""
+    fields = {
+        "position": position,
+        "transaction": transaction,
+        "operation": operation,
+        "message": b64encode(message).decode(),
+    }
+    return orjson.dumps(fields)
 
 
 def aside(known: Iterable[Incomplete]) -> frozenset[CollectionId]:

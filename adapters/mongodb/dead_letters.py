@@ -6,15 +6,12 @@ event in base64, as the server sent it. Of the event only what the server itself
 
 from __future__ import annotations
 
-from base64 import b64encode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import orjson
-
 from adapters.mongodb.decode import OPERATIONS, cluster_time, collection_of, session_of
 from adapters.mongodb.raw import fields, string
-from engine.incomplete import Letters
+from engine.incomplete import Letters, letter
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -41,14 +38,9 @@ class EventsOf:
             found = fields(raw)
             seconds, ordinal = cluster_time(raw, found["clusterTime"].start)
             lsid, number = session_of(raw, found)
-            yield orjson.dumps(
-                {
-                    "position": f"Timestamp({seconds}, {ordinal})",
-                    "transaction": None if lsid is None else f"{lsid}:{number}",
-                    "operation": string(raw, found["operationType"].start),
-                    "message": b64encode(raw).decode(),
-                }
-            )
+            transaction = None if lsid is None else f"{lsid}:{number}"
+            operation = string(raw, found["operationType"].start)
+            yield letter(f"Timestamp({seconds}, {ordinal})", transaction, operation, raw)
 
 
 def letters_of(

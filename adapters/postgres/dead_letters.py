@@ -6,16 +6,15 @@ pgoutput's message in base64. Nothing in it is decoded. Pure.
 
 from __future__ import annotations
 
-from base64 import b64encode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import orjson
 
 from adapters.postgres.pgoutput import parse_truncate, read_messages
 from adapters.postgres.timeline import timeline
 from adapters.postgres.visibility import format_lsn
+from engine.incomplete import letter
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -58,14 +57,9 @@ class EntriesOf:
             for number in numbers.tolist():
                 ordinal = line.ordinal[number]
                 message = bytes(messages.data[messages.starts[number] : messages.ends[number]])
-                yield orjson.dumps(
-                    {
-                        "position": f"{format_lsn(int(line.commit_lsns[ordinal]))}/{line.sequence[number]}",
-                        "transaction": int(line.xids[ordinal]),
-                        "operation": _WORDS[chr(messages.kinds[number])],
-                        "message": b64encode(message).decode(),
-                    }
-                )
+                position = f"{format_lsn(int(line.commit_lsns[ordinal]))}/{line.sequence[number]}"
+                operation = _WORDS[chr(messages.kinds[number])]
+                yield letter(position, int(line.xids[ordinal]), operation, message)
 
 
 def entries_of(parts: Sequence[SpanPart], oids: Collection[int]) -> EntriesOf:

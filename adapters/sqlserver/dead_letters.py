@@ -6,16 +6,15 @@ row's text, as the server put it together, in base64. Nothing in it is decoded. 
 
 from __future__ import annotations
 
-from base64 import b64encode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from adapters.sqlserver.changes import RAW, in_order
 from adapters.sqlserver.place import Place
+from engine.incomplete import letter
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -45,14 +44,7 @@ class Rows:
         """A line of JSON each, in order."""
         for row in self.table.to_pylist():
             place = Place(row["commit"], row["command"], row["change"], row["operation"])
-            yield orjson.dumps(
-                {
-                    "position": str(place),
-                    "transaction": row["commit"],
-                    "operation": _WORDS[row["operation"]],
-                    "message": b64encode(row["r"].encode()).decode(),
-                }
-            )
+            yield letter(str(place), row["commit"], _WORDS[row["operation"]], row["r"].encode())
 
 
 def rows_of(batches: Sequence[pa.RecordBatch], instances: Collection[int]) -> Rows:
