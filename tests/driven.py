@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 
@@ -15,6 +16,7 @@ from engine.config import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 SIGNAL_TABLE = "CREATE TABLE signals (id text, type text, data text)"
 TIMEOUT_S = 60.0
+AnyDriven = TypeVar("AnyDriven")
 
 
 def properties(database: Database, directory: Path, **more: str) -> dict[str, str]:
@@ -121,15 +124,26 @@ class Driven:
         return [one for one in found if table is None or one["topic"].endswith(f".{table}")]
 
 
-@contextmanager
-def driven(database: Database, directory: Path, spark: SparkSession, **more: str) -> Iterator[Driven]:
+def driven(
+    database: Database, directory: Path, spark: SparkSession, **more: str
+) -> AbstractContextManager[Driven]:
     """A job that has opened its log and waits to be turned."""
+    settings = parse(properties(database, directory, **more))
+    return driving(Driven, directory, partial(building, settings, spark))
+
+
+@contextmanager
+def driving(
+    kind: Callable[[Job, Path, list[Answer]], AnyDriven],
+    directory: Path,
+    building: Callable[[Onlookers], AbstractContextManager[Job]],
+) -> Iterator[AnyDriven]:
+    """The same of any source; `building` builds its job."""
     answers: list[Answer] = []
-    onlookers = Onlookers(observe=lambda _seen: None, answer=answers.append)
-    with building(parse(properties(database, directory, **more)), spark, onlookers) as job:
+    with building(Onlookers(observe=lambda _seen: None, answer=answers.append)) as job:
         job.settle()
         job.start()
         try:
-            yield Driven(job, directory, answers)
+            yield kind(job, directory, answers)
         finally:
             job.close()

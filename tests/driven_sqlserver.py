@@ -5,23 +5,23 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import contextmanager, suppress
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from adapters.sqlserver.job import building
 from adapters.sqlserver.place import places_of
-from adapters.wiring import Onlookers
 from engine.config import parse
 from engine.errors import PositionLost, SourceError
-from tests.driven import Driven
+from tests.driven import Driven, driving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from signals.answers import Answer
     from tests.servers.sqlserver import SqlServer, StandInDatabase
 
 SIGNALS = (
@@ -86,21 +86,13 @@ class DrivenSqlServer(Driven):
         return [(one["op"], one["after"] or one["before"]) for one in values]
 
 
-@contextmanager
 def driven_sqlserver(
     server: SqlServer, directory: Path, spark: SparkSession, **more: str
-) -> Iterator[DrivenSqlServer]:
+) -> AbstractContextManager[DrivenSqlServer]:
     """A job that has opened its log and waits to be turned."""
-    answers: list[Answer] = []
-    onlookers = Onlookers(observe=lambda _seen: None, answer=answers.append)
     settings = parse(properties(server, directory, **more))
-    with building(settings, spark, onlookers, reach=lambda _settings: server.reach) as job:
-        job.settle()
-        job.start()
-        try:
-            yield DrivenSqlServer(job, directory, answers)
-        finally:
-            job.close()
+    build = partial(building, settings, spark, reach=lambda _settings: server.reach)
+    return driving(DrivenSqlServer, directory, build)
 
 
 class Writer(threading.Thread):

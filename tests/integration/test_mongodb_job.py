@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,13 +22,12 @@ from adapters.mongodb.extended import STRICT, document_text
 from adapters.mongodb.job import building
 from adapters.mongodb.position import has_passed
 from adapters.mongodb.server import RAW
-from adapters.wiring import Onlookers
 from engine.config import parse
 from engine.errors import ConfigError, PositionLost, SourceError, StateError
 from engine.job import Job
 from engine.state import State
 from signals.answers import Answer
-from tests.driven import read_events
+from tests.driven import driving, read_events
 from tests.servers.mongodb import MongoServer, MongoSet
 
 pytestmark = pytest.mark.integration
@@ -127,19 +127,11 @@ def properties(server: MongoServer | MongoSet, directory: Path, **more: str) -> 
     }
 
 
-@contextmanager
 def driven(
     server: MongoServer | MongoSet, directory: Path, spark: SparkSession, **more: str
-) -> Iterator[Driven]:
-    answers: list[Answer] = []
-    onlookers = Onlookers(observe=lambda _seen: None, answer=answers.append)
-    with building(parse(properties(server, directory, **more)), spark, onlookers) as job:
-        job.settle()
-        job.start()
-        try:
-            yield Driven(job, directory, answers)
-        finally:
-            job.close()
+) -> AbstractContextManager[Driven]:
+    settings = parse(properties(server, directory, **more))
+    return driving(Driven, directory, partial(building, settings, spark))
 
 
 def signal(client: Any, *collections: str, **more: Any) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,10 +16,11 @@ from adapters.wiring import Onlookers
 from engine.config import parse
 from engine.config.references import resolve
 from engine.errors import ConfigError
-from tests.driven import SIGNAL_TABLE, Driven, properties, read_events
+from tests.driven import SIGNAL_TABLE, Driven, driving, properties, read_events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -68,21 +69,13 @@ def rows(directory: Path) -> list[dict[str, Any]]:
     return [event for event in read_events(directory / "events") if event["topic"].endswith(".t")]
 
 
-@contextmanager
 def driven_by_references(
     database: Database, directory: Path, spark: SparkSession, **more: str
-) -> Iterator[Driven]:
+) -> AbstractContextManager[Driven]:
     """A driven job whose settings hold references."""
     found, unresolved = resolve(properties(database, directory, **more), {})
     assert not unresolved
-    answers: list[Answer] = []
-    with building(parse(found), spark, Onlookers(observe=lambda _seen: None, answer=answers.append)) as job:
-        job.settle()
-        job.start()
-        try:
-            yield Driven(job, directory, answers)
-        finally:
-            job.close()
+    return driving(Driven, directory, partial(building, parse(found), spark))
 
 
 @pytest.fixture

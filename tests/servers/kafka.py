@@ -15,7 +15,7 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
@@ -26,6 +26,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.servers.maven import Artifact, library
 from tests.servers.port import free_port
+from tests.servers.running import Running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -68,7 +69,7 @@ class Security:
     scram_users: Mapping[str, str] = field(default_factory=dict)
 
 
-class KafkaBroker:
+class KafkaBroker(Running):
     """One broker and its data folder, from `start` to `close`; as a context manager, both."""
 
     def __init__(
@@ -84,17 +85,6 @@ class KafkaBroker:
         self._folder = Path(tempfile.mkdtemp(prefix="tidemark-kafka-"))
         self._clients, self._plain, self._controller = free_port(), free_port(), free_port()
         self._process: subprocess.Popen[bytes] | None = None
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
 
     @property
     def bootstrap(self) -> str:

@@ -16,12 +16,13 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure, PyMongoError
 
 from tests.servers.port import free_port
+from tests.servers.running import Running
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,7 +97,7 @@ class Security:
             client.admin.command("createUser", self.user, pwd=self.password, roles=["root"])
 
 
-class MongoServer:
+class MongoServer(Running):
     """One member and its data folder, from `start` to `close`; as a context manager, both.
 
     One that is not `alone` is a member of a set that somebody else makes.
@@ -121,17 +122,6 @@ class MongoServer:
         self._folder = Path(tempfile.mkdtemp(prefix="tidemark-mongodb-"))
         self._security = security
         self._process: subprocess.Popen[bytes] | None = None
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
 
     @property
     def uri(self) -> str:
@@ -290,7 +280,7 @@ class MongoServer:
             clear(client)
 
 
-class MongoSet:
+class MongoSet(Running):
     """A replica set of three members, from `start` to `close`; the third never becomes primary.
 
     What a `MongoServer` alone can do it does as well, where need be to the member that is primary then. The
@@ -301,17 +291,6 @@ class MongoSet:
         self.members = [
             MongoServer(settings=settings, cache_gb=0.25, oplog_mb=oplog_mb, alone=False) for _ in range(3)
         ]
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
 
     @property
     def uri(self) -> str:

@@ -16,7 +16,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import psycopg
 from psycopg import sql
@@ -25,6 +25,7 @@ from psycopg.conninfo import make_conninfo
 from tests.servers.account import server_account
 from tests.servers.binaries import Version, client_tool, installation
 from tests.servers.port import free_port
+from tests.servers.running import Running
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,7 +54,7 @@ DEFAULT_SETTINGS: Mapping[str, str] = {
 }
 
 
-class PostgresServer:
+class PostgresServer(Running):
     """One server and its data folder, from `start` to `stop`; as a context manager, both.
 
     Without `data_dir` the data lie in a temporary folder that goes with the server. A `data_dir`
@@ -78,17 +79,6 @@ class PostgresServer:
         self._keeps_data = data_dir is not None
         self._folder = data_dir or self._account.new_folder(f"tidemark-postgres-{version}-")
         self._process: subprocess.Popen[bytes] | None = None
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
 
     @property
     def pgdata(self) -> Path:
