@@ -254,14 +254,19 @@ class Readable:
         known = " or ".join(f"({', '.join(key)})" for key in keys if key) or "a key of the table"
         has = f"({', '.join(leaf.key)})" if leaf.key else "whole rows"
         said = f"the log has {has} of old rows of partition {leaf.name}, and not {known} of all partitions"
-        if not self.accepts_risk(table.id):
-            raise SignalError(
-                said,
-                place=str(table.id),
-                hint="give all partitions the same REPLICA IDENTITY, DEFAULT or FULL; or list the table in"
-                " tidemark.snapshot.accept.risk",
-            )
-        self.warn(table.id, f"{said}: rows changed while they are read may stay as they were; {RISK_TAKEN}")
+        self._refuse_risk(
+            table.id,
+            said,
+            "give all partitions the same REPLICA IDENTITY, DEFAULT or FULL",
+            taken="rows changed while they are read may stay as they were",
+        )
+
+    def _refuse_risk(self, table: CollectionId, said: str, mend: str, taken: str) -> None:
+        """Raise SignalError, unless the user accepts the risk for the table; then warn of what may come."""
+        if not self.accepts_risk(table):
+            hint = f"{mend}; or list the table in tidemark.snapshot.accept.risk"
+            raise SignalError(said, place=str(table), hint=hint)
+        self.warn(table, f"{said}: {taken}; {RISK_TAKEN}")
 
     def _share(self, table: Table, looked: Looked) -> Share:
         share = looked.shares.get(table.oid)
@@ -277,16 +282,11 @@ class Readable:
         lacking = self._publication.lacking(self._connection)
         if not lacking:
             return
-        said = f"publication {self._publication.name!r} does not publish {lacking}"
-        if not self.accepts_risk(table.id):
-            raise SignalError(
-                said,
-                place=str(table.id),
-                hint="ALTER PUBLICATION … SET (publish = 'insert, update, delete, truncate'), or list the"
-                " table in tidemark.snapshot.accept.risk",
-            )
-        self.warn(
-            table.id, f"{said}: rows changed so after they are read stay as they were read; {RISK_TAKEN}"
+        self._refuse_risk(
+            table.id,
+            f"publication {self._publication.name!r} does not publish {lacking}",
+            "ALTER PUBLICATION … SET (publish = 'insert, update, delete, truncate')",
+            taken="rows changed so after they are read stay as they were read",
         )
 
     def warn(self, table: CollectionId, text: str) -> None:

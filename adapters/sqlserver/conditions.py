@@ -29,8 +29,8 @@ from adapters.conditions import (
     infix,
     negation,
     null,
+    null_test,
 )
-from adapters.conditions import null_test as _null_test
 from adapters.sqlserver.tsql import quote_ident, quote_literal
 from engine.errors import ConfigError, SignalError
 
@@ -330,7 +330,7 @@ _WRITINGS: Final[dict[type[exp.Expr], tuple[Writing, tuple[str, ...]]]] = {
     exp.Or: (chain("OR"), _BINARY),
     exp.And: (chain("AND"), _BINARY),
     exp.Not: (negation, ("this",)),
-    exp.Is: (_null_test, (*_BINARY, "negate")),
+    exp.Is: (null_test, (*_BINARY, "negate")),
     **{kind: (infix(sign), (*_BINARY, "typed", "safe")) for kind, sign in _OPERATORS.items()},
     exp.Between: (_between, ("this", "low", "high")),
     exp.In: (_among, ("this", "expressions")),
