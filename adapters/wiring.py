@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from engine.config.settings import Settings, SinkSettings
-    from engine.job import Observation
     from engine.model import CollectionId, Position
+    from engine.observation import Observation
     from engine.ports import Executors, Sink, Source
     from engine.state import State
     from signals.answers import Answer

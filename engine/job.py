@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine import state as saved
@@ -35,6 +35,7 @@ from engine.groups import spread
 from engine.incomplete import aside, noted
 from engine.isolation import Isolation
 from engine.model import ExecuteSnapshot, LogMessage, StopSnapshot
+from engine.observation import Observation
 from engine.opening import with_moved
 from engine.ports import Encoded
 from engine.progress import goes_on
@@ -56,21 +57,6 @@ if TYPE_CHECKING:
     from engine.state import State
 
 _log = logging.getLogger("engine")
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """What an onlooker is shown after each turn.
-
-    `now_s` is Unix time, `clock_s` that of a clock that never goes back.
-    """
-
-    state: State
-    events: int
-    lag_s: float
-    now_s: float
-    window: Window | None
-    clock_s: float
 
 
 class Job:

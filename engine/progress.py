@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.extent import Progress
-    from engine.job import Observation
+    from engine.observation import Observation
     from engine.snapshot import Table
 
 _log = logging.getLogger("engine")

@@ -9,8 +9,9 @@ import orjson
 
 from adapters.spark.executors import LocalExecutors
 from engine.errors import SchemaChanged, SignalError, SourceError, StateError, TableBusy
-from engine.job import Job, Observation
+from engine.job import Job
 from engine.model import CollectionId, Position
+from engine.observation import Observation
 from engine.pulse import Pulse
 from engine.seams import Pace, Seams
 from engine.state import State

@@ -188,7 +188,9 @@ class ChunkReader:
         self, reads: Mapping[int, RunRead], mode: RowMode, how: _How, area: StagingArea
     ) -> list[dict[str, Any]]:
         known = {index: read.events(how.ts_ms) for index, read in reads.items()}
-        if self._near is not None and self._near.takes(reads):
+        if self._near is not None and self._near.takes(
+            (read.run.chunks, read.row_bytes) for read in reads.values()
+        ):
             near = ReadTask(known, area, mode)
             try:
                 return self._near.read(how.window_id, _near_query(reads, mode, how.exported), near)

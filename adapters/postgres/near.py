@@ -14,11 +14,10 @@ import pyarrow as pa
 from adapters.postgres.server import source_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Generator, Iterable
 
     import psycopg
 
-    from adapters.postgres.chunks import RunRead
     from adapters.spark.runs import ReadTask
 
 _FIRST_ROWS = 100
@@ -54,11 +53,11 @@ class NearReader:
         self._connect, self._bounds = connect, bounds
         self._open: dict[str, psycopg.Connection] = {}
 
-    def takes(self, reads: Mapping[int, RunRead]) -> bool:
-        """Whether a window is small, as far as was estimated."""
-        rows = [read.run.chunks * self._bounds.chunk_rows for read in reads.values()]
-        size = sum(count * read.row_bytes for count, read in zip(rows, reads.values(), strict=True))
-        return sum(rows) <= self._bounds.rows and size <= _MOST_BYTES
+    def takes(self, runs: Iterable[tuple[int, float]]) -> bool:
+        """Whether a window is small, as far as was estimated: of each run its chunks and a row's bytes."""
+        rows = [(chunks * self._bounds.chunk_rows, row_bytes) for chunks, row_bytes in runs]
+        size = sum(count * row_bytes for count, row_bytes in rows)
+        return sum(count for count, _row_bytes in rows) <= self._bounds.rows and size <= _MOST_BYTES
 
     def read(self, window_id: str, query: Query, task: ReadTask) -> list[dict[str, Any]]:
         """Run the task on the rows of a query; its results. Raises SourceError."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.config.catalogue import catalogue_of
-from engine.config.hidden import MASK, is_secret, shown_name, shown_value
+from engine.config.hidden import is_secret, shown_value
+from engine.config.mask import MASK, shown_name
 from engine.config.row import Kind, Property
 
 if TYPE_CHECKING:

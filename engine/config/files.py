@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from engine.config.hidden import shown_name
 from engine.config.java import Parsed, parse_properties
+from engine.config.mask import shown_name
 from engine.config.references import resolve
 from engine.errors import ConfigError
 

@@ -7,16 +7,14 @@ messages. Where a secret comes from is `references.py`'s.
 from __future__ import annotations
 
 import re
-from contextlib import suppress
-from typing import TYPE_CHECKING, ClassVar, Final, Self
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from engine.errors import SourceError
+from engine.config.mask import MASK
+from engine.config.references import Hidden
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-MASK: Final = "(hidden)"
 
 _SECRET_NAME = re.compile(
     r"password|passwd|passphrase|secret|token|credential|jaas|(private|access|api|account|keystore)[._-]?key"
@@ -25,7 +23,6 @@ _SECRET_NAME = re.compile(
 )
 _ADDRESS_NAME = re.compile(r"hosts?$|servers?$|connection\.string$|ur[il]$", re.IGNORECASE)
 _STATEMENT_NAME = re.compile(r"\.initial\.statements$", re.IGNORECASE)
-_SALT = re.compile(r"(?P<before>\.with\.salt\.).+", re.DOTALL)
 _PARAMETER = re.compile(
     r"(?P<before>(?:^|[?&;,:=\s])[\w.-]*(?:password|passwd|pwd|passphrase|secret|token|signature|credential"
     r"|(?<![a-z])sig|api-?key|access-?key|account-?key|private-?key|sharedkey)[\w.-]*\s*[=:])"
@@ -34,46 +31,6 @@ _PARAMETER = re.compile(
 )
 """A name and a value, as in a query, in the properties of an authentication, or in a list of options."""
 _LITERAL = re.compile(r"'(?:[^']|'')*'")
-
-
-class Hidden(str):
-    """Text that was resolved from a reference: still text, but its repr shows nothing.
-
-    `template` is what it was resolved from, with which it can be asked for again; empty where it can't be.
-    `trimmed`: without the blanks around it. It is pickled as its template alone, so that no task carries a
-    secret, unless `carried`.
-    """
-
-    __slots__ = ("template", "trimmed")
-    template: str
-    trimmed: bool
-    carried: ClassVar[bool] = False
-    """Whether tasks run where the references may lead nowhere: each then has the text, too."""
-
-    def __new__(cls, text: str, template: str = "", *, trimmed: bool = False) -> Self:
-        """The text, and where it came from."""
-        hidden = super().__new__(cls, text)
-        hidden.template, hidden.trimmed = template, trimmed
-        return hidden
-
-    def __repr__(self) -> str:
-        return MASK
-
-    def strip(self, chars: str | None = None, /) -> Hidden:
-        """Without the blanks around it, and still from where it came."""
-        return Hidden(super().strip(chars), self.template, trimmed=chars is None)
-
-    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
-        from engine.config.references import brought, fresh, resolved  # noqa: PLC0415  (each needs the other)
-
-        if not self.template:
-            return Hidden, (str(self),)
-        if not self.carried:
-            return resolved, (self.template, self.trimmed)
-        text: str = self
-        with suppress(SourceError):
-            text = fresh(self)
-        return brought, (self.template, self.trimmed, str(text))
 
 
 def is_secret(name: str, value: str) -> bool:
@@ -119,8 +76,3 @@ def _secrets(text: str, *, address: bool) -> Iterator[tuple[int, int]]:
         yield from [(start + len(user) + len(colon), start + len(before))] if password else []
     for found in _PARAMETER.finditer(text, start):
         yield found.span("secret")
-
-
-def shown_name(name: str) -> str:
-    """Give a property's name as it may be printed: a hash's salt is a secret in the name."""
-    return _SALT.sub(rf"\g<before>{MASK}", name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from engine.config.hidden import shown_name
+from engine.config.mask import shown_name
 
 _BLANK = " \t\f"
 _LETTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}

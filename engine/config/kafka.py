@@ -11,8 +11,9 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from engine.config.hidden import MASK, is_secret
+from engine.config.hidden import is_secret
 from engine.config.kafka_login import ENDPOINT, LINE, MECHANISMS, OAUTHBEARER, lacks, login_of, stays
+from engine.config.mask import MASK
 from engine.config.shapes import FLAG, TEXT, VERBATIM, Shape, whole
 
 if TYPE_CHECKING:

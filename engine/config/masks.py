@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.config.hidden import shown_name
+from engine.config.mask import shown_name
 from engine.config.shapes import whole
 from engine.events.settings import ColumnMask
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from engine.config import checks, mongodb, relational, sqlserver
-from engine.config.catalogue import MONGODB, POSTGRES, SQLSERVER
+from engine.config.catalogue import MONGODB, POSTGRES, SQLSERVER, catalogue_of
 from engine.config.driver import OPTIONS
 from engine.config.files import read_file
 from engine.config.settings import (
@@ -61,7 +61,7 @@ def _settings(properties: Mapping[str, str], problems: Iterable[str], unresolved
     foreign = checks.connector_problem(properties)
     if foreign:
         raise ConfigError(*problems, foreign)
-    values = read_values(properties, unresolved)
+    values = read_values(properties, catalogue_of(properties), unresolved)
     settings = _compose(values)
     found = (*problems, *values.problems, *checks.problems(values))
     if found:

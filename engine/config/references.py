@@ -17,12 +17,13 @@ import re
 import shlex
 import subprocess
 import time
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol, Self
 
-from engine.config.hidden import Hidden, shown_name
 from engine.config.java import parse_properties
+from engine.config.mask import MASK, shown_name
 from engine.errors import SourceError
 
 if TYPE_CHECKING:
@@ -36,6 +37,44 @@ _PRINTED_FOR_S: Final = 5.0
 """What a program printed serves for so long: several connections are opened at once."""
 _printed: dict[str, tuple[float, str]] = {}
 _refusals = 0
+
+
+class Hidden(str):
+    """Text that was resolved from a reference: still text, but its repr shows nothing.
+
+    `template` is what it was resolved from, with which it can be asked for again; empty where it can't be.
+    `trimmed`: without the blanks around it. It is pickled as its template alone, so that no task carries a
+    secret, unless `carried`.
+    """
+
+    __slots__ = ("template", "trimmed")
+    template: str
+    trimmed: bool
+    carried: ClassVar[bool] = False
+    """Whether tasks run where the references may lead nowhere: each then has the text, too."""
+
+    def __new__(cls, text: str, template: str = "", *, trimmed: bool = False) -> Self:
+        """The text, and where it came from."""
+        hidden = super().__new__(cls, text)
+        hidden.template, hidden.trimmed = template, trimmed
+        return hidden
+
+    def __repr__(self) -> str:
+        return MASK
+
+    def strip(self, chars: str | None = None, /) -> Hidden:
+        """Without the blanks around it, and still from where it came."""
+        return Hidden(super().strip(chars), self.template, trimmed=chars is None)
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        if not self.template:
+            return Hidden, (str(self),)
+        if not self.carried:
+            return resolved, (self.template, self.trimmed)
+        text: str = self
+        with suppress(SourceError):
+            text = fresh(self)
+        return brought, (self.template, self.trimmed, str(text))
 
 
 class CredentialProvider(Protocol):

@@ -1,4 +1,4 @@
-"""A row of the catalogue: one property, what becomes of it, its shape, default and meaning.
+"""The catalogue of a connector's properties: for each what becomes of it, its shape, default and meaning.
 
 A name with a `<word>` in it stands for many: `column.mask.with.<length>.chars`. A `<word>` at
 the end takes anything, dots included; one before that takes no dot.
@@ -6,6 +6,7 @@ the end takes anything, dots included; one before that takes no dot.
 
 from __future__ import annotations
 
+import difflib
 import re
 from dataclasses import dataclass
 from enum import StrEnum
@@ -67,3 +68,28 @@ def _expression(name: str) -> re.Pattern[str]:
     text = "([^.]+)".join(map(re.escape, pieces[:-1]))
     last = "(.+)" if not pieces[-1] else "([^.]+)"
     return re.compile(text + last + re.escape(pieces[-1]) if len(pieces) > 1 else re.escape(name), re.DOTALL)
+
+
+class Catalogue:
+    """The rows of one connector's properties: exact names are looked up first, then those for many."""
+
+    def __init__(self, rows: tuple[Property, ...]) -> None:
+        self.rows = rows
+        self._exact = {row.name: row for row in rows if not row.is_pattern}
+        self._patterns = sorted((row for row in rows if row.is_pattern), key=lambda row: -len(row.name))
+
+    def find(self, name: str) -> Property | None:
+        """Give the row of a property's name; among patterns the longest wins. None: nobody knows it."""
+        if name in self._exact:
+            return self._exact[name]
+        return next((row for row in self._patterns if row.parts(name) is not None), None)
+
+    def suggestion(self, name: str) -> str:
+        """Give the known name that `name` most likely meant, or the empty string."""
+        plain = {_plain(known): known for known in (row.name for row in self.rows)}
+        close = difflib.get_close_matches(_plain(name[:200]), plain, n=1, cutoff=0.75)
+        return plain[close[0]] if close else ""
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().replace("_", ".").replace("-", ".")

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from engine.config.catalogue import Catalogue, catalogue_of
-from engine.config.hidden import is_secret, shown_name, shown_value
-from engine.config.row import Kind, Property
+from engine.config.hidden import is_secret, shown_value
+from engine.config.mask import shown_name
+from engine.config.row import Catalogue, Kind, Property
 from engine.errors import InvariantError
 
 if TYPE_CHECKING:
@@ -55,9 +55,11 @@ class Values:
         return self.grouped.get(pattern, [])
 
 
-def read_values(given: Mapping[str, str], unresolved: frozenset[str] = frozenset()) -> Values:
-    """Convert every property. Names in `unresolved` count as given, but keep their defaults."""
-    values = Values(given, catalogue_of(given), unread=set(unresolved))
+def read_values(
+    given: Mapping[str, str], catalogue: Catalogue, unresolved: frozenset[str] = frozenset()
+) -> Values:
+    """Convert every property by its row. Names in `unresolved` count as given, but keep their defaults."""
+    values = Values(given, catalogue, unread=set(unresolved))
     for known in values.catalogue.rows:
         if not known.is_pattern:
             values.typed[known.name] = known.standard()

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from engine.job import Job, Observation
+    from engine.job import Job
+    from engine.observation import Observation
     from signals.answers import Answer
     from tests.servers.kafka import KafkaBroker
     from tests.servers.postgres import Database, PostgresServer

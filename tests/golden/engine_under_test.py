@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from engine.job import Observation
     from engine.model import Position
+    from engine.observation import Observation
     from tests.golden.event import Event
     from tests.golden.roads import Road
 

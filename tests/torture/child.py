@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from engine.job import Job, Observation
+    from engine.job import Job
+    from engine.observation import Observation
     from engine.seams import Seams
     from signals.answers import Answer
 

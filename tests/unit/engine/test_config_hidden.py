@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.config.hidden import MASK, Hidden, hidden_in, is_secret, shown_value, without_secrets
-from engine.config.references import resolve
+from engine.config.hidden import hidden_in, is_secret, shown_value, without_secrets
+from engine.config.mask import MASK
+from engine.config.references import Hidden, resolve
 
 SECRETS = ("pw", "s3cr3t", "p@ss w/rd?")
 

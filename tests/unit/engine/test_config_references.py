@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from engine.config import references
-from engine.config.hidden import Hidden
-from engine.config.references import fresh, may_change, refusals, refuse, resolve
+from engine.config.references import Hidden, fresh, may_change, refusals, refuse, resolve
 from engine.errors import SourceError
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from engine.extent import Extent, Progress
-from engine.job import Observation
 from engine.model import CollectionId, Range, Target
+from engine.observation import Observation
 from engine.plan import fraction_read
 from engine.progress import ProgressLog, TableReport, goes_on, table_report
 from engine.snapshot import Snapshot, Table

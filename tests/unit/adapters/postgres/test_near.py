@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 
 from adapters.postgres.near import Bounds, NearReader
-
-
-def reads(*sizes: tuple[int, float]) -> Any:
-    """Runs of so many chunks, with rows of so many bytes."""
-    return {
-        number: SimpleNamespace(run=SimpleNamespace(chunks=chunks), row_bytes=row_bytes)
-        for number, (chunks, row_bytes) in enumerate(sizes)
-    }
 
 
 @pytest.mark.parametrize(
@@ -32,7 +21,7 @@ def reads(*sizes: tuple[int, float]) -> Any:
 def test_a_window_is_small_by_rows_and_by_bytes(sizes, rows, small):
     reader = NearReader(lambda: pytest.fail("nothing is read"), Bounds(rows, chunk_rows=1000))
 
-    assert reader.takes(reads(*sizes)) is small
+    assert reader.takes(sizes) is small
 
 
 def test_a_window_that_is_not_read_is_cancelled_without_effect():
