@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from adapters.mongodb.decode import OPERATIONS, cluster_time, collection_of, session_of
-from adapters.mongodb.raw import fields, string
+from adapters.mongodb.decode import OPERATIONS, collection_of, session_of
+from adapters.mongodb.raw import cluster_time, fields, string
 from engine.incomplete import Letters, letter
 
 if TYPE_CHECKING:

@@ -23,7 +23,8 @@ from adapters.mongodb.codec import codec_of, embedded, id_json
 from adapters.mongodb.columns import document_texts
 from adapters.mongodb.extended import RELAXED, STRICT, document_text, value_text
 from adapters.mongodb.keys import id_text
-from adapters.mongodb.raw import Kind, elements, fields, int64, string
+from adapters.mongodb.options import EMPTYING
+from adapters.mongodb.raw import Kind, cluster_time, elements, fields, int64, string
 from adapters.mongodb.transactions import Boundaries, OpenTransaction
 from adapters.table_faults import note_fault
 from engine.errors import SourceError
@@ -42,8 +43,6 @@ _Walked: TypeAlias = "tuple[dict[str, Value], CollectionId | None]"
 """A change event's values by name, and its collection."""
 OPERATIONS = {"insert": "c", "update": "u", "replace": "u", "delete": "d"}
 """Changes of documents, as events call them."""
-EMPTYING = ("drop", "rename", "dropDatabase", "invalidate")
-"""Operations that leave nothing of a collection."""
 _ANY = CodecOptions[dict[str, Any]](
     unicode_decode_error_handler="replace", datetime_conversion=DatetimeConversion.DATETIME_MS
 )
@@ -403,12 +402,6 @@ class _Part:
         indices.append(self._topics.setdefault(topic, len(self._topics)))
         keys.append(key)
         values.append(value)
-
-
-def cluster_time(raw: bytes, start: int) -> tuple[int, int]:
-    """The timestamp at `start`: seconds and ordinal."""
-    number: int = int64(raw, start)[0]
-    return number >> 32 & 0xFFFFFFFF, number & 0xFFFFFFFF
 
 
 def collection_of(raw: bytes, namespace: Value | None) -> CollectionId | None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from bson import json_util
 from bson.timestamp import Timestamp
 
-from adapters.mongodb.decode import EMPTYING
 from adapters.mongodb.position import token_of
 from engine.config.sources import CaptureMode, CaptureScope, Oversize
 
@@ -17,6 +16,8 @@ if TYPE_CHECKING:
 
 _BARE = {"$project": {"operationType": 1, "clusterTime": 1, "ns": 1, "documentKey": 1}}
 """Leaves what tells which document it was; `_id`, the resume token, stays by itself."""
+EMPTYING = ("drop", "rename", "dropDatabase", "invalidate")
+"""Operations that leave nothing of a collection."""
 _SPLIT: dict[str, Any] = {"$changeStreamSplitLargeEvent": {}}
 
 

@@ -178,3 +178,9 @@ def string(raw: bytes, start: int) -> str:
     """The text of a string at `start`; what is not UTF-8 becomes U+FFFD, as in Java."""
     length: int = int32(raw, start)[0]
     return raw[start + 4 : start + 3 + length].decode(errors="replace")
+
+
+def cluster_time(raw: bytes, start: int) -> tuple[int, int]:
+    """The timestamp at `start`: seconds and ordinal."""
+    number: int = int64(raw, start)[0]
+    return number >> 32 & 0xFFFFFFFF, number & 0xFFFFFFFF

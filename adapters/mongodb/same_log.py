@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from pymongo.errors import OperationFailure, PyMongoError
 
-from adapters.mongodb.decode import cluster_time
 from adapters.mongodb.position import position_of, shown, time_of
-from adapters.mongodb.raw import documents, fields, int64
+from adapters.mongodb.raw import cluster_time, documents, fields, int64
 from adapters.mongodb.server import HISTORY_LOST, RAW, another_log, source_error
 from engine.errors import SourceError
 

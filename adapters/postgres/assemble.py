@@ -26,8 +26,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from adapters.postgres.decode import SpanPart
-from adapters.postgres.timeline import TransactionContext
+from adapters.postgres.timeline import SpanPart, TransactionContext
 from adapters.postgres.visibility import format_lsn
 from engine.errors import InvariantError, PositionLost
 from engine.model import Position

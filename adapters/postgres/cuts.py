@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow.compute as pc
 
-from adapters.postgres.keyset import column_of
+from adapters.postgres.sql import leading_ident
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -79,8 +79,8 @@ class Cut:
 def cut_of(fingerprint: tuple[str, ...]) -> Cut:
     """What a table is cut and merged by, from its fingerprint (`ReadTable.fingerprint`)."""
     keys = [trait.removeprefix(KEY) for trait in fingerprint if trait.startswith(KEY)]
-    columns = tuple(column_of(one) for one in keys if not one.endswith(MERGED))
-    return Cut(columns, tuple(column_of(one) for one in keys if one.endswith(MERGED)) or columns)
+    columns = tuple(leading_ident(key) for key in keys if not key.endswith(MERGED))
+    return Cut(columns, tuple(leading_ident(key) for key in keys if key.endswith(MERGED)) or columns)
 
 
 def moved(cuts: Iterable[Cut], entries: Entries, codec: TableCodec) -> Mask:

@@ -19,7 +19,7 @@ from engine.incomplete import letter
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from adapters.postgres.decode import SpanPart
+    from adapters.postgres.timeline import SpanPart
     from engine.events.text import Ints
 
 _ROWS = np.frombuffer(b"IUD", np.uint8)

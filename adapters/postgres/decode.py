@@ -22,7 +22,7 @@ from adapters.postgres.entries import Entries, row_groups
 from adapters.postgres.logical import message_events
 from adapters.postgres.pgoutput import Messages, parse_truncate, read_messages
 from adapters.postgres.source import CONNECTOR, source_end
-from adapters.postgres.timeline import ENTRIES, Timeline, TransactionContext, timeline
+from adapters.postgres.timeline import ENTRIES, SpanPart, Timeline, TransactionContext, timeline
 from adapters.postgres.touched import (
     COUNTED,
     LACKING,
@@ -47,18 +47,6 @@ if TYPE_CHECKING:
     from engine.events.codec import TableCodec
     from engine.events.settings import EventSettings
     from engine.model import Part
-
-
-@dataclass(frozen=True, slots=True)
-class SpanPart:
-    """Messages of the log in order and what came before them.
-
-    `messages` is a `large_binary` array of CopyData payloads (XLogData, its header kept). Within a
-    part each relation has one definition.
-    """
-
-    messages: pa.Array
-    context: TransactionContext
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from adapters.postgres.decode import Decoded, SpanPart, decode
+from adapters.postgres.decode import Decoded, decode
 from adapters.postgres.source import Moment
+from adapters.postgres.timeline import SpanPart
 from adapters.spark.span_files import SpanFile, save
 from adapters.table_faults import write_part
 

@@ -7,19 +7,15 @@ which only a surrogate key can have, stand last, as in an ascending index. Pure.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adapters.postgres.sql import IS_NULL, IS_THERE, quote_ident, quote_literal
-from engine.errors import InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from engine.model import Key
-
-_QUOTED = re.compile(r'"((?:[^"]|"")+)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,14 +165,6 @@ class Keyset:
 
 def _literals(columns: Sequence[KeyColumn], key: Key) -> list[str]:
     return [column.literal(text) for column, text in zip(columns, key, strict=True) if text is not None]
-
-
-def column_of(fingerprint: str) -> str:
-    """The name of the column that a fingerprint (`KeyColumn.fingerprint`) is of."""
-    found = _QUOTED.match(fingerprint)
-    if found is None:
-        raise InvariantError(f"no column begins {fingerprint!r}")
-    return found[1].replace('""', '"')
 
 
 PLACES = Keyset((KeyColumn("ctid", '"pg_catalog"."tid"'),))

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from engine.errors import InvariantError
 
 IS_NULL, IS_THERE = "IS NOT DISTINCT FROM NULL", "IS DISTINCT FROM NULL"
 """Tests of a value that any index serves: of a composite one, `IS NULL` asks whether all its fields are."""
+
+
+_QUOTED: Final = re.compile(r'"((?:[^"]|"")+)"')
 
 
 def quote_ident(name: str) -> str:
@@ -17,6 +23,14 @@ def quote_ident(name: str) -> str:
 def quote_table(schema: str, table: str) -> str:
     """A table's full name."""
     return f"{quote_ident(schema)}.{quote_ident(table)}"
+
+
+def leading_ident(text: str) -> str:
+    """The name that a text of SQL begins with, as `quote_ident` wrote it."""
+    found = _QUOTED.match(text)
+    if found is None:
+        raise InvariantError(f"no quoted name begins {text!r}")
+    return found[1].replace('""', '"')
 
 
 def quote_literal(text: str) -> str:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from adapters.postgres.pgoutput import Messages
     from engine.events.text import Ints
 
@@ -40,6 +42,18 @@ class TransactionContext:
     sequence: int = 0
     events: int = 0
     collections: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SpanPart:
+    """Messages of the log in order and what came before them.
+
+    `messages` is a `large_binary` array of CopyData payloads (XLogData, its header kept). Within a
+    part each relation has one definition.
+    """
+
+    messages: pa.Array
+    context: TransactionContext
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,14 @@ import pytest
 
 from adapters.postgres.catalog import Catalog
 from adapters.postgres.codec import codec_for
-from adapters.postgres.decode import SpanPart, decode
+from adapters.postgres.decode import decode
 from adapters.postgres.pgoutput import parse_relation
 from adapters.postgres.rows import row_expression, row_shape
 from adapters.postgres.session import TEXT_SETTINGS, startup_options
 from adapters.postgres.source import Moment
 from adapters.postgres.sql import quote_ident, quote_table
 from adapters.postgres.table import relation_of
-from adapters.postgres.timeline import TransactionContext
+from adapters.postgres.timeline import SpanPart, TransactionContext
 from adapters.postgres.touched import Watch
 from engine.events.rows import RowMode, SeparatorInData, split_rows
 from engine.events.settings import (

@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from adapters.postgres.builtin import BUILTIN
 from adapters.postgres.codec import codec_for
-from adapters.postgres.decode import SpanPart, decode
+from adapters.postgres.decode import decode
 from adapters.postgres.pgoutput import parse_relation
 from adapters.postgres.source import Moment
-from adapters.postgres.timeline import TransactionContext
+from adapters.postgres.timeline import SpanPart, TransactionContext
 from adapters.postgres.touched import Watch
 from tests.golden.event import Event
 from tests.unit.golden_wal.catalogs import State, states

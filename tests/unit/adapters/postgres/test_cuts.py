@@ -10,12 +10,12 @@ import pytest
 
 from adapters.postgres.codec import codec_for
 from adapters.postgres.cuts import Cut, cut_of
-from adapters.postgres.decode import SpanPart, decode
+from adapters.postgres.decode import decode
 from adapters.postgres.keyset import KeyColumn, Keyset
 from adapters.postgres.readable import ReadTable
 from adapters.postgres.source import Moment
 from adapters.postgres.table import Column, Table, relation_of
-from adapters.postgres.timeline import TransactionContext
+from adapters.postgres.timeline import SpanPart, TransactionContext
 from adapters.postgres.touched import Watch
 from engine.events.settings import EventSettings
 from engine.model import CollectionId

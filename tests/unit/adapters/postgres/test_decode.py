@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.postgres.codec import codec_for
-from adapters.postgres.decode import SignalRow, SpanPart, decode
+from adapters.postgres.decode import SignalRow, decode
 from adapters.postgres.pgoutput import parse_relation
 from adapters.postgres.source import Moment
 from adapters.postgres.table import Column, Table, relation_of
-from adapters.postgres.timeline import TransactionContext
+from adapters.postgres.timeline import SpanPart, TransactionContext
 from adapters.postgres.touched import Watch
 from engine.errors import SourceError
 from engine.events.batch import EVENTS

@@ -8,10 +8,9 @@ import pyarrow as pa
 import pytest
 
 from adapters.postgres.assemble import Cut
-from adapters.postgres.decode import SpanPart
 from adapters.postgres.log import PostgresLog, Span, Start, Subscription
 from adapters.postgres.replication import log_error
-from adapters.postgres.timeline import TransactionContext
+from adapters.postgres.timeline import SpanPart, TransactionContext
 from engine.errors import PositionLost, SourceError
 from engine.model import Position
 
