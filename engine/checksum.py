@@ -7,12 +7,12 @@ mapping it would kill the process or give other rows.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from xxhash import xxh3_64
 
 from engine.files import write_all
+from engine.model import Checksum
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,22 +22,10 @@ PRIVATE = 0o600
 """The mode of a file that only its owner may read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Checksum:
-    """A file's size in bytes, and the XXH3 digest of its content, 64 bits in hexadecimal digits."""
-
-    bytes: int
-    digest: str
-
-    @classmethod
-    def of(cls, content: Content) -> Checksum:
-        """The checksum of a content."""
-        view = memoryview(content)
-        return cls(view.nbytes, xxh3_64(view).hexdigest())
-
-
-NO_FILE = Checksum(0, "")
-"""Where there is no file."""
+def checksum_of(content: Content) -> Checksum:
+    """The checksum of a content."""
+    view = memoryview(content)
+    return Checksum(view.nbytes, xxh3_64(view).hexdigest())
 
 
 class ChecksumFile:

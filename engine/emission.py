@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.checksum import Checksum
+from engine.checksum import checksum_of
 from engine.errors import SourceError
 from engine.events.batch import EVENTS
 from engine.events.envelope import with_mark
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from engine.events.text import Ints
     from engine.merge import Newer
-    from engine.model import Part, Staged
+    from engine.model import Checksum, Part, Staged
     from engine.ports import PartWriter, TextWriter
 
 _VALUE = EVENTS.get_field_index("value")
@@ -100,7 +100,7 @@ def _mapped(path: str, checksum: Checksum) -> Iterator[pa.MemoryMappedFile]:
     with _present(path):
         source = pa.memory_map(path)
     with source:
-        if Checksum.of(source.read_buffer()) != checksum:
+        if checksum_of(source.read_buffer()) != checksum:
             raise _damaged(path, "its checksum is wrong")
         source.seek(0)
         yield source
@@ -188,7 +188,7 @@ def _blanked(
                 _blank(file, begin, end)
             os.fsync(file)
             with pa.memory_map(path) as blanked:
-                return Checksum.of(blanked.read_buffer())
+                return checksum_of(blanked.read_buffer())
         finally:
             os.close(file)
 

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from engine.model import Run, Staged
     from engine.snapshot import Snapshot, Table
 
-PLAIN = "true"
-"""What a row says that is neither the first nor the last of anything."""
-
 
 class Mark(StrEnum):
     """What a row can be, from the strongest to the weakest where it is several at once."""

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from engine.checksum import NO_FILE, Checksum
-
 Key: TypeAlias = tuple[str | None, ...]
 """A row's merge key, column by column, as the database's own text (None = NULL)."""
 
@@ -149,6 +147,18 @@ class Window:
     def targets(self) -> tuple[Target, ...]:
         """What the window's runs read, each once, in order."""
         return tuple(dict.fromkeys(run.target for run in self.runs))
+
+
+@dataclass(frozen=True, slots=True)
+class Checksum:
+    """A file's size in bytes, and the XXH3 digest of its content, 64 bits in hexadecimal digits."""
+
+    bytes: int
+    digest: str
+
+
+NO_FILE = Checksum(0, "")
+"""Where there is no file."""
 
 
 @dataclass(frozen=True, slots=True)

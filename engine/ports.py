@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from engine.checksum import Checksum
     from engine.errors import SignalError, TableBusy
     from engine.extent import Extent
     from engine.incomplete import Incomplete, Letters
-    from engine.model import Command, Key, Part, Position, SignalRow, Staged, Target, Window
+    from engine.model import Checksum, Command, Key, Part, Position, SignalRow, Staged, Target, Window
     from engine.snapshot import Table
     from engine.state import State
 

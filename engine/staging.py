@@ -27,11 +27,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from engine.checksum import NO_FILE, PRIVATE, Checksum, ChecksumFile
+from engine.checksum import PRIVATE, ChecksumFile
 from engine.events.batch import EVENTS
 from engine.events.text import text_parts
 from engine.files import sink_errors
 from engine.merge_key import KEY_TYPE
+from engine.model import NO_FILE, Checksum
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

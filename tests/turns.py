@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.checksum import Checksum
+from engine.checksum import checksum_of
+from engine.model import Checksum
 
 if TYPE_CHECKING:
     from engine.model import Part
@@ -28,7 +29,7 @@ class NotedWriter:
     def take(self, part: int, path: str, events: int = -1, checksum: Checksum | None = None) -> Part:
         content = Path(path).read_bytes()
         events = content.count(b"\n") if events < 0 else events
-        return self._noted(self.behind.take(part, path, events, checksum or Checksum.of(content)))
+        return self._noted(self.behind.take(part, path, events, checksum or checksum_of(content)))
 
     def _noted(self, part: Part) -> Part:
         self.parts[part.number] = part

@@ -36,8 +36,8 @@ from adapters.silence import NoLog
 from adapters.table_faults import encode_without_faults
 from engine.config.settings import Watermarking
 from engine.errors import InvariantError, SourceError
+from engine.events.envelope import PLAIN
 from engine.incomplete import undecodable
-from engine.marks import PLAIN
 from engine.merge import Superseded
 from engine.model import Position, SignalRow
 from engine.ports import Encoded

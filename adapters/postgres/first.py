@@ -26,8 +26,8 @@ from adapters.postgres.takeover import Takeover
 from adapters.postgres.visibility import format_lsn
 from engine.config.settings import GeneratedColumns, SnapshotRestart
 from engine.errors import ConfigError, PositionLost, SourceError
+from engine.events.envelope import PLAIN
 from engine.first import Log, Standing, Start, start, to_read
-from engine.marks import PLAIN
 from engine.model import CollectionId, Position
 
 if TYPE_CHECKING:

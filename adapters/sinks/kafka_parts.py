@@ -18,11 +18,11 @@ import numpy as np
 import pyarrow as pa
 
 from adapters.sinks.staging import replacing, written_files
-from engine.checksum import NO_FILE, Checksum, ChecksumFile
+from engine.checksum import ChecksumFile, checksum_of
 from engine.errors import SinkError
 from engine.events.batch import EVENTS
 from engine.files import sink_errors
-from engine.model import Part
+from engine.model import NO_FILE, Checksum, Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -127,7 +127,7 @@ class PartFile:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Its batches, mapped. Raises SinkError if they are not what was written."""
         with sink_errors(self.path), pa.memory_map(str(self.path)) as source:
-            if Checksum.of(source.read_buffer()) != self.checksum:
+            if checksum_of(source.read_buffer()) != self.checksum:
                 raise SinkError("is damaged: its checksum is wrong", place=str(self.path), hint=_DAMAGED)
             source.seek(0)
             with pa.ipc.open_stream(source) as stream:

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adapters.disk import force_directory, make_private
-from engine.checksum import NO_FILE, Checksum, ChecksumFile
+from engine.checksum import ChecksumFile
 from engine.errors import InvariantError, SinkError
 from engine.events.text import text_parts
 from engine.files import sink_errors
-from engine.model import Part
+from engine.model import NO_FILE, Checksum, Part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -16,9 +16,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from adapters.spark.worker import spare_worker
-from engine.checksum import Checksum
 from engine.events.rows import RowMode, SeparatorInData
-from engine.model import Staged
+from engine.model import Checksum, Staged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -5,14 +5,18 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pyarrow as pa
 
 from adapters.disk import make_private
-from engine.checksum import Checksum, ChecksumFile
+from engine.checksum import ChecksumFile, checksum_of
 from engine.errors import SourceError
 from engine.files import sink_errors
+
+if TYPE_CHECKING:
+    from engine.model import Checksum
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,7 @@ class SpanFile:
         """The batches, mapped. Raises SourceError if they are not what was written."""
         try:
             with pa.memory_map(self.path) as source:
-                if Checksum.of(source.read_buffer()) != self.checksum:
+                if checksum_of(source.read_buffer()) != self.checksum:
                     raise SourceError("a part of the log, as staged, is damaged", place=self.path, hint=_HINT)
                 source.seek(0)
                 with pa.ipc.open_stream(source) as stream:

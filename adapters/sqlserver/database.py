@@ -37,8 +37,8 @@ from adapters.sqlserver.window import SqlServerWindow
 from adapters.table_faults import encode_without_faults
 from engine.config.settings import Watermarking
 from engine.errors import InvariantError, SchemaChanged, TableBusy
+from engine.events.envelope import PLAIN
 from engine.incomplete import Cause, Incomplete, Letters, undecodable
-from engine.marks import PLAIN
 from engine.merge import Superseded
 from engine.model import Position, SignalRow
 from engine.ports import Encoded

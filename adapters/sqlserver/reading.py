@@ -31,8 +31,8 @@ from adapters.sqlserver.failures import source_errors
 from adapters.sqlserver.rows import readable
 from adapters.sqlserver.server import rows
 from adapters.sqlserver.tsql import row_text
-from engine.checksum import Checksum
 from engine.events.rows import RowMode
+from engine.model import Checksum
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from engine.events.connect import INT64, STRING, Schema, array, struct
 from engine.events.text import quote
-from engine.marks import PLAIN
 
 if TYPE_CHECKING:
     from engine.events.settings import EventSettings
@@ -104,6 +103,8 @@ def with_mark(value: str, mark: str) -> str:
     return f'{before},"snapshot":"{mark}",{after}' if plain else value
 
 
+PLAIN = "true"
+"""What a row of an initial snapshot says in `snapshot` that is neither the first nor the last of anything."""
 _PLAIN = f',"snapshot":"{PLAIN}",'
 
 

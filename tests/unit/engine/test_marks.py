@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.checksum import NO_FILE
 from engine.extent import Advance, Extent
 from engine.marks import Mark, Marks, marks
-from engine.model import CollectionId, Run, Staged
+from engine.model import NO_FILE, CollectionId, Run, Staged
 from engine.snapshot import Snapshot
 
 if TYPE_CHECKING:

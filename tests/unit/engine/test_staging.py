@@ -18,13 +18,13 @@ import pytest
 
 from engine import emission as emitting
 from engine import staging
-from engine.checksum import Checksum
+from engine.checksum import checksum_of
 from engine.emission import Emission, Emitted
 from engine.errors import SinkError, SourceError
 from engine.marks import NO_MARKS, Mark, Marks
 from engine.merge import Newer
 from engine.merge_key import KEY_TYPE
-from engine.model import CollectionId, Part, Staged
+from engine.model import Checksum, CollectionId, Part, Staged
 from engine.staging import STAGED, StagingArea, clear, texts_beside
 from tests.batches import numbered
 from tests.fakes import MemorySink, memory_text
@@ -223,7 +223,7 @@ def test_what_was_blanked_has_a_checksum_of_its_own(tmp_path):
     Emission(one, newer(500), 0).write(Writer())  # type: ignore[arg-type] # it takes files only
     ((checksum, content),) = taken
 
-    assert checksum == Checksum.of(content) != one.texts
+    assert checksum == checksum_of(content) != one.texts
 
 
 def test_texts_that_another_user_wrote_are_copied_without_what_was_superseded(tmp_path, monkeypatch):

@@ -12,9 +12,10 @@ import pytest
 
 from adapters.sinks.lines import json_lines
 from adapters.sinks.staging import StagedWriter, Staging, part_files
-from engine.checksum import NO_FILE, Checksum
+from engine.checksum import checksum_of
 from engine.errors import InvariantError, SinkError
 from engine.files import sink_errors
+from engine.model import NO_FILE
 from tests.batches import numbered
 
 
@@ -95,7 +96,7 @@ def test_a_file_that_can_not_be_linked_is_copied(tmp_path, monkeypatch, code):
     (tmp_path / "turn").mkdir()
     given = tmp_path / "run.text"
     given.write_bytes(b"x" * (3 << 20))
-    StagedWriter(tmp_path / "turn", json_lines).take(4, str(given), 1, Checksum.of(given.read_bytes()))
+    StagedWriter(tmp_path / "turn", json_lines).take(4, str(given), 1, checksum_of(given.read_bytes()))
 
     assert [path.name for path in (tmp_path / "turn").iterdir()] == ["part-00004.jsonl"]
     assert (tmp_path / "turn" / "part-00004.jsonl").read_bytes() == given.read_bytes()
