@@ -70,6 +70,12 @@ class _Measuring:
     bounded: bool
 
 
+def _refuse_other_key(read: ReadTable, bound: Key) -> None:
+    """Raise SchemaChanged where a bound has more or fewer columns than the table's key has now."""
+    if len(bound) != len(read.keyset.columns):
+        raise SchemaChanged("its key was changed", place=str(read.table.id))
+
+
 class Extents:
     """Reads the keys through one connection, which the job's thread alone uses."""
 
@@ -288,8 +294,7 @@ class Extents:
         Raises SchemaChanged where the table has another key by now.
         """
         read = self._read(target, self._looked_up([target]))
-        if len(upto) != len(read.keyset.columns):
-            raise SchemaChanged("its key was changed", place=str(target.collection))
+        _refuse_other_key(read, upto)
         if read.keyset == PLACES:
             return places(after, upto, step_rows * self.row_bytes(target), count)
         found: list[Key] = []
