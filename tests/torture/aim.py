@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 _LONGEST_S, _IDLE_S = 10.0, 2.0
 _AWAY = 20_000
+_BEHIND = 0.3
+"""How often what is aimed at are rows that no window has read yet."""
+_ORDINAL = (("n", "int"),)
 _EXPORTERS = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
     " AND application_name = 'tidemark' AND state = 'idle in transaction'"
@@ -73,12 +76,14 @@ class Aimer:
 
     def _aim(self, session: Session, runs: Sequence[Any]) -> None:
         for _ in range(self.aims):
-            name, after, upto = self.random.choice(runs)
+            run = self.random.choice(runs)
             with contextlib.suppress(psycopg.Error):
-                self._hit(session.get(), name, after, upto)
+                self._hit(session.get(), *run)
             self.stop.wait(self.random.choice([0.0, 0.0, 0.01, 0.05]))
 
-    def _hit(self, connection: psycopg.Connection[Any], name: str, after: Any, upto: Any) -> None:
+    def _hit(
+        self, connection: psycopg.Connection[Any], name: str, after: Any, upto: Any, surrogate: str | None
+    ) -> None:
         table = name.partition(".")[2]
         known = {leaf: at for at, shape in enumerate(self.tables) for leaf in (shape.name, *shape.leaves)}
         if table not in known:
@@ -88,16 +93,19 @@ class Aimer:
         if self.random.random() < 0.05:
             self._end_exporter(connection, shape)
             return
-        if any(bound is not None and len(bound) != len(_key(shape)) for bound in (after, upto)):
+        key = _key(shape) if surrogate is None else _ORDINAL
+        if any(bound is not None and len(bound) != len(key) for bound in (after, upto)):
             return  # another table has its name now
+        behind = upto is not None and self.random.random() < _BEHIND
         rows = connection.execute(
-            sql.SQL("SELECT n FROM {} WHERE {} ORDER BY random() LIMIT 3").format(
-                sql.Identifier(table), _within(shape, after, upto)
+            sql.SQL("SELECT n FROM {} WHERE n IS NOT NULL AND {} ORDER BY random() LIMIT 3").format(
+                sql.Identifier(table), _within(key, upto, None) if behind else _within(key, after, upto)
             )
         ).fetchall()
         if shape.appends_only or not rows:
             return
-        step = self._step(place, [n for (n,) in rows])
+        ordinals = [n for (n,) in rows]
+        step = self._past(place, shape, surrogate, ordinals[0]) if behind else self._step(place, ordinals)
         with connection.transaction():
             for statement in statements(step, self.tables):
                 connection.execute(statement.encode())
@@ -119,6 +127,13 @@ class Aimer:
         ]
         return draw.choice(steps)
 
+    def _past(self, place: int, shape: TableShape, surrogate: str | None, ordinal: int) -> Step:
+        """Take a row that is still to be read behind the reading, where that can be by one key alone."""
+        fresh = -1 - self.random.randrange(_AWAY)
+        if surrogate is not None:
+            return ["slide", place, ordinal, fresh]
+        return ["rekey" if shape.identity == "i" else "move", place, ordinal, fresh]
+
     def _end_exporter(self, connection: psycopg.Connection[Any], shape: TableShape) -> None:
         """End the sessions that hold snapshot and locks, and do at once what the locks kept out."""
         ended = connection.execute(_EXPORTERS.encode()).fetchall()
@@ -133,12 +148,11 @@ class Aimer:
 
 def _key(shape: TableShape) -> Sequence[tuple[str, str]]:
     """The columns of the key that cuts a table, with their types."""
-    return shape.kind.columns if shape.kind.primary else (("n", "int"),)
+    return shape.kind.columns if shape.kind.primary else _ORDINAL
 
 
-def _within(shape: TableShape, after: Any, upto: Any) -> sql.Composable:
+def _within(columns: Sequence[tuple[str, str]], after: Any, upto: Any) -> sql.Composable:
     """A condition on a table's key that bounds as the engine has them stand for."""
-    columns = _key(shape)
     names = sql.SQL(", ").join(sql.Identifier(name) for name, _type in columns)
 
     def values(bound: Any) -> sql.Composable:

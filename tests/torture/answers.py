@@ -170,6 +170,7 @@ class Answers:
             for asked in self.asked.values()
             if asked.sent.kind == "execute" and table.name in asked.sent.collections and not asked.refused
         ]
+        table.check_reads(spans)
         for turn in {turn for turns in table.read_in.values() for turn in turns}:
             if not any(first <= turn <= last for first, last in spans):
                 raise Violation(f"{table.name} was read in turn {turn}, which no signal asked for")

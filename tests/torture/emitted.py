@@ -121,6 +121,9 @@ def printed(value: str, type_: str) -> str:
             return moment.rstrip("0").rstrip(".") if "." in moment else moment
         case type_ if type_.startswith("character"):
             return value.rstrip(" ")
+        case "mood":
+            # A label is the same under the names that it gets one after the other.
+            return value.partition("_")[0]
     return value
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _ANEW = frozenset(
     {
-        *("sql", "truncate", "drop", "exile", "replace", "succeed", "publish", "exchange"),
+        *("sql", "truncate", "empty", "drop", "exile", "replace", "succeed", "publish", "exchange"),
         *("away", "out", "wipe", "rewrite"),
     }
 )
@@ -84,7 +84,7 @@ class Initial:
         steps += [strike.step for one in self.script.rounds for strike in one.strikes]
         changed = {step[1] for step in steps if step[0] in _ANEW}
         changed |= {step[2] for step in steps if step[0] in {"succeed", "exchange"}}
-        if any(step[0] in {"republish", "wipe"} for step in steps):
+        if any(step[0] in {"republish", "wipe", "relabel"} for step in steps):
             changed = set(range(len(self.script.tables)))
         return {
             name

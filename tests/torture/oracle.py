@@ -20,7 +20,7 @@ from tests.torture.emitted import printed_row, texts
 from tests.torture.truth import UNCHANGED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from tests.torture.emitted import Emitted
     from tests.torture.truth import Entry, Row
@@ -73,6 +73,13 @@ class Table:
     def key_of(self, row: Mapping[str, str | None]) -> Key:
         """The key of a row."""
         return tuple(row[name] for name in self.key)
+
+    def key_before(self, old: Mapping[str, str | None], new: Mapping[str, str | None]) -> Key:
+        """The key that a changed row had, by what is known of the row before and by the row after."""
+        return self.key_of({**new, **old})
+
+    def check_reads(self, spans: Collection[tuple[int, int]]) -> None:
+        """Judge how often rows were read, `spans` being the turns of signals that asked for the table."""
 
     def key_of_event(self, image: Mapping[str, object]) -> Key:
         """The key of an event's row."""
@@ -173,7 +180,7 @@ class Oracle:
         old, new = printed_row(entry.old, table.types), printed_row(entry.new, table.types)
         before: Row = {}
         if entry.op != "c":
-            key = table.key_of({**new, **old})
+            key = table.key_before(old, new)
             table.touched.add(key)
             table.arrived.discard(key)
             before = table.rows.pop(key, {})
@@ -194,7 +201,7 @@ class Oracle:
         kept: Row = {}
         if entry.op != "c":
             known = {name: value for name, value in before.items() if value is not None}
-            kept = table.copy.pop(table.key_of({**(after or {}), **known}), {})
+            kept = table.copy.pop(table.key_before(known, after or {}), {})
         if after is not None:
             filled = {name: self._filled(name, value, before, kept) for name, value in after.items()}
             table.copy[table.key_of(filled)] = filled

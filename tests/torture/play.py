@@ -273,7 +273,7 @@ class Play:
         seen, since_s, asked = len(journal.of("window")), time.monotonic(), False
         while not stop.is_set() and time.monotonic() - since_s < _STRUCK_S:
             for note in journal.of("window")[seen:]:
-                if set(names) & {name for name, _after, _upto in note["runs"]}:
+                if set(names) & {name for name, *_bounds in note["runs"]}:
                     return note
             if not asked and time.monotonic() - since_s > _BY_ITSELF_S:
                 data = json.dumps({"type": "incremental", "data-collections": names})

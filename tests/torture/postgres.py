@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from tests.torture.aim import Aimer
+from tests.torture.bags import Bag, create_bag
 from tests.torture.emitted import emitted
 from tests.torture.oracle import Table
-from tests.torture.postgres_oracle import PostgresOracle
+from tests.torture.postgres_oracle import PostgresOracle, Untold
 from tests.torture.publication import create as published
 from tests.torture.publication import publish_all
+from tests.torture.row_filters import FILTERS, where
 from tests.torture.script import collections
-from tests.torture.tables import COLLATIONS, WITHOUT_ICU, create
+from tests.torture.tables import COLLATIONS, MOOD, WITHOUT_ICU, create
 from tests.torture.truth import PREFIX, Truth
 from tests.torture.writers import Session, Writer, settle_all_prepared
 
@@ -73,8 +75,9 @@ class PostgresSite:
                 run(statement.encode())
             run("CREATE TABLE signals (id text, type text, data text)")
             run("ALTER TABLE signals REPLICA IDENTITY FULL")
+            run(MOOD)
             for shape in self.script.tables:
-                for statement in create(shape):
+                for statement in create_bag(shape) if shape.kind.alike else create(shape):
                     run(statement.encode())
             run("ANALYZE")
             run(published(self.script).encode())
@@ -94,16 +97,28 @@ class PostgresSite:
         tables[SIGNALS] = self._table(connection, SIGNALS, ("id",))
         for shape in self.script.tables:
             for name in collections(shape, via_root=via_root):
-                tables[name] = self._table(connection, name, shape.identifies)
+                made = Bag if shape.kind.alike else Untold if via_root and shape.untold else Table
+                key = shape.identifies if via_root else shape.key_of(name)
+                tables[name] = self._table(connection, name, key, made, where(shape))
+                if shape.filter:
+                    self.oracle.filters[name] = FILTERS[shape.filter]
+                if shape.leaf and via_root:
+                    self.oracle.odd.add(name)
             self.oracle.published |= {
                 f"public.{leaf}": f"public.{shape.name}" for leaf in shape.leaves if via_root
             }
 
     @staticmethod
-    def _table(connection: psycopg.Connection[Any], name: str, key: tuple[str, ...]) -> Table:
+    def _table(
+        connection: psycopg.Connection[Any],
+        name: str,
+        key: tuple[str, ...],
+        made: type[Table] = Table,
+        where: str = "",
+    ) -> Table:
         types = dict(connection.execute(_COLUMNS, [name]).fetchall())
-        table = Table(name, key, types)
-        table.start(_rows(connection, name))
+        table = made(name, key or tuple(types), types)
+        table.start(_rows(connection, name, where))
         return table
 
     def properties(self) -> dict[str, str]:
@@ -226,12 +241,15 @@ class PostgresSite:
 
     def rows(self, name: str) -> list[Row]:
         """A table's rows, as the database prints them."""
+        published = (
+            where(shape) for shape in self.script.tables if shape.filter and f"public.{shape.name}" == name
+        )
         with self.connect() as connection:
-            return _rows(connection, name)
+            return _rows(connection, name, next(published, ""))
 
 
-def _rows(connection: psycopg.Connection[Any], name: str) -> list[Row]:
+def _rows(connection: psycopg.Connection[Any], name: str, where: str = "") -> list[Row]:
     columns = [column for column, _type in connection.execute(_COLUMNS, [name]).fetchall()]
     texts = ", ".join(f'"{column}"::text' for column in columns)
-    found = connection.execute(f"SELECT {texts} FROM {name}".encode()).fetchall()
+    found = connection.execute(f"SELECT {texts} FROM {name}{where}".encode()).fetchall()
     return [dict(zip(columns, row, strict=True)) for row in found]

@@ -2,7 +2,12 @@
 
 Messages in the log, which the job is told to leave out, say what the log itself does not: that a table is
 taken out of the publication or put back, or that two tables change names. Changes of a table that is not
-published are silent. Its copy may then lack them, as long as the job says that it is incomplete.
+published are silent. Its copy may then lack them, as long as the job says that it is incomplete. So is
+TRUNCATE of a partition that is published under its root: what it removed a consumer keeps.
+
+A row that a change brings into a row filter comes as an insert, which lacks the large values that were left
+unchanged; a snapshot that is under way then, or comes later, must read them. A label of an enum is the same
+under all the names that it gets, but no row read shows a name that was gone at the last quiet point.
 """
 
 from __future__ import annotations
@@ -10,23 +15,54 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from tests.torture.bags import Bag
 from tests.torture.emitted import texts
-from tests.torture.oracle import Oracle, Violation
+from tests.torture.oracle import Oracle, Table, Violation
+from tests.torture.truth import UNCHANGED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from tests.torture.emitted import Emitted
-    from tests.torture.oracle import Key, Table
+    from tests.torture.oracle import Key
+    from tests.torture.row_filters import RowFilter
     from tests.torture.truth import Entry, Row
+
+_EMPTIED = "emptied "
+_LABEL = "e"
+
+
+@dataclass(slots=True)
+class Untold(Table):
+    """A partitioned table whose partitions log different keys: no snapshot may read it, no copy can be right.
+
+    Both keys follow from the same ordinal.
+    """
+
+    def key_of(self, row: Mapping[str, str | None]) -> Key:
+        """The key of a row of which one of the keys is known."""
+        known = row.get("k")
+        return ((row["alt"] or "").removeprefix("alt ") if known is None else known,)
+
+    def key_before(self, old: Mapping[str, str | None], new: Mapping[str, str | None]) -> Key:
+        """The key that a changed row had."""
+        return self.key_of(old or new)
 
 
 @dataclass(slots=True)
 class PostgresOracle(Oracle):
-    """`unpublished` are the tables whose changes are silent now, `lacking` the keys of those by table."""
+    """`unpublished` are the tables whose changes are silent now, `lacking` the keys of those by table.
+
+    `filters` are the row filters of tables, `odd` those published with partitions of different identities,
+    `renamed` says how often each label of the enum had been renamed at the last quiet point.
+    """
 
     unpublished: set[str] = field(default_factory=set)
     lacking: dict[str, set[Key]] = field(default_factory=dict)
+    filters: dict[str, RowFilter] = field(default_factory=dict)
+    odd: set[str] = field(default_factory=set)
+    renamed: dict[str, int] = field(default_factory=dict)
+    _turn: int = 0
 
     def precede(self, entries: Iterable[Entry]) -> None:
         """Go on with what was committed before the job's log began."""
@@ -34,8 +70,14 @@ class PostgresOracle(Oracle):
             if entry.op == "m":
                 self._told(entry)
                 self._pass(entry)
-            else:
-                Oracle.precede(self, [entry])
+            for one in self.known_tables(entry) if entry.op != "m" else ():
+                table = self._table(one.tables[0])
+                if isinstance(table, Bag):
+                    table.change(one, 0)
+                elif one.text:
+                    self._empty(table, one)
+                else:
+                    Oracle.precede(self, [one])
 
     def follow(self, entries: Iterable[Entry], emitted: Iterable[Emitted]) -> None:
         """Go on with what has been committed and what has been emitted since the last call."""
@@ -46,10 +88,28 @@ class PostgresOracle(Oracle):
                 continue
             for one in self.known_tables(entry):
                 silent = one.tables[0] in self.unpublished
-                self.ahead.append(replace(one, silent=silent))
+                self.ahead.append(replace(one, silent=silent or bool(one.text)))
                 if silent:
                     self.unheard.append(one)
         Oracle.follow(self, [], emitted)
+
+    def known_tables(self, entry: Entry) -> list[Entry]:
+        """The entries that tell of one, as they are published: none, if a row filter leaves it out."""
+        if entry.op == "t" and not entry.text:
+            # A root's own TRUNCATE names the root, too.
+            emptied = [name for name in entry.tables if self.published.get(name, name) not in entry.tables]
+            entry = replace(entry, tables=tuple(name for name in entry.tables if name not in emptied))
+            silent = [
+                replace(entry, tables=(self.published[name],), text=f"{_EMPTIED}{name}") for name in emptied
+            ]
+            return [*silent, *Oracle.known_tables(self, entry)]
+        found = []
+        for one in Oracle.known_tables(self, entry):
+            filtered = self.filters.get(one.tables[0])
+            shown = filtered.published(one) if filtered else one
+            if shown is not None:
+                found.append(shown)
+        return found
 
     def _told(self, message: Entry) -> None:
         """Note which tables' changes are silent from here on."""
@@ -67,14 +127,26 @@ class PostgresOracle(Oracle):
 
     def take_in(self, event: Emitted) -> None:
         """Go on with one event."""
+        self._turn = event.turn
         if event.op != "r":
             self._come_to_an_event()
             Oracle.take_in(self, event)
             return
+        self._check_label(event)
+        if event.table in self.odd:
+            self.happened["rows read of partitions with other identities"] += 1
         while not self._stands(event) and self.ahead and self._is_silent(self.ahead[0]):
             self._pass(self.ahead.pop(0))
         table = self._table(event.table)
+        if isinstance(table, Untold):
+            raise Violation(
+                f"{table.name} was read in turn {event.turn}, and its log does not tell of its rows"
+            )
+        if isinstance(table, Bag):
+            self._read_copy(table, event)
+            return
         found = texts(event.after or {}, table.types)
+        table.lacking.pop(table.key_of(found), None)
         if table.key_of(found) not in self.lacking.get(table.name, ()) or self._stands(event):
             Oracle.take_in(self, event)
             return
@@ -82,9 +154,28 @@ class PostgresOracle(Oracle):
         self.events, self.reads = self.events + 1, self.reads + 1
         table.copy[table.key_of(found)] = found
 
+    def _read_copy(self, table: Bag, event: Emitted) -> None:
+        """Count a row of which there may be more."""
+        self.events, self.reads = self.events + 1, self.reads + 1
+        self.happened["rows read that may be alike"] += 1
+        first = event.snapshot != "incremental"
+        table.read(event, first=first)
+        if first:
+            self.first_words.append((table.name, event.snapshot))
+
+    def _check_label(self, event: Emitted) -> None:
+        """No name of a label that was gone at the last quiet point, when nothing was being read."""
+        label, _, times = str((event.after or {}).get(_LABEL, "")).partition("_")
+        if times and int(times) < self.renamed.get(label, 0):
+            raise Violation(
+                f"a row read of {event.table} in turn {event.turn} has label {label}_{times} of before"
+            )
+
     def _stands(self, event: Emitted) -> bool:
         """Whether a row read is the table's here."""
         table = self._table(event.table)
+        if isinstance(table, Bag):
+            return table.stands(event)
         found = texts(event.after or {}, table.types)
         stands = table.rows.get(table.key_of(found))
         return stands is not None and stands.get("ver") == found.get("ver")
@@ -104,23 +195,42 @@ class PostgresOracle(Oracle):
                 self._exchange(*entry.text.removeprefix("exchange ").split(","))
             return
         table = self._table(entry.tables[0])
+        if isinstance(table, Bag):
+            table.blind = True
+            table.change(entry, self._turn)
+            return
         lacking = self.lacking.setdefault(table.name, set())
+        if entry.text:
+            lacking |= self._empty(table, entry)
+            return
         if entry.op == "t":
             lacking |= table.rows.keys()
             table.rows.clear()
             return
         table.types.update(entry.types)
         if entry.op != "c":
-            lacking.add(table.key_of({**entry.new, **entry.old}))
+            lacking.add(table.key_before(entry.old, entry.new))
         self._apply(table, entry)
         if entry.op != "d":
             lacking.add(table.key_of(entry.new))
+
+    def _empty(self, table: Table, entry: Entry) -> set[Key]:
+        """A partition was truncated that is published under its root; gives the keys of its rows."""
+        part = entry.text.rpartition("_")[2]
+        gone = {key for key, row in table.rows.items() if row["p"] == part}
+        for key in gone:
+            del table.rows[key]
+        self.happened["partitions truncated under their root"] += 1
+        return gone
 
     def _exchange(self, one: str, other: str) -> None:
         """Two tables have got each other's name; what a consumer has of either is worth nothing."""
         first, second = self.tables[one], self.tables[other]
         first.rows, second.rows = second.rows, first.rows
         first.types, second.types = second.types, first.types
+        if isinstance(first, Bag) and isinstance(second, Bag):
+            first.copies, second.copies = second.copies, first.copies
+            first.blind = second.blind = True
         for table in (first, second):
             table.copy.clear()
             table.touched.clear()
@@ -131,17 +241,54 @@ class PostgresOracle(Oracle):
     def _changed(self, entry: Entry, first: Emitted, second: Emitted) -> None:
         """As ever; a row whose large value may be an old one stays that under another key."""
         table = self._table(entry.tables[0])
+        if isinstance(table, Bag):
+            self._same(entry, second, entry.op)
+            table.change(entry, second.turn, second)
+            self.happened["changes of rows that may be alike"] += 1
+            return
         lacking = self.lacking.get(table.name, set())
-        moves = entry.op == "u" and table.key_of({**entry.new, **entry.old}) in lacking
+        moves = entry.op == "u" and table.key_before(entry.old, entry.new) in lacking
         Oracle._changed(self, entry, first, second)
         if moves:
             lacking.add(table.key_of(entry.new))
         if entry.op == "t":
             lacking.clear()
+            table.lacking.clear()
+        else:
+            self._note_lacking(table, entry, second.turn)
+
+    def _note_lacking(self, table: Table, entry: Entry, turn: int) -> None:
+        """Note rows of which a consumer has had no event with all values: those that came into a filter."""
+        since = None if entry.op == "c" else table.lacking.pop(table.key_before(entry.old, entry.new), None)
+        if entry.op == "c" and UNCHANGED in entry.new.values():
+            since = turn
+            self.happened["rows that came into a filter without a value"] += 1
+        if since is not None and entry.op != "d":
+            table.lacking[table.key_of(entry.new)] = since
+
+    def _may_lack(self, table: Table, key: Key) -> bool:
+        """Whether no snapshot was under way when such a row came, and none came later."""
+        since = table.lacking.get(key)
+        return since is not None and all(since >= last for _first, last in table.finished)
+
+    def _copy(self, table: Table, entry: Entry, first: Emitted, second: Emitted, /) -> None:
+        """As ever, where a consumer's copy can be right."""
+        if isinstance(table, Untold):
+            self.happened["changes of partitions that no snapshot reads"] += 1
+        else:
+            Oracle._copy(self, table, entry, first, second)
 
     def settle(self, name: str, rows: list[Row]) -> None:
         """What a table lacks it may lack as long as the job says so, and no longer."""
         table, lacking = self._table(name), self.lacking.get(name, set())
+        self._note_labels(rows)
+        if isinstance(table, Bag):
+            table.settle(rows)
+            return
+        if isinstance(table, Untold):
+            if table.finished:
+                raise Violation(f"a snapshot of {name} is finished, and its log does not tell of its rows")
+            table.touched.clear()
         if name in self.incomplete:
             table.whole = False
             table.arrived |= lacking
@@ -156,6 +303,13 @@ class PostgresOracle(Oracle):
             raise Violation(f"{error}{gap}") from error
         if name not in self.incomplete:
             self.lacking.pop(name, None)
+
+    def _note_labels(self, rows: list[Row]) -> None:
+        for shown in {row.get(_LABEL) or "" for row in rows}:
+            label, _, times = shown.partition("_")
+            if times and int(times) > self.renamed.get(label, 0):
+                self.renamed[label] = int(times)
+                self.happened["labels renamed"] += 1
 
     @staticmethod
     def _whole_again(table: Table, lacking: set[Key]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tests.torture.row_filters import where
 from tests.torture.truth import PREFIX
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ def create(script: Script) -> str:
     """The statement that makes it."""
     what = "FOR ALL TABLES"
     if script.listed:
-        what = f"FOR TABLE {', '.join(['signals', *(shape.name for shape in script.tables)])}"
+        what = f"FOR TABLE {', '.join(['signals', *map(_entry, script.tables)])}"
     root = "true" if script.via_root else "false"
     return f"CREATE PUBLICATION {NAME} {what} WITH (publish_via_partition_root = {root})"
 
@@ -42,7 +43,7 @@ def publish(shape: TableShape) -> list[str]:
     """Put it back."""
     return [
         f"LOCK TABLE {shape.name} IN SHARE MODE",
-        f"ALTER PUBLICATION {NAME} ADD TABLE {shape.name}",
+        f"ALTER PUBLICATION {NAME} ADD TABLE {_entry(shape)}",
         told(f"publish {_names(shape)}"),
     ]
 
@@ -55,6 +56,11 @@ def retract(tables: str) -> list[str]:
 def republish(tables: str, statement: str) -> list[str]:
     """Make it anew."""
     return [f"LOCK TABLE {tables} IN SHARE MODE", statement, told("publish *")]
+
+
+def _entry(shape: TableShape) -> str:
+    """A table as a publication lists it, with its row filter."""
+    return shape.name + where(shape)
 
 
 def _names(shape: TableShape) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tests.torture.bags import bag_statements
 from tests.torture.publication import publish, republish, retract, told, unpublish
 from tests.torture.tables import LARGE, VERSION, key_columns, row
 
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
     from tests.torture.tables import TableShape
 
 Step: TypeAlias = list[Any]
+_RELABEL = """DO $$ DECLARE label text; BEGIN
+    SELECT enumlabel INTO label FROM pg_enum WHERE enumtypid = 'mood'::regtype ORDER BY random() LIMIT 1;
+    EXECUTE format('ALTER TYPE mood RENAME VALUE %L TO %L', label,
+                   split_part(label, '_', 1) || '_' || split_part(label, '_', 2)::int + 1);
+END $$"""
+"""Renames one of the labels, which is told in no table's log."""
 _AWAY = 1_000_000
 """An ordinal that no script names, for the moment in which two rows change places."""
 
@@ -28,6 +35,8 @@ def statements(  # noqa: C901, PLR0911, PLR0912  one case for each verb
     verb, place, *rest = step
     shape = tables[place]
     name = shape.name
+    if shape.kind.alike and (found := bag_statements(name, verb, rest)):
+        return found
     match verb, rest:
         case "put", [ordinals]:
             return [_insert(shape, f"unnest(ARRAY{ordinals}) n", "ON CONFLICT DO NOTHING")]
@@ -50,6 +59,14 @@ def statements(  # noqa: C901, PLR0911, PLR0912  one case for each verb
             return [_move(shape, old, new)]
         case "swap", [one, other]:
             return [_move(shape, one, _AWAY), _move(shape, other, one), _move(shape, _AWAY, other)]
+        case "slide", [old, new]:
+            return [_update(name, {"n": str(new)}, f"n = {old}")]
+        case "rekey", [old, new]:
+            return [_rekey(shape, old, new)]
+        case "empty", [part]:
+            return [f"TRUNCATE {shape.leaves[part]}"]
+        case "relabel", []:
+            return [_RELABEL]
         case "respell", [ordinal]:
             return [
                 _update(
@@ -95,6 +112,17 @@ def _insert(shape: TableShape, source: str, conflict: str) -> str:
 def _update(table: str, values: dict[str, str], where: str) -> str:
     changes = ", ".join(f"{name} = {value}" for name, value in {**values, "ver": VERSION}.items())
     return f"UPDATE {table} SET {changes} WHERE {where}"
+
+
+def _rekey(shape: TableShape, old: int, new: int) -> str:
+    """Another primary key, and nothing else."""
+    columns, values = [name for name, _type in shape.kind.columns], shape.kind.values
+    selected = ", ".join(f"{value} AS {name}" for name, value in zip(columns, values, strict=True))
+    moved = ", ".join(f"moved.{name}" for name in columns)
+    return (
+        f"UPDATE {shape.name} t SET ({', '.join(columns)}, ver) = ROW({moved}, {VERSION})"
+        f" FROM (SELECT {selected} FROM (SELECT {new} AS n) o) moved WHERE t.n = {old}"
+    )
 
 
 def _move(shape: TableShape, old: int, new: int) -> str:

@@ -222,7 +222,9 @@ class SteppedSource(Passing):
         """A step; tells which rows the window reads, and whether another one is open."""
         self._fuses.passing("open_window", after=False)
         opened = self._behind.open_window(window)
-        runs = [[str(run.target.collection), run.after, run.upto] for run in window.runs]
+        runs = [
+            [str(run.target.collection), run.after, run.upto, run.target.surrogate_key] for run in window.runs
+        ]
         self._fuses.journal.note("window", id=window.id, runs=runs, beside=len(self._open))
         stepped = SteppedWindow(opened, self._fuses, self._lulls.of("poll"), self._open, window.id)
         self._open.add(id(stepped))

@@ -22,6 +22,7 @@ class KeyKind:
     values: tuple[str, ...]
     partitions: str = ""
     primary: bool = True
+    alike: bool = False
 
 
 _WORD = "(ARRAY['a', 'B', 'ä', 'Z', '_', 'aa', 'É'])[n % 7 + 1]"
@@ -46,6 +47,8 @@ KEYS = {
     "parts": KeyKind((("p", "int"), ("k", "int")), ("n % 3", "n"), partitions="LIST (p)"),
     "none": KeyKind((("k", "int"),), ("n",), primary=False),
 }
+BAGS = {"alike": KeyKind((), (), primary=False, alike=True)}
+"""Tables without a key whose rows may be alike: what is in them is `bags.py`'s."""
 
 
 COLLATIONS = (
@@ -60,7 +63,9 @@ WITHOUT_ICU = ('CREATE COLLATION words FROM "C"', 'CREATE COLLATION loose FROM "
 class TableShape:
     """One table: `identity` is d, f, i or n, `rows` how many it has at the start.
 
-    On SQL Server there are several databases; `database` is where it is.
+    On SQL Server there are several databases; `database` is where it is. `leaf` is the identity of one of its
+    partitions, where that has another than the rest: f, n, a (an index on `alt`) or w (one that has the key,
+    too). `filter` names the row filter that it is published with, and `labels` gives it a column of an enum.
     """
 
     name: str
@@ -68,16 +73,19 @@ class TableShape:
     identity: str
     rows: int
     database: str = ""
+    leaf: str = ""
+    filter: str = ""
+    labels: bool = False
 
     @property
     def kind(self) -> KeyKind:
         """Its key."""
-        return KEYS[self.key]
+        return KEYS.get(self.key) or BAGS[self.key]
 
     @property
     def documents(self) -> bool:
         """Whether it is a collection of documents."""
-        return not self.database and self.key not in KEYS
+        return not self.database and self.key not in KEYS and self.key not in BAGS
 
     @property
     def keyed(self) -> bool:
@@ -98,10 +106,21 @@ class TableShape:
 
     @property
     def identifies(self) -> tuple[str, ...]:
-        """The columns that tell rows apart, and that the log has of every old and new row."""
+        """The columns that tell rows apart, and that the log has of old and new rows; () for all."""
+        if self.kind.alike:
+            return ()
         if self.identity == "i":
-            return ("alt",)
+            return ("alt", "p") if self.kind.partitions else ("alt",)
         return tuple(name for name, _ in self.kind.columns) if self.kind.primary else ("ver",)
+
+    def key_of(self, collection: str) -> tuple[str, ...]:
+        """The columns that tell rows apart of the table, or of one of its partitions."""
+        return ("alt",) if self.leaf == "a" and collection.endswith(ODD_LEAF) else self.identifies
+
+    @property
+    def untold(self) -> bool:
+        """Whether its partitions together log no key of it."""
+        return self.leaf == "a"
 
     @property
     def surrogate(self) -> str | None:
@@ -125,12 +144,23 @@ COLUMNS = {
     "j": ("jsonb", """jsonb_build_object('n', n, 'é', null)"""),
 }
 """Every other column: its type, and its value in a new row."""
+ODD_LEAF = "_1"
+"""How the partition's name ends that has another identity than the others."""
+MOOD = "CREATE TYPE mood AS ENUM ('sad_0', 'calm_0', 'glad_0')"
+"""An enum whose labels say how often they were renamed."""
+_LABELS = {"e": ("mood", "(enum_range(NULL::mood))[abs(n) % 3 + 1]")}
+
+
+def other_columns(shape: TableShape) -> dict[str, tuple[str, str]]:
+    """The columns beside the key, each with its type and its value in a new row."""
+    return {**COLUMNS, **(_LABELS if shape.labels else {})}
 
 
 def row(shape: TableShape) -> tuple[list[str], list[str]]:
     """The columns of a new row and the expression for each, in terms of `n`."""
     names = [name for name, _ in shape.kind.columns]
-    return [*names, *COLUMNS], [*shape.kind.values, *(value for _, value in COLUMNS.values())]
+    others = other_columns(shape)
+    return [*names, *others], [*shape.kind.values, *(value for _, value in others.values())]
 
 
 def key_columns(shape: TableShape) -> tuple[list[str], list[str]]:
@@ -143,7 +173,7 @@ def create(shape: TableShape) -> list[str]:
     """The statements that make the table and its first rows."""
     kind = shape.kind
     columns = [f"{name} {type_}" for name, type_ in kind.columns]
-    columns += [f"{name} {type_}" for name, (type_, _) in COLUMNS.items()]
+    columns += [f"{name} {type_}" for name, (type_, _) in other_columns(shape).items()]
     if kind.primary:
         columns.append(f"PRIMARY KEY ({', '.join(name for name, _ in kind.columns)})")
     partitioned = f" PARTITION BY {kind.partitions}" if kind.partitions else ""
@@ -158,9 +188,13 @@ def create(shape: TableShape) -> list[str]:
         for leaf in shape.leaves
     ]
     made.append(f"CREATE INDEX ON {shape.name} (n)")
-    made += [f"ALTER TABLE {leaf} REPLICA IDENTITY {_identity(shape)}" for leaf in shape.leaves]
+    made += [f"ALTER TABLE {leaf} REPLICA IDENTITY {_identity(shape, leaf)}" for leaf in shape.leaves]
     if shape.identity == "i":
-        made.insert(-1, f"CREATE UNIQUE INDEX {shape.name}_alt ON {shape.name} (alt)")
+        made.insert(
+            -len(shape.leaves), f"CREATE UNIQUE INDEX ON {shape.name} ({', '.join(shape.identifies)})"
+        )
+    if shape.leaf:
+        made += _odd_leaf(f"{shape.name}{ODD_LEAF}", shape.leaf)
     names, values = row(shape)
     made.append(
         f"INSERT INTO {shape.name} ({', '.join(names)})"
@@ -169,6 +203,18 @@ def create(shape: TableShape) -> list[str]:
     return made
 
 
-def _identity(shape: TableShape) -> str:
-    words = {"d": "DEFAULT", "f": "FULL", "n": "NOTHING", "i": f"USING INDEX {shape.name}_alt"}
+def _odd_leaf(leaf: str, identity: str) -> list[str]:
+    """The statements that give a partition an identity of its own."""
+    if identity in {"f", "n"}:
+        return [f"ALTER TABLE {leaf} REPLICA IDENTITY {'FULL' if identity == 'f' else 'NOTHING'}"]
+    columns = "alt" if identity == "a" else "p, k, alt"
+    return [
+        f"CREATE UNIQUE INDEX {leaf}_odd ON {leaf} ({columns})",
+        f"ALTER TABLE {leaf} REPLICA IDENTITY USING INDEX {leaf}_odd",
+    ]
+
+
+def _identity(shape: TableShape, leaf: str) -> str:
+    index = f"{leaf}_{'_'.join(shape.identifies)}_idx"
+    words = {"d": "DEFAULT", "f": "FULL", "n": "NOTHING", "i": f"USING INDEX {index}"}
     return words[shape.identity]

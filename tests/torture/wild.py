@@ -24,7 +24,7 @@ _OFTEN = 0.35
 def wild(script: Script) -> Script:
     """The script with acts of an administrator put between its transactions."""
     draw = Random(f"{script.seed}/wild")
-    script = replace(script, listed=draw.random() < 0.6)
+    script = replace(script, listed=draw.random() < 0.6 or script.listed)
     rounds = []
     for number, one in enumerate(script.rounds):
         writers = [list(writer) for writer in one.writers]

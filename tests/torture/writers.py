@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tests.torture.tables import TableShape
 
 _PATIENCE_S = 60.0
+_COUNTED = frozenset({"exchange", "slide", "rekey"})
 _SETTINGS = "-c lock_timeout=1500 -c deadlock_timeout=100 -c extra_float_digits=1"
 
 
@@ -119,7 +120,7 @@ class Writer:
         if transaction.savepoint is not None:
             run("ROLLBACK TO here")
         self._end(connection, number, transaction.ending)
-        self.done.update(step[0] for step in transaction.steps if step[0] == "exchange")
+        self.done.update(step[0] for step in transaction.steps if step[0] in _COUNTED)
 
     def _end(self, connection: psycopg.Connection[Any], number: int, ending: str) -> None:
         if ending.startswith("prepare"):

@@ -1,0 +1,151 @@
+"""What PostgreSQL's tables may be that the plain ones are not, and what is done to them: drawn from a seed.
+
+Tables whose rows are alike, partitions with identities of their own, row filters, columns of an enum; and
+rows that move by one of their keys alone, partitions that are truncated, labels that are renamed. The words
+of the steps are `statements`'.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from tests.torture.script import Sent, Transaction, collections
+from tests.torture.tables import TableShape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.torture.script import Round, Script
+    from tests.torture.statements import Step
+
+_OFTEN = 0.5
+_ROWS = (40, 120, 300)
+
+
+def odd(script: Script) -> Script:
+    """The script with such tables, and such steps between its transactions."""
+    draw = Random(f"{script.seed}/odd")
+    tables = _with_odd(draw, script)
+    script = replace(
+        script,
+        tables=tables,
+        listed=script.listed or any(shape.filter for shape in tables),
+    )
+    asked = range(len(tables))
+    rounds = [_round(draw, script, one, f"o{number}", asked) for number, one in enumerate(script.rounds)]
+    return replace(script, rounds=rounds)
+
+
+def _with_odd(draw: Random, script: Script) -> list[TableShape]:
+    tables = list(script.tables)
+
+    def add(key: str, identity: str, **more: Any) -> None:
+        tables.append(TableShape(f"t{len(tables)}", key, identity, draw.choice(_ROWS), **more))
+
+    if draw.random() < _OFTEN:
+        add("alike", "f")
+    if draw.random() < _OFTEN:
+        # Under a snapshot that is held, a table is read whatever its log tells.
+        leaf = draw.choice("fnw" if script.initial else "fnwa")
+        tables = [
+            replace(one, leaf=leaf) if one.key == "parts" and one.identity == "d" else one for one in tables
+        ]
+        if not any(one.leaf for one in tables):
+            add("parts", "d", leaf=leaf)
+    if draw.random() < _OFTEN:
+        add("int", "d", filter="key")
+    elif draw.random() < _OFTEN:
+        add("int", "f", filter="version")
+    if draw.random() < _OFTEN:
+        add("int", "i")
+    labels = draw.random() < _OFTEN
+    return [replace(one, labels=labels and not one.kind.alike) for one in tables]
+
+
+def _round(draw: Random, script: Script, one: Round, label: str, asked: range) -> Round:
+    writers = [list(writer) for writer in one.writers]
+    for make in _acts(draw, script):
+        for _ in range(draw.randint(2, 6)):
+            writer = draw.choice(writers)
+            writer.insert(draw.randint(0, len(writer)), make())
+    places = sorted(draw.sample(asked, draw.randint(1, len(asked))))
+    signals = [*one.signals, _signal(draw, script, f"{label}n", places)]
+    return replace(one, writers=writers, signals=signals)
+
+
+def _signal(draw: Random, script: Script, label: str, places: list[int]) -> Sent:
+    """Tables read by a key that most have for nothing else."""
+    shapes = [script.tables[place] for place in places]
+    names = [name for shape in shapes for name in collections(shape, via_root=script.via_root)]
+    data: dict[str, Any] = {"type": "incremental", "data-collections": names}
+    if draw.random() < _OFTEN or any(shape.surrogate for shape in shapes):
+        data["surrogate-key"] = "n"
+    return Sent(draw.choice([0.0, 0.1, 0.5]), label, "execute-snapshot", json.dumps(data), "execute", names)
+
+
+def _acts(draw: Random, script: Script) -> list[Callable[[], Transaction]]:
+    chosen: list[Callable[[], Transaction]] = []
+    for place, shape in enumerate(script.tables):
+        if shape.kind.alike:
+            chosen += [partial(_copies, draw, script, place)] * 2
+        elif not shape.appends_only:
+            chosen.append(partial(_slid, draw, script, place))
+        if shape.filter:
+            chosen += [partial(_filtered, draw, script, place)] * 2
+        if shape.kind.partitions and draw.random() < _OFTEN:
+            chosen.append(partial(_emptied, draw, place))
+    if any(shape.labels for shape in script.tables) and draw.random() < _OFTEN:
+        chosen.append(partial(Transaction, [["relabel", 0]], "apart", pause_s=0.1))
+    return chosen
+
+
+def _copies(draw: Random, script: Script, place: int) -> Transaction:
+    """Some copies change, come and go."""
+    near = max(3, script.tables[place].rows // 3)
+    some = [draw.randrange(near) for _ in range(3)]
+    steps: list[Step] = [
+        ["touch", place, some],
+        ["touch", place, some],
+        ["remove", place, some[:1]],
+        ["put", place, some[:2]],
+        ["fatten", place, some[:1]],
+        ["move", place, *some[:2]],
+        ["bulk", place, 7, draw.randrange(7)],
+    ]
+    if draw.random() < 0.03:
+        return Transaction([["truncate", place], ["fill", place, 0, near]])
+    return Transaction(draw.sample(steps, draw.randint(1, 3)), pause_s=draw.choice([0.0, 0.05]))
+
+
+def _slid(draw: Random, script: Script, place: int) -> Transaction:
+    """A row gets another value of one key alone, and keeps its large values."""
+    shape = script.tables[place]
+    one = draw.randrange(max(3, shape.rows))
+    away = draw.choice([-1 - draw.randrange(1_000), draw.randrange(max(3, shape.rows)), 40_000 + one])
+    verb = "rekey" if shape.identity == "i" and draw.random() < _OFTEN else "slide"
+    return Transaction([[verb, place, one, away]], pause_s=draw.choice([0.0, 0.05]))
+
+
+def _emptied(draw: Random, place: int) -> Transaction:
+    """A partition loses all its rows."""
+    return Transaction([["empty", place, draw.randrange(3)]], "apart", pause_s=0.1)
+
+
+def _filtered(draw: Random, script: Script, place: int) -> Transaction:
+    """A row comes into the row filter, or goes."""
+    near = max(8, script.tables[place].rows)
+    one = 4 * draw.randrange(near // 4)
+    return Transaction(
+        draw.choice(
+            [
+                [["move", place, one, -1 - draw.randrange(1_000)]],
+                [["move", place, one, near + draw.randrange(1_000)]],
+                [["move", place, one + 1, 4 * (near + draw.randrange(1_000))]],
+                [["touch", place, [one, one + 1, one + 2]]],
+            ]
+        )
+    )
