@@ -18,12 +18,19 @@ import pyarrow as pa
 from adapters.postgres import (
     assemble,
     chunks,
+    cuts,
     database,
     decode,
+    extents,
+    fingerprint,
     lock_watch,
     membership,
+    partitions,
+    readable,
+    relations,
     session,
     superseding,
+    table,
     unsettled,
     visibility,
     watermark,
@@ -31,7 +38,7 @@ from adapters.postgres import (
 from adapters.postgres.log import PostgresLog
 from adapters.sinks.files import FilesSink
 from adapters.storage.state import FileStateStore
-from engine import emission
+from engine import copies, emission
 from engine.job import Job
 from engine.merge import Superseded
 from engine.snapshot import Snapshot
@@ -209,6 +216,42 @@ def _acknowledging_early(commit: Any) -> Any:
     return committed
 
 
+def _all_copies(left: Any) -> Any:
+    def none_left(keys: Any, gone: Any) -> Any:
+        every = pa.array(np.full(gone.num_rows, -(1 << 40)))
+        return left(keys, gone.set_column(gone.schema.get_field_index("low"), "low", every))
+
+    return none_left
+
+
+def _no_copies_before(before: Any) -> Any:
+    return lambda *args: replace(before(*args), copies={})
+
+
+def _by_first_window(superseded: Any) -> Any:
+    def counted(source: Any, decoded: Any) -> Any:
+        first = next(iter(superseded(source, decoded).values()), None)
+        return {
+            name: replace(one, copies=first.copies)
+            for name, one in superseded(source, decoded).items()
+            if first
+        }
+
+    return counted
+
+
+def _keys_of_root(merge_key: Any) -> Any:
+    return lambda shown: merge_key(replace(shown, leaves=()))
+
+
+def _inserts_stay(moved: Any) -> Any:
+    def places(cut: Any, entries: Any, codec: Any) -> Any:
+        found = moved(cut, entries, codec)
+        return None if entries.op == "c" else found
+
+    return places
+
+
 _SOURCE = database.PostgresSource
 MUTANTS: dict[str, Mutant] = {
     "which entries supersede": Mutant("in-window", ((unsettled, "superseding_rows", _nothing_superseded),)),
@@ -251,5 +294,22 @@ MUTANTS: dict[str, Mutant] = {
     "both windows": Mutant("beside-another", ((Windows, "supersede", _first_window_only),)),
     "every stretch blanked": Mutant("few-of-many", ((emission, "_blanked", _last_stretch_left),)),
     "what the publication lacks": Mutant("unpublished", ((membership.Members, "gaps", _always({})),)),
+    "rows moved by another key": Mutant("slid-past", ((cuts.Cut, "told", lambda _was: True),)),
+    "rows that come into a filter": Mutant("into-filter", ((cuts.Cut, "moved", _inserts_stay),)),
+    "one copy of equal rows": Mutant("alike", ((copies, "left", _all_copies),)),
+    "copies taken before the window": Mutant("alike-hidden", ((superseding, "before", _no_copies_before),)),
+    "copies counted per window": Mutant("alike-beside", ((_SOURCE, "_superseded", _by_first_window),)),
+    "partitions that log no key of the root": Mutant(
+        "other-leaf", ((readable.Readable, "_check_leaves", _always(None)),)
+    ),
+    "keys that all partitions log": Mutant(
+        "leaves-by-index",
+        tuple((where, "merge_key", _keys_of_root) for where in (table, readable, relations)),
+    ),
+    "a key that gains a column": Mutant("key-gains", ((extents, "_refuse_other_key", _always(None)),)),
+    "labels of enums": Mutant("relabelled", ((fingerprint, "_LABELS", lambda was: f"{was} HAVING false"),)),
+    "partitions truncated under their root": Mutant(
+        "leaf-truncated", ((partitions.Partitions, "emptied", _always({})),)
+    ),
     "answers wait for the turn": Mutant("every-step", ((Desk, "commands", _telling_at_once),)),
 }

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from tests.torture.answers import Asked
+from tests.torture.emitted import Events
 from tests.torture.oracle import Violation
 from tests.torture.script import Sent, collections
 from tests.torture.statements import statements
@@ -23,6 +24,7 @@ from tests.torture.writers import Session
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from tests.torture.emitted import Emitted
     from tests.torture.journal import JournalReader
     from tests.torture.play import Play
     from tests.torture.postgres import PostgresSite
@@ -60,11 +62,13 @@ class Scene:
         thread.start()
         return thread
 
-    def ask(self) -> None:
-        """Have all tables read."""
+    def ask(self, surrogate: str = "") -> None:
+        """Have all tables read; by a column that is no key of theirs, where one is named."""
         self.signals += 1
-        names = [name for shape in self.stage.script.tables for name in collections(shape)]
-        data = json.dumps({"type": "incremental", "data-collections": names})
+        script = self.stage.script
+        names = [name for one in script.tables for name in collections(one, via_root=script.via_root)]
+        asked = {"type": "incremental", "data-collections": names}
+        data = json.dumps({**asked, **({"surrogate-key": surrogate} if surrogate else {})})
         session = Session(self.site.database, threading.Event())
         session.get().execute("SET synchronous_commit = local")
         sent = Sent(0.0, f"scene{self.signals}", "execute-snapshot", data, "execute", names)
@@ -98,12 +102,17 @@ class Scene:
 
     def until_finished(self, within_s: float = _PATIENCE_S) -> None:
         """Wait for the answer that all tables were read."""
-        wanted = self.signals * sum(len(shape.leaves) for shape in self.stage.script.tables)
+        script = self.stage.script
+        wanted = self.signals * sum(len(collections(one, via_root=script.via_root)) for one in script.tables)
         self.until(
             lambda: sum(note["outcome"] == "finished" for note in self.journal.of("answer")) >= wanted,
             "the snapshot is finished",
             within_s,
         )
+
+    def emitted(self) -> list[Emitted]:
+        """All events so far."""
+        return list(Events(self.stage.folder / "events", self.site.emitted).read())
 
     @contextlib.contextmanager
     def held(self, what: str) -> Iterator[None]:

@@ -238,6 +238,117 @@ def unpublished(scene: Scene) -> None:
     scene.run(["publish", 0])
 
 
+def slid_past(scene: Scene) -> None:
+    """A row moves behind the reading by the surrogate key alone, its large value unchanged."""
+    with scene.held("poll"):
+        scene.ask(surrogate="n")
+        scene.until_window()
+        scene.run(["slide", 0, 35, -35])
+
+
+def alike(scene: Scene) -> None:
+    """One of some equal rows is changed, and one of others deleted, before a window's rows go out."""
+    with scene.held("poll"):
+        scene.ask(surrogate="n")
+        scene.until_window()
+        scene.run(["touch", 0, [1]], ["remove", 0, [2]], ["move", 0, 3, 4])
+
+
+def alike_hidden(scene: Scene) -> None:
+    """One of some equal rows is deleted in the log, and not yet where the window looks."""
+    scene.until_streamed()
+    with scene.no_standby():
+        waiting = scene.meanwhile(["remove", 0, [3]])
+        scene.until(lambda: _committed(scene, 1), "the delete is in the log")
+        time.sleep(0.5)
+        scene.ask(surrogate="n")
+        scene.until_finished()
+    waiting.join(10)
+
+
+def alike_beside_another(scene: Scene) -> None:
+    """One of some equal rows is deleted after a window opened, and before the one that reads it does."""
+    scene.until_streamed()
+    with scene.held("poll"):
+        scene.ask(surrogate="n")
+        scene.until_window()
+        with scene.held("take"):
+            # Not the rows that are deleted, whose copies are counted.
+            scene.run(["bulk", 0, 13, 0])
+            with scene.held("read"):
+                scene.release("poll")
+                scene.until_window(2)
+                scene.run(["remove", 0, [10]], ["remove", 0, [11]])
+            scene.until_window(3)
+            time.sleep(1.0)
+
+
+def other_leaf(scene: Scene) -> None:
+    """Rows are deleted of a partition whose log does not say which rows of the root they were."""
+    with scene.held("poll"):
+        scene.ask()
+        scene.until(
+            lambda: scene.journal.of("window") or _answered(scene, "rejected"), "the table is read or refused"
+        )
+        scene.run(["remove", 0, [1, 4, 7]])
+        scene.until_streamed()
+
+
+def leaves_by_index(scene: Scene) -> None:
+    """Rows are deleted of partitions that all log an index of the root, and not its primary key."""
+    with scene.held("poll"):
+        scene.ask()
+        scene.until_window()
+        scene.run(["remove", 0, [1, 2, 3]], ["touch", 0, [4, 5, 6]])
+
+
+def key_gains(scene: Scene) -> None:
+    """The primary key gains a column while the table is being read."""
+    with scene.held("poll"):
+        scene.ask()
+        scene.until_window()
+    scene.until_window(2)
+    scene.run(["sql", 0, "ALTER TABLE {table} DROP CONSTRAINT {table}_pkey, ADD PRIMARY KEY (k, n)"])
+
+
+def relabelled(scene: Scene) -> None:
+    """The labels of an enum are renamed when some of its rows have been read."""
+    with scene.held("poll"):
+        scene.ask()
+        scene.until_window()
+        time.sleep(2.0)
+        for label in ("sad", "calm", "glad"):
+            scene.run(["sql", 0, f"ALTER TYPE mood RENAME VALUE '{label}_0' TO '{label}_1'"])
+    scene.until_finished()
+    events = [event for event in scene.emitted() if event.table == "public.t0"]
+    last = {event.after["k"]: event.after["e"] for event in events if event.after}
+    if old := sorted(key for key, label in last.items() if label.endswith("_0")):
+        raise Violation(f"{len(old)} rows keep a label's name of before, one is {old[0]!r}")
+
+
+def leaf_truncated(scene: Scene) -> None:
+    """A partition is truncated, which is not published under its root, while the table is being read."""
+    with scene.held("poll"):
+        scene.ask()
+        scene.until_window()
+        scene.run(["empty", 0, 1])
+    scene.until_finished()
+    if not any("deleted in the gap" in note["text"] for note in scene.journal.of("answer")):
+        raise Violation("the answer says nothing of the rows that were truncated")
+
+
+def come_into_filter(scene: Scene) -> None:
+    """A row comes into the row filter behind the reading, its large value unchanged."""
+    with scene.held("poll"):
+        scene.ask()
+        scene.until_window()
+        scene.run(["move", 0, 36, -3])
+
+
+def _answered(scene: Scene, outcome: str) -> bool:
+    return any(note["outcome"] == outcome for note in scene.journal.of("answer"))
+
+
 def only_rounds(_scene: Scene) -> None:
     """Nothing beside the script's transactions."""
 
@@ -247,6 +358,8 @@ def _script(scene: str, *tables: TableShape, **more: Any) -> Script:
 
 
 _INT = TableShape("t0", "int", "d", 40)
+_ALIKE = TableShape("t0", "alike", "f", 120)
+_PARTS = TableShape("t0", "parts", "d", 60)
 _FOUR = [replace(_INT, name=f"t{place}") for place in range(4)]
 _CHUNKED = {"incremental.snapshot.chunk.size": "10", "tidemark.window.max.chunks": "1"}
 _ODD = {
@@ -315,6 +428,25 @@ SCENES: dict[str, tuple[Script, Callable[[Scene], None]]] = {
     "beside-another": (_script("beside-another", _INT, properties=_CHUNKED), beside_another_window),
     "few-of-many": (_script("few-of-many", replace(_INT, rows=300)), few_of_many),
     "unpublished": (_script("unpublished", _INT, listed=True), unpublished),
+    "slid-past": (_script("slid-past", _INT, properties=_CHUNKED), slid_past),
+    "alike": (_script("alike", _ALIKE), alike),
+    "alike-hidden": (_script("alike-hidden", _ALIKE), alike_hidden),
+    "alike-beside": (_script("alike-beside", _ALIKE, properties=_CHUNKED), alike_beside_another),
+    "other-leaf": (_script("other-leaf", replace(_PARTS, leaf="a"), via_root=True), other_leaf),
+    "leaves-by-index": (
+        _script("leaves-by-index", replace(_PARTS, identity="i"), via_root=True),
+        leaves_by_index,
+    ),
+    "key-gains": (_script("key-gains", replace(_INT, key="text"), properties=_CHUNKED), key_gains),
+    "relabelled": (_script("relabelled", replace(_INT, labels=True), properties=_CHUNKED), relabelled),
+    "leaf-truncated": (
+        _script("leaf-truncated", _PARTS, via_root=True, properties=_CHUNKED),
+        leaf_truncated,
+    ),
+    "into-filter": (
+        _script("into-filter", replace(_INT, filter="key"), listed=True, properties=_CHUNKED),
+        come_into_filter,
+    ),
     "odd-settings": (_odd_settings(), only_rounds),
     "mid-transaction": (_mid_transaction(), only_rounds),
     "every-step": (_every_step(), only_rounds),

@@ -40,8 +40,9 @@ class SqlServerScene(Scene):
                 for statement in statements(step, tables):
                     connection.execute(statement.encode())
 
-    def ask(self) -> None:
+    def ask(self, surrogate: str = "") -> None:
         """Have all tables read."""
+        assert not surrogate
         assert self.place is not None
         self.signals += 1
         names = [name for shape in self.stage.script.tables for name in collections(shape)]
