@@ -102,8 +102,6 @@ class _Writer:
         draw = self.random
         key = draw.choice(list(KEYS))
         identity = draw.choice(["f", "f", "d"]) if key == "none" else draw.choice("dddddffiin")
-        if key == "parts" and identity == "i":
-            identity = "d"
         rows = draw.choice([0, 3, 40, 40, 300, 300, 900])
         return TableShape(f"t{place}", key, identity, rows)
 

@@ -9,6 +9,7 @@ from tests.torture.drawn import write
 from tests.torture.mongo_drawn import write_documents
 from tests.torture.mongo_writers import DEFINITIONS
 from tests.torture.mutants import MUTANTS, switched_off
+from tests.torture.row_filters import FILTERS
 from tests.torture.scenes import SCENES, WRAPS
 from tests.torture.script import STEPS, Wanted, from_json
 from tests.torture.sqlserver_drawn import write_sqlserver
@@ -42,6 +43,32 @@ def test_every_step_of_a_script_is_known():
         for transactions in (writer for one in script.rounds for writer in one.writers):
             for step in (step for transaction in transactions for step in transaction.steps):
                 assert statements(step, script.tables)
+
+
+def test_every_oddity_of_tables_is_drawn():
+    scripts = [write(f"odd/{number}") for number in range(100)]
+    shapes = [shape for script in scripts for shape in script.tables]
+    verbs = {
+        step[0]
+        for script in scripts
+        for one in script.rounds
+        for writer in one.writers
+        for transaction in writer
+        for step in transaction.steps
+    }
+
+    assert {"slide", "rekey", "empty", "relabel"} <= verbs
+    assert {shape.leaf for shape in shapes} == {"", "f", "n", "a", "w"}
+    assert {shape.filter for shape in shapes} == {"", *FILTERS}
+    assert any(shape.labels for shape in shapes)
+    assert all(script.listed for script in scripts if any(shape.filter for shape in script.tables))
+
+
+def test_a_history_for_kafka_has_none_of_it():
+    scripts = [write(f"odd/{number}", Wanted(kafka=True)) for number in range(50)]
+    shapes = [shape for script in scripts for shape in script.tables]
+
+    assert not any(shape.kind.alike or shape.leaf or shape.filter or shape.labels for shape in shapes)
 
 
 def test_a_step_that_nobody_knows_is_an_error():
