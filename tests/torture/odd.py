@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.torture.script import Round, Script
     from tests.torture.statements import Step
 
-_OFTEN = 0.5
+_OFTEN, _MOSTLY = 0.5, 0.8
 _ROWS = (40, 120, 300)
 
 
@@ -35,8 +35,7 @@ def odd(script: Script) -> Script:
         tables=tables,
         listed=script.listed or any(shape.filter for shape in tables),
     )
-    asked = range(len(tables))
-    rounds = [_round(draw, script, one, f"o{number}", asked) for number, one in enumerate(script.rounds)]
+    rounds = [_round(draw, script, one, f"o{number}") for number, one in enumerate(script.rounds)]
     return replace(script, rounds=rounds)
 
 
@@ -66,13 +65,17 @@ def _with_odd(draw: Random, script: Script) -> list[TableShape]:
     return [replace(one, labels=labels and not one.kind.alike) for one in tables]
 
 
-def _round(draw: Random, script: Script, one: Round, label: str, asked: range) -> Round:
+def _round(draw: Random, script: Script, one: Round, label: str) -> Round:
     writers = [list(writer) for writer in one.writers]
     for make in _acts(draw, script):
-        for _ in range(draw.randint(2, 6)):
-            writer = draw.choice(writers)
-            writer.insert(draw.randint(0, len(writer)), make())
-    places = sorted(draw.sample(asked, draw.randint(1, len(asked))))
+        writer = draw.choice(writers)
+        writer.insert(draw.randint(0, len(writer)), make())
+    chosen = [
+        place
+        for place, shape in enumerate(script.tables)
+        if draw.random() < (_MOSTLY if shape.kind.alike or shape.leaf or shape.filter else _OFTEN)
+    ]
+    places = chosen or [len(script.tables) - 1]
     signals = [*one.signals, _signal(draw, script, f"{label}n", places)]
     return replace(one, writers=writers, signals=signals)
 
@@ -91,13 +94,15 @@ def _acts(draw: Random, script: Script) -> list[Callable[[], Transaction]]:
     chosen: list[Callable[[], Transaction]] = []
     for place, shape in enumerate(script.tables):
         if shape.kind.alike:
-            chosen += [partial(_copies, draw, script, place)] * 2
+            chosen += [partial(_copies, draw, script, place)] * draw.randint(4, 12)
         elif not shape.appends_only:
-            chosen.append(partial(_slid, draw, script, place))
+            chosen += [partial(_slid, draw, script, place)] * draw.randint(2, 6)
         if shape.filter:
-            chosen += [partial(_filtered, draw, script, place)] * 2
+            chosen += [partial(_filtered, draw, script, place)] * draw.randint(4, 12)
+        if shape.leaf:
+            chosen += [partial(_of_leaf, draw, script, place)] * draw.randint(4, 12)
         if shape.kind.partitions and draw.random() < _OFTEN:
-            chosen.append(partial(_emptied, draw, place))
+            chosen.append(partial(_emptied, draw, script, place))
     if any(shape.labels for shape in script.tables) and draw.random() < _OFTEN:
         chosen.append(partial(Transaction, [["relabel", 0]], "apart", pause_s=0.1))
     return chosen
@@ -130,9 +135,26 @@ def _slid(draw: Random, script: Script, place: int) -> Transaction:
     return Transaction([[verb, place, one, away]], pause_s=draw.choice([0.0, 0.05]))
 
 
-def _emptied(draw: Random, place: int) -> Transaction:
-    """A partition loses all its rows."""
-    return Transaction([["empty", place, draw.randrange(3)]], "apart", pause_s=0.1)
+def _emptied(draw: Random, script: Script, place: int) -> Transaction:
+    """A partition loses all its rows, and mostly gets new ones."""
+    fill = ["fill", place, 0, max(12, script.tables[place].rows)]
+    again = [fill] if draw.random() < _MOSTLY else []
+    return Transaction([["empty", place, draw.randrange(3)], *again], "apart", pause_s=0.1)
+
+
+def _of_leaf(draw: Random, script: Script, place: int) -> Transaction:
+    """Rows of the partition that has another identity are changed, and come and go."""
+    near = max(12, script.tables[place].rows)
+    some = [3 * draw.randrange(near // 3) + 1 for _ in range(3)]
+    steps: list[Step] = [
+        ["touch", place, some],
+        ["fatten", place, some[:1]],
+        ["remove", place, some[:1]],
+        ["put", place, some],
+        ["move", place, some[0], near + draw.randrange(1_000)],
+        ["swap", place, *some[:2]],
+    ]
+    return Transaction(draw.sample(steps, draw.randint(1, 3)), pause_s=draw.choice([0.0, 0.05]))
 
 
 def _filtered(draw: Random, script: Script, place: int) -> Transaction:
