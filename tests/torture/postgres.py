@@ -158,7 +158,8 @@ class PostgresSite:
         ]
         if one.aims:
             chance = Random(f"{self.script.seed}/{number}/aims")
-            writers.append(Aimer(self.database, tables, journal, one.aims, chance, stop))
+            asked = self.script.initial or any(sent.kind == "execute" for sent in one.signals)
+            writers.append(Aimer(self.database, tables, journal, one.aims, chance, stop, asked))
         return writers
 
     def hit(self, strike: Strike, label: str, stop: threading.Event) -> bool:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tests.torture.bags import Bag
-from tests.torture.emitted import texts
+from tests.torture.emitted import printed_row, texts
 from tests.torture.oracle import Oracle, Table, Violation
 from tests.torture.truth import UNCHANGED
 
@@ -208,11 +208,8 @@ class PostgresOracle(Oracle):
             table.rows.clear()
             return
         table.types.update(entry.types)
-        if entry.op != "c":
-            lacking.add(table.key_before(entry.old, entry.new))
+        lacking |= _keys(table, entry)
         self._apply(table, entry)
-        if entry.op != "d":
-            lacking.add(table.key_of(entry.new))
 
     def _empty(self, table: Table, entry: Entry) -> set[Key]:
         """A partition was truncated that is published under its root; gives the keys of its rows."""
@@ -247,10 +244,10 @@ class PostgresOracle(Oracle):
             self.happened["changes of rows that may be alike"] += 1
             return
         lacking = self.lacking.get(table.name, set())
-        moves = entry.op == "u" and table.key_before(entry.old, entry.new) in lacking
+        keys = _keys(table, entry) if entry.op == "u" else set()
         Oracle._changed(self, entry, first, second)
-        if moves:
-            lacking.add(table.key_of(entry.new))
+        if keys & lacking:
+            lacking |= keys
         if entry.op == "t":
             lacking.clear()
             table.lacking.clear()
@@ -259,12 +256,13 @@ class PostgresOracle(Oracle):
 
     def _note_lacking(self, table: Table, entry: Entry, turn: int) -> None:
         """Note rows of which a consumer has had no event with all values: those that came into a filter."""
-        since = None if entry.op == "c" else table.lacking.pop(table.key_before(entry.old, entry.new), None)
-        if entry.op == "c" and UNCHANGED in entry.new.values():
+        old, new = printed_row(entry.old, table.types), printed_row(entry.new, table.types)
+        since = None if entry.op == "c" else table.lacking.pop(table.key_before(old, new), None)
+        if entry.op == "c" and UNCHANGED in new.values():
             since = turn
             self.happened["rows that came into a filter without a value"] += 1
         if since is not None and entry.op != "d":
-            table.lacking[table.key_of(entry.new)] = since
+            table.lacking[table.key_of(new)] = since
 
     def _may_lack(self, table: Table, key: Key) -> bool:
         """Whether no snapshot was under way when such a row came, and none came later."""
@@ -299,7 +297,8 @@ class PostgresOracle(Oracle):
         try:
             Oracle.settle(self, name, rows)
         except Violation as error:
-            gap = f" (silent were {len(lacking)} keys, the job says nothing of it)" if lacking else ""
+            says = "says so" if name in self.incomplete else "says nothing of it"
+            gap = f" (silent were {len(lacking)} keys, the job {says})" if lacking else ""
             raise Violation(f"{error}{gap}") from error
         if name not in self.incomplete:
             self.lacking.pop(name, None)
@@ -317,3 +316,10 @@ class PostgresOracle(Oracle):
         table.arrived -= lacking
         for key in lacking - table.rows.keys():
             table.copy.pop(key, None)
+
+
+def _keys(table: Table, entry: Entry) -> set[Key]:
+    """The keys that a change of one row is about, as the judge knows them."""
+    old, new = printed_row(entry.old, table.types), printed_row(entry.new, table.types)
+    before = set() if entry.op == "c" else {table.key_before(old, new)}
+    return before if entry.op == "d" else before | {table.key_of(new)}

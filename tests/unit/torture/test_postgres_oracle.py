@@ -147,6 +147,16 @@ class TestPartitions:
             oracle.follow([], [Emitted(1, T, "r", None, {"k": 1, "alt": "alt 1"}, None)])
 
 
+def test_a_silent_change_is_known_by_the_key_as_it_is_printed():
+    table = Table(T, ("k",), {"k": "double precision", "v": "text"})
+    table.start([{"k": "4", "v": "old"}])
+    oracle = PostgresOracle({T: table}, unpublished={T}, incomplete=frozenset({T}))
+    oracle.follow([Entry(9, "u", (T,), old={"k": "4", "v": "old"}, new={"k": "4", "v": "new"})], [])
+
+    assert oracle.left() == []
+    oracle.settle(T, [{"k": "4", "v": "new"}])
+
+
 class TestLabels:
     def test_no_row_read_has_a_name_that_was_gone_at_the_last_quiet_point(self):
         table = Table(T, ("k",), {"k": "integer", "e": "mood"})
