@@ -31,7 +31,7 @@ FLOORS: Mapping[str, Mapping[str, int]] = {
         "rows read that may be alike": 300,
         "changes of rows that may be alike": 150,
         "rows read of partitions with other identities": 60,
-        "changes of partitions that no snapshot reads": 20,
+        "changes of partitions that no snapshot reads": 10,
         "partitions truncated under their root": 3,
         "rows that came into a filter without a value": 6,
         "labels renamed": 4,

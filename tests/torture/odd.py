@@ -29,6 +29,8 @@ _ROWS = (40, 120, 300)
 def odd(script: Script) -> Script:
     """The script with such tables, and such steps between its transactions."""
     draw = Random(f"{script.seed}/odd")
+    if not any(shape.kind.partitions for shape in script.tables):
+        script = replace(script, via_root=draw.random() < _MOSTLY)
     tables = _with_odd(draw, script)
     script = replace(
         script,
@@ -47,13 +49,18 @@ def _with_odd(draw: Random, script: Script) -> list[TableShape]:
 
     if draw.random() < _OFTEN:
         add("alike", "f")
+    # Under a snapshot that is held, a table is read whatever its log tells.
+    if not script.initial and draw.random() < _MOSTLY:
+        add("parts", "d", leaf="a")
     if draw.random() < _OFTEN:
-        # Under a snapshot that is held, a table is read whatever its log tells.
-        leaf = draw.choice("fnw" if script.initial else "fnwa")
+        leaf = draw.choice("fnw")
         tables = [
-            replace(one, leaf=leaf) if one.key == "parts" and one.identity == "d" else one for one in tables
+            replace(shape, leaf=leaf)
+            if shape.kind.partitions and shape.identity == "d" and not shape.leaf
+            else shape
+            for shape in tables
         ]
-        if not any(one.leaf for one in tables):
+        if all(shape.leaf != leaf for shape in tables):
             add("parts", "d", leaf=leaf)
     if draw.random() < _OFTEN:
         add("int", "d", filter="key")
@@ -62,7 +69,7 @@ def _with_odd(draw: Random, script: Script) -> list[TableShape]:
     if draw.random() < _OFTEN:
         add("int", "i")
     labels = draw.random() < _OFTEN
-    return [replace(one, labels=labels and not one.kind.alike) for one in tables]
+    return [replace(shape, labels=labels and not shape.kind.alike) for shape in tables]
 
 
 def _round(draw: Random, script: Script, one: Round, label: str) -> Round:
@@ -103,7 +110,7 @@ def _acts(draw: Random, script: Script) -> list[Callable[[], Transaction]]:
             chosen += [partial(_of_leaf, draw, script, place)] * draw.randint(4, 12)
         if shape.kind.partitions and draw.random() < _OFTEN:
             chosen.append(partial(_emptied, draw, script, place))
-    if any(shape.labels for shape in script.tables) and draw.random() < _OFTEN:
+    if any(shape.labels for shape in script.tables) and draw.random() < _MOSTLY:
         chosen.append(partial(Transaction, [["relabel", 0]], "apart", pause_s=0.1))
     return chosen
 
