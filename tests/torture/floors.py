@@ -25,7 +25,7 @@ FLOORS: Mapping[str, Mapping[str, int]] = {
         "aimed swap": 8,
         "aimed remove": 6,
         "aimed move": 6,
-        "aimed slide": 4,
+        "aimed slide": 2,
         "slide": 60,
         "rekey": 6,
         "rows read that may be alike": 300,
@@ -33,7 +33,7 @@ FLOORS: Mapping[str, Mapping[str, int]] = {
         "rows read of partitions with other identities": 60,
         "changes of partitions that no snapshot reads": 10,
         "partitions truncated under their root": 3,
-        "rows that came into a filter without a value": 6,
+        "rows that came into a filter without a value": 2,
         "labels renamed": 4,
     },
     "mongodb": {
