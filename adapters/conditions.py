@@ -161,6 +161,8 @@ def _template(text: str, grammar: Grammar) -> Template | str:
         return str(error)
     except RecursionError:
         return "it is nested too deeply"
+    except Exception as error:  # noqa: BLE001  a stranger's words must not end the job, whatever they are
+        return f"it is no expression that can be written ({type(error).__name__})"
 
 
 def _parsed(text: str, dialect: type[Dialect]) -> exp.Expr:
@@ -222,6 +224,8 @@ class Writer:
         self._level, self._terms = self._level + 1, self._terms + 1
         if self._level > MOST_LEVELS or self._terms > MOST_TERMS:
             raise Unwritable(f"it has more than {MOST_LEVELS} levels or {MOST_TERMS} terms")
+        if isinstance(node.this, str) and "\0" in node.this:
+            raise Unwritable("it holds a NUL character")  # by an escape; such marks are the gaps
         text = self.repeated(self.known(node)(self, node))
         self._level -= 1
         return text

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from engine.model import ExecuteSnapshot, LogMessage, StopSnapshot
+from engine.saved import read_text
 from signals.model import Signal
 
 if TYPE_CHECKING:
@@ -58,8 +59,16 @@ class Answer:
 
 
 def answers_in(saved: Iterable[Mapping[str, Any]]) -> list[Answer]:
-    """Answers as a state holds them: their fields by name."""
-    return [Answer(**{**one, "outcome": Outcome(one["outcome"])}) for one in saved]
+    """Answers as a state holds them: their fields by name. Raises what `reading_saved` takes."""
+    return [
+        Answer(
+            read_text(one["label"]),
+            None if one["id"] is None else read_text(one["id"]),
+            Outcome(one["outcome"]),
+            read_text(one["text"]),
+        )
+        for one in saved
+    ]
 
 
 def accepted(signal: Signal, request: Accepted) -> Answer:

@@ -10,7 +10,8 @@ import logging
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from engine.errors import SignalError, StateError, TidemarkError, without_values
+from engine.errors import SignalError, TidemarkError
+from engine.saved import reading_saved
 from signals.answers import Answer, Outcome, accepted, answers_in, log_answer, rejected, rejected_together
 from signals.budget import MAX_AT_ONCE, Budget
 from signals.message import signal_of
@@ -58,17 +59,14 @@ class Desk:
         Those that were saved and that this process has not told are told with the next turn: nobody knows
         whether the process before came to it.
         """
-        answers = answers_in(saved.get(_ANSWERS, ()))
+        with reading_saved("the saved answers"):
+            answers = answers_in(saved.get(_ANSWERS, ()))
         self._untold = [one for one in answers if one not in self._told]
         self._noted = bool(answers)
         self._saved = saved
         for name, channel in self._channels.items():
-            try:
+            with reading_saved(f"the saved place of the {name} channel"):
                 channel.resume(saved.get(name, {}))
-            except (LookupError, TypeError, ValueError, AttributeError) as error:
-                raise StateError(
-                    f"the saved place of the {name} channel can't be read: {without_values(error)}"
-                ) from error
 
     def memory(self) -> Mapping[str, Any]:
         """Each channel's place, and the answers that are told once this is saved.

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.model import Channel
+from engine.saved import read_integer, read_text
 from signals.budget import MAX_DATA
 from signals.model import Message
 
@@ -52,7 +53,9 @@ class FileChannel:
     def resume(self, saved: Mapping[str, Any]) -> None:
         """Go on behind the lines that the saved state has taken."""
         self._is_new = not saved
-        self._place = FilePlace(int(saved["bytes"]), str(saved["digest"])) if saved else FilePlace()
+        self._place = (
+            FilePlace(read_integer(saved["bytes"]), read_text(saved["digest"])) if saved else FilePlace()
+        )
         self._taken = self._place
         self._received.clear()
         self._seen = ()

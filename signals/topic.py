@@ -16,12 +16,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from engine.model import Channel
+from engine.saved import read_integer, read_text
 from signals.model import Message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _log = logging.getLogger("signals")
+_LAST_PARTITION = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +73,10 @@ class TopicChannel:
 
     def resume(self, saved: Mapping[str, Any]) -> None:
         """Go on behind the records that the saved state has taken, if they are of this topic."""
-        known = saved.get("topic") == self._topic
-        if saved and not known:
-            _log.warning("signals come from the topic %r now; %r is left", self._topic, saved["topic"])
+        before = read_text(saved["topic"]) if saved else None
+        known = before == self._topic
+        if before is not None and not known:
+            _log.warning("signals come from the topic %r now; %r is left", self._topic, before)
         self._is_new = not known
         self._place = _place_in(saved) if known else Place({}, self._first_ms)
         self._taken = self._place
@@ -122,5 +125,8 @@ def _place_out(place: Place) -> dict[str, Any]:
 
 
 def _place_in(fields: Mapping[str, Any]) -> Place:
-    offsets = {int(number): int(at) for number, at in fields["offsets"].items()}
-    return Place(offsets, int(fields["since_ms"]), str(fields["id"]))
+    offsets = {
+        read_integer(int(number), most=_LAST_PARTITION): read_integer(at)
+        for number, at in fields["offsets"].items()
+    }
+    return Place(offsets, read_integer(fields["since_ms"]), read_text(fields["id"]))

@@ -26,6 +26,7 @@ from adapters.mongodb.options import StreamOptions
 from adapters.mongodb.position import event_position, shown, time_of
 from adapters.mongodb.rows import ReadEvents
 from adapters.mongodb.same_log import check_same_log
+from adapters.mongodb.saved import saved_of
 from adapters.mongodb.selection import FieldRule, FieldRules
 from adapters.mongodb.server import Server, check_capture, check_identity, check_splitting
 from adapters.mongodb.source import read_source
@@ -92,6 +93,7 @@ class MongoSource:
     def open_log(self, state: State) -> tuple[State, MongoLog | NoLog]:
         """Check the deployment against the state, and open the change stream there, or at its end."""
         identity = self._server.identity()
+        saved_of(state)
         check_identity(state.identity, identity)
         check_capture(self._server.hello(), self._settings.mongodb.capture_mode)
         check_splitting(self._server.version(), self._settings.mongodb.oversize)
@@ -104,7 +106,7 @@ class MongoSource:
             raise InvariantError("a job without a position")
         self._event = _event_in(state)
         self._streamed_to = _streamed_to(before, state)
-        self._transaction = transactions.from_json(state.memory.get("transaction"))
+        self._transaction = saved_of(state).transaction
         position, state = state.position, replace(state, memory={**state.memory, **self.memory()})
         if stream is None:
             return state, NoLog()

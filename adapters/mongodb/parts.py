@@ -10,11 +10,13 @@ from struct import pack
 from typing import TYPE_CHECKING
 
 from adapters.mongodb.raw import elements, fields, int32
+from engine.damaged import reading_bytes
 from engine.errors import SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_PLACE = "change stream"
 _MARK = b"\x03splitEvent\x00"
 _OF_EACH = frozenset((b"_id", b"splitEvent"))
 """Fields of a part itself."""
@@ -38,20 +40,23 @@ class Parts:
         return tuple(whole for one in came if (whole := self._add(one)) is not None)
 
     def _add(self, one: bytes) -> bytes | None:
-        split = fields(one).get("splitEvent") if _MARK in one else None
+        with reading_bytes("a change event", _PLACE):
+            split = fields(one).get("splitEvent") if _MARK in one else None
         if split is None:
             return one
-        about = fields(one, split.start)
-        number, of = (int32(one, about[name].start)[0] for name in ("fragment", "of"))
+        with reading_bytes("a part of a large event", _PLACE):
+            about = fields(one, split.start)
+            number, of = (int32(one, about[name].start)[0] for name in ("fragment", "of"))
         if number != len(self._came) + 1:
             raise SourceError(
-                f"part {number} of a large event came behind {len(self._came)} others", place="change stream"
+                f"part {number} of a large event came behind {len(self._came)} others", place=_PLACE
             )
         self._came.append(one)
         if number < of:
             return None
         parts, self._came = self._came, []
-        return _whole(parts)
+        with reading_bytes("the parts of a large event", _PLACE):
+            return _whole(parts)
 
 
 def _whole(parts: Sequence[bytes]) -> bytes:

@@ -7,23 +7,41 @@ no events.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from bson.binary import Binary
 
-from adapters.mongodb.raw import fields, string
+from adapters.mongodb.raw import Kind, fields, string
+from engine.errors import SourceError
 from engine.model import Position
 
 if TYPE_CHECKING:
     from adapters.mongodb.raw import Value
 
+_TOKEN = re.compile(r"[0-9A-Fa-f]{18,}")
+"""A type's byte, the cluster time in eight, and what tells the event from others of that time."""
+_BITS = re.compile(r"(?:[0-9a-f]{2})*")
+
+
+def checked(position: Position) -> Position:
+    """The position, if it is one of the stream's. Raises TypeError or ValueError."""
+    data, bits, whole = position.order
+    if not isinstance(data, str) or not isinstance(bits, str):
+        raise TypeError("not a resume token")
+    if not _TOKEN.fullmatch(data) or not _BITS.fullmatch(bits) or whole not in {0, 1}:
+        raise ValueError("not a resume token")
+    return position
+
 
 def position_of(raw: bytes, token: Value, *, whole: bool) -> Position:
-    """The position of the resume token that stands there."""
+    """The position of the resume token that stands there. Raises SourceError where it is none."""
     parts = fields(raw, token.start)
-    data = string(raw, parts["_data"].start)
+    data = parts.get("_data")
+    if data is None or data.kind != Kind.STRING or not _TOKEN.fullmatch(text := string(raw, data.start)):
+        raise SourceError("a resume token is damaged", place="change stream", hint="read the span again")
     bits = parts.get("_typeBits")
-    return Position((data, raw[bits.start + 5 : bits.end].hex() if bits else "", int(whole)))
+    return Position((text, raw[bits.start + 5 : bits.end].hex() if bits else "", int(whole)))
 
 
 def event_position(change: bytes) -> Position:

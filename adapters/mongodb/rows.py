@@ -12,6 +12,7 @@ from adapters.mongodb.columns import id_columns, written
 from adapters.mongodb.extended import value_text
 from adapters.mongodb.keys import key_text
 from adapters.mongodb.raw import Kind, elements
+from engine.damaged import reading_bytes
 from engine.events.batch import EVENTS
 from engine.events.text import escape, join
 from engine.merge_key import merge_keys
@@ -48,7 +49,14 @@ class ReadEvents:
         return f'{before}{{"before":null,"after":"', tail + after
 
     def batches(self, raw: bytes, starts: Ints) -> list[pa.RecordBatch]:
-        """The staged rows of the documents that stand there, in ascending places."""
+        """The staged rows of the documents that stand there, in ascending places.
+
+        Raises SourceError where one is damaged.
+        """
+        with reading_bytes("a document"):
+            return self._batches(raw, starts)
+
+    def _batches(self, raw: bytes, starts: Ints) -> list[pa.RecordBatch]:
         found, others = ([], range(len(starts))) if self.codec.field_rules.rules else written(raw, starts)
         batches = [self._alike(raw, one) for one in found]
         if others:

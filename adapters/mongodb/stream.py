@@ -19,17 +19,18 @@ from adapters.mongodb.position import event_position, position_of, shown
 from adapters.mongodb.raw import Kind, documents, fields, int64
 from adapters.mongodb.server import RAW, source_error
 from engine.config.sources import Oversize
+from engine.damaged import reading_bytes
 from engine.errors import ConfigError, SourceError
 
 if TYPE_CHECKING:
     from pymongo import MongoClient
 
     from adapters.mongodb.options import StreamOptions
-    from adapters.mongodb.raw import Value
     from engine.model import Position
 
 _log = logging.getLogger("adapters")
 _TOO_LARGE = 10334
+_PLACE = "change stream"
 _INVALIDATED = b"\x02operationType\x00\x0b\x00\x00\x00invalidate\x00"
 
 
@@ -137,28 +138,21 @@ class ChangeStream:
         database, name = self._options.place
         pipeline = self._options.pipeline(start)
         raw = self._command(database, {"aggregate": name, "pipeline": pipeline, "cursor": {"batchSize": 0}})
-        cursor = fields(raw, fields(raw)["cursor"].start)
-        self._cursor = int64(raw, cursor["id"].start)[0]
-        found = position_of(raw, cursor["postBatchResumeToken"], whole=False)
-        return found if start is None else start
+        found = answer(raw, "firstBatch")
+        self._cursor = found.cursor
+        return found.end if start is None else start
 
     def _batch(self, raw: bytes) -> Batch:
-        cursor = fields(raw, fields(raw)["cursor"].start)
-        self._cursor = int64(raw, cursor["id"].start)[0]
-        batch: Value = cursor["nextBatch"]
-        came = [raw[start:end] for start, end in documents(raw, batch.start)]
-        changes = self._parts.joined(came)
-        token = cursor.get("postBatchResumeToken")
-        if token is None or token.kind != Kind.DOCUMENT:
-            raise SourceError("the server gave no resume token", place="change stream")
-        end = position_of(raw, token, whole=not came)
+        found = answer(raw, "nextBatch")
+        self._cursor, end = found.cursor, found.end
+        changes = self._parts.joined(found.came)
         if self._parts.open:
             # Whoever began behind some parts of an event would not get the others.
             end = event_position(changes[-1]) if changes else self.position
         if not self._cursor and not (changes and _INVALIDATED in changes[-1]):
             raise SourceError("the server ended the change stream", place="change stream")
         self.position = max(self.position, end)
-        return Batch(changes, self.position, _cluster_s(raw))
+        return Batch(changes, self.position, found.cluster_s)
 
     def _command(self, database: str, command: dict[str, Any], *, errors: bool = True) -> bytes:
         try:
@@ -169,6 +163,31 @@ class ChangeStream:
             raise source_error(error, "opening the change stream", "change stream") from error
         raw: bytes = answer.raw
         return raw
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the server answers to a question for events: the cursor's number, 0 where it has ended it.
+
+    `came` are the events or parts of them, `end` is the position behind them.
+    """
+
+    cursor: int
+    came: tuple[bytes, ...]
+    end: Position
+    cluster_s: int | None
+
+
+def answer(raw: bytes, batch: str) -> Answer:
+    """What an answer says, its events under the name of the batch. Raises SourceError where it is damaged."""
+    with reading_bytes("an answer of the server", _PLACE):
+        cursor = fields(raw, fields(raw)["cursor"].start)
+        came = tuple(raw[start:end] for start, end in documents(raw, cursor[batch].start))
+        token = cursor.get("postBatchResumeToken")
+        if token is None or token.kind != Kind.DOCUMENT:
+            raise SourceError("the server gave no resume token", place="change stream")
+        end = position_of(raw, token, whole=not came)
+        return Answer(int64(raw, cursor["id"].start)[0], came, end, _cluster_s(raw))
 
 
 def _cluster_s(raw: bytes) -> int | None:

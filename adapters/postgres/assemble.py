@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from adapters.postgres.timeline import SpanPart, TransactionContext
 from adapters.postgres.visibility import format_lsn
-from engine.errors import InvariantError, PositionLost
+from engine.errors import InvariantError, PositionLost, SourceError
 from engine.model import Position
 
 if TYPE_CHECKING:
@@ -163,8 +163,14 @@ class Assembler:
     def add(self, payload: bytes) -> None:
         """Take one XLogData payload, its 25 byte header included.
 
-        Raises PositionLost where the log is not the one that was read before.
+        Raises PositionLost where the log is not the one that was read before, SourceError for a damaged one.
         """
+        try:
+            self._add(payload)
+        except (IndexError, struct.error) as error:
+            raise SourceError("a message of the log is damaged", hint="read the span again") from error
+
+    def _add(self, payload: bytes) -> None:
         kind = payload[HEADER_BYTES]
         if self._passing is not None and kind != _RELATION:
             self._pass_over(self._passing, kind, payload)

@@ -492,7 +492,11 @@ def _type(node: exp.Expr) -> str:
         return f"{_type(node.expressions[0])}[]"
     if name not in _KINDS or others or (node.expressions and name not in _WITH_LENGTH):
         raise Unwritable(f"a cast to {node.sql('postgres')[:60]!r} is not in the list")
-    lengths = [digits(one.this) for one in node.expressions if isinstance(one.this, exp.Literal)]
+    lengths = [
+        digits(one.this)
+        for one in node.expressions
+        if isinstance(one, exp.DataTypeParam) and isinstance(one.this, exp.Literal)
+    ]
     if len(lengths) < len(node.expressions):
         raise Unwritable(f"a cast to {node.sql('postgres')[:60]!r} is not in the list")
     if name == "CHAR" and not lengths:

@@ -31,6 +31,7 @@ from adapters.postgres.relations import Relations
 from adapters.postgres.replication import PublicationMissing
 from adapters.postgres.retention import Retention
 from adapters.postgres.rows import row_shape
+from adapters.postgres.saved import saved_of
 from adapters.postgres.server import (
     Identity,
     Server,
@@ -41,7 +42,6 @@ from adapters.postgres.sessions import Sessions
 from adapters.postgres.signal_table import check_signal_table
 from adapters.postgres.source import ReadPlace, read_source
 from adapters.postgres.table import relation_of
-from adapters.postgres.timeline import TransactionContext
 from adapters.postgres.touched import Watch
 from adapters.postgres.unsettled import Unsettled
 from adapters.postgres.visibility import Visibility, format_lsn, parse_lsn
@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from adapters.postgres.first import FirstSnapshot
     from adapters.postgres.lock_watch import LockWatch
     from adapters.postgres.readable import ReadTable
+    from adapters.postgres.timeline import TransactionContext
     from adapters.postgres.watermark import Exported, GivesWay, Watermark
     from engine import ports
     from engine.config.settings import Settings
@@ -147,6 +148,7 @@ class PostgresSource:
     def open_log(self, state: State) -> tuple[State, PostgresLog | NoLog]:
         """Check server, publication and slot against the state, and open the log there."""
         identity = self._server.identity(replicates=self._first.streams)
+        saved_of(state)
         check_identity(state.identity, identity)
         self._server.refuse_standby()
         self._reader.reach()
@@ -164,11 +166,10 @@ class PostgresSource:
         self, state: State, identity: Identity, lost: PositionLost | None = None
     ) -> tuple[State, PostgresLog | NoLog]:
         state = replace(self._first.start(state, identity, lost), identity=identity.to_json())
-        self._unsettled = unsettled.from_json(state.memory.get("unsettled", ()))
-        self._last_commit_end = state.memory.get("last_commit_end")
-        self._last_commit = state.memory.get("last_commit")
-        self._context = _context_of(state.memory.get("transaction"))
-        self._opened().relations.keys = _keys_of(state.memory.get("keys", {}))
+        saved = saved_of(state)
+        self._unsettled, self._context = saved.unsettled, saved.context
+        self._last_commit_end, self._last_commit = saved.last_commit_end, saved.last_commit
+        self._opened().relations.keys = saved.keys
         if not self._first.streams:
             return state, NoLog()
         self._published = self._opened().extents.note_published(state.memory.get("published"))
@@ -624,14 +625,3 @@ def _by_name(oids: Iterable[int], ids: Mapping[int, CollectionId]) -> dict[Colle
 
 def _shown(position: Position | None) -> str:
     return format_lsn(int(position.order[0])) if position else "the log's begin"
-
-
-def _keys_of(saved: Mapping[str, Sequence[str]]) -> dict[int, tuple[str, ...]]:
-    return {int(oid): tuple(key) for oid, key in saved.items()}
-
-
-def _context_of(saved: Mapping[str, Any] | None) -> TransactionContext | None:
-    if saved is None:
-        return None
-    collections = tuple((name, count) for name, count in saved["collections"])
-    return TransactionContext(**{**saved, "collections": collections})

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from adapters.postgres.pgoutput import Messages, Tuples, parse_truncate, read_messages, read_tuples
+from engine.damaged import reading_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -69,13 +70,14 @@ class Group:
 
 
 def row_groups(messages: Messages, codecs: Mapping[int, TableCodec]) -> Iterator[Group]:
-    """The rows of captured relations, group by group."""
+    """The rows of captured relations, group by group. Raises SourceError where a message ends too soon."""
     rows = np.flatnonzero(np.isin(messages.kinds, _ROWS))
     if len(rows) == 0:
         return
     at = messages.starts[rows]
     oids = messages.int32(at + 1)
-    forms = (oids << 16) + (messages.kinds[rows].astype(np.int64) << 8) + messages.data[at + 5]
+    with reading_bytes("a row of the log"):
+        forms = (oids << 16) + (messages.kinds[rows].astype(np.int64) << 8) + messages.data[at + 5]
     order = np.argsort(forms, kind="stable")
     edges = np.flatnonzero(np.diff(forms[order])) + 1
     for group in np.split(order, edges):

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from engine import copies
 from engine.merge_key import KEY_TYPE
+from engine.saved import read_integer
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -195,20 +196,20 @@ class Unsettled:
 
 
 def from_json(saved: Iterable[dict[str, Any]]) -> Unsettled:
-    """Read what `to_json` gave."""
+    """Read what `to_json` gave. Raises LookupError, TypeError or ValueError for anything else."""
     return Unsettled(
         {
-            int(one["xid"]): Touches(
+            read_integer(one["xid"]): Touches(
                 {int(oid): _unpacked(**keys) for oid, keys in one["keys"].items()},
-                frozenset(one["truncated"]),
+                frozenset(map(read_integer, one["truncated"])),
                 {
                     int(oid): frozenset((_key_in(before), b64decode(after)) for before, after in pairs)
                     for oid, pairs in one["lacking"].items()
                 },
-                frozenset(one["whole"]),
+                frozenset(map(read_integer, one["whole"])),
                 # Older states have none.
                 {int(oid): _balances_in(**balances) for oid, balances in one.get("copies", {}).items()},
-                one.get("serial", 0),
+                read_integer(one.get("serial", 0)),
             )
             for one in saved
         }
@@ -240,8 +241,11 @@ def _balances_in(net: list[int], low: list[int], **keys: str) -> pa.Table:
 
 def _unpacked(lengths: str, bytes: str) -> pa.LargeBinaryArray:  # noqa: A002  as it is saved
     """The keys of `_packed`."""
-    offsets = np.cumsum([0, *np.frombuffer(b64decode(lengths), "<i4")], dtype=np.int64)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b64decode(bytes))]
+    each, together = np.frombuffer(b64decode(lengths), "<i4"), b64decode(bytes)
+    if (each < 0).any() or each.sum(dtype=np.int64) != len(together):
+        raise ValueError("lengths that are not those of the keys")
+    offsets = np.cumsum([0, *each], dtype=np.int64)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(together)]
     return pa.LargeBinaryArray.from_buffers(KEY_TYPE, len(offsets) - 1, buffers)
 
 

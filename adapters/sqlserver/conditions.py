@@ -313,8 +313,9 @@ def _type(node: exp.Expr) -> str:
     """A type of the server's own. Raises Unwritable for any other."""
     name = getattr(node.this, "name", "")
     others = {key for key, value in node.args.items() if value} - {"this", "expressions", "nested"}
-    lengths = [_length(one.this) for one in node.expressions]
-    if name not in _TYPES or others or (lengths and name not in _WITH_LENGTH):
+    lengths = [_length(one.this) for one in node.expressions if isinstance(one, exp.DataTypeParam)]
+    plain = len(lengths) == len(node.expressions) and name in _TYPES
+    if not plain or others or (lengths and name not in _WITH_LENGTH):
         raise Unwritable(f"a conversion to {node.sql('tsql')[:60]!r} is not in the list")
     return _TYPES[name] + (f"({', '.join(lengths)})" if lengths else "")
 

@@ -29,6 +29,7 @@ from adapters.sqlserver.news import News
 from adapters.sqlserver.place import Place, places_of, position_of
 from adapters.sqlserver.reading import Read, forget
 from adapters.sqlserver.rows import row_shape
+from adapters.sqlserver.saved import check_saved
 from adapters.sqlserver.schema_changes import ChangeType
 from adapters.sqlserver.source import ReadPlace, read_source
 from adapters.sqlserver.tail import Asking, Tail
@@ -89,6 +90,7 @@ class SqlServerSource:
         """Check the databases against the state, and open the log there, or at its end."""
         self._databases.close()
         identity = self._databases.identity()
+        check_saved(state)
         check_identity(state.identity, identity)
         names = self._databases.names
         for name in names:

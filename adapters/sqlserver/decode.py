@@ -29,6 +29,7 @@ from adapters.sqlserver.schema_changes import schema_change_group
 from adapters.sqlserver.source import CONNECTOR
 from adapters.sqlserver.transactions import OpenTransaction, commits, told
 from adapters.table_faults import noting_faults
+from engine.damaged import reading_bytes
 from engine.events.assemble import EventGroup, event_batch
 from engine.events.drafts import TOMBSTONE_TURN, Change, Draft, drafts
 from engine.events.envelope import source_head, value_pieces
@@ -185,7 +186,8 @@ def _events(
 def _times(entries: Entries, rules: Rules, now_ms: int) -> Ints:
     """When each entry was committed, in milliseconds; the present where the server has forgotten."""
     ahead = rules.clock_minutes * 60_000
-    times = stamp_values(entries.committed, _MILLIS) - ahead
+    with reading_bytes("the time of a commit"):
+        times = stamp_values(entries.committed, _MILLIS) - ahead
     if entries.committed.null_count:
         times[pc.is_null(entries.committed).to_numpy(zero_copy_only=False)] = now_ms
     return times

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from adapters.sqlserver.place import Place
 from adapters.sqlserver.rows import readable, row_shape
+from engine.damaged import reading_bytes
 from engine.errors import SourceError
 from engine.events.rows import split_rows
 from engine.events.text import Ints, Text, text_parts
@@ -96,7 +97,15 @@ class Entries:
 
 
 def in_order(batches: Sequence[pa.RecordBatch]) -> Entries:
-    """All rows of the batches (raw change rows, see `changes.RAW`) in the log's order."""
+    """All rows of the batches (raw change rows, see `changes.RAW`) in the log's order.
+
+    Raises SourceError where one has no place in it.
+    """
+    with reading_bytes("a change row"):
+        return _in_order(batches)
+
+
+def _in_order(batches: Sequence[pa.RecordBatch]) -> Entries:
     columns = [_column(batches, name) for name in ("commit", "change", "committed", "r")]
     commits, changes, committed, texts = columns
     instances = _numbers(batches, "instance")

@@ -8,6 +8,7 @@ place per database, in the order of `database.names`.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,11 @@ ZERO = "00000000:00000000:0000"
 """Before every LSN."""
 _LAST = "ffffffff:ffffffff:ffff"
 _LAST_COMMAND = 2**31 - 1
+_LAST_OPERATION = 9
+"""Behind all others of a change."""
 UNKNOWN_COMMAND = 0
 """Of change rows whose table has no command ids; the server counts from 1."""
+_LSN = re.compile(r"[0-9a-f]{8}:[0-9a-f]{8}:[0-9a-f]{4}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -35,7 +39,7 @@ class Place:
     commit: str = ZERO
     command: int = _LAST_COMMAND
     change: str = _LAST
-    operation: int = 9
+    operation: int = _LAST_OPERATION
 
     @property
     def whole(self) -> bool:
@@ -52,9 +56,23 @@ def parse_place(text: str) -> Place:
     """The place that `str` has written, today or when changes had no command ids."""
     commit, *inside = text.split("/")
     if not inside:
-        return Place(commit)
+        return _checked(Place(commit))
     *command, change, operation = inside
-    return Place(commit, int(command[0]) if command else UNKNOWN_COMMAND, change, int(operation))
+    return _checked(Place(commit, int(command[0]) if command else UNKNOWN_COMMAND, change, int(operation)))
+
+
+def check_lsn(text: str) -> None:
+    """Raise ValueError for what is no LSN."""
+    if not _LSN.fullmatch(text):
+        raise ValueError("not an LSN")
+
+
+def _checked(place: Place) -> Place:
+    check_lsn(place.commit)
+    check_lsn(place.change)
+    if not 0 <= place.command <= _LAST_COMMAND or not 0 <= place.operation <= _LAST_OPERATION:
+        raise ValueError("not a place")
+    return place
 
 
 def position_of(places: Sequence[Place]) -> Position:
@@ -73,14 +91,17 @@ def places_of(position: Position) -> tuple[Place, ...]:
     order = position.order
     if len(order) > 1 and isinstance(order[1], str):
         return tuple(_older(*map(str, order[at : at + 3])) for at in range(0, len(order), 3))
+    if len(order) % 4:
+        raise ValueError("not a position")
     return tuple(
-        Place(str(order[at]), int(order[at + 1]), str(order[at + 2]), int(order[at + 3]))
+        _checked(Place(str(order[at]), int(order[at + 1]), str(order[at + 2]), int(order[at + 3])))
         for at in range(0, len(order), 4)
     )
 
 
 def _older(commit: str, change: str, operation: str) -> Place:
-    return Place(commit) if change == _LAST else Place(commit, UNKNOWN_COMMAND, change, int(operation))
+    found = Place(commit) if change == _LAST else Place(commit, UNKNOWN_COMMAND, change, int(operation))
+    return _checked(found)
 
 
 def lsn_of_hex(digits: str) -> str:

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.damaged import reading_bytes
 from engine.errors import InvariantError, SourceError
 from engine.events.text import Bytes, Ints, Text, slices, text_parts
 
@@ -55,7 +56,8 @@ class RowShape:
 def split_rows(texts: pa.Array, shape: RowShape, mode: RowMode) -> list[Text]:
     """The columns of row texts, null for NULL.
 
-    `texts` are strings or large strings without null. Raises SeparatorInData in FAST mode.
+    `texts` are strings or large strings without null. Raises SeparatorInData in FAST mode, SourceError in
+    EXACT mode for lengths that are not those of the values.
     """
     if texts.null_count:
         raise InvariantError("a row's text is null")
@@ -63,7 +65,8 @@ def split_rows(texts: pa.Array, shape: RowShape, mode: RowMode) -> list[Text]:
         return [pa.nulls(0, pa.large_string()) for _ in shape.columns]
     offsets, data = text_parts(texts)
     if mode is RowMode.EXACT:
-        return _split_exact(texts, offsets, data, shape)
+        with reading_bytes("a row with lengths"):
+            return _split_exact(texts, offsets, data, shape)
     columns = _split_fast(offsets, data, shape)
     return [_unescaped(one) for one in columns] if mode is RowMode.ESCAPED else columns
 

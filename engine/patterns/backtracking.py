@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 LONGEST_S: Final = 1.0
 """Seconds that one name may take."""
 
+_MOST_ITEMS: Final = 100_000
+"""Items of an expression with its repetitions written out, which is how `regex` keeps them."""
+
 _REPETITION = re.compile(r"\{(?=[0-9,])[0-9]*(?:,[0-9]*)?\}")
 _POSIX = {
     "Lower": "a-z",
@@ -37,6 +40,7 @@ _POSIX = {
     "ASCII": r"\x00-\x7f",
 }
 _ESCAPES = {"z": r"\Z", "Z": r"(?=\n?\Z)", "e": r"\x1b", "R": r"(?:\r\n|[\n\x0b\f\r])", "h": r"[ \t]"}
+_ITEM = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(?P<least>\d*)(?:,\d*)?\}|.", re.DOTALL)
 _TOKEN = re.compile(
     r"""\\Q(?P<quoted>.*?)(?:\\E|\Z)        # \Q…\E stands for itself
       | \\(?P<negated>[pP])\{(?P<posix>\w+)\}
@@ -57,6 +61,7 @@ def matcher(expression: str, *, ignore_case: bool, anywhere: bool = False) -> Ca
     Raises ValueError for an expression that is wrong.
     """
     text = _Translation().run(expression)
+    _check_size(text)
     case = re.IGNORECASE if ignore_case else 0
     try:
         re.compile(text, re.ASCII | case)
@@ -76,6 +81,27 @@ def matcher(expression: str, *, ignore_case: bool, anywhere: bool = False) -> Ca
             ) from exc
 
     return matches
+
+
+def _check_size(text: str) -> None:
+    """Raise ValueError where `regex` would need gigabytes for the repetitions of a translated expression."""
+    sizes, last = [0], 0  # of each open group so far, and of the item that a repetition would be of
+    for item in _ITEM.finditer(text):
+        if item[0] == "(":
+            sizes.append(0)
+            last = 0
+        elif item[0] == ")" and len(sizes) > 1:
+            last = sizes.pop()
+            sizes[-1] += last
+        elif item["least"] is not None:
+            times = max(1, int(item["least"][:9] or 0))  # what may come beyond the least takes no room
+            sizes[-1] += last * (times - 1)
+            last *= times
+        else:
+            last = 1
+            sizes[-1] += 1
+        if sizes[-1] > _MOST_ITEMS:
+            raise ValueError(f"an expression of more than {_MOST_ITEMS} items, repetitions written out")
 
 
 class _Translation:

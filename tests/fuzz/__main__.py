@@ -10,15 +10,20 @@ after which more memory is held than MOST_BYTES, and shows it.
 from __future__ import annotations
 
 import argparse
+import logging
 import random
 import resource
 import subprocess
 import sys
 import time
+import traceback
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tests.fuzz.mutations import mutated
-from tests.fuzz.targets import FUZZED, LONGEST_S, Fuzzed, accepted
+from tests.fuzz.targets import FUZZED, LONGEST_S, accepted
+
+if TYPE_CHECKING:
+    from tests.fuzz.fuzzed import Fuzzed
 
 MOST_BYTES = 2 << 30
 """Of address space, over what is there before the first input: reserving a damaged length fails at once."""
@@ -28,11 +33,12 @@ def _drawn(name: str, fuzzed: Fuzzed, inputs: int, seed: int) -> bool:
     """Whether all inputs of a seed had an answer."""
     chance, taken, slowest_s, began = random.Random(seed), 0, 0.0, time.perf_counter()
     for number in range(inputs):
-        data, started = mutated(fuzzed.seeds, chance), time.perf_counter()
+        data, started = fuzzed.drawn(chance), time.perf_counter()
         try:
             taken += accepted(fuzzed, data)
         except Exception as error:  # noqa: BLE001  whatever it is, it is no answer
             print(f"{name}: input {number} of seed {seed}: {type(error).__name__}: {error}\n  {data!r}")
+            traceback.print_exception(error)
             return False
         took_s = time.perf_counter() - started
         slowest_s = max(slowest_s, took_s)
@@ -75,6 +81,7 @@ def main() -> int:
     names = [asked.only] if asked.only else list(FUZZED)
     if asked.atheris:
         return min(1, sum(not _led(name, asked.inputs, asked.seed) for name in names))
+    logging.disable()
     _bound_memory()
     return min(1, sum(not _drawn(name, FUZZED[name], asked.inputs, asked.seed) for name in names))
 

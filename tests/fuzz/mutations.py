@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import copy
+from typing import TYPE_CHECKING, Any
+
+import orjson
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 _TELLING = (
     *(b"\0", b"\xff", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\0\0\0", b"\0\0\0\x80", b"(" * 50),
@@ -22,6 +25,24 @@ _TELLING = (
         b"$where",
     ),
 )
+_ODD: tuple[Any, ...] = (
+    *(None, True, -1, 0, 2**31, 2**63 - 1, -(2**63), 2**64 - 1, 1.5, 1e308, "", "x", "\0", "-1", "1e9"),
+    *(
+        "9" * 30,
+        "٣",
+        "'\\\"",
+        "00000000:00000000:0000",
+        "82",
+        [],
+        {},
+        [[]],
+        {"": None},
+        [0, 0],
+        "//8=",
+        "AAAA",
+    ),
+)
+"""What stands in the place of a value."""
 
 
 def mutated(seeds: Sequence[bytes], chance: random.Random) -> bytes:
@@ -44,3 +65,35 @@ def mutated(seeds: Sequence[bytes], chance: random.Random) -> bytes:
             case _:
                 data[at:upto] = chance.choice(_TELLING)[: max(1, upto - at)]
     return bytes(data)
+
+
+def mutated_json(seeds: Sequence[bytes], chance: random.Random) -> bytes:
+    """One of the documents with one to three of its values exchanged, left out or nested; it stays JSON."""
+    document = orjson.loads(chance.choice(seeds))
+    for _ in range(chance.randint(1, 3)):
+        places = list(_places(document))
+        if not places:
+            break
+        holder, at = chance.choice(places)
+        match chance.randrange(4):
+            case 0:
+                del holder[at]
+            case 1:
+                holder[at] = [holder[at]]
+            case 2:
+                other, there = chance.choice(places)
+                holder[at] = copy.deepcopy(other[there])
+            case _:
+                holder[at] = copy.deepcopy(chance.choice(_ODD))
+    return orjson.dumps(document)
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every value of a document, as who holds it and where; from the outermost on."""
+    if isinstance(value, dict):
+        names = list(value)
+    else:
+        names = list(range(len(value))) if isinstance(value, list) else []
+    for name in names:
+        yield value, name
+        yield from _places(value[name])

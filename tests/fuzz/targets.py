@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import struct
 import tempfile
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import bson
 import numpy as np
@@ -33,7 +31,7 @@ from adapters.sqlserver.conditions import GRAMMAR as SQL_SERVER
 from adapters.storage.state import _opened, _sealed
 from engine.config import read
 from engine.config.settings import CaptureSettings
-from engine.errors import ConfigError, SignalError, SourceError, StateError, TidemarkError
+from engine.errors import ConfigError, SignalError, SourceError, StateError
 from engine.events.settings import EventSettings
 from engine.expressions import bounded_matcher, matches, split_expressions
 from engine.model import Channel, CollectionId, Position, Target
@@ -42,24 +40,17 @@ from engine.state import State, from_json, to_json
 from signals.model import Signal
 from signals.names import Known
 from signals.parse import parse
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from tests.fuzz.fuzzed import Fuzzed
+from tests.fuzz.logs import LOGS
+from tests.fuzz.saved import SAVED
+from tests.fuzz.signals import SIGNALS
 
 T = CollectionId(("public", "orders"))
 KNOWN = Known((T, CollectionId(("public", 'we"ird'))))
-FOLDER = Path(tempfile.gettempdir()) / "tidemark-fuzz"
+_TEMPORARY = tempfile.TemporaryDirectory(prefix="tidemark-fuzz-")
+FOLDER = Path(_TEMPORARY.name)
 LONGEST_S = 5.0
 """What an input may take; the slowest of what was found takes a tenth."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fuzzed:
-    """A parser: `seeds` are inputs that it takes, `errors` those of ours that it may answer with."""
-
-    run: Callable[[bytes], object]
-    seeds: tuple[bytes, ...]
-    errors: tuple[type[TidemarkError], ...]
 
 
 def _signal(data: bytes) -> object:
@@ -68,7 +59,6 @@ def _signal(data: bytes) -> object:
 
 
 def _configuration(suffix: str, data: bytes) -> object:
-    FOLDER.mkdir(exist_ok=True)
     path = FOLDER / f"configuration{suffix}"
     path.write_bytes(data)
     return read(path)
@@ -134,7 +124,6 @@ def _span(data: bytes) -> object:
     return SpanFile(str(path), _SPAN.checksum).load()
 
 
-FOLDER.mkdir(exist_ok=True)
 _SPAN = save(str(FOLDER), pa.record_batch({"message": pa.array([b"one", b"two"], pa.large_binary())}), "good")
 _SPAN_BYTES = Path(_SPAN.path).read_bytes()
 _EVENT = {
@@ -221,6 +210,9 @@ FUZZED = {
     "state": Fuzzed(_state, (to_json(State(position=Position((1, 2)))),), (StateError,)),
     "state-file": Fuzzed(_state_file, (_sealed(3, to_json(State())),), (StateError,)),
     "span": Fuzzed(_span, (_SPAN_BYTES,), (SourceError,)),
+    **SAVED,
+    **LOGS,
+    **SIGNALS,
 }
 
 

@@ -109,6 +109,7 @@ ATTACKS = (
         "true) UNION ALL SELECT 1, 0, s FROM secrets --",
     ),
     *("(" * 60_000, "(" * 48 + "true" + ")" * 48, "NOT " * 5_000 + "true", "a" + "+a" * 20_000, "id = \x7f"),
+    *(r"name = E'\u0000'", r"name = E'\x000\x00'"),
     *("id = 99999999999999999999 AND name = 1", "set_config('a.b', 'c', false) = 'c'", "id = $1", "id ="),
 )
 

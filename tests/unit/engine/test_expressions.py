@@ -174,3 +174,18 @@ def test_anybodys_word_boundary_is_not_guessed():
 def test_anybodys_expression_has_a_greatest_size():
     with pytest.raises(ValueError, match="RE2 does not take it"):
         bounded_matcher(r"(?:\pL?){1000}", ignore_case=False)
+
+
+@pytest.mark.parametrize(
+    "expression", ["(?!x)a{100001}", "(?!x)(?:[ab]{400}){400}", "(?!x)(?:a{9}b{9,}){9999}"]
+)
+def test_an_expression_that_would_take_gigabytes_is_refused(expression: str):
+    with pytest.raises(ValueError, match="repetitions written out"):
+        checked(expression)
+
+
+@pytest.mark.parametrize(
+    "expression", [r"(?!x)\w{1,99999999}", r"(?!x)(?:a{300}){300}", r"(?!x)\{99999999\}"]
+)
+def test_an_expression_of_little_that_must_repeat_is_taken(expression: str):
+    assert not matches((expression,), "y") or expression.startswith(r"(?!x)\w")

@@ -114,6 +114,7 @@ def test_a_condition_is_written_anew(condition: str, expected: str):
         ("DATEADD(evil, 1, v) = 1", "no part of a date"),
         ("CAST(v AS dbo.evil) = 1", "a conversion to"),
         ("CAST(v AS sql_variant) = 1", "a conversion to"),
+        ("CAST(v AS\" nvarchar(10))2) AND;T(v AS\" = 'x'", "a conversion to"),
         ("id | v + 1 = 1", "put brackets around"),
         ("(" * 48 + "id = 1" + ")" * 48, "more than 24 brackets"),
         ("(" * 60_000, "more than 24 brackets"),

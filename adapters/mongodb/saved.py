@@ -1,0 +1,45 @@
+"""What a state keeps for MongoDB, read strictly: a value, or a StateError. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from adapters.mongodb import transactions
+from adapters.mongodb.position import checked
+from engine.model import Position
+from engine.saved import read_integer, read_mapping, read_text, reading_saved
+
+if TYPE_CHECKING:
+    from adapters.mongodb.transactions import OpenTransaction
+    from engine.state import State
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """The event that was streamed last (older states don't tell), and the transaction that is open."""
+
+    event: Position | None
+    transaction: OpenTransaction | None
+
+
+def saved_of(state: State) -> Saved:
+    """What the state remembers of the stream. Raises StateError for what was never saved like that."""
+    memory = state.memory
+    with reading_saved("what the saved state keeps of the change stream"):
+        if state.position is not None:
+            checked(state.position)
+        for value in state.identity.values():
+            read_text(value)
+        _position(read_mapping(memory.get("first", {})).get("begins_at"))
+        transaction = transactions.from_json(memory.get("transaction"))
+        if transaction is not None:
+            read_text(transaction.id)
+            for name, count in transaction.collections:
+                read_text(name)
+                read_integer(count)
+        return Saved(_position(memory.get("event")), transaction)
+
+
+def _position(saved: Any) -> Position | None:
+    return checked(Position(tuple(saved))) if saved else None

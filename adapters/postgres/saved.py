@@ -1,0 +1,103 @@
+"""What a state keeps for PostgreSQL, read strictly: a value, or a StateError. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from adapters.postgres import unsettled
+from adapters.postgres.membership import Members
+from adapters.postgres.timeline import TransactionContext
+from engine.saved import read_integer, read_mapping, read_text, read_texts, reading_saved
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from adapters.postgres.unsettled import Unsettled
+    from engine.state import State
+
+_LAST_LSN = 2**64 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What is taken up by who opens the log: see `PostgresSource.memory`."""
+
+    unsettled: Unsettled
+    last_commit_end: int | None
+    last_commit: tuple[int, int, int] | None
+    context: TransactionContext | None
+    keys: dict[int, tuple[str, ...]]
+
+
+def saved_of(state: State) -> Saved:
+    """What the state remembers of the log. Raises StateError for what was never saved like that."""
+    memory = state.memory
+    with reading_saved("what the saved state keeps of the log"):
+        if state.position is not None:
+            lsn, sequence = state.position.order
+            read_integer(lsn, most=_LAST_LSN)
+            read_integer(sequence)
+        _check_beside(state.identity, memory)
+        commit = memory.get("last_commit")
+        return Saved(
+            unsettled.from_json(memory.get("unsettled", ())),
+            _lsn(memory.get("last_commit_end")),
+            None if commit is None else _commit(*commit),
+            _context(memory.get("transaction")),
+            {int(oid): read_texts(key) for oid, key in read_mapping(memory.get("keys", {})).items()},
+        )
+
+
+def _check_beside(identity: Mapping[str, Any], memory: Mapping[str, Any]) -> None:
+    """Raise what `reading_saved` turns into a StateError where the parts that others read are wrong."""
+    if identity:
+        for name in ("system", "database"):
+            read_text(identity[name])
+    int(read_text(identity.get("timeline", "1")))
+    _lsn(read_mapping(memory.get("first", {})).get("begins_at"))
+    published = memory.get("published")
+    if published is not None:
+        read_text(published["marks"])
+        read_integer(published["xmax"])
+    members = Members.from_json(memory.get("members"))
+    if members is not None:
+        read_text(members.publication)
+        for oid, entry in members.entries.items():
+            read_integer(oid)
+            read_text(entry)
+    for root, digest in read_mapping(memory.get("partitions", {})).items():
+        int(root)
+        read_text(digest)
+
+
+def _lsn(value: object) -> int | None:
+    return None if value is None else read_integer(value, most=_LAST_LSN)
+
+
+def _commit(end: object, xid: object, time_us: object) -> tuple[int, int, int]:
+    if not isinstance(time_us, int):
+        raise TypeError("not a time")
+    return read_integer(end, most=_LAST_LSN), read_integer(xid), time_us
+
+
+def _context(saved: Mapping[str, Any] | None) -> TransactionContext | None:
+    if saved is None:
+        return None
+    context = TransactionContext(
+        **{
+            **saved,
+            "collections": tuple(
+                (read_text(name), read_integer(count)) for name, count in saved["collections"]
+            ),
+        }
+    )
+    if context.xid is not None:
+        read_integer(context.xid)
+    if not isinstance(context.commit_ts_us, int):
+        raise TypeError("not a time")
+    _lsn(context.last_commit_end)
+    read_integer(context.commit_lsn, most=_LAST_LSN)
+    read_integer(context.sequence)
+    read_integer(context.events)
+    return context

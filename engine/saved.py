@@ -1,0 +1,63 @@
+"""What a state holds for an adapter or a channel, read strictly. Pure.
+
+The document itself is `engine.state`'s. What others keep in it is theirs to understand, and it may have been
+written by another release, by hand, or by a disk that fails: a value is taken only as what it was saved as.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from engine.errors import StateError, without_values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LARGEST: Final = 2**63 - 1
+"""What a signed 64-bit number holds: offsets, times, counters."""
+_WRONG: Final = (LookupError, TypeError, ValueError, AttributeError, OverflowError, pa.ArrowException)
+
+
+@contextmanager
+def reading_saved(what: str) -> Iterator[None]:
+    """Turn whatever is wrong with saved values into a StateError that quotes none of them."""
+    try:
+        yield
+    except _WRONG as error:
+        raise StateError(
+            f"{what} can't be read: {without_values(error)}",
+            hint="was the state changed by hand, or saved by another release?",
+        ) from error
+
+
+def read_integer(value: object, *, most: int = LARGEST) -> int:
+    """A number from 0 on. Raises TypeError or ValueError."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError("not a number")
+    if not 0 <= value <= most:
+        raise ValueError("a number out of bounds")
+    return value
+
+
+def read_text(value: object) -> str:
+    """A text. Raises TypeError."""
+    if not isinstance(value, str):
+        raise TypeError("not a text")
+    return value
+
+
+def read_texts(value: object) -> tuple[str, ...]:
+    """A list of texts. Raises TypeError."""
+    if not isinstance(value, list | tuple):
+        raise TypeError("not a list")
+    return tuple(read_text(element) for element in value)
+
+
+def read_mapping(value: object) -> dict[str, Any]:
+    """An object, whose names are texts. Raises TypeError."""
+    if not isinstance(value, dict):
+        raise TypeError("not an object")
+    return {read_text(name): element for name, element in value.items()}

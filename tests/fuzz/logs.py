@@ -1,0 +1,218 @@
+"""Logs as drivers hand them over: pgoutput's messages, change rows, answers of a change stream, rows read."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import bson
+import numpy as np
+import orjson
+import pyarrow as pa
+from bson.timestamp import Timestamp
+
+from adapters.mongodb.codec import Rules as MongoRules
+from adapters.mongodb.codec import codec_of
+from adapters.mongodb.decode import Watch as MongoWatch
+from adapters.mongodb.decode import decode as decode_mongodb
+from adapters.mongodb.parts import Parts
+from adapters.mongodb.raw import concatenated
+from adapters.mongodb.rows import ReadEvents
+from adapters.mongodb.stream import answer
+from adapters.postgres.assemble import Assembler
+from adapters.postgres.codec import codec_for as postgres_codec
+from adapters.postgres.decode import decode as decode_postgres
+from adapters.postgres.source import Moment
+from adapters.postgres.table import Column as PostgresColumn
+from adapters.postgres.table import Table as PostgresTable
+from adapters.postgres.table import relation_of
+from adapters.postgres.touched import Watch as PostgresWatch
+from adapters.sqlserver.changes import collided, in_order, raw_batch, unnumbered
+from adapters.sqlserver.codec import codec_for as sqlserver_codec
+from adapters.sqlserver.decode import Rules, Watch, decode
+from adapters.sqlserver.entries import instance_of
+from adapters.sqlserver.table import Column, Table
+from engine.config.settings import CaptureSettings
+from engine.errors import PositionLost, SourceError
+from engine.events.rows import RowMode, RowShape, split_rows
+from engine.events.settings import EventSettings
+from engine.model import CollectionId, Position
+from tests.fuzz.fuzzed import Fuzzed
+from tests.unit.adapters.postgres.messages import UNCHANGED, Log
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SETTINGS = EventSettings("tm", "shop", transaction_metadata=True)
+
+# PostgreSQL.
+
+_BETWEEN = b"\xde\xad\xbe\xef"
+"""Between messages, which damage may run together."""
+_ORDERS = PostgresTable(
+    1,
+    CollectionId(("public", "orders")),
+    "r",
+    (PostgresColumn("id", 23, nullable=False), PostgresColumn("note", 25), PostgresColumn("at", 1184)),
+    ("id",),
+    identity="d",
+    identity_key=("id",),
+)
+_CODECS = {1: postgres_codec(relation_of(_ORDERS), _ORDERS, _SETTINGS, {})}
+
+
+def _postgres_log() -> bytes:
+    log = Log()
+    log.begin(7)
+    log.insert(1, 1, "a", "2024-05-06 07:08:09+00")
+    log.update(1, (2, UNCHANGED, None), (1, None, None))
+    log.message("prefix", b"content")
+    log.delete(1, (2, None, None))
+    log.truncate(1, 9)
+    log.commit()
+    return _BETWEEN.join(log.messages)
+
+
+def _pgoutput(data: bytes) -> object:
+    """Messages from the wire to events."""
+    assembler = Assembler(Position((0, 0)), last_commit_end=None, part_rows=3, part_bytes=1 << 20)
+    for payload in data.split(_BETWEEN):
+        assembler.add(payload)
+    watch, moment = PostgresWatch(), Moment(7)
+    cuts = assembler.take()
+    return [decode_postgres(cut.part, _CODECS, _SETTINGS, watch, moment).events for cut in cuts]
+
+
+# SQL Server.
+
+_TABLE = Table(
+    CollectionId(("shop", "dbo", "orders")),
+    (
+        Column("id", 1, "int", nullable=False),
+        Column("name", 2, "nvarchar", 50),
+        Column("paid", 3, "decimal", precision=9, scale=2),
+        Column("at", 4, "datetime2", scale=7),
+        Column("raw", 5, "varbinary", -1, nullable=False),
+    ),
+    ("id",),
+)
+_LOGGED = "2024-05-06 07:08:09.123"
+_LSN = "0000002700000ac00002"
+_VALUES = "ff\x1f1\x1fann\x1f12.50\x1f2024-05-06 07:08:09.1234567\x1f0A0B"
+_CHANGES = (
+    [
+        [0, _LSN, 1, "00000027000007580005", 2, _LOGGED, _VALUES],
+        [0, _LSN, 2, "00000027000007580006", 3, _LOGGED, _VALUES],
+        [0, _LSN, 2, "00000027000007580006", 4, _LOGGED, _VALUES.replace("ann", "bob")],
+        [0, "0000002700000AC00003", 0, "00000027000007580007", 1, None, _VALUES],
+        [7, _LSN, 1, "00000027000007580008", 2, _LOGGED, ""],
+    ],
+)
+
+
+def _change_rows(mode: RowMode, data: bytes) -> object:
+    """Rows of change tables from the driver's columns to events."""
+    try:
+        rows = [tuple(row) for row in orjson.loads(data)]
+        columns = [
+            pa.array([row[at] for row in rows], kind) for at, kind in enumerate((*_DRIVERS, pa.string()))
+        ]
+    except (orjson.JSONDecodeError, LookupError, TypeError, ValueError, OverflowError, pa.ArrowException):
+        raise SourceError("no rows of a driver") from None
+    if any(columns[at].null_count for at in (0, 1, 2, 3, 4, 6)):
+        raise SourceError("columns that are never NULL")
+    batch = in_order([raw_batch(columns)]).to_batches()
+    collided(batch, {0: len(_TABLE.columns)})
+    unnumbered(batch)
+    instance = instance_of(_TABLE, sqlserver_codec(_TABLE, _SETTINGS), mode)
+    return decode(batch, Rules(_SETTINGS, {0: instance}), Watch(frozenset({_TABLE.id})), 7).events
+
+
+_DRIVERS = (pa.int32(), pa.string(), pa.int32(), pa.string(), pa.int32(), pa.string())
+
+
+# MongoDB.
+
+_NAMESPACE = {"db": "shop", "coll": "t"}
+_TOKEN = {"_data": "8265A0B1C2000000012B022C0100296E5A1004", "_typeBits": b"\x82"}
+
+
+def _change(operation: str, **more: Any) -> dict[str, Any]:
+    return {
+        "_id": _TOKEN,
+        "operationType": operation,
+        "clusterTime": Timestamp(5, 1),
+        "ns": _NAMESPACE,
+        **more,
+    }
+
+
+_KEY = {"documentKey": {"_id": 1}}
+_DOCUMENT = {"_id": 1, "a": ["x", 2.5, {"b": None}], "n": bson.Int64(3), "d": bson.Decimal128("1.5")}
+_DESCRIBED = {"updatedFields": {"_id": 1.0, "a.0": 1}, "removedFields": ["b"], "truncatedArrays": []}
+_CHANGED = (
+    _change("insert", **_KEY, fullDocument=_DOCUMENT),
+    _change("update", **_KEY, updateDescription=_DESCRIBED, fullDocument=_DOCUMENT),
+    _change("replace", **_KEY, fullDocument=_DOCUMENT, fullDocumentBeforeChange={"_id": 1}),
+    _change("delete", **_KEY, lsid={"id": bson.Binary(bytes(16), 4), "uid": b"1"}, txnNumber=bson.Int64(7)),
+    _change("rename", to={"db": "shop", "coll": "u"}),
+    _change("drop"),
+    {**_change("dropDatabase"), "ns": {"db": "shop"}},
+    {**_change("invalidate"), "splitEvent": {"fragment": 1, "of": 2}},
+)
+_ANSWER = {
+    "cursor": {
+        "id": bson.Int64(7),
+        "ns": "shop.t",
+        "nextBatch": list(_CHANGED),
+        "postBatchResumeToken": _TOKEN,
+    },
+    "$clusterTime": {"clusterTime": Timestamp(9, 1)},
+    "ok": 1.0,
+}
+_RULES = MongoRules(_SETTINGS, CaptureSettings(), "rs0")
+_READ = ReadEvents(codec_of(CollectionId(("shop", "t")), _RULES), "{}", 7)
+_ALIKE = (*({"_id": number, "a": "x", "b": [1, {"c": 2.5}]} for number in range(3)), _DOCUMENT)
+
+
+def _answered(data: bytes) -> object:
+    """An answer of the server from its bytes to events, the parts of large ones put together."""
+    came = answer(data, "nextBatch").came
+    whole = Parts().joined(came)
+    return decode_mongodb(
+        whole, _RULES, MongoWatch(frozenset({CollectionId(("shop", "t"))}), (0, 0)), 7
+    ).events
+
+
+def _documents(data: bytes) -> object:
+    """Documents that were read, up to their READ events."""
+    return _READ.batches(data, np.array(concatenated(data)[:-1], np.int64))
+
+
+# Rows of a query.
+
+_SHAPE = RowShape(("id", "name", "note"), (False, True, True), (1,))
+_FAST, _EXACT = ["f\x1f1\x1fann\x1fx", "t\x1f2\x1f\x1f"], ["1,3,-1,;1ann", "1,-1,1,;2x"]
+
+
+def _rows(mode: RowMode, data: bytes) -> object:
+    try:
+        texts: Sequence[str] = [str(text) for text in orjson.loads(data)]
+    except (orjson.JSONDecodeError, TypeError):
+        raise SourceError("no rows of a driver") from None
+    return split_rows(pa.array(texts, pa.large_string()), _SHAPE, mode)
+
+
+LOGS = {
+    "pgoutput": Fuzzed(_pgoutput, (_postgres_log(),), (SourceError, PositionLost)),
+    "change-rows": Fuzzed(
+        partial(_change_rows, RowMode.FAST), tuple(map(orjson.dumps, _CHANGES)), (SourceError,), json=True
+    ),
+    "change-rows-escaped": Fuzzed(
+        partial(_change_rows, RowMode.ESCAPED), tuple(map(orjson.dumps, _CHANGES)), (SourceError,), json=True
+    ),
+    "change-stream": Fuzzed(_answered, (bson.encode(_ANSWER),), (SourceError,)),
+    "documents": Fuzzed(_documents, (b"".join(map(bson.encode, _ALIKE)),), (SourceError,)),
+    "rows": Fuzzed(partial(_rows, RowMode.FAST), (orjson.dumps(_FAST),), (SourceError,), json=True),
+    "rows-exact": Fuzzed(partial(_rows, RowMode.EXACT), (orjson.dumps(_EXACT),), (SourceError,), json=True),
+}

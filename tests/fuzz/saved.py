@@ -1,0 +1,159 @@
+"""Saved positions, and what each source and each channel keeps in the state."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+import adapters.mongodb.saved
+import adapters.postgres.saved
+import adapters.sqlserver.saved
+from engine.errors import StateError
+from engine.model import Channel, Position
+from engine.state import State
+from signals.desk import Desk
+from signals.file import FileChannel
+from signals.topic import TopicChannel
+from tests.fakes import MemoryTopic
+from tests.fuzz.fuzzed import Fuzzed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_FOLDER = tempfile.TemporaryDirectory(prefix="tidemark-fuzz-")
+_LINES = Path(_FOLDER.name, "signals.txt")
+_LINES.write_bytes(b'{"type": "log"}\n' * 3)
+_COMMIT, _CHANGE = "00000027:00000ac0:0002", "00000027:00000758:0005"
+POSTGRES = {
+    "position": [25_000_000, 3],
+    "identity": {"system": "7301", "timeline": "1", "database": "shop"},
+    "memory": {
+        "last_commit_end": 24_999_000,
+        "last_commit": [24_999_000, 740, 1_700_000_000_000_000],
+        "subscription": "slot publication {}",
+        "unsettled": [
+            {
+                "xid": 741,
+                "keys": {"16385": {"lengths": "AQAAAAIAAAA=", "bytes": "MTIz"}},
+                "truncated": [16386],
+                "lacking": {"16385": [[None, "MQ=="], ["Mg==", "Mw=="]]},
+                "whole": [16387],
+                "copies": {"16388": {"lengths": "AQAAAA==", "bytes": "MQ==", "net": [1], "low": [-1]}},
+                "serial": 1,
+            }
+        ],
+        "transaction": {
+            "xid": 742,
+            "commit_lsn": 25_000_000,
+            "commit_ts_us": 1_700_000_000_000_000,
+            "last_commit_end": None,
+            "sequence": 3,
+            "events": 2,
+            "collections": [["public.t", 2]],
+        },
+        "keys": {"16385": ["id", "at"]},
+        "first": {"run": "a1", "begins_at": 24_000_000},
+        "published": {"marks": "d" * 64, "xmax": 750},
+        "members": {"publication": "16390 730", "entries": {"16391 731 f": [16385, 16386]}},
+        "partitions": {"16389": "e" * 64},
+    },
+}
+_TOKEN = "8265A0B1C2000000012B022C0100296E5A1004"
+MONGODB = {
+    "position": [_TOKEN, "82", 1],
+    "identity": {"replica_set": "rs0", "id": "65a0"},
+    "memory": {
+        "transaction": {"id": '{"id": 1}:7', "collections": [["rs0.shop.t", 2]]},
+        "first": {"run": "a1", "begins_at": [_TOKEN, "", 0]},
+        "event": [_TOKEN, "", 0],
+    },
+}
+_COLUMN = {
+    "name": "id",
+    "position": 1,
+    "type": "int",
+    "length": 4,
+    "precision": 10,
+    "scale": 0,
+    "nullable": False,
+    "identity": True,
+    "computed": False,
+    "default": None,
+    "collation": "",
+}
+_SHAPE = {"name": ["shop", "dbo", "t"], "columns": [_COLUMN], "primary_key": ["id"], "unique_key": []}
+SQL_SERVER = {
+    "position": [_COMMIT, 4, _CHANGE, 2],
+    "identity": {"shop": "a|b"},
+    "memory": {
+        "names": ["shop"],
+        "transactions": {"shop": {"id": _COMMIT, "collections": [["shop.dbo.t", 2]]}},
+        "shapes": [_SHAPE],
+        "databases": {"shop": {"instances": [["dbo_t", 1013578649, _COMMIT]]}},
+        "first": {"run": "a1", "begins_at": {"shop": f"{_COMMIT}/4/{_CHANGE}/2"}},
+    },
+}
+_OLDER_SQL_SERVER = {
+    "position": [_COMMIT, _CHANGE, "2"],
+    "identity": {"shop": "a"},
+    "memory": {"names": ["shop"], "first": {"run": "a1", "begins_at": [_COMMIT, _CHANGE, "2"]}},
+}
+_CHANNELS = {
+    "kafka": {"topic": "signals", "id": "t1", "since_ms": 1_700_000_000_000, "offsets": {"0": 7, "1": 0}},
+    "file": {"bytes": 16, "digest": "5d1c"},
+    "answers": [{"label": "0/1", "id": None, "outcome": "accepted", "text": "it is done"}],
+}
+
+
+def _state(take: Callable[[State], object], data: bytes) -> object:
+    """What a source makes of a state; what is none is left to `engine.state`."""
+    try:
+        fields: dict[str, Any] = orjson.loads(data)
+        position = fields["position"]
+        memory, identity = dict(fields["memory"]), dict(fields["identity"])
+        state = State(
+            position=None if position is None else Position(tuple(position)), memory=memory, identity=identity
+        )
+    except (orjson.JSONDecodeError, LookupError, TypeError, ValueError):
+        raise StateError("no state") from None
+    return take(state)
+
+
+def _channels(data: bytes) -> object:
+    """What the desk and its channels make of their places, up to the answers that are due."""
+    try:
+        saved = dict(orjson.loads(data))
+    except (orjson.JSONDecodeError, TypeError, ValueError):
+        raise StateError("no state") from None
+    told: list[object] = []
+    topic, file = TopicChannel("signals", "tm", MemoryTopic(), 0), FileChannel(_LINES)
+    desk = Desk(told.append, {Channel.KAFKA: topic, Channel.FILE: file})
+    desk.resume(saved)
+    desk.commands([], list)
+    desk.tell()
+    return orjson.dumps(desk.memory())
+
+
+def _seeds(*states: dict[str, Any]) -> tuple[bytes, ...]:
+    return tuple(map(orjson.dumps, states))
+
+
+SAVED = {
+    "saved-postgres": Fuzzed(
+        partial(_state, adapters.postgres.saved.saved_of), _seeds(POSTGRES), (StateError,), json=True
+    ),
+    "saved-mongodb": Fuzzed(
+        partial(_state, adapters.mongodb.saved.saved_of), _seeds(MONGODB), (StateError,), json=True
+    ),
+    "saved-sqlserver": Fuzzed(
+        partial(_state, adapters.sqlserver.saved.check_saved),
+        _seeds(SQL_SERVER, _OLDER_SQL_SERVER),
+        (StateError,),
+        json=True,
+    ),
+    "saved-channels": Fuzzed(_channels, _seeds(_CHANNELS), (StateError,), json=True),
+}
