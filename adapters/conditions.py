@@ -22,7 +22,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
 
 from sqlglot import Token, TokenType, exp
-from sqlglot.errors import SqlglotError
+from sqlglot.errors import ParseError, SqlglotError
 
 from engine.errors import SignalError
 
@@ -177,7 +177,7 @@ def _parsed(text: str, dialect: type[Dialect]) -> exp.Expr:
         _check_tokens(tokens)
         (tree,) = reader.parser().parse_into(exp.Condition, tokens, text)
     except SqlglotError as error:
-        raise Unwritable(f"it is no expression: {_said(error)}") from error
+        raise Unwritable(f"it is no expression{_place(error)}") from error
     except RecursionError as error:
         raise Unwritable("it is nested too deeply") from error
     except Unwritable:
@@ -189,8 +189,11 @@ def _parsed(text: str, dialect: type[Dialect]) -> exp.Expr:
     return tree
 
 
-def _said(error: SqlglotError) -> str:
-    return str(error).splitlines()[0].split(". Line")[0].rstrip(".:")[:200]
+def _place(error: SqlglotError) -> str:
+    """Where it is wrong; the parser's own words quote the condition, and so what is sought."""
+    errors = error.errors if isinstance(error, ParseError) else []
+    at = next((one for one in errors if one.get("line") and one.get("col")), None)
+    return "" if at is None else f", from line {at['line']}, character {at['col']} on"
 
 
 def _check_tokens(tokens: Sequence[Token]) -> None:
@@ -347,7 +350,7 @@ def digits(node: exp.Expr) -> str:
     """A number as it was written. Raises Unwritable for what is none."""
     text = str(node.this)
     if not _NUMBER.fullmatch(text):
-        raise Unwritable(f"{text[:40]!r} is no number")
+        raise Unwritable("a number in it is none")
     return text
 
 

@@ -23,8 +23,10 @@ _SQLSERVER_WITH_VALUES: Final = frozenset(
     )
 )
 """Conversions, arithmetic, constraints and duplicate keys, whose messages quote what they failed on."""
-_MONGODB_WITH_VALUES: Final = frozenset({2, 9, 14, 16, 17, 40, 52, 54, 55, 66, 121, 146, 241, 11_000, 11_001})
-"""Bad values, failures to parse, mismatched types, validation, conversions, duplicate keys."""
+_MONGODB_WITH_VALUES: Final = frozenset(
+    {2, 9, 14, 16, 17, 40, 52, 54, 55, 66, 121, 146, 241, 291, 11_000, 11_001}
+)
+"""Bad values, failures to parse, mismatched types, validation, conversions, failed plans, duplicate keys."""
 _PLAIN_ERRORS: Final = (OSError, MemoryError, EOFError, ImportError, RecursionError)
 """Python's errors that tell of the machine, not of data."""
 _OWN_ERRORS: Final = frozenset(name for name, kind in inspect.getmembers(errors, inspect.isclass))
@@ -49,6 +51,16 @@ def postgres_message(state: str | None, message: str) -> str:
     if state and state[:2] in _POSTGRES_WITH_VALUES:
         return f"error {state} of the server, whose message may hold values"
     return message.strip()
+
+
+def condition_refused(state: str | int | None, name: str = "") -> str:
+    """What is said of a condition that a server does not take: the error's code alone.
+
+    A planner quotes the literals of what it can't plan, in errors of every class, and what somebody looks for
+    may be the value of a row.
+    """
+    code = "" if state is None else f" {state}"
+    return f"error{code}{f' ({name})' if name else ''} of the server"
 
 
 def sqlserver_message(number: int, message: str) -> str:

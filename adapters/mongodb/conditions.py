@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from json import JSONDecodeError
 from typing import TYPE_CHECKING, Any
 
 from bson import encode, json_util
 from bson.code import Code
 
+from adapters.disclosure import condition_refused
 from adapters.mongodb.keys import BY_ID
 from adapters.mongodb.server import Refused, collection_errors
 from engine.errors import SignalError
@@ -51,7 +53,7 @@ def _document(condition: str, place: str) -> dict[str, Any]:
         encode(found if isinstance(found, dict) else {})
     except Exception as error:
         # Whatever a stranger wrote: numbers that are none of BSON's, keys with NUL, a thousand brackets.
-        said = str(error)[:200] or type(error).__name__
+        said = str(error) if isinstance(error, JSONDecodeError) else type(error).__name__
         raise SignalError(f"the condition is no filter document: {said}", place=place, hint=hint) from error
     if not isinstance(found, dict):
         raise SignalError("the condition must be a document", place=place, hint=hint)
@@ -92,8 +94,11 @@ def check_condition(client: MongoClient[dict[str, Any]], target: Target) -> None
         with collection_errors("checking the condition", target.collection):
             client[database].command("explain", find, verbosity="queryPlanner", maxTimeMS=_PLANNING_MS)
     except Refused as error:
+        said = error.said if error.hint else condition_refused(error.code, error.name)
         raise SignalError(
-            f"the condition can't be used: {error.said}", place=str(target.collection), hint=error.hint
+            f"the condition can't be used: {said}",
+            place=str(target.collection),
+            hint=error.hint or "explain a find with this filter says more",
         ) from error
 
 

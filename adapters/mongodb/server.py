@@ -16,6 +16,7 @@ from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 from pymongo.errors import ConfigurationError, InvalidURI, OperationFailure, PyMongoError
 
+from adapters.admission import admission
 from adapters.disclosure import mongodb_message
 from adapters.mongodb.credentials import Token
 from engine.config.hidden import hidden_in
@@ -23,6 +24,7 @@ from engine.config.references import fresh, refusals, refuse
 from engine.config.sources import CaptureMode, Oversize
 from engine.errors import (
     ConfigError,
+    LoginRefused,
     PositionLost,
     SchemaChanged,
     SnapshotGone,
@@ -73,6 +75,16 @@ class Connection:
     uri: str = field(repr=False)
     options: tuple[tuple[str, Any], ...] = field(default=(), repr=False)
     token: str = field(default="", repr=False)
+
+    @property
+    def login(self) -> tuple[str, ...]:
+        """What tells the deployment and the user from others: references, not what they gave."""
+        user = dict(self.options).get("username", "")
+        return (
+            str(getattr(self.uri, "template", self.uri)),
+            str(getattr(user, "template", user)),
+            self.token and "token",
+        )
 
     def connect(self) -> MongoClient[dict[str, Any]]:
         """A new client, with credentials as they are now; close it. Connects when it is first used."""
@@ -125,9 +137,11 @@ def _uri_of_hosts(hosts: str) -> str:
 
 
 class Refused(SourceError):
-    """The server says no, and will say so again; `said` are its words."""
+    """The server says no, and will say so again; `said` are its words, `code` and `name` the error's."""
 
     said: str = ""
+    code: int | None = None
+    name: str = ""
 
 
 class Server:
@@ -156,8 +170,8 @@ class Server:
             client.close()
 
     def hello(self) -> dict[str, Any]:
-        """What the server says of itself."""
-        with source_errors("connecting"):
+        """What the server says of itself. Raises ConfigError where it never let us in, and does not now."""
+        with admission(self.connection.login), source_errors("connecting"):
             return self.client.admin.command("hello")
 
     def version(self) -> Sequence[int]:
@@ -269,6 +283,7 @@ def source_error(error: PyMongoError, doing: str, place: str) -> SourceError:
     if isinstance(error, OperationFailure):
         if error.code == _NOT_ADMITTED:
             refuse()
+            return LoginRefused(f"{doing} failed: {_said(error)}", place=place)
         if error.code in HISTORY_LOST:
             return PositionLost(
                 f"the oplog does not reach back to where the stream stood: {_said(error)}",
@@ -295,7 +310,8 @@ def another_log(said: str) -> PositionLost:
 def _refused(error: OperationFailure, doing: str, place: str) -> Refused:
     hint = "grant our role the privilege" if error.code == _UNAUTHORIZED else ""
     refused = Refused(f"{doing} failed: {_said(error)}", place=place, hint=hint)
-    refused.said = _said(error)
+    refused.said, refused.code = _said(error), error.code
+    refused.name = str((error.details or {}).get("codeName", ""))
     return refused
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, LiteralString
 
 import psycopg
 
+from adapters.disclosure import condition_refused
 from adapters.postgres.keyset import PLACES, place_of, places
 from adapters.postgres.partitions import Partitions
 from adapters.postgres.readable import RISK_TAKEN
@@ -226,10 +227,10 @@ class Extents:
                 # Prepared: the extended protocol takes one statement and no more.
                 self._connection.execute(query.encode(), prepare=True)
         except _REFUSALS as error:
-            said = (error.diag.message_primary or type(error).__name__).strip()
-            shown = repr(read.condition[:80] + "…" * (len(read.condition) > 80))
             raise SignalError(
-                f"the condition {shown} is refused: {said}", place=str(target.collection)
+                f"the condition is refused: {condition_refused(error.sqlstate, type(error).__name__)}",
+                place=str(target.collection),
+                hint="EXPLAIN a SELECT with this condition says more",
             ) from error
 
     def readings(self, targets: Sequence[Target]) -> dict[Target, ReadTable]:

@@ -80,7 +80,7 @@ class Databases:
     def connect(self, database: str) -> Connection:
         """Another connection, which waits for a lock no longer either; any thread may ask for one."""
         with source_errors("connecting", database):
-            connection = self._server.engine(database).connect()
+            connection = self._server.open(database)
             run(connection, f"SET LOCK_TIMEOUT {self._patience_ms}")
         return connection
 

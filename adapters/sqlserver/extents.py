@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from sqlalchemy.exc import SQLAlchemyError
 
 from adapters.conditions import rendered
+from adapters.disclosure import condition_refused
 from adapters.sqlserver import sizes
 from adapters.sqlserver.conditions import GRAMMAR, check_trusted, finder
 from adapters.sqlserver.failures import busy, native_number, source_errors, table_errors
@@ -187,11 +188,10 @@ class Extents:
         except SQLAlchemyError as error:
             if busy(error):
                 raise
-            shown = repr(read.condition[:80] + "…" * (len(read.condition) > 80))
             raise SignalError(
-                f"the condition {shown} is refused by the server",
+                f"the condition is refused: {condition_refused(native_number(error) or None)}",
                 place=str(read.table.id),
-                hint=f"error {native_number(error)} of the server" if native_number(error) else "",
+                hint="a SELECT TOP 0 with this condition says more",
             ) from error
 
     @staticmethod

@@ -10,7 +10,8 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from adapters.disclosure import sqlserver_message
 from adapters.spark.failures import SPARK_ERRORS
-from engine.errors import ConfigError, PositionLost, SchemaChanged, SourceError, TableBusy
+from engine.config.references import refuse
+from engine.errors import ConfigError, LoginRefused, PositionLost, SchemaChanged, SourceError, TableBusy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +23,9 @@ _PREFIXES = re.compile(r"^(\[[^\]]*\]\s*)+")
 _CALLED = re.compile(r" \(\d+\) \(SQL\w+\)")
 _RANGE_LOST = 313
 """What CDC's functions say of a range that their change table does not have."""
-_LOGIN_FAILED = frozenset({18456, 18452, 18470, 18486, 18487, 18488, 4060, 4064})
+_LOGIN_REFUSED = frozenset({18456, 18452, 18470, 18486, 18487, 18488})
+"""A wrong password or token, a login that is disabled, locked or expired."""
+_LOGIN_FAILED = _LOGIN_REFUSED | {4060, 4064}
 _NO_SNAPSHOTS = 3952
 _UNREACHED = ("Login timeout expired", "[08001]")
 """In what drivers say where there is no connection, or none in time."""
@@ -124,6 +127,9 @@ def source_error(error: SQLAlchemyError, doing: str, place: str) -> SourceError 
         return no_snapshots(place)
     if number in _BUSY:
         return TableBusy(f"{doing} failed: {said}", place=place)
+    if number in _LOGIN_REFUSED:
+        refuse()
+        return LoginRefused(f"{doing} failed: {said}", place=place, hint=_hint(error))
     return SourceError(f"{doing} failed: {said}", place=place, hint=_hint(error))
 
 

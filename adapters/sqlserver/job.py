@@ -61,7 +61,7 @@ def run(
     Raises a TidemarkError when it can't go on. A session made here is stopped at the end.
     """
     snapshotter(settings.snapshot)  # one that is none is told of before Spark takes its time to start
-    with trying(), closing(Server(reach(settings.sqlserver))) as found:
+    with trying(), closing(Server(reach(settings.sqlserver), server.login_of(settings.sqlserver))) as found:
         for database in settings.sqlserver.databases:
             found.query(database, metadata.SERVER, "connecting")
     run_jobs(settings, (SQLSERVER_JDBC,), spark, stop, onlookers, partial(building, reach=reach))
@@ -109,7 +109,7 @@ def make_source(
     reach: ReachOf = server.reach,
 ) -> SqlServerSource:
     """The source of the settings; `sleep` waits before an initial snapshot."""
-    found = Server(reach(settings.sqlserver))
+    found = Server(reach(settings.sqlserver), server.login_of(settings.sqlserver))
     databases, tasks = Databases(settings, found), tasks_of(spark)
     jdbc = found.reach.jdbc
     means = Means(

@@ -51,7 +51,7 @@ class Locks:
     def _transaction(self, database: str) -> Connection:
         if database not in self._held:
             with source_errors("beginning the initial snapshot", database):
-                connection = self._server.engine(database).connect()
+                connection = self._server.open(database)
                 self._held[database] = connection
                 if self._timeout_ms:
                     run(connection, f"SET LOCK_TIMEOUT {self._timeout_ms}")

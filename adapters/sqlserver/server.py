@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
 
+from adapters.admission import admission
 from adapters.sqlserver.failures import source_errors
 from engine.config.references import fresh
 from engine.config.sources import Encryption
@@ -65,6 +66,11 @@ class Reach(Protocol):
 
         The statements of `session`, each a SET, hold for it.
         """
+
+
+def login_of(settings: SqlServerSettings) -> tuple[str, ...]:
+    """What tells the server and the user from others."""
+    return settings.host, str(settings.port), settings.instance, str(settings.user)
 
 
 def reach(settings: SqlServerSettings) -> Reach:
@@ -197,10 +203,13 @@ def jdbc_properties(settings: SqlServerSettings, database: str) -> dict[str, str
 
 
 class Server:
-    """The databases of one server, each by connections of its own. Threads may share it."""
+    """The databases of one server, each by connections of its own. Threads may share it.
 
-    def __init__(self, reach: Reach) -> None:
-        self.reach = reach
+    `login` tells the server and the user from others.
+    """
+
+    def __init__(self, reach: Reach, login: tuple[str, ...] = ()) -> None:
+        self.reach, self._login = reach, login
         self._engines: dict[str, Engine] = {}
 
     def engine(self, database: str) -> Engine:
@@ -209,10 +218,18 @@ class Server:
             self._engines[database] = self.reach.engine(database)
         return self._engines[database]
 
+    def open(self, database: str, doing: str = "connecting") -> Connection:
+        """A connection that is the caller's to close.
+
+        Raises LoginRefused where the login has expired, ConfigError where it never served.
+        """
+        with admission(self._login), source_errors(doing, database):
+            return self.engine(database).connect()
+
     @contextmanager
     def connect(self, database: str, doing: str = "asking the server") -> Iterator[Connection]:
         """A connection of one's own; statements commit by themselves. Failures are SourceErrors."""
-        with source_errors(doing, database), self.engine(database).connect() as connection:
+        with self.open(database, doing) as connection, source_errors(doing, database):
             yield connection
 
     def query(self, database: str, statement: str, doing: str = "asking the server") -> list[tuple[Any, ...]]:

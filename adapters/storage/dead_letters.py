@@ -3,12 +3,13 @@
     public.orders.turn-000000000042.jsonl      what turn 42 would have emitted of public.orders
 
 A line is what the log had, with its bytes in base64; what else it tells is the source's. Names of tables are
-quoted as in a URL.
+quoted as in a URL, dots too, and cut where they are very long.
 """
 
 from __future__ import annotations
 
 import re
+from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from adapters.storage.directory import Storage
     from engine.model import CollectionId
 
+_LONGEST: Final = 160
+"""Characters of a table's name in that of a file, which has 255 at most."""
 _NAME: Final = re.compile(r"(.+)\.turn-(\d{12,})\.jsonl")
 
 
@@ -51,4 +54,8 @@ class DeadLetterFiles:
 
 
 def _prefix(collection: CollectionId) -> str:
-    return ".".join(quote(part, safe=" ") for part in collection.parts)
+    """A name of a file: no other table has it, and no part of it leads out of the directory."""
+    name = ".".join(quote(part, safe=" ").replace(".", "%2E") for part in collection.parts)
+    if len(name) <= _LONGEST:
+        return name
+    return f"{name[:_LONGEST]}~{sha256(name.encode()).hexdigest()[:16]}"

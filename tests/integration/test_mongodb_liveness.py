@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import SparkSession
 
+from adapters.mongodb.conditions import check_condition
+from engine.errors import SignalError
+from engine.model import CollectionId, Target
 from tests.integration.test_mongodb_job import driven, fill, replayed, signal, stands, writing
 from tests.integration.test_mongodb_security import access, trusting
 from tests.servers.certificates import Authority
@@ -222,3 +225,25 @@ def test_a_condition_that_no_window_can_read_by_is_refused(
 
     (rejected,) = [one for one in job.answers if one.outcome == "rejected"]
     assert said in rejected.text
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        '{"n": "sought", "at": {"$geoNear": [0, 0]}}',
+        '{"$expr": {"$toInt": "sought"}}',
+        '{"$expr": {"$let": {"vars": {}, "in": "$$sought"}}}',
+        '{"n": {"$type": "sought"}}',
+        '{"n": {"$oid": "sought"}}',
+        '{"n": "sought"',
+    ],
+)
+def test_a_refused_condition_is_not_quoted(mongodb: MongoServer, condition: str):
+    """What somebody looks for may be the value of a document; a planner that finds no plan shows its tree."""
+    with mongodb.connect() as client:
+        client.inventory.t.insert_one({"n": 1})
+
+        with pytest.raises(SignalError) as refused:
+            check_condition(client, Target(CollectionId(("inventory", "t")), condition))
+
+    assert "sought" not in str(refused.value)

@@ -147,6 +147,28 @@ def test_a_condition_of_an_older_state_is_looked_at_again(
     assert untouched(tagged)
 
 
+def test_a_refused_condition_is_not_quoted(
+    tagged: Database, tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
+):
+    """What somebody looks for may be the value of a row, and answers are for everybody who reads the log."""
+    asked = (
+        "id = 'sought'",
+        "'x' ~ '(sought'",
+        "name = 'sought' LIMIT 1",
+        "name = 'sought",
+        "name = 1 + 'sought'",
+    )
+    with driven(tagged, tmp_path, spark) as job:
+        for condition in asked:
+            ask(tagged, condition)
+        job.until_answered("rejected", len(asked))
+        answers = [answer.text for answer in job.answered("rejected")]
+
+    assert not [text for text in answers if "sought" in text]
+    assert any("error 22P02" in text for text in answers)
+    assert "sought" not in caplog.text
+
+
 CHOOSING = {
     r"name = E'it\'s ?' AND tags ? 'n'": range(2, 61, 2),
     "name = $$why?$$": range(1, 60, 2),

@@ -27,6 +27,7 @@ ROW = "the-value-of-a-row"
         sqlserver_message(50_000, ROW),
         sqlserver_message(9420, ROW),
         mongodb_message(241, "ConversionFailure", f"Failed to parse number '{ROW}' in $convert"),
+        mongodb_message(291, "NoQueryExecutionPlans", f'error processing query: a $eq "{ROW}"'),
         mongodb_message(11_000, "DuplicateKey", f"dup key: {ROW}"),
         mongodb_message(40_485, "", ROW),
         python_message("ValueError", f"invalid literal: '{ROW}'"),

@@ -276,3 +276,11 @@ class TestTrusted:
     )
     def test_the_driver_takes_no_sign_for_a_parameter(self, sql: str, expected: str):
         assert expected == for_jdbc(sql)
+
+
+@pytest.mark.parametrize("condition", ["name = 'sought' LIMIT 1", "name = 'sought", "name = 'sought' 1e5e"])
+def test_a_refused_condition_is_not_quoted(condition: str):
+    with pytest.raises(SignalError) as caught:
+        written(condition)
+
+    assert "sought" not in str(caught.value)

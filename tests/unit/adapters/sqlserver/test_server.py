@@ -17,7 +17,7 @@ from adapters.sqlserver.failures import lock_waited_for, native_number, source_e
 from adapters.sqlserver.server import JDBC_DRIVER, Server, jdbc_url, odbc_string, odbc_token, reach
 from engine.config.references import resolve
 from engine.config.sources import Encryption, SqlServerSettings
-from engine.errors import ConfigError, PositionLost, SchemaChanged, SourceError, TableBusy
+from engine.errors import ConfigError, LoginRefused, PositionLost, SchemaChanged, SourceError, TableBusy
 from engine.model import CollectionId
 from tests.servers.port import free_port
 
@@ -196,7 +196,7 @@ def failure(number: int, said: str, state: str = "42000") -> DBAPIError:
         (1222, TableBusy),
         (601, TableBusy),
         (1205, SourceError),
-        (18456, SourceError),
+        (18456, LoginRefused),
     ],
 )
 def test_the_servers_numbers_decide_what_an_error_is(number, expected):
