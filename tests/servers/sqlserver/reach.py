@@ -39,6 +39,7 @@ _NUMBERS = {
     "MS471": 4711,
     "57P01": 6005,
     "3D000": 4060,
+    "28000": 18456,
 }
 
 
@@ -56,13 +57,17 @@ class StandInReach:
         """An engine that takes T-SQL."""
         engine = create_engine(
             "postgresql+psycopg://",
-            creator=lambda: self.server.postgres.connect(database, autocommit=True),
+            creator=lambda: self.connected(database),
             poolclass=NullPool,
             isolation_level="AUTOCOMMIT",
         )
         event.listen(engine, "before_cursor_execute", self._translate(database), retval=True)
         event.listen(engine, "handle_error", _reworded)
         return engine
+
+    def connected(self, database: str) -> psycopg.Connection[Any]:
+        """A connection of the driver's road."""
+        return self.server.postgres.connect(database, autocommit=True)
 
     def jdbc(self, database: str, query: str, session: Sequence[str] = ()) -> Jdbc:
         """The query translated, for PostgreSQL's JDBC driver, whose sessions keep what is set once."""
@@ -96,6 +101,8 @@ def _reworded(context: ExceptionContext) -> BaseException | None:
     if not isinstance(error, psycopg.Error):
         return None
     state = error.sqlstate or "08S01"
+    if "authentication failed" in str(error):
+        state = "28000"
     number = _NUMBERS.get(state, 50000)
     said = str(error).splitlines()[0]
     orig = OdbcError(

@@ -1,0 +1,192 @@
+"""A login's password that changes again and again while the job streams and reads rows, on both roads.
+
+The stand-in takes the place of the server: its logins are roles of PostgreSQL, whose refusal comes by
+Microsoft's number on the road of the driver, and by JDBC on Spark's.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import psycopg
+import pytest
+from psycopg import sql
+
+from adapters.sqlserver.job import building
+from adapters.sqlserver.server import Jdbc, Server, login_of
+from adapters.wiring import Onlookers
+from engine.config import parse
+from engine.config.references import fresh, resolve
+from engine.errors import ConfigError, LoginRefused
+from tests.driven import read_events
+from tests.driven_sqlserver import SIGNALS, properties
+from tests.servers.sqlserver.reach import StandInReach
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from engine.config.sources import SqlServerSettings
+    from signals.answers import Answer
+    from tests.servers.sqlserver import SqlServer, StandInDatabase
+
+pytestmark = pytest.mark.integration
+
+ROWS, CHANGES, UNKNOWN_S = 2_000, 2, 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedIn(StandInReach):
+    """By the user and the password of the settings, as they are now."""
+
+    settings: SqlServerSettings
+
+    def connected(self, database: str) -> psycopg.Connection[Any]:
+        """A connection of the driver's road."""
+        postgres = self.server.postgres
+        return psycopg.connect(
+            host=postgres.host,
+            port=postgres.port,
+            dbname=database,
+            user=str(self.settings.user),
+            password=fresh(self.settings.password),
+            autocommit=True,
+        )
+
+    def jdbc(self, database: str, query: str, session: Sequence[str] = ()) -> Jdbc:
+        """The query for Spark, with the login as it is now."""
+        found = StandInReach.jdbc(self, database, query, session)
+        login = {"user": str(self.settings.user), "password": fresh(self.settings.password)}
+        return Jdbc(found.url, found.driver, found.query, {**found.properties, **login})
+
+
+class Login:
+    """A login whose password stands in a file of a directory, and changes."""
+
+    def __init__(self, server: SqlServer, directory: Path) -> None:
+        self.server, self.file, self.changes = server, directory / "password", 0
+        with server.postgres.connect("postgres", autocommit=True) as connection:
+            connection.execute("DROP ROLE IF EXISTS reader")
+            connection.execute("CREATE ROLE reader LOGIN SUPERUSER")
+        self.change()
+
+    def change(self, unknown_s: float = 0.0) -> None:
+        """Give it another password, and end every session, so that all must log in again."""
+        self.changes += 1
+        password = f"password-{self.changes}"
+        with self.server.postgres.connect("postgres", autocommit=True) as connection:
+            connection.execute(sql.SQL("ALTER ROLE reader PASSWORD {}").format(sql.Literal(password)))
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'reader'"
+            )
+        threading.Event().wait(unknown_s)
+        self.file.write_text(password)
+
+
+@pytest.fixture
+def login(sqlserver: SqlServer, tmp_path: Path) -> Login:
+    return Login(sqlserver, tmp_path)
+
+
+def settings_of(server: SqlServer, directory: Path, **more: str) -> Any:
+    login = {"database__user": "reader", "database__password": f"${{dir:{directory}:password}}"}
+    found, unresolved = resolve(properties(server, directory, **login, **more), {})
+    assert not unresolved
+    return parse(found)
+
+
+@pytest.mark.usefixtures("shop")
+def test_a_login_that_is_refused_has_expired_if_one_served(
+    login: Login, sqlserver: SqlServer, tmp_path: Path
+):
+    settings = settings_of(sqlserver, tmp_path).sqlserver
+    server = Server(LoggedIn(sqlserver, settings), (*login_of(settings), str(tmp_path)))
+    served = login.file.read_text()
+
+    login.file.write_text("password-x")
+    with pytest.raises(ConfigError, match=r"error 18456.*check database\.user") as mistaken:
+        server.query("shop", "SELECT 1 AS [one]")
+    login.file.write_text(served)
+    assert server.query("shop", "SELECT 1 AS [one]") == [(1,)]
+    login.file.write_text("password-x")
+    with pytest.raises(LoginRefused, match="error 18456") as refused:
+        server.query("shop", "SELECT 1 AS [one]")
+    assert "password-" not in f"{mistaken.value}{refused.value}"
+
+
+@pytest.mark.parametrize("road", ["near", "far"])
+def test_a_password_that_changes_under_load_is_asked_for_again(
+    login: Login,
+    shop: StandInDatabase,
+    sqlserver: SqlServer,
+    tmp_path: Path,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    road: str,
+):
+    monkeypatch.setattr("engine.seams.Pace.pause_s", lambda *_args, **_named: 0.2)
+    shop.execute("CREATE TABLE dbo.t (id int PRIMARY KEY, v nvarchar(50) NULL)")
+    shop.execute(SIGNALS)
+    shop.execute(f"INSERT INTO dbo.t VALUES {', '.join(f'({at}, NULL)' for at in range(ROWS))}")
+    for table in ("dbo.t", "dbo.signals"):
+        shop.enable_cdc(table)
+    sqlserver.start_capture(0.02)
+    local = "0" if road == "far" else "10000"
+    more = {"signal__data__collection": "shop.dbo.signals", "tidemark__window__local__rows": local}
+    settings = settings_of(sqlserver, tmp_path, **more, tidemark__window__max__chunks="1")
+    told = orjson.dumps({"data-collections": ["shop.dbo.t"]}).decode()
+    answers: list[Answer] = []
+    stop, inserted = threading.Event(), [ROWS]
+
+    def streamed() -> set[int]:
+        events = (one for one in read_events(tmp_path / "events") if one["topic"].endswith(".t"))
+        return {one["key"]["id"] for one in events}
+
+    def load() -> None:
+        while not stop.is_set():
+            signal = f"INSERT INTO dbo.signals VALUES ('{inserted[0]}', 'execute-snapshot', '{told}')"
+            shop.execute(signal)
+            shop.execute(f"INSERT INTO dbo.t VALUES ({inserted[0]}, N'y')")
+            inserted[0] += 1
+            while inserted[0] - 1 not in streamed():
+                if stop.wait(0.2):
+                    return
+            if login.changes > CHANGES:
+                return
+            login.change(UNKNOWN_S)
+
+    onlookers = Onlookers(observe=lambda _seen: None, answer=answers.append)
+    loading, bound = threading.Thread(target=load), threading.Timer(100, stop.set)
+    reach = lambda found: LoggedIn(sqlserver, found)  # noqa: E731
+    with building(settings, spark, onlookers, reach=reach) as job:
+        job.settle()
+        job.start()
+        loading.start()
+        bound.start()
+        try:
+            job.run(
+                lambda: (
+                    stop.is_set()
+                    or (
+                        not loading.is_alive()
+                        and len(streamed()) >= inserted[0]
+                        and not job.state.snapshot.tables
+                    )
+                )
+            )
+        finally:
+            stop.set()
+            bound.cancel()
+            loading.join()
+
+    assert login.changes > CHANGES
+    assert streamed() == set(range(inserted[0]))
+    assert not [one for one in answers if one.outcome == "failed"]
+    assert "18456" in caplog.text  # while the file had the password from before
+    assert "password-" not in caplog.text
