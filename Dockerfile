@@ -2,7 +2,10 @@
 # write nowhere but in its volume and in /tmp: docker run --read-only --tmpfs /tmp:exec --cap-drop ALL …
 #
 # For SQL Server: docker build --build-arg MSSQL_EULA=Y, which installs Microsoft's ODBC driver and accepts
-# its licence (https://aka.ms/odbc18eula). For a base image by digest: --build-arg BASE=python@sha256:…
+# its licence (https://aka.ms/odbc18eula).
+#
+# A tag may be moved, a digest can't: `make base-digest` asks the registry for the digest behind the tag below.
+# Build by it, or write it here: --build-arg BASE=python:3.11.14-slim-bookworm@sha256:…
 ARG BASE=python:3.11.14-slim-bookworm
 FROM ${BASE}
 ARG MSSQL_EULA=

@@ -15,7 +15,7 @@ LOCK_BUILD := echo 'setuptools>=77' | $(COMPILE) - --output-file .ci/build.lock
 TOOL := $(BIN)/python -m uv tool run --from
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format unit test integration test-sqlserver bench bench-peers floats consumers torture demo demo-kafka demo-mongodb golden fuzz lock audit sbom clean
+.PHONY: help setup check format unit test integration test-sqlserver bench bench-peers floats consumers torture demo demo-kafka demo-mongodb golden fuzz lock audit sbom base-digest clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
@@ -103,6 +103,11 @@ sbom: setup ## the parts of the image as a CycloneDX bill of materials, into bui
 	$(TOOL) cyclonedx-bom==7.5.0 cyclonedx-py requirements .ci/image.lock --pyproject pyproject.toml \
 		--output-reproducible --output-file build/sbom.json
 	$(BIN)/python -m tests.supply sbom build/sbom.json
+
+base-digest: ## the base image with the digest that the registry has for its tag; needs Docker and the Internet
+	@image=$$(sed -n 's/^ARG BASE=\([^@]*\).*/\1/p' Dockerfile) && \
+		digest=$$(docker buildx imagetools inspect "$$image" --format '{{.Manifest.Digest}}') && \
+		echo "$$image@$$digest"
 
 clean: ## remove what the other targets made
 	rm -rf .venv .cache build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -272,7 +272,13 @@ class PostgresSource:
         conditions = self._settings.snapshot.conditions
         readable = Readable(control, catalog, publication, self._accepts_risk, self._first, conditions)
         whole = 0 if self._settings.job.window_max_chunks else None
-        extents = Extents(control, publication, readable, whole_bytes=whole)
+        extents = Extents(
+            control,
+            publication,
+            readable,
+            whole_bytes=whole,
+            plan_on=lambda within_s: self._server.connect(within_s=within_s),
+        )
         relations = Relations(catalog, self._settings.events, self._captures)
         membership = MembershipWatch(control, publication, self._settings.capture.captures)
         self._session = Session(control, extents, relations, membership)

@@ -6,6 +6,8 @@ a table through. Whether a table can be read, and how, is `readable.py`'s to say
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, LiteralString
 
@@ -22,7 +24,7 @@ from engine.errors import SchemaChanged, SignalError, SourceError, TableBusy
 from engine.extent import Extent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from adapters.postgres.publication import Publication
     from adapters.postgres.readable import Looked, Readable, ReadTable
@@ -33,6 +35,9 @@ _DENSE = 0.2
 _SAMPLED = 8
 _PLANNING: LiteralString = "SET TRANSACTION READ ONLY; SET LOCAL statement_timeout = '5s'"
 """For a condition to be planned: functions that are immutable by their own account are run for it."""
+_PLAN_ANSWER_S, _PLANS_S = 6.0, 10.0
+"""For the answer to one question to plan a condition, and for all those of tables measured together."""
+_REMEMBERED = 1_000
 _REFUSALS = (
     psycopg.ProgrammingError,
     psycopg.DataError,
@@ -69,6 +74,7 @@ class _Measuring:
     sizes: Mapping[int, tuple[int, float]]
     until_s: float
     bounded: bool
+    plan_until_s: float = math.inf
 
 
 def _refuse_other_key(read: ReadTable, bound: Key) -> None:
@@ -78,7 +84,10 @@ def _refuse_other_key(read: ReadTable, bound: Key) -> None:
 
 
 class Extents:
-    """Reads the keys through one connection, which the job's thread alone uses."""
+    """Reads the keys through one connection, which the job's thread alone uses.
+
+    Conditions are planned on others, which `plan_on` opens: answers there may take so many seconds.
+    """
 
     def __init__(
         self,
@@ -87,8 +96,11 @@ class Extents:
         readable: Readable,
         *,
         whole_bytes: int | None = None,
+        plan_on: Callable[[float], psycopg.Connection] | None = None,
     ) -> None:
         self._connection, self._publication, self._readable = connection, publication, readable
+        self._plan_on, self._planner = plan_on, connection
+        self._too_long: dict[str, None] = {}
         self._whole_bytes = _WHOLE_BYTES if whole_bytes is None else whole_bytes
         self._row_bytes: dict[CollectionId, float] = {}
         self.ids: dict[int, CollectionId] = {}
@@ -119,8 +131,11 @@ class Extents:
         """The extent of each table, or why it can't be read, now or at all."""
         looked = self._looked_up(targets)
         sizes = self._sizes([table.oid for table in looked.tables.values()])
-        measuring = _Measuring(looked, sizes, patience(), bounded)
-        return [self._judged(target, measuring) for target in targets]
+        measuring = _Measuring(looked, sizes, patience(), bounded, time.monotonic() + _PLANS_S)
+        try:
+            return [self._judged(target, measuring) for target in targets]
+        finally:
+            self._end_planning()
 
     def _looked_up(self, targets: Sequence[Target], *, defaults: bool = False) -> Looked:
         names = list(dict.fromkeys(target.collection for target in targets))
@@ -160,7 +175,7 @@ class Extents:
             self._readable.check_operations(read.table)
         if not (target.initial and self._readable.held):
             self.await_writers(read, measuring.until_s)
-        self._check_condition(read, target)
+        self._check_condition(read, target, measuring.plan_until_s)
         size, tuples = measuring.sizes.get(read.table.oid, (0, -1.0))
         rows = self._estimated_rows(read) if tuples <= 0 and size else int(max(tuples, 0))
         self._row_bytes[target.collection] = size / max(rows, 1)
@@ -216,22 +231,45 @@ class Extents:
         """Find out whether the role may read the table, without reading it."""
         self._connection.execute(f"EXPLAIN SELECT FROM {read.relation}".encode())
 
-    def _check_condition(self, read: ReadTable, target: Target) -> None:
+    def _check_condition(self, read: ReadTable, target: Target, until_s: float) -> None:
         """Let the server plan the signal's condition, which is refused at once if it can't be."""
         if read.condition is None:
             return
+        place = str(target.collection)
+        if read.condition in self._too_long:
+            raise _takes_too_long(place)
+        if time.monotonic() > until_s:
+            raise TableBusy("planning the conditions of others has taken its time", place=place)
         query = f"EXPLAIN SELECT FROM {read.relation} WHERE ({read.condition}\n)"
+        planner = self._planning()
         try:
-            with self._connection.transaction():
-                self._connection.execute(_PLANNING)
+            with planner.transaction():
+                planner.execute(_PLANNING)
                 # Prepared: the extended protocol takes one statement and no more.
-                self._connection.execute(query.encode(), prepare=True)
+                planner.execute(query.encode(), prepare=True)
+        except (psycopg.errors.ConnectionTimeout, psycopg.errors.QueryCanceled) as error:
+            # Arithmetic of constants is done at once and heeds no timeout: so we don't wait for it.
+            if len(self._too_long) >= _REMEMBERED:
+                self._too_long.clear()
+            self._too_long[read.condition] = None
+            raise _takes_too_long(place) from error
         except _REFUSALS as error:
             raise SignalError(
                 f"the condition is refused: {condition_refused(error.sqlstate, type(error).__name__)}",
-                place=str(target.collection),
+                place=place,
                 hint="EXPLAIN a SELECT with this condition says more",
             ) from error
+
+    def _planning(self) -> psycopg.Connection:
+        """The connection that plans conditions."""
+        if self._plan_on is not None and (self._planner is self._connection or self._planner.closed):
+            self._planner = self._plan_on(_PLAN_ANSWER_S)
+        return self._planner
+
+    def _end_planning(self) -> None:
+        if self._planner is not self._connection:
+            self._planner.close()
+            self._planner = self._connection
 
     def readings(self, targets: Sequence[Target]) -> dict[Target, ReadTable]:
         """How to read each target now; SchemaChanged if one can't be read any more."""
@@ -320,3 +358,11 @@ class Extents:
             if found is not None:
                 return found
         return self._edge(read, keyset.order, last, rows - 1)
+
+
+def _takes_too_long(place: str) -> SignalError:
+    return SignalError(
+        "the condition is refused: the server takes too long to plan it",
+        place=place,
+        hint="leave out arithmetic of constants",
+    )

@@ -169,6 +169,24 @@ def test_a_refused_condition_is_not_quoted(
     assert "sought" not in caplog.text
 
 
+def test_a_condition_that_is_planned_for_long_holds_nobody_up(
+    tagged: Database, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+):
+    """The server works out constants before it reads a row, and looks at no timeout meanwhile."""
+    monkeypatch.setattr("adapters.postgres.extents._PLAN_ANSWER_S", 0.5)
+    slow = " OR ".join(["exp(5999.5) = id"] * 400)
+    with driven(tagged, tmp_path, spark) as job:
+        for condition in (slow, slow, "id <= 3"):
+            ask(tagged, condition)
+        job.until_answered("finished")
+
+        assert ids(job) == [1, 2, 3]
+        assert ["takes too long to plan" in one.text for one in job.answered("rejected")] == [True, True]
+        with tagged.connect() as connection:
+            left = "SELECT 1 FROM pg_stat_activity WHERE query LIKE 'EXPLAIN%' AND pid <> pg_backend_pid()"
+            job.until(lambda: not connection.execute(left).fetchall())
+
+
 CHOOSING = {
     r"name = E'it\'s ?' AND tags ? 'n'": range(2, 61, 2),
     "name = $$why?$$": range(1, 60, 2),
