@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _LONGEST_S, _IDLE_S = 10.0, 2.0
 _AWAY = 20_000
-_EXPORTERS = (
+EXPORTERS = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
     " AND application_name = 'tidemark' AND state = 'idle in transaction'"
 )
@@ -121,7 +121,7 @@ class Aimer:
 
     def _end_exporter(self, connection: psycopg.Connection[Any], shape: TableShape) -> None:
         """End the sessions that hold snapshot and locks, and do at once what the locks kept out."""
-        ended = connection.execute(_EXPORTERS.encode()).fetchall()
+        ended = connection.execute(EXPORTERS.encode()).fetchall()
         if not ended:
             return
         self.done["exporter killed"] += 1

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from tests.torture.blows import moved, struck
 from tests.torture.script import ANYTHING, STEPS, Fuse, Round, Script, Sent, Transaction, Wanted, collections
 from tests.torture.tables import KEYS, TableShape
 from tests.torture.wild import wild
@@ -30,7 +31,9 @@ def write(seed: str, wanted: Wanted = ANYTHING) -> Script:
     local = {"tidemark.window.local.rows": draw.choice(["0", "10000"])}
     script = pressed(replace(script, rounds=rounds, properties={**script.properties, **local}))
     # What is silent in the log, a consumer of topics can't be judged by.
-    return script if wanted.kafka else wild(script)
+    if wanted.kafka:
+        return script
+    return moved(script, wanted.moves) if wanted.moves else struck(wild(script))
 
 
 def pressed(script: Script, *, sleeps: bool = True) -> Script:

@@ -169,6 +169,12 @@ def create(shape: TableShape) -> list[str]:
     return made
 
 
+def disguised(shape: TableShape) -> list[str]:
+    """The statements that give the table another primary key."""
+    dropped = "DROP CONSTRAINT {name}_pkey, " if shape.kind.primary else ""
+    return [f"ALTER TABLE {shape.name} {dropped.format(name=shape.name)}ADD PRIMARY KEY (alt)"]
+
+
 def _identity(shape: TableShape) -> str:
     words = {"d": "DEFAULT", "f": "FULL", "n": "NOTHING", "i": f"USING INDEX {shape.name}_alt"}
     return words[shape.identity]
