@@ -16,35 +16,67 @@ if TYPE_CHECKING:
     from tests.torture.script import Round, Script
 
 _SKEWED, _FROZEN, _DISGUISED, _STALLED, _TAKEN_UP = 0.4, 0.25, 0.5, 0.6, 0.7
-_SKEWS_S = (-86_400.0, -3600.0, -120.0, 6.0, 120.0, 3600.0)
+_AHEAD_S, _BACK_S = (6.0, 120.0, 3600.0), (-86_400.0, -3600.0, -120.0)
 HEARTBEATS = {"heartbeat.interval.ms": "200"}
 PATIENCE = {"status.update.interval.ms": "500", "database.socketTimeout": "5"}
 """What a job needs to notice soon that a server has become silent."""
 
 
-def struck(script: Script) -> Script:
-    """The script with blows dealt to some of its rounds."""
+def disguisable(script: Script) -> Script:
+    """The script with a table of which the log does not tell the key, since it tells all of a row."""
+    tables = list(script.tables)
+    for place, shape in enumerate(tables):
+        if not shape.kind.partitions:
+            tables[place] = replace(shape, identity="f")
+            break
+    return replace(script, tables=tables)
+
+
+def struck(script: Script, wanted: str = "") -> Script:
+    """The script with blows dealt to some of its rounds, of a wanted kind for certain."""
     draw = Random(f"{script.seed}/blows")
-    properties, rounds, proxied = dict(script.properties), list(script.rounds), False
-    if draw.random() < _SKEWED:
-        properties |= HEARTBEATS
-        rounds = [_with(draw, one, "skew", draw.choice(_SKEWS_S)) for one in rounds]
-    if draw.random() < _FROZEN:
-        properties |= PATIENCE
-        proxied, at = True, draw.randrange(len(rounds))
-        kind = draw.choice(["freeze", "cut", "lose"])
-        rounds[at] = _with(draw, rounds[at], kind, draw.choice([0.5, 3.0, 4.0]))
-    elif draw.random() < _STALLED:
-        # Who is let through while the network stands still is no question.
-        rounds = [replace(one, stalls=draw.choice([0, 1, 2])) for one in rounds]
-    if draw.random() < _DISGUISED and (places := _disguisable(script)):
-        at, place = draw.randrange(len(rounds)), draw.choice(places)
-        rounds[at] = _with(draw, rounds[at], "disguise", place)
-        if draw.random() < _TAKEN_UP:
-            later = draw.randrange(at, len(rounds))
-            signals = [*rounds[later].signals, _taking_up(script, place)]
-            rounds[later] = replace(rounds[later], signals=signals)
-    return replace(script, properties=properties, rounds=rounds, proxied=proxied)
+    if draw.random() < _SKEWED or wanted == "skew":
+        script = _skewed(script, draw)
+    network, stalled = draw.random() < _FROZEN, draw.random() < _STALLED
+    # Who is let through while the network stands still is no question.
+    if (network and wanted != "stall") or wanted == "network":
+        script = _frozen(script, draw)
+    elif stalled or wanted == "stall":
+        rounds = [replace(one, stalls=draw.choice([1, 2])) for one in script.rounds]
+        script = replace(script, rounds=rounds)
+    places = _places(script)
+    if places and (draw.random() < _DISGUISED or wanted == "disguise"):
+        script = _disguised(script, draw, draw.choice(places))
+    return script
+
+
+def _skewed(script: Script, draw: Random) -> Script:
+    """Ahead in the first round, set back in it and in those after it; or the other way round."""
+    skews = [draw.choice(_AHEAD_S), draw.choice(_BACK_S)]
+    draw.shuffle(skews)
+    first, *others = script.rounds
+    for amount in skews:
+        first = _with(draw, first, "skew", amount)
+    others = [_with(draw, one, "skew", draw.choice(_AHEAD_S + _BACK_S)) for one in others]
+    return replace(script, rounds=[first, *others], properties={**script.properties, **HEARTBEATS})
+
+
+def _frozen(script: Script, draw: Random) -> Script:
+    rounds, at = list(script.rounds), draw.randrange(len(script.rounds))
+    kind = draw.choice(["freeze", "cut", "lose"])
+    rounds[at] = _with(draw, rounds[at], kind, draw.choice([0.5, 3.0, 4.0]))
+    return replace(script, rounds=rounds, proxied=True, properties={**script.properties, **PATIENCE})
+
+
+def _disguised(script: Script, draw: Random, place: int) -> Script:
+    """With the blow in some round, and often a signal for the table after it."""
+    rounds, at = list(script.rounds), draw.randrange(len(script.rounds))
+    rounds[at] = _with(draw, rounds[at], "disguise", place)
+    if draw.random() < _TAKEN_UP:
+        later = draw.randrange(at, len(rounds))
+        signals = [*rounds[later].signals, _taking_up(script, place)]
+        rounds[later] = replace(rounds[later], signals=signals)
+    return replace(script, rounds=rounds)
 
 
 def moved(script: Script, moves: str) -> Script:
@@ -77,10 +109,14 @@ def _with(draw: Random, one: Round, kind: str, amount: float) -> Round:
     return replace(one, blows=[*one.blows, Blow(round(draw.uniform(0.1, 2.0), 2), kind, amount)])
 
 
-def _disguisable(script: Script) -> list[int]:
-    """Tables of which the log does not tell the key: it tells all of a row."""
+def _places(script: Script) -> list[int]:
+    """Tables of which the log does not tell the key, and that keep their names."""
+    steps = [
+        step for one in script.rounds for writer in one.writers for made in writer for step in made.steps
+    ]
+    renamed = {place for step in steps if step[0] == "exchange" for place in step[1:]}
     return [
         place
         for place, shape in enumerate(script.tables)
-        if shape.identity == "f" and not shape.kind.partitions
+        if shape.identity == "f" and not shape.kind.partitions and place not in renamed
     ]

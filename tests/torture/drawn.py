@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from tests.torture.blows import moved, struck
+from tests.torture.blows import disguisable, moved, struck
 from tests.torture.script import ANYTHING, STEPS, Fuse, Round, Script, Sent, Transaction, Wanted, collections
 from tests.torture.tables import KEYS, TableShape
 from tests.torture.wild import wild
@@ -33,7 +33,9 @@ def write(seed: str, wanted: Wanted = ANYTHING) -> Script:
     # What is silent in the log, a consumer of topics can't be judged by.
     if wanted.kafka:
         return script
-    return moved(script, wanted.moves) if wanted.moves else struck(wild(script))
+    if wanted.moves:
+        return moved(script, wanted.moves)
+    return struck(wild(disguisable(script) if wanted.blow == "disguise" else script), wanted.blow)
 
 
 def pressed(script: Script, *, sleeps: bool = True) -> Script:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tests.torture.truth import Entry, Row
 
 SIGNALS = "public.signals"
-_SOON_S = 4.0
+_SOON_S = 10.0
 ROLE, PASSWORD = "tidemark", "tidemark"
 PLAIN = (
     "-c DateStyle=ISO -c TimeZone=UTC -c IntervalStyle=postgres -c extra_float_digits=1 -c bytea_output=hex"
@@ -175,6 +175,7 @@ class PostgresSite:
         if blow.kind == "disguise":
             return self._disguise(int(blow.amount), play, journal)
         assert self.proxy is not None
+        play.figures.kinds["silent network"] += 1
         if blow.kind == "lose":
             self.proxy.lose()
             return "network lost"

@@ -39,7 +39,10 @@ _ATTEMPTS = 3
 """How often a script is played before it counts as sound: sessions interleave otherwise each time."""
 _FAILS_OVER = 18
 """The version that synchronises slots to a standby."""
-_MOVES_EVERY, _SELDOM = 8, 0.05
+_MOVES, _BLOWS = {1: "standby", 4: "copy"}, {0: "stall", 2: "network", 3: "disguise", 5: "skew"}
+_EACH_EVERY = 8
+"""Of so many histories of a long run each of these is one."""
+_SELDOM = 0.05
 _HARD_EVERY, _RESTART_EVERY, _BREAK_EVERY = 5, 4, 2
 """Every so many histories one has a SIGKILL, one a restart of the server, one a SIGKILL of the broker."""
 
@@ -92,6 +95,7 @@ class Run:
                 kafka=self.kafka,
                 initial=self.initial,
                 moves=self._moves(seed, number, minutes),
+                blow=_BLOWS.get(number % _EACH_EVERY, "") if minutes >= LONG_MINUTES else "",
             )
             script = self.ground.write(f"{seed}/{number}", wanted)
             self.play(script)
@@ -110,7 +114,7 @@ class Run:
         if self.source != "postgres" or self.kafka or self.version != _FAILS_OVER:
             return ""
         if minutes >= LONG_MINUTES:
-            return {1: "standby", 4: "copy"}.get(number % _MOVES_EVERY, "")
+            return _MOVES.get(number % _EACH_EVERY, "")
         draw = Random(f"{seed}/{number}/moves")
         return draw.choice(["standby", "copy"]) if draw.random() < _SELDOM else ""
 

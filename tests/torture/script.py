@@ -40,7 +40,8 @@ class Wanted:
 
     `hard`: a SIGKILL of the job. `restart`: one of the server. `broken`: a SIGKILL of the broker. `kafka`:
     events go there. `initial`: whether it begins with an initial snapshot; None: its seed decides. `moves`:
-    what takes the server's place, if anything does.
+    what takes the server's place, if anything does. `blow`: skew, network, stall or disguise, if it must have
+    one of these; its seed decides about the others.
     """
 
     hard: bool = False
@@ -49,6 +50,7 @@ class Wanted:
     kafka: bool = False
     initial: bool | None = None
     moves: str = ""
+    blow: str = ""
 
 
 ANYTHING = Wanted()

@@ -58,6 +58,23 @@ def test_every_kind_of_blow_is_drawn():
     assert any(part.stalls for one in scripts for part in one.rounds)
 
 
+def test_a_blow_that_is_wanted_is_there():
+    disguised = 0
+    for number in range(20):
+        made = {
+            blow: write(f"s/{number}", Wanted(blow=blow)) for blow in ("skew", "network", "stall", "disguise")
+        }
+        kinds = {name: {b.kind for one in s.rounds for b in one.blows} for name, s in made.items()}
+
+        assert "skew" in kinds["skew"]
+        assert kinds["network"] & {"freeze", "cut", "lose"}
+        assert not kinds["stall"] & {"freeze", "cut", "lose"}
+        assert all(one.stalls for one in made["stall"].rounds)
+        # Where all tables are partitioned, or change names with another one, none can be.
+        disguised += "disguise" in kinds["disguise"]
+    assert disguised >= 14
+
+
 def test_a_history_that_moves_has_a_server_that_can_be_reached_by_a_proxy():
     for moves in ("standby", "copy"):
         script = write("s/1", Wanted(moves=moves, initial=True))
