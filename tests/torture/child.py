@@ -165,11 +165,8 @@ class Play:
                 job.close()
                 continue
             except ConfigError as error:
-                # Between a publication's end and its next beginning no job can start.
-                if "publication" not in error.message:
-                    self._die(job, error)
+                if not self._comes_back(job, error):
                     break
-                self.stop.wait(0.1)
                 continue
             except Exception as error:  # noqa: BLE001  whatever it dies of is what we are here to tell
                 self._die(job, error)
@@ -177,6 +174,16 @@ class Play:
             finally:
                 self._end_rival()
             job.close()
+
+    def _comes_back(self, job: OneJob, error: ConfigError) -> bool:
+        """Whether what is wrong passes: while there is no publication no job can start."""
+        if "publication" not in error.message:
+            self._die(job, error)
+            return False
+        # As the end of its process does: a lease that is renewed for ever would keep the next one out.
+        job.close()
+        self.stop.wait(0.1)
+        return True
 
     def _die(self, job: OneJob, error: Exception) -> None:
         self.journal.note("died", error=f"{type(error).__name__}: {error}")
