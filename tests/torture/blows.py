@@ -33,19 +33,19 @@ def disguisable(script: Script) -> Script:
 
 
 def struck(script: Script, wanted: str = "") -> Script:
-    """The script with blows dealt to some of its rounds, of a wanted kind for certain."""
+    """The script with blows dealt to some of its rounds, of the `wanted` kinds for certain."""
     draw = Random(f"{script.seed}/blows")
-    if draw.random() < _SKEWED or wanted == "skew":
+    if draw.random() < _SKEWED or "skew" in wanted:
         script = _skewed(script, draw)
     network, stalled = draw.random() < _FROZEN, draw.random() < _STALLED
     # Who is let through while the network stands still is no question.
-    if (network and wanted != "stall") or wanted == "network":
+    if (network and "stall" not in wanted) or "network" in wanted:
         script = _frozen(script, draw)
-    elif stalled or wanted == "stall":
+    elif stalled or "stall" in wanted:
         rounds = [replace(one, stalls=draw.choice([1, 2])) for one in script.rounds]
         script = replace(script, rounds=rounds)
     places = _places(script)
-    if places and (draw.random() < _DISGUISED or wanted == "disguise"):
+    if places and (draw.random() < _DISGUISED or "disguise" in wanted):
         script = _disguised(script, draw, draw.choice(places))
     return script
 

@@ -40,8 +40,8 @@ class Wanted:
 
     `hard`: a SIGKILL of the job. `restart`: one of the server. `broken`: a SIGKILL of the broker. `kafka`:
     events go there. `initial`: whether it begins with an initial snapshot; None: its seed decides. `moves`:
-    what takes the server's place, if anything does. `blow`: skew, network, stall or disguise, if it must have
-    one of these; its seed decides about the others.
+    what takes the server's place, if anything does. `blow`: which of skew, network, stall and disguise it
+    must have; its seed decides about the others.
     """
 
     hard: bool = False
