@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.torture.journal import JournalReader
     from tests.torture.tables import TableShape
 
-_WINDOW_S, _STALLED_S, _PATIENCE_S = 4.0, 3.0, 12.0
+_WINDOW_S, _STALLED_S, _PATIENCE_S = 10.0, 8.0, 12.0
 _LET_THROUGH_S = 5.0
 """About a second is what the job takes; machines that are busy take longer."""
 _BLOCKED = (
