@@ -175,7 +175,7 @@ class PostgresSource:
         self._published = self._opened().extents.note_published(state.memory.get("published"))
         self._opened().extents.partitions.resume(state.memory.get("partitions", {}))
         state = self._note_members(state)
-        log = self._log_reader = self._log(state.position)
+        log = self._log_reader = self._log(state.position, identity.timeline)
         try:
             self._first.await_past(log)
         except BaseException:
@@ -222,7 +222,7 @@ class PostgresSource:
             lambda: [one for one in catalog.tables() if self._captures(*one.parts)],
         )
 
-    def _log(self, position: Position | None) -> PostgresLog:
+    def _log(self, position: Position | None, timeline: int) -> PostgresLog:
         if position is None:
             raise InvariantError("a log is opened at no position")
         postgres = self._settings.postgres
@@ -231,7 +231,7 @@ class PostgresSource:
             log = PostgresLog(
                 self._server.log_conninfo,
                 subscription=Subscription(postgres.slot, postgres.publication, postgres.stream_params),
-                start=Start(position, self._last_commit_end, self._first.sent),
+                start=Start(position, self._last_commit_end, self._first.sent, timeline),
                 bounds=bounds,
                 give_up=self._server.give_up,
             )

@@ -21,7 +21,13 @@ from psycopg import pq
 
 from adapters.postgres.answering import answer, no_answer
 from adapters.postgres.assemble import HEADER_BYTES, POSTGRES_EPOCH_S, Assembler, Commit, Cut
-from adapters.postgres.replication import ANSWERED_WITHIN_S, connect_replication, log_error, result_error
+from adapters.postgres.replication import (
+    ANSWERED_WITHIN_S,
+    command,
+    connect_replication,
+    log_error,
+    result_error,
+)
 from adapters.postgres.sql import quote_ident, quote_literal
 from adapters.postgres.visibility import format_lsn
 from engine.errors import SourceError, TidemarkError, unforeseen
@@ -89,11 +95,15 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a session begins: behind a position; where the last commit before it ends, if that is known."""
+    """Where a session begins: behind a position; where the last commit before it ends, if that is known.
+
+    `timeline` is the server's, as it was when the position was compared with it.
+    """
 
     position: Position
     last_commit_end: int | None = None
     sent: Sent | None = None
+    timeline: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +163,7 @@ class PostgresLog:
         self._held_until_s: float | None = None
         self._failure: TidemarkError | None = None
         # Before the pipe is made, which nobody would close if there is no connection.
-        self._session = _replicate(conninfo, subscription.command(self._acknowledged))
+        self._session = _replicate(conninfo, subscription.command(self._acknowledged), start.timeline)
         self._connection = self._session.pgconn
         self._wake_r, self._wake_w = os.pipe()
         os.set_blocking(self._wake_w, False)
@@ -387,11 +397,23 @@ class PostgresLog:
         return log_error(said.decode(errors="replace").strip())
 
 
-def _replicate(conninfo: str, command: str) -> psycopg.Connection:
+def _check_timeline(connection: pq.abc.PGconn, timeline: int) -> None:
+    """Raise SourceError where another server has taken this one's place since the position was compared."""
+    ((_system, found, *_),) = command(connection, "IDENTIFY_SYSTEM")
+    if found != str(timeline):
+        raise SourceError(
+            f"the server's timeline was {timeline} a moment ago and is {found}: it was promoted meanwhile",
+            place="replication connection",
+        )
+
+
+def _replicate(conninfo: str, started: str, timeline: int | None) -> psycopg.Connection:
     session = connect_replication(conninfo)
     connection = session.pgconn
     try:
-        result = answer(connection, command, ANSWERED_WITHIN_S)
+        if timeline is not None:
+            _check_timeline(connection, timeline)
+        result = answer(connection, started, ANSWERED_WITHIN_S)
         if result.status != pq.ExecStatus.COPY_BOTH:
             raise result_error(result)
     except SourceError:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from adapters.postgres.forks import check_fork, check_reach, fork_of
-from engine.errors import PositionLost, StateError
+from adapters.postgres.server import Identity, Server
+from engine.errors import PositionLost, SourceError, StateError
 from tests.driven import SIGNAL_TABLE, driven, replayed_rows
 from tests.servers.postgres import Database, PostgresServer
 
@@ -119,6 +121,31 @@ class TestPromotion:
 
         assert site.stream(promoted) == {1, 2, 3, 4, 5}
         assert "timeline 2 goes on from what was sent of timeline 1" in caplog.text
+
+    def test_one_that_is_promoted_while_the_log_is_opened_is_asked_again(
+        self, pair, site, monkeypatch, caplog
+    ):
+        """Between the question for the timeline and the first entry another server may answer."""
+        primary, standby, _ = pair
+        primary.kill()
+        standby.promote()
+        promoted = Database(standby, "shop")
+        insert(promoted, 1)
+        identity, asked = Server.identity, []
+
+        def as_before(server: Server, **more: bool) -> Identity:
+            found = identity(server, **more)
+            asked.append(found)
+            return found if len(asked) > 1 else replace(found, timeline=found.timeline - 1)
+
+        monkeypatch.setattr(Server, "identity", as_before)
+
+        with pytest.raises(SourceError, match="timeline was 1 a moment ago and is 2"):
+            site.stream(promoted)
+        assert site.stream(promoted) == {1}
+        insert(promoted, 2)
+        assert site.stream(promoted) == {1, 2}
+        assert "was promoted at" not in caplog.text
 
     def test_one_that_lagged_behind_what_was_sent_does_not(self, pair, site):
         primary, standby, database = pair

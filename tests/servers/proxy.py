@@ -24,6 +24,7 @@ class Proxy:
         self._passing.set()
         self._closing = False
         self._sockets: list[socket.socket] = []
+        self._lost: set[socket.socket] = set()
 
     def __enter__(self) -> Self:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -45,13 +46,27 @@ class Proxy:
         """Go on, with all that was kept."""
         self._passing.set()
 
+    def aim(self, host: str, port: int) -> None:
+        """Pass later connections on to another server, as an address does that moves."""
+        self._target = (host, port)
+
+    def lose(self) -> None:
+        """End all connections at the server alone: the client is told nothing, and hears nothing any more."""
+        nears, fars = self._sockets[::2], self._sockets[1::2]
+        self._lost.update(nears)
+        self._sockets.clear()
+        for far in fars:
+            with suppress(OSError):
+                far.shutdown(socket.SHUT_RDWR)
+
     def cut(self) -> None:
         """End all connections."""
-        for one in self._sockets:
+        for one in [*self._sockets, *self._lost]:
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
             one.close()
         self._sockets.clear()
+        self._lost.clear()
 
     def _accept(self) -> None:
         with suppress(OSError):
@@ -61,16 +76,20 @@ class Proxy:
 
     def _serve(self, near: socket.socket) -> None:
         self._passing.wait()
-        with suppress(OSError, ValueError), socket.create_connection(self._target) as far, near:
+        with suppress(OSError, ValueError), socket.create_connection(self._target) as far:
             self._sockets += [near, far]
-            peers = {near: far, far: near}
-            with selectors.DefaultSelector() as selector:
-                for one in peers:
-                    selector.register(one, selectors.EVENT_READ)
-                while not self._closing:
-                    for key, _events in selector.select():
-                        data = key.fileobj.recv(_CHUNK)  # type: ignore[union-attr]
-                        if not data:
-                            return
-                        self._passing.wait()
-                        peers[key.fileobj].sendall(data)  # type: ignore[index]
+            self._pass_on({near: far, far: near})
+        if near not in self._lost:
+            near.close()
+
+    def _pass_on(self, peers: dict[socket.socket, socket.socket]) -> None:
+        with selectors.DefaultSelector() as selector:
+            for one in peers:
+                selector.register(one, selectors.EVENT_READ)
+            while not self._closing:
+                for key, _events in selector.select():
+                    data = key.fileobj.recv(_CHUNK)  # type: ignore[union-attr]
+                    if not data:
+                        return
+                    self._passing.wait()
+                    peers[key.fileobj].sendall(data)  # type: ignore[index]

@@ -34,7 +34,7 @@ _AWAY = 20_000
 _BEHIND = 0.3
 """How often what is aimed at are rows that no window has read yet."""
 _ORDINAL = (("n", "int"),)
-_EXPORTERS = (
+EXPORTERS = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
     " AND application_name = 'tidemark' AND state = 'idle in transaction'"
 )
@@ -141,7 +141,7 @@ class Aimer:
 
     def _end_exporter(self, connection: psycopg.Connection[Any], shape: TableShape) -> None:
         """End the sessions that hold snapshot and locks, and do at once what the locks kept out."""
-        ended = connection.execute(_EXPORTERS.encode()).fetchall()
+        ended = connection.execute(EXPORTERS.encode()).fetchall()
         if not ended:
             return
         self.done["exporter killed"] += 1

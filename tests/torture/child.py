@@ -25,6 +25,7 @@ import orjson
 from adapters.mongodb.chunks import ChunkReader as MongoReader
 from adapters.mongodb.job import building as building_mongodb
 from adapters.postgres import membership
+from adapters.postgres import server as postgres_server
 from adapters.postgres.chunks import ChunkReader as PostgresReader
 from adapters.postgres.job import building as building_postgres
 from adapters.spark.session import POSTGRES_JDBC, spark_session
@@ -33,6 +34,7 @@ from adapters.wiring import Onlookers
 from engine.config import parse
 from engine.errors import ConfigError, LeaseLost
 from engine.slices import Slices
+from tests.torture.clock import DriversClock
 from tests.torture.journal import Journal
 from tests.torture.mutants import MUTANTS, switched_off
 from tests.torture.script import Fuse
@@ -105,6 +107,7 @@ class OneJob:
             queued=len(state.snapshot.tables),
             events=seen.events,
             incomplete=[str(one.collection) for one in state.incomplete],
+            letters={str(one.collection): one.kept + one.dropped for one in state.incomplete},
         )
 
     def _answered(self, answer: Answer) -> None:
@@ -162,11 +165,8 @@ class Play:
                 job.close()
                 continue
             except ConfigError as error:
-                # Between a publication's end and its next beginning no job can start.
-                if "publication" not in error.message:
-                    self._die(job, error)
+                if not self._comes_back(job, error):
                     break
-                self.stop.wait(0.1)
                 continue
             except Exception as error:  # noqa: BLE001  whatever it dies of is what we are here to tell
                 self._die(job, error)
@@ -174,6 +174,16 @@ class Play:
             finally:
                 self._end_rival()
             job.close()
+
+    def _comes_back(self, job: OneJob, error: ConfigError) -> bool:
+        """Whether what is wrong passes: while there is no publication no job can start."""
+        if "publication" not in error.message:
+            self._die(job, error)
+            return False
+        # As the end of its process does: a lease that is renewed for ever would keep the next one out.
+        job.close()
+        self.stop.wait(0.1)
+        return True
 
     def _die(self, job: OneJob, error: Exception) -> None:
         self.journal.note("died", error=f"{type(error).__name__}: {error}")
@@ -269,10 +279,25 @@ def slow_reading(lull: Lull) -> Iterator[None]:
             reader.read = read
 
 
+@contextlib.contextmanager
+def patient_for(silence_s: float) -> Iterator[None]:
+    """Have a job give up a server that has been silent for so long; 0: as long as it ever does."""
+    if not silence_s:
+        yield
+        return
+    with (
+        mock.patch.object(postgres_server, "_LEAST_SILENCE_S", silence_s),
+        mock.patch.object(postgres_server, "_MOST_SILENCE_S", silence_s),
+        mock.patch.object(postgres_server.Server, "silence_s", return_value=silence_s),
+    ):
+        yield
+
+
 class Stage:
     """Follows orders; the plays run one after the other in the main thread."""
 
     def __init__(self) -> None:
+        self._clock = DriversClock()
         self._spark: SparkSession | None = None
         self._play: Play | None = None
         self._next = threading.Condition()
@@ -289,6 +314,8 @@ class Stage:
                     self._play.stop.set()
                 elif self._play is not None and order["do"] == "drop":
                     self._play.fuses.drop = True
+                elif order["do"] == "skew":
+                    self._clock.ahead_s = order["ahead_s"]
                 self._next.notify_all()
         os._exit(0)
 
@@ -301,9 +328,12 @@ class Stage:
                 assert order is not None
                 self._play = play = Play.of(order)
             self._spark = self._spark or spark_session("local[2]", {}, (POSTGRES_JDBC,))
+            self._clock.ahead_s = order["ahead_s"]
             try:
                 with (
                     slow_reading(play.lulls.of("read")),
+                    self._clock.shown(),
+                    patient_for(order["silence_s"]),
                     mock.patch.object(membership, "_EVERY_S", 0.0),
                     switched_off(_GUARDS.get(order.get("mutant", ""))),
                 ):

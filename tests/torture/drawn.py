@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from tests.torture.blows import disguisable, moved, struck
 from tests.torture.odd import odd
 from tests.torture.script import ANYTHING, STEPS, Fuse, Round, Script, Sent, Transaction, Wanted, collections
 from tests.torture.tables import KEYS, TableShape
@@ -31,7 +32,12 @@ def write(seed: str, wanted: Wanted = ANYTHING) -> Script:
     local = {"tidemark.window.local.rows": draw.choice(["0", "10000"])}
     script = pressed(replace(script, rounds=rounds, properties={**script.properties, **local}))
     # What is silent in the log, a consumer of topics can't be judged by.
-    return script if wanted.kafka else wild(odd(script))
+    if wanted.kafka:
+        return script
+    if wanted.moves:
+        return moved(script, wanted.moves)
+    script = odd(script)
+    return struck(wild(disguisable(script) if wanted.blow == "disguise" else script), wanted.blow)
 
 
 def pressed(script: Script, *, sleeps: bool = True) -> Script:

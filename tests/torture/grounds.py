@@ -56,6 +56,7 @@ class PostgresGround:
 
     version: Version = 18
     server: PostgresServer = field(init=False)
+    _sites: dict[int, PostgresSite] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.server = PostgresServer(self.version, settings=_SETTINGS)
@@ -73,10 +74,13 @@ class PostgresGround:
 
     def site(self, number: int, script: Script) -> PostgresSite:
         """A database of its own."""
-        return PostgresSite(script, self.server, self.server.create_database(_name(number)))
+        database = self.server.create_database(_name(number))
+        self._sites[number] = PostgresSite(script, self.server, database)
+        return self._sites[number]
 
     def clear(self, number: int) -> None:
         """Drop the database."""
+        self._sites.pop(number).close()
         self.server.drop_database(_name(number))
 
     @staticmethod

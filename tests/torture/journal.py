@@ -18,7 +18,10 @@ class Journal:
 
     def note(self, what: str, **more: Any) -> None:
         """Write a line."""
-        os.write(self._descriptor, orjson.dumps({"what": what, "at": time.time(), **more}) + b"\n")
+        os.write(
+            self._descriptor,
+            orjson.dumps({"what": what, "at": time.clock_gettime(time.CLOCK_REALTIME), **more}) + b"\n",
+        )
 
     def close(self) -> None:
         """Close the file."""
@@ -29,13 +32,13 @@ class JournalReader:
     """Reads the lines as they come; never a half one."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._offset = path, 0
+        self.path, self._offset = path, 0
         self.notes: list[dict[str, Any]] = []
 
     def read(self) -> list[dict[str, Any]]:
         """Everything so far."""
         try:
-            with self._path.open("rb") as file:
+            with self.path.open("rb") as file:
                 file.seek(self._offset)
                 data = file.read()
         except FileNotFoundError:

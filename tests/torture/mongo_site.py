@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tests.servers.mongodb import MongoServer
     from tests.torture.journal import JournalReader
     from tests.torture.play import Play
-    from tests.torture.script import Round, Script, Sent, Strike
+    from tests.torture.script import Blow, Round, Script, Sent, Strike
     from tests.torture.truth import Row
 
 SIGNALS = f"{DATABASE}.signals"
@@ -209,6 +209,18 @@ class MongoSite:
         server.start()
 
     # At rest.
+
+    def deal(self, blow: Blow, play: Play, journal: JournalReader) -> str:
+        """There are none."""
+        raise NotImplementedError(blow)
+
+    def may_end(self, error: str) -> bool:  # noqa: ARG002  a site's
+        """Nothing is."""
+        return False
+
+    def judge_end(self, error: str, emitted: list[Emitted], journal: JournalReader) -> None:
+        """It never may."""
+        raise NotImplementedError(error)
 
     def settle(self) -> None:
         """End what a member lags by, and wait until what expires has gone.

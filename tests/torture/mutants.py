@@ -8,13 +8,16 @@ locks keep them out; and what only makes a window close sooner. Unit and propert
 from __future__ import annotations
 
 import contextlib
+import time
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import numpy as np
 import pyarrow as pa
 
+from adapters import wiring
 from adapters.postgres import (
     assemble,
     chunks,
@@ -23,11 +26,14 @@ from adapters.postgres import (
     decode,
     extents,
     fingerprint,
+    first,
+    forks,
     lock_watch,
     membership,
     partitions,
     readable,
     relations,
+    server,
     session,
     superseding,
     table,
@@ -38,7 +44,7 @@ from adapters.postgres import (
 from adapters.postgres.log import PostgresLog
 from adapters.sinks.files import FilesSink
 from adapters.storage.state import FileStateStore
-from engine import copies, emission
+from engine import copies, emission, incomplete
 from engine.job import Job
 from engine.merge import Superseded
 from engine.snapshot import Snapshot
@@ -252,6 +258,26 @@ def _inserts_stay(moved: Any) -> Any:
     return places
 
 
+def _looking(tick: Any) -> Any:
+    def ticked(source: Any, state: Any) -> Any:
+        source._watch_locks.look()
+        return tick(source, state)
+
+    return ticked
+
+
+def _by_the_drivers_clock(visibility_now: Any) -> Any:
+    return lambda source: (visibility_now(source)[0], time.time())
+
+
+def _any_clock(was: Any) -> Any:
+    return SimpleNamespace(**{**vars(was), "monotonic": was.time})
+
+
+def _forkless(_check_fork: Any) -> Any:
+    return lambda _saved, _now, history, _sent: forks.fork_of(history, _saved)
+
+
 _SOURCE = database.PostgresSource
 MUTANTS: dict[str, Mutant] = {
     "which entries supersede": Mutant("in-window", ((unsettled, "superseding_rows", _nothing_superseded),)),
@@ -293,6 +319,25 @@ MUTANTS: dict[str, Mutant] = {
     "between slices": Mutant("between-slices", ((Windows, "supersede", _not_between_slices),)),
     "both windows": Mutant("beside-another", ((Windows, "supersede", _first_window_only),)),
     "every stretch blanked": Mutant("few-of-many", ((emission, "_blanked", _last_stretch_left),)),
+    "tables as they were": Mutant("exporter-ends", ((_SOURCE, "_check_tables", _always(None)),)),
+    "locks are watched beside the turn": Mutant(
+        "stalled-sink",
+        ((lock_watch.LockWatch, "_run", _always(None)), (_SOURCE, "tick", _looking)),
+    ),
+    "lag by the server's clock": Mutant(
+        "clock-ahead", ((_SOURCE, "_visibility_now", _by_the_drivers_clock),)
+    ),
+    "a clock that nobody sets": Mutant("clock-set-back", ((wiring, "time", _any_clock),)),
+    "a silent server is given up": Mutant("lost-network", ((server.Server, "silence_s", _always(0.0)),)),
+    "what was sent behind a fork": Mutant(
+        "lagging-standby", ((first, "check_fork", _forkless), (first, "_last_commit", _always(None)))
+    ),
+    "the last commit sent must come again": Mutant(
+        "restored-copy", ((first, "check_reach", _always(None)), (first, "_last_commit", _always(None)))
+    ),
+    "told of what is set aside": Mutant(
+        "disguised", ((incomplete, "noted", lambda _was: lambda known, _: tuple(known)),)
+    ),
     "what the publication lacks": Mutant("unpublished", ((membership.Members, "gaps", _always({})),)),
     "rows moved by another key": Mutant("slid-past", ((cuts.Cut, "told", lambda _was: True),)),
     "rows that come into a filter": Mutant("into-filter", ((cuts.Cut, "moved", _inserts_stay),)),

@@ -92,7 +92,8 @@ class Oracle:
 
     `published` has the name that a table's rows are published under, where it is another. `moved_op` is what
     the second of two events says that tell of a row that got another key. `unheard` are entries that the job
-    can't be told of, `incomplete` the tables that it says lack something. `happened` counts what is rare.
+    can't be told of, `incomplete` the tables that it says lack something, `letters` how many of their
+    entries it says it has kept. `happened` counts what is rare.
     """
 
     tables: dict[str, Table] = field(default_factory=dict)
@@ -105,6 +106,7 @@ class Oracle:
     unheard: list[Entry] = field(default_factory=list)
     moved_op: str = "c"
     incomplete: frozenset[str] = frozenset()
+    letters: dict[str, int] = field(default_factory=dict)
     happened: Counter[str] = field(default_factory=Counter)
 
     def precede(self, entries: Iterable[Entry]) -> None:

@@ -20,7 +20,7 @@ from tests.torture.initial import Initial
 from tests.torture.journal import Journal, JournalReader
 from tests.torture.oracle import Oracle, Violation
 from tests.torture.over import Over
-from tests.torture.script import Sent, collections
+from tests.torture.script import Blow, Sent, collections
 from tests.torture.topics import TopicEvents, Topics
 from tests.torture.truth import UnexpectedWrite
 
@@ -38,6 +38,9 @@ _REST_S, _MOST_S = 180.0, 600.0
 _MISSING_S = 40.0
 """Without a guard the job may never come to rest; that much patience is enough to say so."""
 _STILLBORN = 4
+_PATIENT_S = 2.0
+"""How long a server may be silent that is reached through a proxy."""
+_ENDS_S = 10.0
 _STRUCK_S, _BY_ITSELF_S, _SECOND_WINDOW_S = 20.0, 1.0, 0.6
 """How long a window is waited for, when one is asked for, and how long the log is held back behind it."""
 _BLOWS = {
@@ -55,7 +58,7 @@ _BLOWS = {
 class Play:
     """One script, played once; `figures` are its counts, `prefix` begins the topics' names.
 
-    With a `broker` the job's sink is Kafka, else files.
+    With a `broker` the job's sink is Kafka, else files. `ahead_s` is how far the driver's clock is ahead.
     """
 
     script: Script
@@ -69,6 +72,8 @@ class Play:
     answers: Answers = field(default_factory=Answers)
     altered: set[str] = field(default_factory=set)
     topics: Topics = field(init=False)
+    ahead_s: float = 0.0
+    _gone: str = ""
 
     def run(self) -> None:
         """Play it; raises Violation."""
@@ -97,7 +102,8 @@ class Play:
                 self.come_to_rest(journal)
                 heard = self._judge(events, journal, heard)
         except Over:
-            pass
+            if self._gone:
+                self.site.judge_end(self._gone, list(events.read()), journal)
         except UnexpectedWrite as error:
             raise Violation(str(error)) from error
         finally:
@@ -165,6 +171,8 @@ class Play:
             journal=str(self.folder / "journal"),
             fuses=[asdict(fuse) for fuse in self.script.fuses[burnt:]],
             slice_bytes=self.script.slice_bytes,
+            silence_s=_PATIENT_S if self.script.proxied else 0.0,
+            ahead_s=self.ahead_s,
             lulls=self.script.lulls,
             seed=self.script.seed,
             mutant=self.mutant,
@@ -186,21 +194,48 @@ class Play:
         if number == 0 and self.script.initial:
             time.sleep(Random(self.script.seed).uniform(0.0, 0.3))
             self._order()
-        begun = time.monotonic()
-        kills = [(at, "kill") for at in one.kills]
-        blows = sorted([*kills, *one.restarts, *((at, "break") for at in one.breaks)])
-        while blows or any(thread.is_alive() for thread in threads):
-            self.watch(journal)
-            if blows and time.monotonic() - begun >= blows[0][0]:
-                self._blow(blows.pop(0)[1])
-            time.sleep(0.02)
-            if time.monotonic() - begun > _REST_S:
-                stop.set()
-                raise Violation(f"the writers did not end in {_REST_S} s")
+        try:
+            self._see_through(one, threads, journal)
+        except BaseException:
+            stop.set()
+            for thread in threads:
+                thread.join(_ENDS_S)
+            raise
         self.figures.transactions += sum(writer.committed for writer in writers)
         for writer in writers:
             self.figures.kinds.update(writer.done)
             self.altered |= writer.altered
+
+    def _see_through(self, one: Round, threads: list[threading.Thread], journal: JournalReader) -> None:
+        """Deal the blows of a round, until its writers have ended."""
+        begun = time.monotonic()
+        kills = [(at, "kill") for at in one.kills]
+        strokes = [(blow.at_s, blow) for blow in one.blows]
+        blows: list[tuple[float, str | Blow]] = [*kills, *one.restarts, *strokes]
+        blows += [(at, "break") for at in one.breaks]
+        blows.sort(key=lambda blow: blow[0])
+        while blows or any(thread.is_alive() for thread in threads):
+            self.watch(journal)
+            if blows and time.monotonic() - begun >= blows[0][0]:
+                what = blows.pop(0)[1]
+                if isinstance(what, Blow):
+                    self.deal(what, journal)
+                else:
+                    self._blow(what)
+            time.sleep(0.02)
+            if time.monotonic() - begun > _REST_S:
+                raise Violation(f"the writers did not end in {_REST_S} s")
+
+    def deal(self, blow: Blow, journal: JournalReader) -> None:
+        """Deal a blow, and count it if it struck."""
+        if blow.kind == "skew":
+            self.ahead_s = blow.amount
+            self.child.order(do="skew", ahead_s=blow.amount)
+            struck = "clock set ahead" if blow.amount > 0 else "clock set back"
+        else:
+            struck = self.site.deal(blow, self, journal)
+        if struck:
+            self.figures.kinds[struck] += 1
 
     def _blow(self, what: str) -> None:
         if what == "kill":
@@ -222,7 +257,12 @@ class Play:
     def watch(self, journal: JournalReader) -> None:
         """Start the job again after a kill; a job that has died by itself is a violation."""
         for note in journal.of("died"):
+            if self.site.may_end(note["error"]):
+                self._gone = note["error"]
+                raise Over
             raise Violation(f"the job died: {note['error']}")
+        for note in journal.of("wrong"):
+            raise Violation(note["text"])
         if not self.child.alive:
             notes = journal.read()
             if [note["what"] for note in notes[-_STILLBORN:]] == ["killed"] * _STILLBORN:
@@ -236,7 +276,7 @@ class Play:
     def _signal(self, sent: list[Sent], stop: threading.Event) -> None:
         for one in sent:
             stop.wait(one.pause_s)
-            self._ask(one, stop)
+            self.ask(one, stop)
 
     # Blows at open windows.
 
@@ -244,19 +284,19 @@ class Play:
         """Strike one collection after the other, each in the window that reads it."""
         journal = JournalReader(self.folder / "journal")
         for at, strike in enumerate(strikes):
-            with self._gate("poll") if strike.held else contextlib.nullcontext():
+            with self.gate("poll") if strike.held else contextlib.nullcontext():
                 window = self._window_of(strike, f"strike{number}n{at}", journal, stop)
                 if window is None:
                     continue
                 if strike.held != "take":
                     self._hit(strike, f"{number}a{at}", window, journal, stop)
             if strike.held == "take":
-                with self._gate("take"):
+                with self.gate("take"):
                     stop.wait(_SECOND_WINDOW_S)
                     self._hit(strike, f"{number}a{at}", window, journal, stop)
 
     @contextlib.contextmanager
-    def _gate(self, what: str) -> Iterator[None]:
+    def gate(self, what: str) -> Iterator[None]:
         """Nothing of it comes through meanwhile."""
         gate = self.folder / f"hold-{what}"
         gate.touch()
@@ -277,7 +317,7 @@ class Play:
                     return note
             if not asked and time.monotonic() - since_s > _BY_ITSELF_S:
                 data = json.dumps({"type": "incremental", "data-collections": names})
-                self._ask(Sent(0.0, label, "execute-snapshot", data, "execute", names), stop)
+                self.ask(Sent(0.0, label, "execute-snapshot", data, "execute", names), stop)
                 asked = True
             time.sleep(0.02)
         return None
@@ -294,7 +334,7 @@ class Play:
         if strike.step[0] == "stop":
             names = collections(self.script.tables[strike.step[1]])
             data = json.dumps({"type": "incremental", "data-collections": names})
-            self._ask(Sent(0.0, f"stop{label}", "stop-snapshot", data, "stop", names), stop)
+            self.ask(Sent(0.0, f"stop{label}", "stop-snapshot", data, "stop", names), stop)
         elif not self.site.hit(strike, label, stop):
             return
         later = journal.read()[journal.read().index(window) :]
@@ -306,7 +346,8 @@ class Play:
         self.figures.kinds[f"{_BLOWS[strike.step[0]]} in an open window"] += not ended
         self.figures.kinds["blows at open windows"] += not ended
 
-    def _ask(self, sent: Sent, stop: threading.Event) -> None:
+    def ask(self, sent: Sent, stop: threading.Event) -> None:
+        """Send a signal, to be judged."""
         self.site.send(sent, stop)
         self.answers.asked[sent.id] = Asked(sent)
 
@@ -352,6 +393,7 @@ class Play:
             self.answers.asked.pop(self.site.signal_id(entry.new) or "", None)
         notes = journal.read()
         self.oracle.incomplete = frozenset(journal.of("turn")[-1]["incomplete"])
+        self.oracle.letters = journal.of("turn")[-1]["letters"]
         self.answers.hear(notes[heard:])
         tables = {n: t for n, t in self.oracle.tables.items() if n not in self._signals}
         Initial(self.script, self.oracle, self.altered, exact=self.broker is None).settle(tables, journal)

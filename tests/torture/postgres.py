@@ -3,38 +3,45 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from tests.servers.proxy import Proxy
 from tests.torture.aim import Aimer
 from tests.torture.bags import Bag, create_bag
 from tests.torture.emitted import emitted
+from tests.torture.journal import JournalReader
 from tests.torture.oracle import Table
 from tests.torture.postgres_oracle import PostgresOracle, Untold
 from tests.torture.publication import create as published
 from tests.torture.publication import publish_all
 from tests.torture.row_filters import FILTERS, where
 from tests.torture.script import collections
-from tests.torture.tables import COLLATIONS, MOOD, WITHOUT_ICU, create
+from tests.torture.stall import Staller
+from tests.torture.statements import statements
+from tests.torture.tables import COLLATIONS, MOOD, WITHOUT_ICU, create, disguised
 from tests.torture.truth import PREFIX, Truth
 from tests.torture.writers import Session, Writer, settle_all_prepared
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tests.servers.postgres import Database, PostgresServer
     from tests.torture.emitted import Emitted
-    from tests.torture.journal import JournalReader
     from tests.torture.play import Play
-    from tests.torture.script import Round, Script, Sent, Strike
+    from tests.torture.script import Blow, Round, Script, Sent, Strike
+    from tests.torture.site import Actor
+    from tests.torture.statements import Step
     from tests.torture.truth import Entry, Row
 
 SIGNALS = "public.signals"
+_SOON_S = 10.0
 ROLE, PASSWORD = "tidemark", "tidemark"
-_PLAIN = (
+PLAIN = (
     "-c DateStyle=ISO -c TimeZone=UTC -c IntervalStyle=postgres -c extra_float_digits=1 -c bytea_output=hex"
 )
 _COLUMNS = """
@@ -53,11 +60,12 @@ class PostgresSite:
     oracle: PostgresOracle = field(default_factory=PostgresOracle)
     signals: str = SIGNALS
     begins_late: bool = False
+    proxy: Proxy | None = None
     _truth: Truth = field(init=False)
 
     def connect(self) -> psycopg.Connection[Any]:
         """A connection that prints values as the oracle reads them."""
-        return self.database.connect(options=_PLAIN)
+        return self.database.connect(options=PLAIN)
 
     def connect_again(self) -> psycopg.Connection[Any]:
         """A connection, waited for while the server starts."""
@@ -66,7 +74,9 @@ class PostgresSite:
     # Before.
 
     def prepare(self) -> None:
-        """Make tables, publication, grants, slots."""
+        """Make tables, publication, grants, slots; and a proxy, where the job is to use one."""
+        if self.script.proxied:
+            self.proxy = Proxy(self.server.host, self.server.port).__enter__()
         with self.connect() as connection:
             run = connection.execute
             run("CREATE SEQUENCE versions")
@@ -87,9 +97,10 @@ class PostgresSite:
                 run(f"GRANT INSERT, DELETE ON signals TO {ROLE}".encode())
             for name, value in self.script.database.items():
                 run(f"ALTER DATABASE {self.database.name} SET {name} = '{value}'".encode())
-            self._truth = Truth(connection)
+            more = ", failover => true" if self.script.moves == "standby" else ""
+            self._truth = Truth(connection, more)
             if not self.script.initial:
-                run("SELECT pg_create_logical_replication_slot('job', 'pgoutput')")
+                run(f"SELECT pg_create_logical_replication_slot('job', 'pgoutput'{more})".encode())
             self._tell_oracle(connection)
 
     def _tell_oracle(self, connection: psycopg.Connection[Any]) -> None:
@@ -108,6 +119,11 @@ class PostgresSite:
                 f"public.{leaf}": f"public.{shape.name}" for leaf in shape.leaves if via_root
             }
 
+    def close(self) -> None:
+        """Close the proxy."""
+        if self.proxy is not None:
+            self.proxy.__exit__()
+
     @staticmethod
     def _table(
         connection: psycopg.Connection[Any],
@@ -125,7 +141,7 @@ class PostgresSite:
         """The job's source."""
         return {
             "database.hostname": self.server.host,
-            "database.port": str(self.server.port),
+            "database.port": str(self.proxy.port if self.proxy else self.server.port),
             "database.user": ROLE,
             "database.password": PASSWORD,
             "database.dbname": self.database.name,
@@ -147,12 +163,10 @@ class PostgresSite:
 
         play_scene(scene, play, self, journal)
 
-    def writers(
-        self, number: int, one: Round, stop: threading.Event, journal: JournalReader
-    ) -> list[Writer | Aimer]:
-        """A session for each list of transactions, and one that aims."""
+    def writers(self, number: int, one: Round, stop: threading.Event, journal: JournalReader) -> list[Actor]:
+        """A session for each list of transactions; one that aims, and one that stalls the sink."""
         tables = self.script.tables
-        writers: list[Writer | Aimer] = [
+        writers: list[Actor] = [
             Writer(f"r{number}w{place}", self.database, tables, transactions, stop)
             for place, transactions in enumerate(one.writers)
         ]
@@ -160,11 +174,76 @@ class PostgresSite:
             chance = Random(f"{self.script.seed}/{number}/aims")
             asked = self.script.initial or any(sent.kind == "execute" for sent in one.signals)
             writers.append(Aimer(self.database, tables, journal, one.aims, chance, stop, asked))
+        if one.stalls:
+            chance = Random(f"{self.script.seed}/{number}/stalls")
+            reader = JournalReader(journal.path)
+            writers.append(
+                Staller(self.database, tables, journal.path.parent, reader, ROLE, one.stalls, chance, stop)
+            )
         return writers
 
     def hit(self, strike: Strike, label: str, stop: threading.Event) -> bool:
         """There are none."""
         raise NotImplementedError(strike)
+
+    def deal(self, blow: Blow, play: Play, journal: JournalReader) -> str:
+        """Deal a blow to the network, or to a table."""
+        if blow.kind == "disguise":
+            return self._disguise(int(blow.amount), play, journal)
+        assert self.proxy is not None
+        play.figures.kinds["silent network"] += 1
+        if blow.kind == "lose":
+            self.proxy.lose()
+            return "network lost"
+        self.proxy.freeze()
+        time.sleep(blow.amount)
+        if blow.kind == "cut":
+            self.proxy.cut()
+        self.proxy.thaw()
+        return "network frozen"
+
+    def _disguise(self, place: int, play: Play, journal: JournalReader) -> str:
+        """Give a table another key while no job runs, amid changes that nobody can tell the key of then."""
+        shape = self.script.tables[place]
+        with self.connect_again() as connection:
+            connection.execute("SET lock_timeout = 1500")
+            try:
+                self._run(connection, ["fill", place, 40_000, 1])
+                if not self._streamed_soon(connection, play, journal):
+                    return ""
+                self.oracle.disguised |= set(collections(shape, via_root=self.script.via_root))
+                with play.gate("take"):
+                    self._run(connection, ["fill", place, 40_001, 1])
+                    for statement in disguised(shape):
+                        connection.execute(statement.encode())
+                    play.altered.add(shape.name)
+                    self._run(connection, ["fill", place, 40_002, 1])
+                    started = len(journal.of("started"))
+                    play.child.order(do="drop")
+                    if not _soon(lambda: len(journal.of("started")) > started, play, journal):
+                        return ""
+            except psycopg.Error:
+                return ""
+        return "table disguised"
+
+    def _run(self, connection: psycopg.Connection[Any], step: Step) -> None:
+        for statement in statements(step, self.script.tables):
+            connection.execute(statement.encode())
+
+    @staticmethod
+    def _streamed_soon(connection: psycopg.Connection[Any], play: Play, journal: JournalReader) -> bool:
+        """Whether the job comes to the log's end in a moment, and says so."""
+        row = connection.execute("SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint").fetchone()
+        end = row[0] if row else 0
+        return _soon(lambda: any(t["position"][0] >= end for t in journal.of("turn")[-1:]), play, journal)
+
+    def may_end(self, error: str) -> bool:  # noqa: ARG002  there are servers that move
+        """A job on a server that stays what it is has no reason to."""
+        return False
+
+    def judge_end(self, error: str, emitted: list[Emitted], journal: JournalReader) -> None:
+        """It never may."""
+        raise NotImplementedError(error)
 
     def send(self, sent: Sent, stop: threading.Event) -> None:
         """Insert the signal's row."""
@@ -237,7 +316,10 @@ class PostgresSite:
         return entry.op == "d" or (entry.new.get("type") or "").startswith("snapshot-window-")
 
     def emitted(self, turn: int, topic: str, key: Any, value: Any) -> Emitted | None:  # noqa: ARG002
-        """All is in the value."""
+        """All is in the value; heartbeats are counted."""
+        if topic.startswith("__debezium-heartbeat"):
+            self.oracle.happened["heartbeats"] += 1
+            return None
         return emitted(turn, value)
 
     def rows(self, name: str) -> list[Row]:
@@ -247,6 +329,16 @@ class PostgresSite:
         )
         with self.connect() as connection:
             return _rows(connection, name, next(published, ""))
+
+
+def _soon(condition: Callable[[], bool], play: Play, journal: JournalReader) -> bool:
+    until = time.monotonic() + _SOON_S
+    while not condition():
+        play.watch(journal)
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.02)
+    return True
 
 
 def _rows(connection: psycopg.Connection[Any], name: str, where: str = "") -> list[Row]:

@@ -12,6 +12,7 @@ under all the names that it gets, but no row read shows a name that was gone at 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,8 @@ class PostgresOracle(Oracle):
 
     `filters` are the row filters of tables, `odd` those published with partitions of different identities,
     `renamed` says how often each label of the enum had been renamed at the last quiet point.
+    `disguised` are tables that the job may set aside, since their log can't be decoded: then it must say so,
+    and keep each of their entries; `kept` are those that no event told of.
     """
 
     unpublished: set[str] = field(default_factory=set)
@@ -63,6 +66,8 @@ class PostgresOracle(Oracle):
     odd: set[str] = field(default_factory=set)
     renamed: dict[str, int] = field(default_factory=dict)
     _turn: int = 0
+    disguised: set[str] = field(default_factory=set)
+    kept: Counter[str] = field(default_factory=Counter)
 
     def precede(self, entries: Iterable[Entry]) -> None:
         """Go on with what was committed before the job's log began."""
@@ -122,20 +127,20 @@ class PostgresOracle(Oracle):
 
     def left(self) -> list[Entry]:
         """The entries that an event should have told of."""
-        self._come_to_an_event()
+        self._come_to(None)
         return self.ahead
 
     def take_in(self, event: Emitted) -> None:
         """Go on with one event."""
         self._turn = event.turn
         if event.op != "r":
-            self._come_to_an_event()
+            self._come_to(event)
             Oracle.take_in(self, event)
             return
         self._check_label(event)
         if event.table in self.odd:
             self.happened["rows read of partitions with other identities"] += 1
-        while not self._stands(event) and self.ahead and self._is_silent(self.ahead[0]):
+        while not self._stands(event) and self.ahead and self._is_silent(self.ahead[0], event):
             self._pass(self.ahead.pop(0))
         table = self._table(event.table)
         if isinstance(table, Untold):
@@ -180,13 +185,18 @@ class PostgresOracle(Oracle):
         stands = table.rows.get(table.key_of(found))
         return stands is not None and stands.get("ver") == found.get("ver")
 
-    def _come_to_an_event(self) -> None:
-        while self.ahead and self._is_silent(self.ahead[0]):
+    def _come_to(self, event: Emitted | None) -> None:
+        """Pass what no event tells of, up to the entry of this one."""
+        while self.ahead and self._is_silent(self.ahead[0], event):
             self._pass(self.ahead.pop(0))
 
-    @staticmethod
-    def _is_silent(entry: Entry) -> bool:
-        return entry.silent or entry.op == "m"
+    def _is_silent(self, entry: Entry, event: Emitted | None) -> bool:
+        """Whether an event, None for the end, is not this entry's, and none need be."""
+        if entry.silent or entry.op == "m":
+            return True
+        name = entry.tables[0]
+        told = event is not None and (event.table, event.place) == (name, entry.place)
+        return name in self.disguised and not told
 
     def _pass(self, entry: Entry) -> None:
         """Follow an entry that no event tells of."""
@@ -195,6 +205,7 @@ class PostgresOracle(Oracle):
                 self._exchange(*entry.text.removeprefix("exchange ").split(","))
             return
         table = self._table(entry.tables[0])
+        self.kept[table.name] += not entry.silent
         if isinstance(table, Bag):
             table.blind = True
             table.change(entry, self._turn)
@@ -279,6 +290,7 @@ class PostgresOracle(Oracle):
     def settle(self, name: str, rows: list[Row]) -> None:
         """What a table lacks it may lack as long as the job says so, and no longer."""
         table, lacking = self._table(name), self.lacking.get(name, set())
+        self._settle_letters(name)
         self._note_labels(rows)
         if isinstance(table, Bag):
             table.settle(rows)
@@ -309,6 +321,18 @@ class PostgresOracle(Oracle):
             if times and int(times) > self.renamed.get(label, 0):
                 self.renamed[label] = int(times)
                 self.happened["labels renamed"] += 1
+
+    def _settle_letters(self, name: str) -> None:
+        """A table that is set aside has a letter for each entry; one that is whole again has none aside."""
+        if name not in self.disguised:
+            return
+        self.happened["tables set aside"] += bool(self.kept[name])
+        if name in self.incomplete:
+            if (kept := self.kept[name]) != (said := self.letters.get(name, 0)):
+                raise Violation(f"{kept} entries of {name} were not emitted, the job has kept {said}")
+            return
+        self.happened["tables taken up"] += bool(self.kept.pop(name, 0))
+        self.disguised.discard(name)
 
     @staticmethod
     def _whole_again(table: Table, lacking: set[Key]) -> None:

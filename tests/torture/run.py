@@ -11,12 +11,14 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Self
 
 from tests.servers.kafka import KafkaBroker
 from tests.torture.figures import Figures
-from tests.torture.floors import SUPERSEDED, missed
+from tests.torture.floors import LONG_MINUTES, SUPERSEDED, missed
 from tests.torture.grounds import MongoGround, PostgresGround, SqlServerGround, WrapGround
+from tests.torture.moving import MovingGround
 from tests.torture.mutants import MUTANTS
 from tests.torture.oracle import Violation
 from tests.torture.play import Play
@@ -35,6 +37,12 @@ if TYPE_CHECKING:
 _OUR_OWN = ("TypeError", "AttributeError", "NameError")
 _ATTEMPTS = 3
 """How often a script is played before it counts as sound: sessions interleave otherwise each time."""
+_FAILS_OVER = 18
+"""The version that synchronises slots to a standby."""
+_MOVES, _BLOWS = {1: "standby", 4: "copy"}, {0: "skew stall", 2: "network", 3: "disguise"}
+_EACH_EVERY = 8
+"""Of so many histories of a long run each of these is one."""
+_SELDOM = 0.05
 _HARD_EVERY, _RESTART_EVERY, _BREAK_EVERY = 5, 4, 2
 """Every so many histories one has a SIGKILL, one a restart of the server, one a SIGKILL of the broker."""
 
@@ -86,6 +94,8 @@ class Run:
                 broken=self.kafka and number % _BREAK_EVERY == 0,
                 kafka=self.kafka,
                 initial=self.initial,
+                moves=self._moves(seed, number, minutes),
+                blow=_BLOWS.get(number % _EACH_EVERY, "") if minutes >= LONG_MINUTES else "",
             )
             script = self.ground.write(f"{seed}/{number}", wanted)
             self.play(script)
@@ -96,22 +106,36 @@ class Run:
             print(f"too rare, {line}", flush=True)
         return 1 if self.figures.violations or too_rare else 0
 
+    def _moves(self, seed: str, number: int, minutes: float) -> str:
+        """What takes the place of a history's server, if anything does.
+
+        In a long run one history in eight has each; in a short one few have any, since they take their time.
+        """
+        if self.source != "postgres" or self.kafka or self.version != _FAILS_OVER:
+            return ""
+        if minutes >= LONG_MINUTES:
+            return _MOVES.get(number % _EACH_EVERY, "")
+        draw = Random(f"{seed}/{number}/moves")
+        return draw.choice(["standby", "copy"]) if draw.random() < _SELDOM else ""
+
     def scene(self, name: str, mutant: str | None = None) -> str | None:
-        """Play a scene, on a server of its own where it needs one; see `play`."""
-        if self.source == "sqlserver":
-            return self.play(SQLSERVER_SCENES[name][0], mutant)
-        if name not in WRAPS:
-            return self.play(SCENES[name][0], mutant)
-        own, self.ground = self.ground, WrapGround()
+        """Play a scene; see `play`."""
+        scenes = SQLSERVER_SCENES if self.source == "sqlserver" else SCENES
+        return self.play(scenes[name][0], mutant)
+
+    def play(self, script: Script, mutant: str | None = None) -> str | None:
+        """Play one history, where it needs one on a server of its own; what was violated, if anything was."""
+        if not (script.moves or script.scene in WRAPS):
+            return self._play(script, mutant)
+        own, self.ground = self.ground, MovingGround(self.version) if script.moves else WrapGround()
         try:
             self.ground.start()
-            return self.play(SCENES[name][0], mutant)
+            return self._play(script, mutant)
         finally:
             self.ground.close()
             self.ground = own
 
-    def play(self, script: Script, mutant: str | None = None) -> str | None:
-        """Play one history; gives what was violated, None if nothing was."""
+    def _play(self, script: Script, mutant: str | None) -> str | None:
         number = next(self._numbers)
         folder = self.folder / f"history-{number:04d}"
         site, prefix = self.ground.site(number, script), f"history_{number}" if self.broker else "tm"

@@ -17,7 +17,7 @@ import psycopg
 from tests.torture.answers import Asked
 from tests.torture.emitted import Events
 from tests.torture.oracle import Violation
-from tests.torture.script import Sent, collections
+from tests.torture.script import Blow, Sent, collections
 from tests.torture.statements import statements
 from tests.torture.writers import Session
 
@@ -61,6 +61,35 @@ class Scene:
         thread = threading.Thread(target=running, daemon=True)
         thread.start()
         return thread
+
+    @contextlib.contextmanager
+    def traffic(self) -> Iterator[None]:
+        """Somebody touches a row of the first table every few milliseconds meanwhile."""
+        stop = threading.Event()
+
+        def running() -> None:
+            session = Session(self.site.database, stop)
+            while not stop.wait(0.01):
+                for statement in statements(["touch", 0, [1]], self.stage.script.tables):
+                    with contextlib.suppress(psycopg.Error):
+                        session.get().execute(statement.encode())
+            session.close()
+
+        thread = threading.Thread(target=running, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+    def skew(self, ahead_s: float) -> None:
+        """Set the driver's clock."""
+        self.deal(Blow(0.0, "skew", ahead_s))
+
+    def deal(self, blow: Blow) -> None:
+        """Deal a blow."""
+        self.stage.deal(blow, self.journal)
 
     def ask(self, surrogate: str = "") -> None:
         """Have all tables read; by a column that is no key of theirs, where one is named."""

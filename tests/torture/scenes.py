@@ -6,15 +6,18 @@ log, the reading or the rows read are held back by gates, files that the job's p
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tests.torture.aim import EXPORTERS
+from tests.torture.blows import HEARTBEATS, PATIENCE
 from tests.torture.oracle import Violation
 from tests.torture.scene import Scene
-from tests.torture.script import STEPS, Fuse, Round, Script, Sent, Transaction, collections
+from tests.torture.script import STEPS, Blow, Fuse, Round, Script, Sent, Transaction, collections
 from tests.torture.statements import statements
 from tests.torture.tables import TableShape
 
@@ -349,6 +352,83 @@ def _answered(scene: Scene, outcome: str) -> bool:
     return any(note["outcome"] == outcome for note in scene.journal.of("answer"))
 
 
+def exporter_ends(scene: Scene) -> None:
+    """The session behind a window ends between its slices, and two of its tables change names."""
+    with _slice_on_its_way(scene):
+        with scene.site.connect_again() as connection:
+            connection.execute(EXPORTERS.encode())
+        # Until the log says more, a row read may stand before the exchange: so a change follows it.
+        scene.run(["exchange", 1, 2], ["touch", 3, [1]])
+
+
+def stalled_sink(scene: Scene) -> None:
+    """A definition is to change while a turn stands in the sink, and a window holds the table."""
+    with contextlib.ExitStack() as held:
+        held.enter_context(scene.held("read"))
+        scene.ask()
+        scene.until_window()
+        held.enter_context(scene.held("commit"))
+        scene.run(["touch", 0, [1]])
+        scene.until(lambda: scene.journal.of("waits"), "a turn waits for the sink")
+        alter = scene.meanwhile(["sql", 0, "ALTER TABLE {table} ADD COLUMN c0 int"])
+        alter.join(_PROMPT_S)
+        if alter.is_alive():
+            raise Violation(f"ALTER TABLE has waited for {_PROMPT_S} s while a turn stands in the sink")
+
+
+def clock_ahead(scene: Scene) -> None:
+    """The driver's clock is ahead, and changes come all the time."""
+    scene.skew(3600.0)
+    with scene.traffic():
+        time.sleep(0.5)
+        scene.ask()
+        scene.until_finished(3 * _PROMPT_S)
+
+
+def clock_set_back(scene: Scene) -> None:
+    """The driver's clock is set back, and nothing but heartbeats makes turns."""
+    scene.until_streamed()
+    turns = len(scene.journal.of("turn"))
+    scene.until(lambda: len(scene.journal.of("turn")) > turns + 2, "heartbeats are sent")
+    scene.skew(-3600.0)
+    time.sleep(0.5)
+    turns = len(scene.journal.of("turn"))
+    scene.until(lambda: len(scene.journal.of("turn")) > turns + 2, "heartbeats are sent", _PROMPT_S)
+
+
+def lost_network(scene: Scene) -> None:
+    """The server's ends of all connections are gone, and nobody says so."""
+    scene.ask()
+    scene.until_finished()
+    scene.deal(Blow(0.0, "lose"))
+    scene.run(["touch", 0, [1, 2, 3]])
+
+
+def lagging_standby(scene: Scene) -> None:
+    """What was sent last, the promoted standby lacks."""
+    _moved(scene, Blow(0.0, "lag", 3.0))
+
+
+def restored_copy(scene: Scene) -> None:
+    """The same of a copy of the server's files, which has gone on further than what was sent."""
+    _moved(scene, Blow(0.0, "restore", 3.0))
+
+
+def _moved(scene: Scene, blow: Blow) -> None:
+    scene.ask()
+    scene.until_finished()
+    with scene.traffic():
+        scene.deal(blow)
+    scene.run(["bulk", 0, 1, 0], ["bulk", 0, 1, 0], ["bulk", 0, 1, 0])
+
+
+def disguised(scene: Scene) -> None:
+    """A table gets another key where nobody can tell of which entries; another one is written to."""
+    scene.deal(Blow(0.0, "disguise", 0))
+    scene.run(["touch", 1, [1, 2, 3]], ["fill", 0, 60_000, 3])
+    scene.until_streamed()
+
+
 def only_rounds(_scene: Scene) -> None:
     """Nothing beside the script's transactions."""
 
@@ -447,6 +527,20 @@ SCENES: dict[str, tuple[Script, Callable[[Scene], None]]] = {
         _script("into-filter", replace(_INT, filter="key"), listed=True, properties=_CHUNKED),
         come_into_filter,
     ),
+    "exporter-ends": (_script("exporter-ends", *_FOUR, slice_bytes=1), exporter_ends),
+    "stalled-sink": (_script("stalled-sink", _INT), stalled_sink),
+    "clock-ahead": (_script("clock-ahead", _INT), clock_ahead),
+    "clock-set-back": (_script("clock-set-back", _INT, properties=HEARTBEATS), clock_set_back),
+    "lost-network": (_script("lost-network", _INT, proxied=True, properties=PATIENCE), lost_network),
+    "lagging-standby": (
+        _script("lagging-standby", _INT, proxied=True, properties=PATIENCE, moves="standby"),
+        lagging_standby,
+    ),
+    "restored-copy": (
+        _script("restored-copy", _INT, proxied=True, properties=PATIENCE, moves="copy"),
+        restored_copy,
+    ),
+    "disguised": (_script("disguised", replace(_INT, identity="f"), _FOUR[1]), disguised),
     "odd-settings": (_odd_settings(), only_rounds),
     "mid-transaction": (_mid_transaction(), only_rounds),
     "every-step": (_every_step(), only_rounds),

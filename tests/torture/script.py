@@ -39,7 +39,9 @@ class Wanted:
     """What a history is to have in it.
 
     `hard`: a SIGKILL of the job. `restart`: one of the server. `broken`: a SIGKILL of the broker. `kafka`:
-    events go there. `initial`: whether it begins with an initial snapshot; None: its seed decides.
+    events go there. `initial`: whether it begins with an initial snapshot; None: its seed decides. `moves`:
+    what takes the server's place, if anything does. `blow`: which of skew, network, stall and disguise it
+    must have; its seed decides about the others.
     """
 
     hard: bool = False
@@ -47,6 +49,8 @@ class Wanted:
     broken: bool = False
     kafka: bool = False
     initial: bool | None = None
+    moves: str = ""
+    blow: str = ""
 
 
 ANYTHING = Wanted()
@@ -106,12 +110,36 @@ class Strike:
 
 
 @dataclass(frozen=True, slots=True)
+class Blow:
+    """What befalls a history `at_s` seconds after a round has begun.
+
+    `kind` says what, `amount` how much of it:
+
+        skew       the driver's clock is set so many seconds ahead of the true time
+        freeze     the network stands still so many seconds, and goes on
+        cut        the same, and then all connections end
+        lose       all connections end, and the job is not told
+        disguise   a table gets another primary key while no job runs, so that its log can't be decoded;
+                   `amount` is the table's place
+        promote    a standby takes the server's place, that was stopped in order
+        fail over  the same, and the server was killed
+        lag        the same, and the standby has missed the last seconds
+        restore    the server's files become what they were so many seconds ago
+    """
+
+    at_s: float
+    kind: str
+    amount: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Round:
     """What happens between two quiet points: each writer's transactions, signals, blows by the clock.
 
     `kills` are SIGKILLs of the job, `restarts` those of the server, `breaks` SIGKILLs of the sink's broker,
     in seconds from the round's start. `aims` is how many changes are aimed at the rows of each window while
-    it is open. `strikes` come one after the other, each while a window is open.
+    it is open. `strikes` come one after the other, each while a window is open. `blows` are what the site
+    does, `stalls` how often the sink is held back while somebody changes a table.
     """
 
     writers: list[list[Transaction]]
@@ -121,6 +149,8 @@ class Round:
     breaks: list[float] = field(default_factory=list)
     aims: int = 0
     strikes: list[Strike] = field(default_factory=list)
+    blows: list[Blow] = field(default_factory=list)
+    stalls: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +160,8 @@ class Script:
     With `via_root` a partitioned table is published as one, with `listed` each table by its name. A `scene`
     (`scenes.py`) is played before the rounds. With `initial` the job begins with an initial snapshot, beside
     the first round's writers. About `slice_bytes` of a window go out in a turn; 0: as many as in production.
+    With `proxied` the job reaches the server through a proxy, and is patient for a moment only. `moves` says
+    that the history has a server of its own, whose place something else will take: `standby` or `copy`.
     """
 
     seed: str
@@ -144,6 +176,8 @@ class Script:
     scene: str = ""
     initial: bool = False
     slice_bytes: int = 0
+    proxied: bool = False
+    moves: str = ""
 
     @property
     def marks_windows(self) -> bool:
@@ -156,7 +190,13 @@ class Script:
         """How many steps, signals and blows there are."""
         steps = sum(len(one.steps) for part in self.rounds for writer in part.writers for one in writer)
         others = sum(
-            len(one.signals) + len(one.kills) + len(one.restarts) + len(one.breaks) + len(one.strikes)
+            len(one.signals)
+            + len(one.kills)
+            + len(one.restarts)
+            + len(one.breaks)
+            + len(one.strikes)
+            + len(one.blows)
+            + one.stalls
             for one in self.rounds
         )
         return steps + others + len(self.fuses)
@@ -185,6 +225,7 @@ def _round(found: dict[str, Any]) -> Round:
             "signals": [Sent(**one) for one in found["signals"]],
             "restarts": restarts,
             "strikes": [Strike(**one) for one in found.get("strikes", [])],
+            "blows": [Blow(**one) for one in found.get("blows", [])],
         }
     )
 

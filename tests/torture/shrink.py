@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tests.torture.script import Round, Script, Transaction
 
 Item = TypeVar("Item")
+_LISTS = ("kills", "restarts", "breaks", "blows", "strikes", "signals", "writers")
 
 
 def shrunk(script: Script, fails: Callable[[Script], bool]) -> Iterator[Script]:
@@ -48,18 +49,12 @@ def smaller(script: Script) -> Iterator[Script]:
 def _smaller_round(one: Round) -> Iterator[Round]:
     if one.aims:
         yield replace(one, aims=0)
-    for kills in _less(one.kills):
-        yield replace(one, kills=kills)
-    for restarts in _less(one.restarts):
-        yield replace(one, restarts=restarts)
-    for breaks in _less(one.breaks):
-        yield replace(one, breaks=breaks)
-    for strikes in _less(one.strikes):
-        yield replace(one, strikes=strikes)
-    for signals in _less(one.signals):
-        yield replace(one, signals=signals)
-    for writers in _less(one.writers):
-        yield replace(one, writers=writers)
+    if one.stalls:
+        yield replace(one, stalls=0)
+    for name in _LISTS:
+        for less in _less(getattr(one, name)):
+            changed: dict[str, Any] = {name: less}
+            yield replace(one, **changed)
     for place, writer in enumerate(one.writers):
         for less in chain(_less(writer), _with_smaller(writer)):
             yield replace(one, writers=_with(one.writers, place, less))

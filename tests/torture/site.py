@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.torture.journal import JournalReader
     from tests.torture.oracle import Oracle
     from tests.torture.play import Play
-    from tests.torture.script import Round, Sent, Strike
+    from tests.torture.script import Blow, Round, Sent, Strike
     from tests.torture.truth import Entry, Row
 
 
@@ -70,6 +70,15 @@ class Site(Protocol):
 
     def restart(self, how: str) -> None:
         """What becomes of the server: `fast`, `immediate`, or what else a script may say."""
+
+    def deal(self, blow: Blow, play: Play, journal: JournalReader) -> str:
+        """Deal a blow; what to count it as, empty if it did not strike."""
+
+    def may_end(self, error: str) -> bool:
+        """Whether what a job has died of may be right, which `judge_end` then says."""
+
+    def judge_end(self, error: str, emitted: list[Emitted], journal: JournalReader) -> None:
+        """Judge a job that went on no longer, by all that it has emitted; raises Violation."""
 
     def settle(self) -> None:
         """End what writers that were cut off have left behind."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.servers.sqlserver import SqlServer
     from tests.torture.journal import JournalReader
     from tests.torture.play import Play
-    from tests.torture.script import Round, Script, Sent, Strike
+    from tests.torture.script import Blow, Round, Script, Sent, Strike
     from tests.torture.sqlserver_truth import Connection
     from tests.torture.truth import Entry, Row
 
@@ -151,6 +151,18 @@ class SqlServerSite:
     def transactions(self) -> int:
         """By the change tables."""
         return sum(one.commits for one in self._truths.values())
+
+    def deal(self, blow: Blow, play: Play, journal: JournalReader) -> str:
+        """There are none."""
+        raise NotImplementedError(blow)
+
+    def may_end(self, error: str) -> bool:  # noqa: ARG002  a site's
+        """Nothing is."""
+        return False
+
+    def judge_end(self, error: str, emitted: list[Emitted], journal: JournalReader) -> None:
+        """It never may."""
+        raise NotImplementedError(error)
 
     def settle(self) -> None:
         """Nothing is left behind: the server ends transactions whose client is gone."""

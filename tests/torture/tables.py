@@ -214,6 +214,12 @@ def _odd_leaf(leaf: str, identity: str) -> list[str]:
     ]
 
 
+def disguised(shape: TableShape) -> list[str]:
+    """The statements that give the table another primary key."""
+    dropped = "DROP CONSTRAINT {name}_pkey, " if shape.kind.primary else ""
+    return [f"ALTER TABLE {shape.name} {dropped.format(name=shape.name)}ADD PRIMARY KEY (alt)"]
+
+
 def _identity(shape: TableShape, leaf: str) -> str:
     index = f"{leaf}_{'_'.join(shape.identifies)}_idx"
     words = {"d": "DEFAULT", "f": "FULL", "n": "NOTHING", "i": f"USING INDEX {index}"}

@@ -55,11 +55,16 @@ class UnexpectedWrite(Exception):
 
 
 class Truth:
-    """Reads the slot, an entry once, also after the server has forgotten how far it had been read."""
+    """Reads the slot, an entry once, also after the server has forgotten how far it had been read.
 
-    def __init__(self, connection: psycopg.Connection[tuple[object, ...]]) -> None:
-        connection.execute("SELECT pg_create_logical_replication_slot(%s, 'test_decoding')", [SLOT])
-        self._passed = 0
+    `more` are further arguments of the slot's creation; `passed` is where what was read ends.
+    """
+
+    def __init__(self, connection: psycopg.Connection[tuple[object, ...]], more: str = "") -> None:
+        connection.execute(
+            f"SELECT pg_create_logical_replication_slot(%s, 'test_decoding'{more})".encode(), [SLOT]
+        )
+        self.passed = 0
         self.transactions = 0
 
     def read(self, connection: psycopg.Connection[tuple[object, ...]]) -> Iterator[Entry]:
@@ -77,8 +82,8 @@ class Truth:
             if text == "BEGIN":
                 transaction = []
             elif text == "COMMIT":
-                if place > self._passed:
-                    self._passed = place
+                if place > self.passed:
+                    self.passed = place
                     self.transactions += 1
                     yield from (replace(one, end=place) for one in transaction)
             else:

@@ -71,6 +71,46 @@ def test_a_history_for_kafka_has_none_of_it():
     assert not any(shape.kind.alike or shape.leaf or shape.filter or shape.labels for shape in shapes)
 
 
+def test_every_kind_of_blow_is_drawn():
+    scripts = [write(f"s/{number}") for number in range(100)]
+    moving = [
+        write(f"s/{number}", Wanted(moves=moves)) for number in range(20) for moves in ("standby", "copy")
+    ]
+    kinds = {blow.kind for one in [*scripts, *moving] for part in one.rounds for blow in part.blows}
+
+    assert kinds == {
+        *("skew", "freeze", "cut", "lose", "disguise"),
+        *("promote", "fail over", "lag", "restore"),
+    }
+    assert any(part.stalls for one in scripts for part in one.rounds)
+
+
+def test_a_blow_that_is_wanted_is_there():
+    disguised = 0
+    for number in range(20):
+        made = {
+            blow: write(f"s/{number}", Wanted(blow=blow)) for blow in ("skew", "network", "stall", "disguise")
+        }
+        kinds = {name: {b.kind for one in s.rounds for b in one.blows} for name, s in made.items()}
+
+        assert "skew" in kinds["skew"]
+        assert kinds["network"] & {"freeze", "cut", "lose"}
+        assert not kinds["stall"] & {"freeze", "cut", "lose"}
+        assert all(one.stalls for one in made["stall"].rounds)
+        # Where all tables are partitioned, or change names with another one, none can be.
+        disguised += "disguise" in kinds["disguise"]
+    assert disguised >= 14
+
+
+def test_a_history_that_moves_has_a_server_that_can_be_reached_by_a_proxy():
+    for moves in ("standby", "copy"):
+        script = write("s/1", Wanted(moves=moves, initial=True))
+
+        assert (script.moves, script.proxied, script.initial) == (moves, True, False)
+        assert sum(len(one.blows) for one in script.rounds) == 1
+        assert from_json(script.to_json()) == script
+
+
 def test_a_step_that_nobody_knows_is_an_error():
     with pytest.raises(ValueError, match="no step"):
         statements(["leap", 0], [TableShape("t0", "int", "d", 3)])

@@ -1,0 +1,124 @@
+"""Blows drawn for histories on PostgreSQL: clocks, networks, tables that can't be decoded, stalled sinks.
+
+Owns which of them a script gets, and when; what they are is said by `script.Blow`, dealt by the site.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING
+
+from tests.torture.script import Blow, Sent, collections
+
+if TYPE_CHECKING:
+    from tests.torture.script import Round, Script
+
+_SKEWED, _FROZEN, _DISGUISED, _STALLED, _TAKEN_UP = 0.4, 0.25, 0.5, 0.6, 0.7
+_AHEAD_S, _BACK_S = (6.0, 120.0, 3600.0), (-86_400.0, -3600.0, -120.0)
+HEARTBEATS = {"heartbeat.interval.ms": "200"}
+PATIENCE = {"status.update.interval.ms": "500", "database.socketTimeout": "5"}
+"""What a job needs to notice soon that a server has become silent."""
+
+
+def disguisable(script: Script) -> Script:
+    """The script with a table of which the log does not tell the key, since it tells all of a row."""
+    tables = list(script.tables)
+    for place, shape in enumerate(tables):
+        if not shape.kind.partitions:
+            tables[place] = replace(shape, identity="f")
+            break
+    return replace(script, tables=tables)
+
+
+def struck(script: Script, wanted: str = "") -> Script:
+    """The script with blows dealt to some of its rounds, of the `wanted` kinds for certain."""
+    draw = Random(f"{script.seed}/blows")
+    if draw.random() < _SKEWED or "skew" in wanted:
+        script = _skewed(script, draw)
+    network, stalled = draw.random() < _FROZEN, draw.random() < _STALLED
+    # Who is let through while the network stands still is no question.
+    if (network and "stall" not in wanted) or "network" in wanted:
+        script = _frozen(script, draw)
+    elif stalled or "stall" in wanted:
+        rounds = [replace(one, stalls=draw.choice([1, 2])) for one in script.rounds]
+        script = replace(script, rounds=rounds)
+    places = _places(script)
+    if places and (draw.random() < _DISGUISED or "disguise" in wanted):
+        script = _disguised(script, draw, draw.choice(places))
+    return script
+
+
+def _skewed(script: Script, draw: Random) -> Script:
+    """Ahead in the first round, set back in it and in those after it; or the other way round."""
+    skews = [draw.choice(_AHEAD_S), draw.choice(_BACK_S)]
+    draw.shuffle(skews)
+    first, *others = script.rounds
+    for amount in skews:
+        first = _with(draw, first, "skew", amount)
+    others = [_with(draw, one, "skew", draw.choice(_AHEAD_S + _BACK_S)) for one in others]
+    return replace(script, rounds=[first, *others], properties={**script.properties, **HEARTBEATS})
+
+
+def _frozen(script: Script, draw: Random) -> Script:
+    rounds, at = list(script.rounds), draw.randrange(len(script.rounds))
+    kind = draw.choice(["freeze", "cut", "lose"])
+    rounds[at] = _with(draw, rounds[at], kind, draw.choice([0.5, 3.0, 4.0]))
+    return replace(script, rounds=rounds, proxied=True, properties={**script.properties, **PATIENCE})
+
+
+def _disguised(script: Script, draw: Random, place: int) -> Script:
+    """With the blow in some round, and often a signal for the table after it."""
+    rounds, at = list(script.rounds), draw.randrange(len(script.rounds))
+    rounds[at] = _with(draw, rounds[at], "disguise", place)
+    if draw.random() < _TAKEN_UP:
+        later = draw.randrange(at, len(rounds))
+        signals = [*rounds[later].signals, _taking_up(script, place)]
+        rounds[later] = replace(rounds[later], signals=signals)
+    return replace(script, rounds=rounds)
+
+
+def moved(script: Script, moves: str) -> Script:
+    """The script on a server of its own, of which a standby or a copy takes the place."""
+    draw = Random(f"{script.seed}/moves")
+    rounds = list(script.rounds)
+    kind = draw.choice(["promote", "fail over", "lag", "lag"]) if moves == "standby" else "restore"
+    at = draw.randrange(len(rounds))
+    blow = Blow(round(draw.uniform(0.3, 2.0), 2), kind, draw.choice([0.0, 0.3, 1.0]))
+    rounds[at] = replace(rounds[at], blows=[blow])
+    return replace(
+        script,
+        rounds=rounds,
+        initial=False,
+        proxied=True,
+        moves=moves,
+        properties={**script.properties, **PATIENCE},
+    )
+
+
+def _taking_up(script: Script, place: int) -> Sent:
+    """A signal for all of a table, some time after what came before."""
+    names = collections(script.tables[place], via_root=script.via_root)
+    surrogate = {"surrogate-key": "n"} if script.tables[place].surrogate else {}
+    data = json.dumps({"type": "incremental", "data-collections": names, **surrogate})
+    return Sent(2.0, f"up{place}", "execute-snapshot", data, "execute", names)
+
+
+def _with(draw: Random, one: Round, kind: str, amount: float) -> Round:
+    return replace(one, blows=[*one.blows, Blow(round(draw.uniform(0.1, 2.0), 2), kind, amount)])
+
+
+def _places(script: Script) -> list[int]:
+    """Tables of which the log does not tell the key, and that keep their names."""
+    steps = [
+        step for one in script.rounds for writer in one.writers for made in writer for step in made.steps
+    ]
+    renamed = {place for step in steps if step[0] == "exchange" for place in step[1:]}
+    return [
+        place
+        for place, shape in enumerate(script.tables)
+        if shape.identity == "f"
+        and not (shape.kind.partitions or shape.kind.alike or shape.filter)
+        and place not in renamed
+    ]
