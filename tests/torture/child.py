@@ -33,10 +33,10 @@ from adapters.wiring import Onlookers
 from engine.config import parse
 from engine.errors import ConfigError, LeaseLost
 from engine.slices import Slices
+from tests.torture.guards import GUARDS
 from tests.torture.journal import Journal
-from tests.torture.mutants import MUTANTS, switched_off
+from tests.torture.mutants import switched_off
 from tests.torture.script import Fuse
-from tests.torture.sqlserver_mutants import SQLSERVER_MUTANTS
 from tests.torture.sqlserver_reach import building_on_stand_in
 from tests.torture.steps import Dropped, Fuses, Lull, Lulls, Turns, stepped
 
@@ -52,7 +52,11 @@ if TYPE_CHECKING:
 
 
 _TAKEN_OVER_WITHIN_S = 6.0
-_GUARDS = {**MUTANTS, **SQLSERVER_MUTANTS}
+_BUILDING: dict[str, Callable[..., Any]] = {
+    "postgres": building_postgres,
+    "mongodb": building_mongodb,
+    "sqlserver": building_on_stand_in,
+}
 
 
 @dataclass(slots=True)
@@ -71,7 +75,7 @@ class OneJob:
     def run(self, spark: SparkSession) -> None:
         """Run it; raises Dropped where it meets a fuse, LeaseLost where it may not go on."""
         properties = self.order["properties"]
-        building = building_of(properties)(
+        building = _BUILDING[source_of(properties)](
             parse(properties),
             spark,
             Onlookers(self._observed, self._answered),
@@ -238,13 +242,12 @@ class Rival:
             self._job.close()
 
 
-def building_of(properties: dict[str, str]) -> Callable[..., Any]:
-    """How a job of these properties is built."""
+def source_of(properties: dict[str, str]) -> str:
+    """What a job of these properties reads."""
     if "mongodb.connection.string" in properties:
-        return building_mongodb
-    if properties.get("connector.class", "").endswith("SqlServerConnector"):
-        return building_on_stand_in
-    return building_postgres
+        return "mongodb"
+    connector = properties.get("connector.class", "")
+    return "sqlserver" if connector.endswith("SqlServerConnector") else "postgres"
 
 
 @contextlib.contextmanager
@@ -301,11 +304,12 @@ class Stage:
                 assert order is not None
                 self._play = play = Play.of(order)
             self._spark = self._spark or spark_session("local[2]", {}, (POSTGRES_JDBC,))
+            guards = GUARDS[source_of(order["properties"])]
             try:
                 with (
                     slow_reading(play.lulls.of("read")),
                     mock.patch.object(membership, "_EVERY_S", 0.0),
-                    switched_off(_GUARDS.get(order.get("mutant", ""))),
+                    switched_off(guards.get(order.get("mutant", ""))),
                 ):
                     play.run(self._spark)
             finally:

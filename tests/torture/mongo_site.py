@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from tests.torture.journal import JournalReader
     from tests.torture.play import Play
     from tests.torture.script import Round, Script, Sent, Strike
+    from tests.torture.statements import Step
     from tests.torture.truth import Row
 
 SIGNALS = f"{DATABASE}.signals"
@@ -83,17 +84,38 @@ class MongoSite:
         database.create_collection("signals")
         self.oracle.tables[SIGNALS] = Table(SIGNALS, ("_id",), {})
         self._remember(int(self.script.database.get("history_s", "300")))
+        late = self.script.database.get("late", "")
+        if late == "lag":
+            self._let_lag()
         for shape in self.script.tables:
-            name, made = f"{DATABASE}.{shape.name}", [document(shape, n) for n in range(shape.rows)]
-            collection = make(database, shape)
+            collection, made = make(database, shape), [document(shape, n) for n in range(shape.rows)]
             if made:
                 collection.insert_many(made)
+        if late == "cut off":
+            self._write_alone(database)
+        for shape in self.script.tables:
+            name = f"{DATABASE}.{shape.name}"
             self._kinds[name] = shape.key
             self.oracle.tables[name] = table = Table(name, ("_id",), {})
             table.start(self.rows(name))
         with self.client.watch() as stream:
             stream.try_next()
             self._token = stream.resume_token
+
+    def _let_lag(self) -> None:
+        """Have one member apply nothing any more, until the history comes to rest."""
+        if isinstance(self.server, MongoSet):
+            self.server.hold_back(self.server.far)
+            self._lags = True
+
+    def _write_alone(self, database: Any) -> None:
+        """Have nobody get what the primary writes, and write some more."""
+        if not isinstance(self.server, MongoSet):
+            return
+        self.server.cut_off()
+        for shape in self.script.tables:
+            alone = database.get_collection(shape.name, write_concern=WriteConcern(w=1))
+            alone.insert_many([document(shape, n) for n in range(shape.rows, 2 * shape.rows)])
 
     def _remember(self, seconds: int) -> None:
         """Have the server keep its states so long."""
@@ -121,6 +143,10 @@ class MongoSite:
     def _definitions(self) -> Definitions:
         return Definitions(self.client, self.script.tables, self._room)
 
+    def define(self, label: str, step: Step) -> None:
+        """Drop, rename or replace a collection; raises PyMongoError where it could not be done."""
+        self._definitions.define(label, step)
+
     def act(self, scene: str, play: Play, journal: JournalReader) -> None:
         """Play a scene."""
         play_scene(scene, play, self, journal)
@@ -141,7 +167,7 @@ class MongoSite:
     def hit(self, strike: Strike, label: str, stop: threading.Event) -> bool:  # noqa: ARG002  not stopped midway
         """Do what a strike says; whether it was done."""
         try:
-            self._definitions.define(label, strike.step)
+            self.define(label, strike.step)
         except PyMongoError:
             return False
         return True
@@ -176,9 +202,7 @@ class MongoSite:
                 time.sleep(_PAUSED_S)
                 member.resume()
             case "lag":
-                if isinstance(server, MongoSet):
-                    server.hold_back(server.far)
-                    self._lags = True
+                self._let_lag()
             case "isolate":
                 if isinstance(server, MongoSet):
                     self._isolate(server)

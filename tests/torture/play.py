@@ -236,7 +236,7 @@ class Play:
     def _signal(self, sent: list[Sent], stop: threading.Event) -> None:
         for one in sent:
             stop.wait(one.pause_s)
-            self._ask(one, stop)
+            self.ask(one, stop)
 
     # Blows at open windows.
 
@@ -277,7 +277,7 @@ class Play:
                     return note
             if not asked and time.monotonic() - since_s > _BY_ITSELF_S:
                 data = json.dumps({"type": "incremental", "data-collections": names})
-                self._ask(Sent(0.0, label, "execute-snapshot", data, "execute", names), stop)
+                self.ask(Sent(0.0, label, "execute-snapshot", data, "execute", names), stop)
                 asked = True
             time.sleep(0.02)
         return None
@@ -294,7 +294,7 @@ class Play:
         if strike.step[0] == "stop":
             names = collections(self.script.tables[strike.step[1]])
             data = json.dumps({"type": "incremental", "data-collections": names})
-            self._ask(Sent(0.0, f"stop{label}", "stop-snapshot", data, "stop", names), stop)
+            self.ask(Sent(0.0, f"stop{label}", "stop-snapshot", data, "stop", names), stop)
         elif not self.site.hit(strike, label, stop):
             return
         later = journal.read()[journal.read().index(window) :]
@@ -306,8 +306,9 @@ class Play:
         self.figures.kinds[f"{_BLOWS[strike.step[0]]} in an open window"] += not ended
         self.figures.kinds["blows at open windows"] += not ended
 
-    def _ask(self, sent: Sent, stop: threading.Event) -> None:
-        self.site.send(sent, stop)
+    def ask(self, sent: Sent, stop: threading.Event | None = None) -> None:
+        """Send a signal; `stop` ends trying to."""
+        self.site.send(sent, stop or threading.Event())
         self.answers.asked[sent.id] = Asked(sent)
 
     # At rest.

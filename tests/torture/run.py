@@ -17,14 +17,14 @@ from tests.servers.kafka import KafkaBroker
 from tests.torture.figures import Figures
 from tests.torture.floors import SUPERSEDED, missed
 from tests.torture.grounds import MongoGround, PostgresGround, SqlServerGround, WrapGround
-from tests.torture.mutants import MUTANTS
+from tests.torture.guards import GUARDS
+from tests.torture.mongo_scenes import SCENES as MONGO_SCENES
 from tests.torture.oracle import Violation
 from tests.torture.play import Play
 from tests.torture.process import Child
 from tests.torture.scenes import SCENES, WRAPS
 from tests.torture.script import Wanted, from_json
 from tests.torture.shrink import shrunk
-from tests.torture.sqlserver_mutants import SQLSERVER_MUTANTS
 from tests.torture.sqlserver_scenes import SCENES as SQLSERVER_SCENES
 
 if TYPE_CHECKING:
@@ -100,6 +100,8 @@ class Run:
         """Play a scene, on a server of its own where it needs one; see `play`."""
         if self.source == "sqlserver":
             return self.play(SQLSERVER_SCENES[name][0], mutant)
+        if self.source == "mongodb":
+            return self.play(MONGO_SCENES[name][0], mutant)
         if name not in WRAPS:
             return self.play(SCENES[name][0], mutant)
         own, self.ground = self.ground, WrapGround()
@@ -162,7 +164,7 @@ def replay(run: Run, kept: Path, minutes: float) -> int:
 
 def mutate(run: Run, only: list[str]) -> int:
     """Switch off one guard after the other; 0 only if each is caught, and no scene fails with all of them."""
-    known = SQLSERVER_MUTANTS if run.source == "sqlserver" else MUTANTS
+    known = GUARDS[run.source]
     chosen = [name for name in known if not only or name in only]
     caught: dict[str, bool] = {}
     for scene in dict.fromkeys(known[name].scene for name in chosen):

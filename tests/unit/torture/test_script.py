@@ -6,13 +6,15 @@ import pytest
 
 from tests.torture.documents import IDS
 from tests.torture.drawn import write
+from tests.torture.guards import GUARDS
 from tests.torture.mongo_drawn import write_documents
+from tests.torture.mongo_mutants import MONGO_MUTANTS
+from tests.torture.mongo_scenes import SCENES as MONGO_SCENES
 from tests.torture.mongo_writers import DEFINITIONS
 from tests.torture.mutants import MUTANTS, switched_off
 from tests.torture.scenes import SCENES, WRAPS
 from tests.torture.script import STEPS, Wanted, from_json
 from tests.torture.sqlserver_drawn import write_sqlserver
-from tests.torture.sqlserver_mutants import SQLSERVER_MUTANTS
 from tests.torture.sqlserver_tables import HEAP
 from tests.torture.sqlserver_tables import KEYS as SQLSERVER_KEYS
 from tests.torture.sqlserver_tables import statements as sqlserver_statements
@@ -49,9 +51,11 @@ def test_a_step_that_nobody_knows_is_an_error():
         statements(["leap", 0], [TableShape("t0", "int", "d", 3)])
 
 
-@pytest.mark.parametrize("name", [*MUTANTS, *SQLSERVER_MUTANTS])
-def test_what_is_switched_off_is_there(name: str):
-    mutant = {**MUTANTS, **SQLSERVER_MUTANTS}[name]
+@pytest.mark.parametrize(
+    ("source", "name"), [(source, name) for source, known in GUARDS.items() for name in known]
+)
+def test_what_is_switched_off_is_there(source: str, name: str):
+    mutant = GUARDS[source][name]
     with switched_off(mutant):
         assert mutant.patches
 
@@ -59,6 +63,7 @@ def test_what_is_switched_off_is_there(name: str):
 def test_every_guard_has_its_scene():
     assert {mutant.scene for mutant in MUTANTS.values()} == set(SCENES)
     assert set(SCENES) >= WRAPS
+    assert {mutant.scene for mutant in MONGO_MUTANTS.values()} == set(MONGO_SCENES)
 
 
 def test_a_seed_gives_the_same_documents_history_and_json_keeps_it():
