@@ -22,8 +22,10 @@ from unittest import mock
 
 import orjson
 
+from adapters.mongodb import extended
 from adapters.mongodb.chunks import ChunkReader as MongoReader
 from adapters.mongodb.job import building as building_mongodb
+from adapters.mongodb.raw import Kind
 from adapters.postgres import membership
 from adapters.postgres.chunks import ChunkReader as PostgresReader
 from adapters.postgres.job import building as building_postgres
@@ -109,6 +111,7 @@ class OneJob:
             queued=len(state.snapshot.tables),
             events=seen.events,
             incomplete=[str(one.collection) for one in state.incomplete],
+            aside=[str(one.collection) for one in state.incomplete if one.aside],
         )
 
     def _answered(self, answer: Answer) -> None:
@@ -250,6 +253,19 @@ def source_of(properties: dict[str, str]) -> str:
     return "sqlserver" if connector.endswith("SqlServerConnector") else "postgres"
 
 
+class NoWriter(Exception):
+    """There is a value in a document that this process can't write."""
+
+
+def _writers_without_code() -> list[Any]:
+    """The writers of values, as of a process that does not know code; Spark's workers know it."""
+
+    def refuse(*_value: object) -> str:
+        raise NoWriter
+
+    return [refuse if kind == Kind.CODE else writer for kind, writer in enumerate(extended._WRITERS)]
+
+
 @contextlib.contextmanager
 def slow_reading(lull: Lull) -> Iterator[None]:
     """Have Spark begin to read a window late, now and then, as when its executors are busy."""
@@ -309,6 +325,7 @@ class Stage:
                 with (
                     slow_reading(play.lulls.of("read")),
                     mock.patch.object(membership, "_EVERY_S", 0.0),
+                    mock.patch.object(extended, "_WRITERS", _writers_without_code()),
                     switched_off(guards.get(order.get("mutant", ""))),
                 ):
                     play.run(self._spark)

@@ -15,6 +15,7 @@ from adapters.mongodb.first import FirstSnapshot
 from adapters.mongodb.options import StreamOptions
 from adapters.mongodb.position import time_of
 from adapters.mongodb.window import MongoWindow
+from engine import incomplete
 from engine.config import mongodb as mongodb_settings
 from tests.torture.mutants import Mutant
 
@@ -57,6 +58,17 @@ def _tight(described: Any) -> Any:
         return described(name, {**listed, "options": {}})
 
     return as_any_other
+
+
+def _raising(_note_fault: Any) -> Any:
+    def raising(_faults: Any, _collection: Any, error: Exception) -> None:
+        raise error
+
+    return raising
+
+
+def _left_aside(_taken_up: Any) -> Any:
+    return lambda known, _tables: tuple(known)
 
 
 def _without(name: str) -> Callable[[Any], Any]:
@@ -102,6 +114,8 @@ MONGO_MUTANTS: dict[str, Mutant] = {
         "capped-first", ((catalog, "_described", _tight),)
     ),
     "states that are gone": Mutant("states-gone", ((FirstSnapshot, "gone", _always(None)),)),
+    "one bad collection is set aside": Mutant("undecodable", ((decode, "note_fault", _raising),)),
+    "a snapshot takes it up again": Mutant("undecodable", ((incomplete, "taken_up", _left_aside),)),
     "the primary, whatever the string says": Mutant(
         "lagging", ((mongodb_settings, "of_the_primary", lambda _was: lambda uri: (uri, [])),)
     ),

@@ -219,6 +219,21 @@ def states_gone(scene: MongoScene) -> None:
     scene.until_initial("what is left of the initial snapshot is read in windows")
 
 
+def undecodable(scene: MongoScene) -> None:
+    """Documents of one collection can't be decoded for a while; a snapshot takes it up again."""
+    scene.run(["touch", 0, [1, 2]], ["spoil", 0, [3]], ["touch", 1, [1]])
+    scene.until_streamed()
+    scene.run(["touch", 0, [4]], ["remove", 0, [5]], ["put", 0, [41]], ["heal", 0, [3]], ["touch", 1, [2]])
+    scene.until_streamed()
+    with scene.held("poll"):
+        scene.ask()
+        scene.until_window()
+        scene.run(["touch", 0, [1, 6]], ["touch", 1, [3]])
+        scene.until_streamed()
+    scene.until_finished(_PROMPT_S)
+    scene.run(["touch", 0, [7]])
+
+
 # Members.
 
 
@@ -346,6 +361,7 @@ SCENES: dict[str, tuple[Script, Callable[[MongoScene], None]]] = {
         ),
         states_gone,
     ),
+    "undecodable": (_script("undecodable", _PLAIN, replace(_PLAIN, name="t1")), undecodable),
     "lagging": (_script("lagging", initial=True, database={**_THREE, "late": "lag"}), lagging),
     "unacknowledged": (
         _script("unacknowledged", properties=_CHUNKED, initial=True, database={**_THREE, "late": "cut off"}),

@@ -30,7 +30,7 @@ from tests.torture.documents import (
     row,
 )
 from tests.torture.emitted import Emitted
-from tests.torture.mongo_oracle import DROPPED, HIDDEN, RENAMED, DocumentOracle
+from tests.torture.mongo_oracle import DROPPED, HIDDEN, RENAMED, DocumentOracle, time_of
 from tests.torture.mongo_scenes import play_scene
 from tests.torture.mongo_writers import Definitions, DocumentWriter, Room
 from tests.torture.oracle import Table
@@ -264,7 +264,11 @@ class MongoSite:
 
     def passed(self, position: Sequence[Any], end: int) -> bool:
         """By the cluster time that begins a resume token."""
-        return _time_of(position) >= end
+        return time_of(position) >= end
+
+    def place_of(self, position: Sequence[Any]) -> int:
+        """The cluster time that begins a resume token."""
+        return time_of(position)
 
     def entries(self) -> list[Entry]:
         """By the driver's change stream, with the images of updated documents."""
@@ -292,7 +296,7 @@ class MongoSite:
         for note in journal.of("opened", "committed", "turn"):
             if note["what"] != "opened":
                 break
-            begin = _time_of(note["position"])
+            begin = time_of(note["position"])
         return begin
 
     def is_before(self, entry: Entry, begin: int) -> bool:
@@ -362,10 +366,6 @@ def _image(own: Any, text: str | None, *, exactly: bool) -> dict[str, str]:
 
 def _number(stamp: Any) -> int:
     return int(stamp.time << 32) + int(stamp.inc)
-
-
-def _time_of(position: Sequence[Any]) -> int:
-    return int(str(position[0])[2:18], 16)
 
 
 def _entries(change: Mapping[str, Any], known: Mapping[str, Table]) -> Iterator[Entry]:

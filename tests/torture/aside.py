@@ -1,0 +1,84 @@
+"""Which collections the job had set aside, turn by turn, by what it says of itself. Pure.
+
+Where a collection was set aside, no event need tell of its changes; the judge asks here whether it was.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A turn: its number, its end in the log, the collections set aside behind it, and all that lack."""
+
+    number: int
+    end: int
+    aside: frozenset[str]
+    incomplete: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """The turns of a history, in order."""
+
+    turns: tuple[Turn, ...] = ()
+
+    @classmethod
+    def of(cls, notes: Iterable[Mapping[str, Any]], end: Callable[[Sequence[Any]], int]) -> Aside:
+        """From the notes of turns; `end` gives the place of a position in the log."""
+        turns = {
+            note["turn"]: Turn(
+                note["turn"], end(note["position"]), frozenset(note["aside"]), frozenset(note["incomplete"])
+            )
+            for note in notes
+            if note["position"]
+        }
+        return cls(tuple(turns[number] for number in sorted(turns)))
+
+    @property
+    def ever(self) -> frozenset[str]:
+        """The collections that were set aside at some time."""
+        return frozenset().union(*(turn.aside for turn in self.turns))
+
+    @property
+    def begun(self) -> int:
+        """How often one was set aside."""
+        return sum(len(turn.aside - before.aside) for before, turn in self._pairs())
+
+    @property
+    def ended(self) -> int:
+        """How often one that had been set aside was complete again."""
+        bad, count = frozenset[str](), 0
+        for _before, turn in self._pairs():
+            bad |= turn.aside
+            count += len(bad - turn.incomplete)
+            bad &= turn.incomplete
+        return count
+
+    def turn_of(self, name: str, place: int) -> int | None:
+        """The turn that may have carried a change without an event of it; None if an event must tell.
+
+        The changes of one place may be carried by several turns. A turn that was sent by a job that could not
+        tell of it any more may have ended a collection's being set aside.
+        """
+        for at in range(bisect_left(self.turns, place, key=lambda turn: turn.end), len(self.turns)):
+            turn = self.turns[at]
+            before = self.turns[at - 1] if at else Turn(turn.number - 1, 0, frozenset(), frozenset())
+            told_of = turn.number == before.number + 1
+            if name in (turn.aside | before.aside if told_of else turn.incomplete | before.incomplete):
+                return turn.number
+            if turn.end > place:
+                break
+        return None
+
+    def _pairs(self) -> Iterable[tuple[Turn, Turn]]:
+        before = Turn(0, 0, frozenset(), frozenset())
+        for turn in self.turns:
+            yield before, turn
+            before = turn
