@@ -112,6 +112,9 @@ class OneJob:
             events=seen.events,
             incomplete=[str(one.collection) for one in state.incomplete],
             aside=[str(one.collection) for one in state.incomplete if one.aside],
+            letters={
+                str(one.collection): one.kept + one.dropped for one in state.incomplete if not one.streamed
+            },
         )
 
     def _answered(self, answer: Answer) -> None:

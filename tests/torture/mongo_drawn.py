@@ -40,9 +40,9 @@ _CHANGES = (
 _STRIKES = ("replace", "replace", "away", "away", "out", "out", "succeed", "drop", "stop")
 _BLOWS = ("stepdown", "immediate", "fast", "pause", "lag", "lag", "isolate", "isolate")
 """To a set of three members."""
-_BAD = 0.2
+_BAD = 0.3
 """How many of the histories have a collection that can't be decoded."""
-_SEVERAL, _FORGETFUL, _GIANTS, _FROZEN, _RESTORED, _WIPED, _STRUCK = 0.15, 0.06, 0.1, 0.3, 0.06, 0.05, 0.7
+_SEVERAL, _FORGETFUL, _GIANTS, _FROZEN, _RESTORED, _WIPED, _STRUCK = 0.25, 0.1, 0.25, 0.3, 0.2, 0.25, 0.7
 """How many of the histories: with three members, a server that keeps no state, documents too large for an
 event, a job that stands still, a server put back to older files, a database that is dropped, blows at open
 windows."""

@@ -286,6 +286,7 @@ class MongoSite:
                 if change["ns"]["db"] == _TRUTH:
                     self.transactions += len({one.transaction for one in found})
                     return found
+                self.oracle.happened["databases dropped"] += change["operationType"] == "dropDatabase"
                 if change["ns"]["db"] == DATABASE:
                     found += _entries(change, self.oracle.tables)
         raise RuntimeError("the change stream does not come to its end")

@@ -181,7 +181,7 @@ def test_changes_that_no_event_tells_of_are_left():
 def aside(*turns: tuple[int, list[str], list[str]]) -> Aside:
     """Turns one after the other: where each ended, what was set aside behind it, and what was incomplete."""
     notes = [
-        {"turn": number, "position": [end], "aside": bad, "incomplete": lacking}
+        {"turn": number, "position": [end], "aside": bad, "incomplete": lacking, "letters": {}}
         for number, (end, bad, lacking) in enumerate(turns, 1)
     ]
     return Aside.of(notes, lambda position: int(position[0]))
@@ -275,10 +275,23 @@ def test_what_was_set_aside_and_completed_is_counted():
 
 def test_a_turn_that_nobody_could_tell_of_may_have_ended_it():
     notes = [
-        {"turn": 1, "position": [1], "aside": [], "incomplete": []},
-        {"turn": 3, "position": [3], "aside": [], "incomplete": [T]},
+        {"turn": 1, "position": [1], "aside": [], "incomplete": [], "letters": {}},
+        {"turn": 3, "position": [3], "aside": [], "incomplete": [T], "letters": {}},
     ]
     found = Aside.of(notes, lambda position: int(position[0]))
 
     assert found.turn_of(T, 2) == 3
     assert found.turn_of(U, 2) is None
+
+
+def test_a_collection_that_is_taken_up_in_the_turn_that_set_it_aside_is_known_by_its_letters():
+    notes = [
+        {"turn": 1, "position": [10], "aside": [], "incomplete": [T], "letters": {}},
+        {"turn": 2, "position": [20], "aside": [], "incomplete": [T], "letters": {T: 2}},
+        {"turn": 3, "position": [30], "aside": [], "incomplete": [T], "letters": {T: 2}},
+        {"turn": 4, "position": [40], "aside": [], "incomplete": [], "letters": {}},
+    ]
+    found = Aside.of(notes, lambda position: int(position[0]))
+
+    assert [found.turn_of(T, place) for place in (5, 15, 25)] == [None, 2, None]
+    assert (found.begun, found.ended) == (1, 1)

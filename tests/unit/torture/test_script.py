@@ -88,7 +88,11 @@ def test_every_verb_of_documents_is_drawn():
     struck = {strike.step[0] for script in scripts for one in script.rounds for strike in one.strikes}
     changes = {"put", "touch", "extend", "strip", "cut", "upset", "respell", "remove", "bulk"}
 
+    blows = {how for script in scripts for one in script.rounds for _at, how in one.restarts}
+
     assert drawn >= changes | {"rewrite", "expire", "swell", "shrink"} | (DEFINITIONS - {"wipe"})
+    assert drawn >= {"spoil", "heal"}
+    assert blows >= {"freeze", "stepdown", "pause", "lag", "isolate"}
     assert struck == {*DEFINITIONS, "stop"} - {"exile"}
 
 
