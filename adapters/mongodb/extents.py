@@ -11,7 +11,7 @@ lesser one, and what lies behind it would be in no window and in no log.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bson.timestamp import Timestamp
 from pymongo import ASCENDING, DESCENDING
@@ -243,12 +243,17 @@ class _Measuring:
             "hint": BY_ID,
             "limit": 1,
             "singleBatch": True,
-            "readConcern": {"level": "majority", "afterClusterTime": Timestamp(*self._at)},
+            "readConcern": _concern(self._at),
             "maxTimeMS": _PATIENCE_MS,
         }
         with collection_errors("measuring the collection", collection):
             found = _ids(self._client[database].command(find, codec_options=RAW).raw)
         return found[0] if found else None
+
+
+def _concern(at: tuple[int, int]) -> dict[str, Any]:
+    """For a state that the set has acknowledged and that is no older than this cluster time."""
+    return {"level": "majority", "afterClusterTime": Timestamp(*at)}
 
 
 def _first_batch(raw: bytes) -> Iterator[tuple[int, int]]:

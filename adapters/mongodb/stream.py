@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from engine.model import Position
 
 _log = logging.getLogger("adapters")
-_TOO_LARGE = 10334
+_TOO_LARGE = frozenset({10334, 7182500})
+"""An event over 16 MB; one that can't be split, since a field of it is too large for a part."""
 _PLACE = "change stream"
 _INVALIDATED = b"\x02operationType\x00\x0b\x00\x00\x00invalidate\x00"
 
@@ -91,7 +92,7 @@ class ChangeStream:
         try:
             raw = self._command(self._options.place[0], more, errors=False)
         except OperationFailure as error:
-            if error.code != _TOO_LARGE:
+            if error.code not in _TOO_LARGE:
                 raise source_error(error, "reading the change stream", "change stream") from error
             return self._shrunk(error)
         except PyMongoError as error:

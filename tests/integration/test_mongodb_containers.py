@@ -128,3 +128,44 @@ def test_pre_images_are_had_from_6_0_on(contained: Contained, tmp_path: Path, re
             job.until(lambda: len(job.events("t")) == 2)
 
             assert job.events("t")[1]["value"]["before"] == '{"_id": 1,"v": "first"}'
+
+
+def test_events_above_16_mb_come_in_parts_where_the_server_splits_them(
+    contained: Contained, tmp_path: Path, request: pytest.FixtureRequest
+):
+    # imported here, since they start Spark: only where there is Docker
+    from tests.integration import test_mongodb_job as jobs  # noqa: PLC0415
+    from tests.integration.test_mongodb_large import LARGE_ID, NINE_MB  # noqa: PLC0415
+
+    server, spark = cast("MongoServer", contained), request.getfixturevalue("spark")
+    mode = {
+        "cursor.oversize.handling.mode": "split",
+        "capture.mode": "change_streams_update_full_with_pre_image",
+        "tidemark.span.max.rows": "1",
+    }
+    with contained.connect() as client:
+        contained.clear()
+        if tuple(client.server_info()["versionArray"][:3]) < (6, 0, 9):
+            with pytest.raises(ConfigError, match="6\\.0\\.9"), jobs.driven(server, tmp_path, spark, **mode):
+                pass
+            return
+        database = client["inventory"]
+        database.create_collection("t", changeStreamPreAndPostImages={"enabled": True})
+        with jobs.driven(server, tmp_path, spark, **mode) as job:
+            database["t"].insert_one({"_id": 1, "a": "x" * NINE_MB})
+            # Document, image and description have no room in one event.
+            database["t"].update_one({"_id": 1}, {"$set": {"a": "y" * NINE_MB, "n": 1}})
+            job.until(lambda: len(job.events("t")) >= 2)
+        database["marks"].insert_one({"_id": "end"})
+        with jobs.driven(server, tmp_path, spark, **mode) as job:
+            job.until_seen("end")
+            inserted, updated = job.events("t")
+            # A part has no room for the document beside a token that holds its _id.
+            database["t"].insert_one({"_id": LARGE_ID, "x": "y" * (13 << 20)})
+            with pytest.raises(ConfigError, match="over 16 MB") as told:
+                job.until(lambda: False)
+
+        assert updated["value"]["before"] == inserted["value"]["after"]
+        assert len(updated["value"]["updateDescription"]["updatedFields"]) > NINE_MB
+        assert len(updated["value"]["after"]) > NINE_MB
+        assert told.value.hint == "set 'cursor.oversize.handling.mode' to 'skip'"

@@ -25,6 +25,7 @@ from adapters.mongodb.server import RAW
 from engine.config import parse
 from engine.errors import ConfigError, PositionLost, SourceError, StateError
 from engine.job import Job
+from engine.slices import Slices
 from engine.state import State
 from signals.answers import Answer
 from tests.driven import driving, read_events
@@ -388,3 +389,33 @@ def test_a_connection_string_that_can_not_be_read_is_told_without_its_password(m
         pass
 
     assert "s3cr3t" not in str(told.value)
+
+
+def test_a_snapshot_that_is_stopped_amid_its_slices_sends_no_more_and_the_next_one_all(
+    mongodb: MongoServer, tmp_path: Path, spark: SparkSession
+):
+    chunks = {"tidemark.window.max.chunks": "8", "incremental.snapshot.chunk.size": "50"}
+    stop = {"type": "incremental", "data-collections": ["inventory.t"]}
+    with mongodb.connect() as client:
+        fill(client, 400)
+        with driven(mongodb, tmp_path, spark, **chunks) as job:
+            windows: Any = job.job._windows
+            windows._slices = Slices(0.0, 1)  # a run of keys at a time
+            signal(client, "inventory.t")
+            job.until(lambda: bool(job.events("t")))
+            amid = windows._opened[0].sent
+            client["inventory"]["t"].update_many({"n": {"$gte": 200}}, {"$set": {"changed": True}})
+            client["inventory"]["signals"].insert_one({"type": "stop-snapshot", "data": stop})
+            job.until_answered("stopped")
+            read = [one for one in job.events("t") if one["value"]["op"] == "r"]
+            job.turn(5)
+            later = [one for one in job.events("t") if one["value"]["op"] == "r"]
+            signal(client, "inventory.t")
+            job.until_answered("finished")
+            client["inventory"]["marks"].insert_one({"_id": "end"})
+            job.until_seen("end")
+
+        assert 0 < amid < 8
+        assert 0 < len(read) < 400
+        assert later == read
+        assert replayed(job.events("t")) == stands(client, "t")

@@ -64,6 +64,27 @@ def test_a_snapshot_is_measured_and_read_on_the_primary_whatever_the_string_says
         assert len(read) == 2 * 3990
 
 
+def test_a_collection_that_the_named_member_does_not_know_yet_is_read(
+    members: MongoSet, tmp_path: Path, spark: SparkSession
+):
+    preference = "&readPreference=secondary&readPreferenceTags=member:2"
+    with members.connect() as client:
+        wait_for_all(members, client)
+        members.hold_back(members.far)
+        try:
+            fill(client, 100)
+            string = {"mongodb.connection.string": members.uri + preference}
+            with driven(members, tmp_path, spark, **string) as job:
+                signal(client, "inventory.t")
+                job.until(lambda: len(job.answers) > 1)
+                read = replayed([one for one in job.events("t") if one["value"]["op"] == "r"])
+        finally:
+            members.hold_back(members.far, on=False)
+
+        assert [str(one.outcome) for one in job.answers] == ["accepted", "finished"]
+        assert read == stands(client, "t")
+
+
 def wait_for_all(members: MongoSet, client: Any) -> None:
     """Wait until every member has applied all there is."""
     all_of_them = WriteConcern(w=len(members.members), wtimeout=20_000)

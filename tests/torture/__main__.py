@@ -40,8 +40,6 @@ def main() -> int:
     parser.add_argument("--replay", type=Path, help="a script that was kept, to be played again and cut down")
     parser.add_argument("--keep", type=Path, help="where to leave what was found; a temporary directory")
     asked = parser.parse_args()
-    if asked.source == "mongodb" and asked.mutate:
-        parser.error("with --source mongodb there are no mutants")
     if asked.source != "postgres" and asked.sink == "kafka":
         parser.error(f"with --source {asked.source} there are no Kafka topics")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

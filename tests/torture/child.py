@@ -22,8 +22,10 @@ from unittest import mock
 
 import orjson
 
+from adapters.mongodb import extended
 from adapters.mongodb.chunks import ChunkReader as MongoReader
 from adapters.mongodb.job import building as building_mongodb
+from adapters.mongodb.raw import Kind
 from adapters.postgres import membership
 from adapters.postgres import server as postgres_server
 from adapters.postgres.chunks import ChunkReader as PostgresReader
@@ -35,10 +37,10 @@ from engine.config import parse
 from engine.errors import ConfigError, LeaseLost
 from engine.slices import Slices
 from tests.torture.clock import DriversClock
+from tests.torture.guards import GUARDS
 from tests.torture.journal import Journal
-from tests.torture.mutants import MUTANTS, switched_off
+from tests.torture.mutants import switched_off
 from tests.torture.script import Fuse
-from tests.torture.sqlserver_mutants import SQLSERVER_MUTANTS
 from tests.torture.sqlserver_reach import building_on_stand_in
 from tests.torture.steps import Dropped, Fuses, Lull, Lulls, Turns, stepped
 
@@ -54,7 +56,11 @@ if TYPE_CHECKING:
 
 
 _TAKEN_OVER_WITHIN_S = 6.0
-_GUARDS = {**MUTANTS, **SQLSERVER_MUTANTS}
+_BUILDING: dict[str, Callable[..., Any]] = {
+    "postgres": building_postgres,
+    "mongodb": building_mongodb,
+    "sqlserver": building_on_stand_in,
+}
 
 
 @dataclass(slots=True)
@@ -73,7 +79,7 @@ class OneJob:
     def run(self, spark: SparkSession) -> None:
         """Run it; raises Dropped where it meets a fuse, LeaseLost where it may not go on."""
         properties = self.order["properties"]
-        building = building_of(properties)(
+        building = _BUILDING[source_of(properties)](
             parse(properties),
             spark,
             Onlookers(self._observed, self._answered),
@@ -107,7 +113,10 @@ class OneJob:
             queued=len(state.snapshot.tables),
             events=seen.events,
             incomplete=[str(one.collection) for one in state.incomplete],
-            letters={str(one.collection): one.kept + one.dropped for one in state.incomplete},
+            aside=[str(one.collection) for one in state.incomplete if one.aside],
+            letters={
+                str(one.collection): one.kept + one.dropped for one in state.incomplete if not one.streamed
+            },
         )
 
     def _answered(self, answer: Answer) -> None:
@@ -248,13 +257,25 @@ class Rival:
             self._job.close()
 
 
-def building_of(properties: dict[str, str]) -> Callable[..., Any]:
-    """How a job of these properties is built."""
+def source_of(properties: dict[str, str]) -> str:
+    """What a job of these properties reads."""
     if "mongodb.connection.string" in properties:
-        return building_mongodb
-    if properties.get("connector.class", "").endswith("SqlServerConnector"):
-        return building_on_stand_in
-    return building_postgres
+        return "mongodb"
+    connector = properties.get("connector.class", "")
+    return "sqlserver" if connector.endswith("SqlServerConnector") else "postgres"
+
+
+class NoWriter(Exception):
+    """There is a value in a document that this process can't write."""
+
+
+def _writers_without_code() -> list[Any]:
+    """The writers of values, as of a process that does not know code; Spark's workers know it."""
+
+    def refuse(*_value: object) -> str:
+        raise NoWriter
+
+    return [refuse if kind == Kind.CODE else writer for kind, writer in enumerate(extended._WRITERS)]
 
 
 @contextlib.contextmanager
@@ -329,13 +350,15 @@ class Stage:
                 self._play = play = Play.of(order)
             self._spark = self._spark or spark_session("local[2]", {}, (POSTGRES_JDBC,))
             self._clock.ahead_s = order["ahead_s"]
+            guards = GUARDS[source_of(order["properties"])]
             try:
                 with (
                     slow_reading(play.lulls.of("read")),
                     self._clock.shown(),
                     patient_for(order["silence_s"]),
                     mock.patch.object(membership, "_EVERY_S", 0.0),
-                    switched_off(_GUARDS.get(order.get("mutant", ""))),
+                    mock.patch.object(extended, "_WRITERS", _writers_without_code()),
+                    switched_off(guards.get(order.get("mutant", ""))),
                 ):
                     play.run(self._spark)
             finally:

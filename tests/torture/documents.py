@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import bson
 from bson import json_util
 from bson.binary import Binary
+from bson.code import Code
 from bson.codec_options import CodecOptions
 from bson.decimal128 import Decimal128
 from bson.int64 import Int64
@@ -209,6 +210,9 @@ def _changes(verb: str, n: int, one_id: Any) -> Any:
         "upset": {"$set": {"ver": ver, "list.0": ver}, "$rename": {"big": "large"}},
         "expire": {"$set": {"ver": ver, "gone_at": _BEGIN}},
         "shrink": {"$set": {"ver": ver}, "$unset": {"giant": ""}},
+        # The job's own process can't write code.
+        "spoil": {"$set": {"ver": ver, "bad": Code(ver)}},
+        "heal": {"$set": {"ver": ver}, "$unset": {"bad": ""}},
     }
     # The document and the update have no room in one event.
     return {"$set": {"ver": ver, "giant": ver[-1] * GIANT}} if verb == "swell" else found[verb]

@@ -52,7 +52,7 @@ class Initial:
         most = 1 if self.exact else 1 + len(journal.of("crash", "killed", "unsent"))
         anew, refused = self._read_anew(), self._refused(journal)
         for name, table in tables.items():
-            if name in refused:
+            if name in refused | self.oracle.aside.ever:
                 continue
             table.whole = True
             table.finished |= self._finished(name, journal)

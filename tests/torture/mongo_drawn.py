@@ -40,7 +40,9 @@ _CHANGES = (
 _STRIKES = ("replace", "replace", "away", "away", "out", "out", "succeed", "drop", "stop")
 _BLOWS = ("stepdown", "immediate", "fast", "pause", "lag", "lag", "isolate", "isolate")
 """To a set of three members."""
-_SEVERAL, _FORGETFUL, _GIANTS, _FROZEN, _RESTORED, _WIPED, _STRUCK = 0.15, 0.06, 0.1, 0.08, 0.06, 0.05, 0.7
+_BAD = 0.3
+"""How many of the histories have a collection that can't be decoded."""
+_SEVERAL, _FORGETFUL, _GIANTS, _FROZEN, _RESTORED, _WIPED, _STRUCK = 0.25, 0.1, 0.25, 0.3, 0.2, 0.25, 0.7
 """How many of the histories: with three members, a server that keeps no state, documents too large for an
 event, a job that stands still, a server put back to older files, a database that is dropped, blows at open
 windows."""
@@ -62,7 +64,7 @@ def write_documents(seed: str, wanted: Wanted = ANYTHING) -> Script:
     rare = Random(f"{seed}/rare")
     if rare.random() < _RESTORED and not wanted.initial:
         return replace(script, rounds=[], fuses=[], scene="restored", tables=[_PLAIN, *script.tables[1:]])
-    script = _with_blows(_with_what_is_rare(script, rare), rare)
+    script = _with_a_bad_collection(_with_blows(_with_what_is_rare(script, rare), rare))
     if draw.random() < INITIAL if wanted.initial is None else wanted.initial:
         script = replace(script, initial=True, fuses=[*early(draw), *script.fuses])
     return pressed(script)
@@ -83,6 +85,29 @@ def _with_what_is_rare(script: Script, draw: Random) -> Script:
         at.strikes.append(Strike(["wipe", 0], draw.choice(["", "poll"])))
     if draw.random() < _FROZEN:
         at.restarts.append((round(draw.uniform(0.2, 1.5), 2), "freeze"))
+    return script
+
+
+def _with_a_bad_collection(script: Script) -> Script:
+    """With documents that the job can't decode for a while; behind a quiet point a snapshot is asked for."""
+    draw = Random(f"{script.seed}/bad")
+    if draw.random() >= _BAD:
+        return script
+    place, at = draw.randrange(len(script.tables)), draw.randrange(len(script.rounds))
+    some = [0, 1, 2]
+    put: Step = ["put", place, some]
+    bad = [
+        Transaction([put], asynchronous=True, pause_s=draw.choice([0.0, 0.5])),
+        Transaction([["spoil", place, some]], asynchronous=True, pause_s=draw.choice([0.0, 0.3])),
+        Transaction([["spoil", place, some], ["touch", place, some]], pause_s=draw.choice([0.0, 0.3])),
+        Transaction([["heal", place, some]], asynchronous=True),
+    ]
+    script.rounds[at].writers.append(bad)
+    names = collections(script.tables[place])
+    data = json.dumps({"type": "incremental", "data-collections": names})
+    taken_up = Sent(draw.choice([0.0, 0.3]), "bad1", "execute-snapshot", data, "execute", names)
+    touched = [Transaction([["touch", place, [n]]], pause_s=0.05) for n in range(10)]
+    script.rounds.insert(at + 1, Round([touched], [taken_up]))
     return script
 
 

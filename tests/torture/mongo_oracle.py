@@ -8,6 +8,9 @@ are two; so a document whose id is written otherwise must end under the old one.
 What no event has had of a document (it came by a rename, or without room) is *lacking*, until an event or
 a row read brings it. A snapshot that ends must have brought it; and where documents lack that came by a
 rename, the job must say so.
+
+Of a collection that the job has set aside no event need tell: its changes lack as what a rename brings, and
+what was deleted meanwhile a consumer keeps.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from tests.torture.oracle import Key, Oracle, Table, Violation
 from tests.torture.truth import UNCHANGED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tests.torture.emitted import Emitted
     from tests.torture.truth import Entry, Row
@@ -63,26 +66,58 @@ class DocumentOracle(Oracle):
     def left(self) -> list[Entry]:
         """The entries that an event should have told of."""
         self.turn = _LATER
-        self._come_to_an_event()
+        self._come_to_an_event(None)
         return self.ahead
 
     def take_in(self, event: Emitted) -> None:
         """Go on with one event."""
         self.turn = event.turn
         if event.op == "r":
-            while not self._stands(event) and self.ahead and self.ahead[0].op in _SILENT:
-                self._follow_silently(self.ahead.pop(0))
-        else:
-            self._come_to_an_event()
+            while not self._stands(event) and self._follows_untold(event):
+                pass
+        elif self.half is None:
+            self._come_to_an_event(event)
         Oracle.take_in(self, event)
 
     def _stands(self, event: Emitted) -> bool:
         after, table = event.after or {}, self._table(event.table)
         return table.rows.get(table.key_of(after)) == after
 
-    def _come_to_an_event(self) -> None:
-        while self.ahead and self.ahead[0].op in _SILENT:
+    def _come_to_an_event(self, event: Emitted | None) -> None:
+        while self._follows_untold(event):
+            pass
+
+    def _follows_untold(self, event: Emitted | None) -> bool:
+        """Go on with the next entry if no event need tell of it, and this one does not; whether it was."""
+        if not self.ahead:
+            return False
+        entry = self.ahead[0]
+        if entry.op in _SILENT:
             self._follow_silently(self.ahead.pop(0))
+            return True
+        turn = self.aside.turn_of(entry.tables[0], entry.transaction)
+        if turn is None or (event is not None and _tells(event, entry)):
+            return False
+        self._follow_aside(self.ahead.pop(0), turn)
+        return True
+
+    def _follow_aside(self, entry: Entry, turn: int) -> None:
+        """A change that no event tells of, carried by this turn; a consumer's copy is stale since."""
+        self.happened["changes of collections set aside"] += 1
+        table = self._table(entry.tables[0])
+        before = (entry.old.get("_id", entry.new.get("_id")),)
+        table.rows.pop(before, None)
+        table.lacking.pop(before, None)
+        table.arrived.discard(before)
+        stale = table.copy.pop(before, None)
+        if entry.op == "d":
+            return
+        key = table.key_of(entry.new)
+        table.rows[key] = entry.new
+        table.arrived.add(key)
+        table.lacking[key] = turn
+        if stale is not None:
+            table.copy[key] = {"_id": key[0], "doc": UNCHANGED}
 
     def _follow_silently(self, entry: Entry) -> None:
         if entry.op == HIDDEN:
@@ -222,6 +257,18 @@ class DocumentOracle(Oracle):
 def _read_in(table: Table, key: Key, first: int, last: int) -> bool:
     turns = table.read_in.get(key, ())
     return any(first <= turn <= last for turn in turns) or (not first and table.first_reads[key] > 0)
+
+
+def time_of(position: Sequence[Any]) -> int:
+    """The cluster time that begins a resume token, as one number."""
+    return int(str(position[0])[2:18], 16)
+
+
+def _tells(event: Emitted, entry: Entry) -> bool:
+    """Whether this event may be the entry's."""
+    if (event.op == "r") or (event.table, event.transaction) != (entry.tables[0], entry.transaction):
+        return False
+    return (event.before or {}).get("_id") in {entry.old.get("_id"), entry.new.get("_id")}
 
 
 def _is_giant(row: Row) -> bool:

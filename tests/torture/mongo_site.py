@@ -30,7 +30,7 @@ from tests.torture.documents import (
     row,
 )
 from tests.torture.emitted import Emitted
-from tests.torture.mongo_oracle import DROPPED, HIDDEN, RENAMED, DocumentOracle
+from tests.torture.mongo_oracle import DROPPED, HIDDEN, RENAMED, DocumentOracle, time_of
 from tests.torture.mongo_scenes import play_scene
 from tests.torture.mongo_writers import Definitions, DocumentWriter, Room
 from tests.torture.oracle import Table
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from tests.torture.journal import JournalReader
     from tests.torture.play import Play
     from tests.torture.script import Blow, Round, Script, Sent, Strike
+    from tests.torture.statements import Step
     from tests.torture.truth import Row
 
 SIGNALS = f"{DATABASE}.signals"
@@ -83,17 +84,38 @@ class MongoSite:
         database.create_collection("signals")
         self.oracle.tables[SIGNALS] = Table(SIGNALS, ("_id",), {})
         self._remember(int(self.script.database.get("history_s", "300")))
+        late = self.script.database.get("late", "")
+        if late == "lag":
+            self._let_lag()
         for shape in self.script.tables:
-            name, made = f"{DATABASE}.{shape.name}", [document(shape, n) for n in range(shape.rows)]
-            collection = make(database, shape)
+            collection, made = make(database, shape), [document(shape, n) for n in range(shape.rows)]
             if made:
                 collection.insert_many(made)
+        if late == "cut off":
+            self._write_alone(database)
+        for shape in self.script.tables:
+            name = f"{DATABASE}.{shape.name}"
             self._kinds[name] = shape.key
             self.oracle.tables[name] = table = Table(name, ("_id",), {})
             table.start(self.rows(name))
         with self.client.watch() as stream:
             stream.try_next()
             self._token = stream.resume_token
+
+    def _let_lag(self) -> None:
+        """Have one member apply nothing any more, until the history comes to rest."""
+        if isinstance(self.server, MongoSet):
+            self.server.hold_back(self.server.far)
+            self._lags = True
+
+    def _write_alone(self, database: Any) -> None:
+        """Have nobody get what the primary writes, and write some more."""
+        if not isinstance(self.server, MongoSet):
+            return
+        self.server.cut_off()
+        for shape in self.script.tables:
+            alone = database.get_collection(shape.name, write_concern=WriteConcern(w=1))
+            alone.insert_many([document(shape, n) for n in range(shape.rows, 2 * shape.rows)])
 
     def _remember(self, seconds: int) -> None:
         """Have the server keep its states so long."""
@@ -121,6 +143,10 @@ class MongoSite:
     def _definitions(self) -> Definitions:
         return Definitions(self.client, self.script.tables, self._room)
 
+    def define(self, label: str, step: Step) -> None:
+        """Drop, rename or replace a collection; raises PyMongoError where it could not be done."""
+        self._definitions.define(label, step)
+
     def act(self, scene: str, play: Play, journal: JournalReader) -> None:
         """Play a scene."""
         play_scene(scene, play, self, journal)
@@ -141,7 +167,7 @@ class MongoSite:
     def hit(self, strike: Strike, label: str, stop: threading.Event) -> bool:  # noqa: ARG002  not stopped midway
         """Do what a strike says; whether it was done."""
         try:
-            self._definitions.define(label, strike.step)
+            self.define(label, strike.step)
         except PyMongoError:
             return False
         return True
@@ -176,9 +202,7 @@ class MongoSite:
                 time.sleep(_PAUSED_S)
                 member.resume()
             case "lag":
-                if isinstance(server, MongoSet):
-                    server.hold_back(server.far)
-                    self._lags = True
+                self._let_lag()
             case "isolate":
                 if isinstance(server, MongoSet):
                     self._isolate(server)
@@ -252,7 +276,11 @@ class MongoSite:
 
     def passed(self, position: Sequence[Any], end: int) -> bool:
         """By the cluster time that begins a resume token."""
-        return _time_of(position) >= end
+        return time_of(position) >= end
+
+    def place_of(self, position: Sequence[Any]) -> int:
+        """The cluster time that begins a resume token."""
+        return time_of(position)
 
     def entries(self) -> list[Entry]:
         """By the driver's change stream, with the images of updated documents."""
@@ -270,6 +298,7 @@ class MongoSite:
                 if change["ns"]["db"] == _TRUTH:
                     self.transactions += len({one.transaction for one in found})
                     return found
+                self.oracle.happened["databases dropped"] += change["operationType"] == "dropDatabase"
                 if change["ns"]["db"] == DATABASE:
                     found += _entries(change, self.oracle.tables)
         raise RuntimeError("the change stream does not come to its end")
@@ -280,7 +309,7 @@ class MongoSite:
         for note in journal.of("opened", "committed", "turn"):
             if note["what"] != "opened":
                 break
-            begin = _time_of(note["position"])
+            begin = time_of(note["position"])
         return begin
 
     def is_before(self, entry: Entry, begin: int) -> bool:
@@ -350,10 +379,6 @@ def _image(own: Any, text: str | None, *, exactly: bool) -> dict[str, str]:
 
 def _number(stamp: Any) -> int:
     return int(stamp.time << 32) + int(stamp.inc)
-
-
-def _time_of(position: Sequence[Any]) -> int:
-    return int(str(position[0])[2:18], 16)
 
 
 def _entries(change: Mapping[str, Any], known: Mapping[str, Table]) -> Iterator[Entry]:

@@ -27,6 +27,12 @@ if TYPE_CHECKING:
     from tests.torture.tables import TableShape
 
 _PATIENCE_S = 60.0
+_COUNTED = {
+    "cut": "arrays truncated",
+    "rewrite": "updates by a pipeline that writes the _id",
+    "expire": "documents made to expire",
+    "spoil": "documents made undecodable",
+}
 DEFINITIONS = frozenset({"drop", "replace", "exile", "succeed", "away", "out", "wipe"})
 
 
@@ -147,9 +153,20 @@ class DocumentWriter:
             try:
                 self._attempt(number, transaction)
                 self.committed += 1
+                self._count(transaction)
             except PyMongoError:
                 self.failed += 1
             self.stop.wait(transaction.pause_s)
+
+    def _count(self, transaction: Transaction) -> None:
+        """Note what was done that runs have floors for."""
+        if transaction.ending != "commit":
+            return
+        for verb, _place, *rest in transaction.steps:
+            if verb in _COUNTED:
+                self.done[_COUNTED[verb]] += len(rest[0])
+            if verb == "swell" and len(rest[0]) > 1 and not transaction.asynchronous:
+                self.done["transactions above 16 MB"] += 1
 
     def _attempt(self, number: int, transaction: Transaction) -> None:
         first = transaction.steps[0]

@@ -16,6 +16,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from tests.torture.aside import Aside
 from tests.torture.emitted import printed_row, texts
 from tests.torture.truth import UNCHANGED
 
@@ -93,7 +94,7 @@ class Oracle:
     `published` has the name that a table's rows are published under, where it is another. `moved_op` is what
     the second of two events says that tell of a row that got another key. `unheard` are entries that the job
     can't be told of, `incomplete` the tables that it says lack something, `letters` how many of their
-    entries it says it has kept. `happened` counts what is rare.
+    entries it says it has kept, `aside` when it set some aside. `happened` counts what is rare.
     """
 
     tables: dict[str, Table] = field(default_factory=dict)
@@ -107,6 +108,7 @@ class Oracle:
     moved_op: str = "c"
     incomplete: frozenset[str] = frozenset()
     letters: dict[str, int] = field(default_factory=dict)
+    aside: Aside = field(default_factory=Aside)
     happened: Counter[str] = field(default_factory=Counter)
 
     def precede(self, entries: Iterable[Entry]) -> None:

@@ -14,6 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tests.torture.answers import Answers, Asked
+from tests.torture.aside import Aside
 from tests.torture.emitted import Events
 from tests.torture.figures import Figures
 from tests.torture.initial import Initial
@@ -346,9 +347,9 @@ class Play:
         self.figures.kinds[f"{_BLOWS[strike.step[0]]} in an open window"] += not ended
         self.figures.kinds["blows at open windows"] += not ended
 
-    def ask(self, sent: Sent, stop: threading.Event) -> None:
-        """Send a signal, to be judged."""
-        self.site.send(sent, stop)
+    def ask(self, sent: Sent, stop: threading.Event | None = None) -> None:
+        """Send a signal; `stop` ends trying to."""
+        self.site.send(sent, stop or threading.Event())
         self.answers.asked[sent.id] = Asked(sent)
 
     # At rest.
@@ -382,6 +383,7 @@ class Play:
     def _judge(self, events: Events | TopicEvents, journal: JournalReader, heard: int) -> int:
         emitted = list(events.read())
         entries = self._since_begin(list(self._ours(self.site.entries())), journal)
+        self.oracle.aside = self._aside(journal)
         if self.broker:
             ahead = self.topics.follow(entries, self._streamed(emitted), journal)
         else:
@@ -402,6 +404,9 @@ class Play:
             self.oracle.settle(name, self.site.rows(name))
             self.topics.settle(name)
         return len(notes)
+
+    def _aside(self, journal: JournalReader) -> Aside:
+        return Aside.of(journal.of("turn"), self.site.place_of)
 
     def _since_begin(self, entries: list[Entry], journal: JournalReader) -> list[Entry]:
         """The entries of the job's log; the others, and signals among them, were there before."""
@@ -453,6 +458,9 @@ class Play:
         figures.windows = len(windows)
         figures.kinds["two windows"] += sum(bool(note["beside"]) for note in windows)
         figures.kinds["taken over"] += len(journal.of("sleep"))
+        aside = self._aside(journal)
+        figures.kinds["tables set aside"] += aside.begun
+        figures.kinds["tables taken up again"] += aside.ended
         figures.signals = len(self.answers.asked)
         figures.answers.update(self.answers.outcomes)
         figures.repeated_answers = self.answers.repeated

@@ -293,6 +293,10 @@ class PostgresSite:
         """By the place in the log."""
         return bool(position[0] >= end)
 
+    def place_of(self, position: Sequence[Any]) -> int:
+        """The place in the log."""
+        return int(position[0])
+
     def entries(self) -> list[Entry]:
         """By `test_decoding`."""
         with self.connect() as connection:

@@ -18,15 +18,15 @@ from tests.servers.kafka import KafkaBroker
 from tests.torture.figures import Figures
 from tests.torture.floors import LONG_MINUTES, SUPERSEDED, missed
 from tests.torture.grounds import MongoGround, PostgresGround, SqlServerGround, WrapGround
+from tests.torture.guards import GUARDS
+from tests.torture.mongo_scenes import SCENES as MONGO_SCENES
 from tests.torture.moving import MovingGround
-from tests.torture.mutants import MUTANTS
 from tests.torture.oracle import Violation
 from tests.torture.play import Play
 from tests.torture.process import Child
 from tests.torture.scenes import SCENES, WRAPS
 from tests.torture.script import Wanted, from_json
 from tests.torture.shrink import shrunk
-from tests.torture.sqlserver_mutants import SQLSERVER_MUTANTS
 from tests.torture.sqlserver_scenes import SCENES as SQLSERVER_SCENES
 
 if TYPE_CHECKING:
@@ -120,8 +120,14 @@ class Run:
 
     def scene(self, name: str, mutant: str | None = None) -> str | None:
         """Play a scene; see `play`."""
-        scenes = SQLSERVER_SCENES if self.source == "sqlserver" else SCENES
-        return self.play(scenes[name][0], mutant)
+        match self.source:
+            case "sqlserver":
+                script, _ = SQLSERVER_SCENES[name]
+            case "mongodb":
+                script, _ = MONGO_SCENES[name]
+            case _:
+                script, _ = SCENES[name]
+        return self.play(script, mutant)
 
     def play(self, script: Script, mutant: str | None = None) -> str | None:
         """Play one history, where it needs one on a server of its own; what was violated, if anything was."""
@@ -186,7 +192,7 @@ def replay(run: Run, kept: Path, minutes: float) -> int:
 
 def mutate(run: Run, only: list[str]) -> int:
     """Switch off one guard after the other; 0 only if each is caught, and no scene fails with all of them."""
-    known = SQLSERVER_MUTANTS if run.source == "sqlserver" else MUTANTS
+    known = GUARDS[run.source]
     chosen = [name for name in known if not only or name in only]
     caught: dict[str, bool] = {}
     for scene in dict.fromkeys(known[name].scene for name in chosen):

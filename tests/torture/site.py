@@ -89,6 +89,9 @@ class Site(Protocol):
     def passed(self, position: Sequence[Any], end: Any) -> bool:
         """Whether a job at this position has streamed all up to there."""
 
+    def place_of(self, position: Sequence[Any]) -> int:
+        """The place in the log, as entries' transactions name it, that a position stands behind."""
+
     def entries(self) -> list[Entry]:
         """What was committed since the last call, in the order of the log."""
 

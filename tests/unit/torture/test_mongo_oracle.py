@@ -8,6 +8,7 @@ import pytest
 from bson.decimal128 import Decimal128
 from bson.int64 import Int64
 
+from tests.torture.aside import Aside
 from tests.torture.documents import key_of, number_of, row
 from tests.torture.emitted import Emitted
 from tests.torture.mongo_oracle import DROPPED, HIDDEN, RENAMED, DocumentOracle
@@ -172,3 +173,125 @@ def test_changes_that_no_event_tells_of_are_left():
     judge.follow([changed("u", doc("b")), Entry(2, DROPPED, (T,))], [])
 
     assert [entry.op for entry in judge.left()] == ["u", DROPPED]
+
+
+# Collections that the job sets aside.
+
+
+def aside(*turns: tuple[int, list[str], list[str]]) -> Aside:
+    """Turns one after the other: where each ended, what was set aside behind it, and what was incomplete."""
+    notes = [
+        {"turn": number, "position": [end], "aside": bad, "incomplete": lacking, "letters": {}}
+        for number, (end, bad, lacking) in enumerate(turns, 1)
+    ]
+    return Aside.of(notes, lambda position: int(position[0]))
+
+
+def test_of_a_collection_that_is_set_aside_no_event_need_tell():
+    judge = oracle(doc("a"))
+    judge.aside, judge.incomplete = aside((1, [], []), (2, [T], [T])), frozenset([T])
+    judge.follow([changed("u", doc("b"), 2), changed("c", doc("n"), 3, U)], [event("c", doc("n"), 3, name=U)])
+
+    assert judge.left() == []
+    judge.tables[T].whole = True
+    judge.settle(T, [doc("b")])
+
+
+def test_of_any_other_collection_they_must():
+    judge = oracle(doc("a"))
+    judge.aside = aside((2, [U], [U]))
+    judge.follow([changed("u", doc("b"), 2)], [])
+
+    assert [entry.op for entry in judge.left()] == ["u"]
+
+
+def test_before_it_is_set_aside_they_must():
+    judge = oracle(doc("a"))
+    judge.aside = aside((2, [], []), (3, [T], [T]))
+    judge.follow([changed("u", doc("b"), 1), changed("u", doc("c"), 3)], [])
+
+    assert [entry.transaction for entry in judge.left()] == [1, 3]
+
+
+def test_a_snapshot_that_ends_has_brought_what_went_by_before_it():
+    judge = oracle(doc("a"))
+    judge.aside = aside((2, [T], [T]), (3, [], [T]), (4, [], []))
+    judge.follow([changed("u", doc("b"), 2)], [])
+    assert judge.left() == []
+    table = judge.tables[T]
+    table.copy = {(key_of(1),): {"_id": key_of(1), "doc": UNCHANGED}}
+    table.whole, table.finished = True, {(3, 4)}
+
+    with pytest.raises(Violation, match="nobody has sent"):
+        judge.settle(T, [doc("b")])
+
+
+def test_a_read_shows_what_went_by_while_its_collection_was_set_aside():
+    judge = oracle(doc("a"))
+    judge.aside = aside((2, [T], [T]), (3, [], [T]), (4, [], []))
+    judge.follow([changed("u", doc("b"), 2)], [read(doc("b"))])
+
+    table = judge.tables[T]
+    table.whole, table.finished = True, {(3, 4)}
+    assert judge.left() == []
+    judge.settle(T, [doc("b")])
+
+
+def test_what_is_taken_up_must_be_told_of_again():
+    judge = oracle(doc("a"))
+    judge.aside = aside((2, [T], [T]), (3, [], [T]), (5, [], [T]))
+    judge.follow([changed("u", doc("b"), 4)], [])
+
+    assert [entry.transaction for entry in judge.left()] == [4]
+
+
+def test_a_document_deleted_while_its_collection_is_set_aside_may_stay_with_consumers():
+    judge = oracle(doc("a"))
+    judge.aside = aside((2, [T], [T]))
+    judge.follow([changed("d", at=2)], [])
+
+    assert judge.left() == []
+    judge.settle(T, [])
+
+
+def test_an_event_that_comes_all_the_same_is_taken_for_its_change():
+    # A part of a cluster time may be told of, and the rest not.
+    judge = oracle(doc("a"))
+    judge.aside = aside((2, [], []), (2, [T], [T]))
+    judge.follow([changed("u", doc("b"), 2)], [event("u", doc("b"), 2, DESCRIBED)])
+
+    assert judge.left() == []
+    assert judge.happened["changes of collections set aside"] == 0
+
+
+def test_what_was_set_aside_and_completed_is_counted():
+    found = aside(
+        (1, [], []), (2, [T], [T]), (3, [T, U], [T, U]), (4, [U], [T, U]), (5, [U], [U]), (6, [], [])
+    )
+
+    assert (found.begun, found.ended) == (2, 2)
+    assert found.ever == {T, U}
+
+
+def test_a_turn_that_nobody_could_tell_of_may_have_ended_it():
+    notes = [
+        {"turn": 1, "position": [1], "aside": [], "incomplete": [], "letters": {}},
+        {"turn": 3, "position": [3], "aside": [], "incomplete": [T], "letters": {}},
+    ]
+    found = Aside.of(notes, lambda position: int(position[0]))
+
+    assert found.turn_of(T, 2) == 3
+    assert found.turn_of(U, 2) is None
+
+
+def test_a_collection_that_is_taken_up_in_the_turn_that_set_it_aside_is_known_by_its_letters():
+    notes = [
+        {"turn": 1, "position": [10], "aside": [], "incomplete": [T], "letters": {}},
+        {"turn": 2, "position": [20], "aside": [], "incomplete": [T], "letters": {T: 2}},
+        {"turn": 3, "position": [30], "aside": [], "incomplete": [T], "letters": {T: 2}},
+        {"turn": 4, "position": [40], "aside": [], "incomplete": [], "letters": {}},
+    ]
+    found = Aside.of(notes, lambda position: int(position[0]))
+
+    assert [found.turn_of(T, place) for place in (5, 15, 25)] == [None, 2, None]
+    assert (found.begun, found.ended) == (1, 1)

@@ -6,14 +6,16 @@ import pytest
 
 from tests.torture.documents import IDS
 from tests.torture.drawn import write
+from tests.torture.guards import GUARDS
 from tests.torture.mongo_drawn import write_documents
+from tests.torture.mongo_mutants import MONGO_MUTANTS
+from tests.torture.mongo_scenes import SCENES as MONGO_SCENES
 from tests.torture.mongo_writers import DEFINITIONS
 from tests.torture.mutants import MUTANTS, switched_off
 from tests.torture.row_filters import FILTERS
 from tests.torture.scenes import SCENES, WRAPS
 from tests.torture.script import STEPS, Wanted, from_json
 from tests.torture.sqlserver_drawn import write_sqlserver
-from tests.torture.sqlserver_mutants import SQLSERVER_MUTANTS
 from tests.torture.sqlserver_tables import HEAP
 from tests.torture.sqlserver_tables import KEYS as SQLSERVER_KEYS
 from tests.torture.sqlserver_tables import statements as sqlserver_statements
@@ -116,9 +118,11 @@ def test_a_step_that_nobody_knows_is_an_error():
         statements(["leap", 0], [TableShape("t0", "int", "d", 3)])
 
 
-@pytest.mark.parametrize("name", [*MUTANTS, *SQLSERVER_MUTANTS])
-def test_what_is_switched_off_is_there(name: str):
-    mutant = {**MUTANTS, **SQLSERVER_MUTANTS}[name]
+@pytest.mark.parametrize(
+    ("source", "name"), [(source, name) for source, known in GUARDS.items() for name in known]
+)
+def test_what_is_switched_off_is_there(source: str, name: str):
+    mutant = GUARDS[source][name]
     with switched_off(mutant):
         assert mutant.patches
 
@@ -126,6 +130,7 @@ def test_what_is_switched_off_is_there(name: str):
 def test_every_guard_has_its_scene():
     assert {mutant.scene for mutant in MUTANTS.values()} == set(SCENES)
     assert set(SCENES) >= WRAPS
+    assert {mutant.scene for mutant in MONGO_MUTANTS.values()} == set(MONGO_SCENES)
 
 
 def test_a_seed_gives_the_same_documents_history_and_json_keeps_it():
@@ -150,7 +155,11 @@ def test_every_verb_of_documents_is_drawn():
     struck = {strike.step[0] for script in scripts for one in script.rounds for strike in one.strikes}
     changes = {"put", "touch", "extend", "strip", "cut", "upset", "respell", "remove", "bulk"}
 
+    blows = {how for script in scripts for one in script.rounds for _at, how in one.restarts}
+
     assert drawn >= changes | {"rewrite", "expire", "swell", "shrink"} | (DEFINITIONS - {"wipe"})
+    assert drawn >= {"spoil", "heal"}
+    assert blows >= {"freeze", "stepdown", "pause", "lag", "isolate"}
     assert struck == {*DEFINITIONS, "stop"} - {"exile"}
 
 

@@ -1,0 +1,129 @@
+"""The guards that are MongoDB's own, each to be switched off by name.
+
+Not here, since no history needs them beside another guard: that a window's time is chosen before its
+collections are compared (a rename in between has them read anew), and that equal numbers are one key (the
+first change of a document that was read has the `_id` as it was read). Integration and unit tests hold those.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from adapters.mongodb import catalog, database, decode, extents, keys, options, untold, watermark
+from adapters.mongodb.decode import Watch
+from adapters.mongodb.first import FirstSnapshot
+from adapters.mongodb.options import StreamOptions
+from adapters.mongodb.position import time_of
+from adapters.mongodb.window import MongoWindow
+from engine import incomplete
+from engine.config import mongodb as mongodb_settings
+from tests.torture.mutants import Mutant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def _always(gives: Any) -> Callable[[Any], Any]:
+    """A function that gives this, whatever it is asked."""
+    return lambda _was: lambda *_args, **_more: gives
+
+
+def _in_other_modes_only(has_document: Any) -> Any:
+    """An update that was to bring its document counts as one that has."""
+    return lambda found: "updateDescription" in found or has_document(found)
+
+
+def _by_its_time_alone(_has_passed: Any) -> Any:
+    return lambda position, time: time_of(position) >= time
+
+
+def _renames_forgotten(incomplete: Any) -> Any:
+    return lambda _emptied, *more: incomplete((), *more)
+
+
+def _whatever_its_time(emptied: Any) -> Any:
+    """What empties collections counts for every window."""
+
+    def all_of_them(window: Any, found: Any) -> Any:
+        return frozenset(name for one in found for name in one.among(window.collections))
+
+    del emptied
+    return all_of_them
+
+
+def _tight(described: Any) -> Any:
+    """Capped collections are read as any other."""
+
+    def as_any_other(name: str, listed: Any) -> Any:
+        return described(name, {**listed, "options": {}})
+
+    return as_any_other
+
+
+def _raising(_note_fault: Any) -> Any:
+    def raising(_faults: Any, _collection: Any, error: Exception) -> None:
+        raise error
+
+    return raising
+
+
+def _left_aside(_taken_up: Any) -> Any:
+    return lambda known, _tables: tuple(known)
+
+
+def _without(name: str) -> Callable[[Any], Any]:
+    def made(concern: Any) -> Any:
+        def less(at: Any) -> Any:
+            return {"level": "local", **{key: value for key, value in concern(at).items() if key != name}}
+
+        return less
+
+    return made
+
+
+_SOURCE = database.MongoSource
+MONGO_MUTANTS: dict[str, Mutant] = {
+    "changes supersede documents read": Mutant("in-window", ((_SOURCE, "_watch", _always(Watch())),)),
+    "an _id that is written otherwise": Mutant("in-window", ((decode, "_respelt", _always(None)),)),
+    "bounds that JSON does not bring back": Mutant("odd-ids", ((keys, "_reads_back", _always(gives=True)),)),
+    "changes without their document": Mutant(
+        "giant-in-window", ((decode, "_has_document", _in_other_modes_only),)
+    ),
+    "events above 16 MB come with less": Mutant(
+        "giant-in-window", ((StreamOptions, "smaller", _always(None)),)
+    ),
+    "when to emit": Mutant("within-a-time", ((watermark.ClusterTime, "reached", _always(gives=True)),)),
+    "all of a cluster time is streamed": Mutant(
+        "within-a-time", ((watermark, "has_passed", _by_its_time_alone),)
+    ),
+    "the closing document is waited for": Mutant(
+        "behind-the-close", ((watermark.SignalDocuments, "reached", _always(gives=True)),)
+    ),
+    "what a drop takes away": Mutant("dropped", ((MongoWindow, "emptied", _always(frozenset())),)),
+    "what a rename brings": Mutant(
+        "renamed-onto", ((untold, "replaced", _always({})), (untold, "incomplete", _renames_forgotten))
+    ),
+    "renames pass the filters": Mutant("renamed-onto", ((options, "EMPTYING", lambda _was: ()),)),
+    "a rename counts for earlier windows alone": Mutant(
+        "renamed-between", ((MongoWindow, "emptied", _whatever_its_time),)
+    ),
+    "capped collections wait for the end of reading": Mutant(
+        "capped", ((watermark.ClusterTime, "loosen", _always(None)),)
+    ),
+    "capped collections are read at no chosen time": Mutant(
+        "capped-first", ((catalog, "_described", _tight),)
+    ),
+    "states that are gone": Mutant("states-gone", ((FirstSnapshot, "gone", _always(None)),)),
+    "one bad collection is set aside": Mutant("undecodable", ((decode, "note_fault", _raising),)),
+    "a snapshot takes it up again": Mutant("undecodable", ((incomplete, "taken_up", _left_aside),)),
+    "the primary, whatever the string says": Mutant(
+        "lagging", ((mongodb_settings, "of_the_primary", lambda _was: lambda uri: (uri, [])),)
+    ),
+    "bounds no older than the log": Mutant(
+        "unacknowledged", ((extents, "_concern", _without("afterClusterTime")),)
+    ),
+    "bounds that are acknowledged": Mutant("rolled-back", ((extents, "_concern", _without("level")),)),
+    "the event streamed last is in the log": Mutant(
+        "restored", ((database, "check_same_log", _always(None)),)
+    ),
+}
