@@ -231,7 +231,7 @@ def building(
             done=wired.done,
             marks=wired.marks,
             lease=leases,
-            letters=DeadLetterFiles(storage(spark, _letters(settings, checkpoint))),
+            letters=DeadLetterFiles(storage(spark, _letters(settings, checkpoint)), states.epoch),
             topic=partial(topic_of, settings=settings.events),
             destination=partial(_destination, settings, sink),
             excluded=partial(_excluded, settings),

@@ -47,6 +47,7 @@ class Topics:
         self._known: dict[str, int] = {}
         self._ids: Mapping[str, str] = {}
         self._remade: set[str] = set()
+        self._missing: set[str] = set()
         self._looked_s = time.monotonic()
         self._reached = False
         self._place = f"kafka {settings.client.get('bootstrap.servers', '')}"
@@ -145,6 +146,7 @@ class Topics:
             try:
                 found = answer.result(2 * _TIMEOUT_S)
                 self._known[topic] = len(found.partitions)
+                self._missing.discard(topic)
                 self._note_id(topic, str(found.topic_id or ""))
             except KafkaException as exc:
                 if exc.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
@@ -188,9 +190,12 @@ class Topics:
         )
 
     def _wait_for(self, topics: list[str], refused: dict[str, SinkError]) -> None:
-        deadline = time.monotonic() + _TIMEOUT_S
+        # One that was waited for in vain is not waited for each time that it is asked for.
+        news = not self._missing.issuperset(topics)
+        deadline = time.monotonic() + (_TIMEOUT_S if news else 0.0)
         while topics := self._look_up(topics, refused):
             if time.monotonic() > deadline:
+                self._missing.update(topics)
                 hint = "create it, or set topic.creation.enable=true"
                 for topic in topics:
                     refused[topic] = SinkError("the topic is missing", place=topic, hint=hint)
