@@ -35,7 +35,7 @@ from engine.errors import SinkError, SinkRefused, TopicRemade, TopicsRefused
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("adapters")
 _LOCAL_BYTES: Final = 64 << 20
 _SMALLER: Final = 8
+_TOLD: Final = 10
 _DEAD_LETTERS: Final = {"max.message.bytes": "100000000"}
 
 
@@ -146,6 +147,20 @@ class KafkaSink:
         cluster = self._topics.reach()
         self._reached = True
         return cluster
+
+    def admit(self, topics: Collection[str]) -> None:
+        """Ask whether topics would let us write; warns of those that would not, raises where none would.
+
+        Writes nothing. Raises SinkError.
+        """
+        denied = self._topics.denied(topics)
+        if denied and len(denied) == len(topics):
+            self._give_up()
+            raise next(iter(denied.values()))
+        for error in list(denied.values())[:_TOLD]:
+            _log.warning("%s; its table will be set aside", error)
+        if len(denied) > _TOLD:
+            _log.warning("%d more topics may not be written to", len(denied) - _TOLD)
 
     def close(self) -> None:
         """Give up the producer and what was not committed."""

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
-from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from tests.servers.maven import Artifact, library
@@ -67,6 +68,28 @@ class Security:
     protocol: str = "PLAINTEXT"
     settings: Mapping[str, str] = field(default_factory=dict)
     scram_users: Mapping[str, str] = field(default_factory=dict)
+
+
+WITH_ACLS = Security(
+    "SASL_PLAINTEXT",
+    {
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.clients.plain.sasl.jaas.config": (
+            'org.apache.kafka.common.security.plain.PlainLoginModule required user_job="secret";'
+        ),
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    },
+)
+"""The user `job` is refused what is not allowed; whoever comes in by the plain listener may do anything."""
+AS_JOB: Mapping[str, str] = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.jaas.config": (
+        'org.apache.kafka.common.security.plain.PlainLoginModule required username="job" password="secret";'
+    ),
+}
+"""How it comes in, under Java's names."""
 
 
 class KafkaBroker(Running):
@@ -148,6 +171,30 @@ class KafkaBroker(Running):
         """Give producers with this client.id a quota."""
         quota = ["--alter", "--add-config", f"producer_byte_rate={bytes_per_s}"]
         self._tool("kafka.admin.ConfigCommand", *quota, "--entity-type", "clients", "--entity-name", client)
+
+    def allow(self, user: str, operation: AclOperation, topic: str = "", *, prefixed: bool = False) -> None:
+        """Let a user do something with a topic, or all whose names begin so; without one, the cluster."""
+        self._change_acl(AdminClient.create_acls, user, operation, topic, prefixed=prefixed)
+
+    def forbid(self, user: str, operation: AclOperation, topic: str = "", *, prefixed: bool = False) -> None:
+        """Take back what `allow` allowed."""
+        self._change_acl(AdminClient.delete_acls, user, operation, topic, prefixed=prefixed)
+
+    def _change_acl(
+        self, change: Any, user: str, operation: AclOperation, topic: str, *, prefixed: bool
+    ) -> None:
+        given = change is AdminClient.create_acls
+        acl = (AclBinding if given else AclBindingFilter)(
+            ResourceType.TOPIC if topic else ResourceType.BROKER,
+            topic or "kafka-cluster",
+            ResourcePatternType.PREFIXED if prefixed else ResourcePatternType.LITERAL,
+            f"User:{user}",
+            "*",
+            operation,
+            AclPermissionType.ALLOW,
+        )
+        admin = self._admin()
+        change(admin, [acl])[acl].result(_TIMEOUT_S)
 
     def delete_topic(self, name: str) -> None:
         """Remove a topic."""
