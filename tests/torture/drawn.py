@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.torture.script import Ending
     from tests.torture.statements import Step
 
-INITIAL, SLEEPS, ALIKE = 0.4, 0.3, 0.4
+INITIAL, SLEEPS, ALIKE, FENCED = 0.4, 0.3, 0.4, 0.4
 
 
 def write(seed: str, wanted: Wanted = ANYTHING) -> Script:
@@ -26,12 +26,23 @@ def write(seed: str, wanted: Wanted = ANYTHING) -> Script:
     if draw.random() < INITIAL if wanted.initial is None else wanted.initial:
         script = replace(script, initial=True, fuses=[*early(draw), *script.fuses])
     if wanted.broken:
-        draw.choice(script.rounds).breaks.append(round(draw.uniform(0.2, 3.0), 2))
+        for _ in range(draw.choice([1, 2, 3])):
+            draw.choice(script.rounds).breaks.append(round(draw.uniform(0.2, 3.0), 2))
     rounds = [replace(one, aims=draw.choice([0, 2, 4, 8])) for one in script.rounds]
     local = {"tidemark.window.local.rows": draw.choice(["0", "10000"])}
     script = pressed(replace(script, rounds=rounds, properties={**script.properties, **local}))
+    if wanted.kafka and draw.random() < FENCED:
+        script = fenced(script, draw)
     # What is silent in the log, a consumer of topics can't be judged by.
     return script if wanted.kafka else wild(odd(script))
+
+
+def fenced(script: Script, draw: Random) -> Script:
+    """A script whose producers have transactional ids, and whose job falls asleep while it sends."""
+    asleep = Fuse("commit", draw.random() < 0.2, draw.choice([0, 1, 4]), sleeps=True)
+    awake = [one for one in script.fuses if not one.sleeps]
+    properties = {**script.properties, "tidemark.sink.kafka.fencing": "transactions"}
+    return replace(script, fuses=[asleep, *awake], properties=properties)
 
 
 def pressed(script: Script, *, sleeps: bool = True) -> Script:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from tests.servers.kafka import KafkaBroker
+from tests.servers.kafka import ACLS, KafkaBroker
 from tests.torture.figures import Figures
 from tests.torture.floors import SUPERSEDED, missed
 from tests.torture.grounds import MongoGround, PostgresGround, SqlServerGround, WrapGround
@@ -64,7 +64,7 @@ class Run:
         self.ground.start()
         self.child = Child(self.folder / "job.log")
         if self.kafka:
-            self.broker = KafkaBroker()
+            self.broker = KafkaBroker(ACLS)
             self.broker.start()
         return self
 
