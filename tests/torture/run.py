@@ -91,7 +91,7 @@ class Run:
             self.play(script)
         print(f"seed {seed}: {self.figures.line()}", flush=True)
         happened = self.figures.kinds + Counter({SUPERSEDED: self.figures.superseded})
-        too_rare = missed(self.source, minutes, happened)
+        too_rare = missed("kafka" if self.kafka else self.source, minutes, happened)
         for line in too_rare:
             print(f"too rare, {line}", flush=True)
         return 1 if self.figures.violations or too_rare else 0
