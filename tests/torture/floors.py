@@ -42,8 +42,18 @@ FLOORS: Mapping[str, Mapping[str, int]] = {
         "rows of capped collections read by initial snapshots": 100,
         "rows read under ids that are no JSON": 10,
     },
+    # Not measured by a long run yet: each kind of blow at least once.
+    "kafka": {
+        SUPERSEDED: 10,
+        "two windows": 5,
+        "broker killed": 1,
+        "broker frozen": 1,
+        "quota": 1,
+        "topic refused": 1,
+        "taken over, fenced": 1,
+    },
 }
-"""By source, and what is counted."""
+"""By source, or for topics of Kafka, and what is counted."""
 
 
 def missed(source: str, minutes: float, happened: Counter[str]) -> list[str]:
