@@ -15,7 +15,7 @@ LOCK_BUILD := echo 'setuptools>=77' | $(COMPILE) - --output-file .ci/build.lock
 TOOL := $(BIN)/python -m uv tool run --from
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format unit test integration test-sqlserver bench bench-peers floats consumers torture demo demo-kafka demo-mongodb golden fuzz lock audit sbom base-digest clean
+.PHONY: help setup check format unit test integration test-sqlserver bench bench-peers floats consumers idle torture demo demo-kafka demo-mongodb golden fuzz lock audit sbom base-digest clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
@@ -72,6 +72,9 @@ consumers: setup ## events as Kafka Connect, Debezium's transforms and JDBC sink
 fuzz: setup ## a million bad inputs for every parser; ARGS="--only bson --inputs 10000", or --atheris for libFuzzer's
 	@case "$(ARGS)" in *--atheris*) $(BIN)/python -m pip install --quiet --disable-pip-version-check atheris==3.0.0;; esac
 	$(BIN)/python -m tests.fuzz $(ARGS)
+
+idle: setup ## a job with nothing to do for an hour, through Kafka, and then a row; ARGS="--minutes 20 --fencing transactions"
+	$(BIN)/python -m tests.idle $(ARGS)
 
 torture: setup ## random histories with crashes, judged by an oracle; ARGS="--seed 1 --minutes 60" or "--mutate"
 	$(BIN)/python -m tests.torture $(ARGS)

@@ -42,7 +42,7 @@ from engine.staging import StagingArea, clear
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from pyspark.sql import SparkSession
@@ -64,7 +64,8 @@ class Places:
     """Where things are kept: a URI for the state; what driver and executors share, for what is staged.
 
     `windows` is for the rows of windows. `owner` and `previous` name who holds the checkpoint's lease, and
-    who held it before; empty where nobody did.
+    who held it before; empty where nobody did. `admit` asks the sink whether it would take these collections'
+    events, before the source is made to keep a log for them; it raises SinkError.
     """
 
     checkpoint: str
@@ -72,6 +73,7 @@ class Places:
     windows: StagingArea
     owner: str = ""
     previous: str = ""
+    admit: Callable[[Sequence[CollectionId]], None] = lambda _collections: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +214,8 @@ def building(
         windows = sink.windows if isinstance(sink, FilesSink) else StagingArea(staging)
         held.callback(clear, windows.directory)
         previous = states.previous.id if states.previous else ""
-        wired = wire(Places(checkpoint, staging, windows, claim.id, previous))
+        admit = partial(_admit, settings, sink)
+        wired = wire(Places(checkpoint, staging, windows, claim.id, previous, admit))
         held.callback(wired.close)
         desk = make_desk(settings.signals, settings.events.topic_prefix, onlookers.answer)
         held.callback(desk.close)
@@ -231,7 +234,7 @@ def building(
             done=wired.done,
             marks=wired.marks,
             lease=leases,
-            letters=DeadLetterFiles(storage(spark, _letters(settings, checkpoint))),
+            letters=DeadLetterFiles(storage(spark, _letters(settings, checkpoint)), states.epoch),
             topic=partial(topic_of, settings=settings.events),
             destination=partial(_destination, settings, sink),
             excluded=partial(_excluded, settings),
@@ -261,6 +264,11 @@ def _destination(settings: Settings, sink: Sink) -> dict[str, str]:
     where = {"topic.prefix": settings.events.topic_prefix, "tidemark.sink": settings.sink.kind.value}
     found = sink.identity()
     return where | ({f"{settings.sink.kind.value} sink": found} if found else {})
+
+
+def _admit(settings: Settings, sink: Sink, collections: Sequence[CollectionId]) -> None:
+    if isinstance(sink, KafkaSink) and collections:
+        sink.admit(sorted({topic_of(one, settings.events) for one in collections}))
 
 
 def _excluded(settings: Settings, collection: CollectionId) -> bool:

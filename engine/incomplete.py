@@ -3,12 +3,16 @@
     gap           changes that never came and can't be had: the collection is streamed on
     deletions     rows that may be gone, and nobody tells of them: the collection is streamed and read on
     undecodable   its entries can't be decoded: it is set aside, its entries are kept as dead letters
-    refused       its topic refuses events: the same
+    refused       its topic refuses events: it is set aside, the events it would have had are kept
 
 Nothing else waits for such a collection. A snapshot of all its rows *takes it up*: from then on its entries
 are decoded again, so that the snapshot has a log to be merged with, and once it is completed the copy is
 whole. Entries that went by while it was set aside are contained in the rows that are read then; but a row
 that was deleted meanwhile is told of by nobody.
+
+What is kept of a refused collection goes out as soon as its topic takes events again (`engine.release`), the
+oldest first and before anything newer. Where more is lacking than what is kept, the collection is streamed
+from then on, with a gap.
 """
 
 from __future__ import annotations
@@ -42,6 +46,10 @@ class Incomplete:
 
     Of its entries since then `kept` are dead letters, of `size` bytes; `dropped` more were only counted.
     `taken_up` is the ticket of the snapshot that takes it up, 0 while none does.
+
+    Of one that is refused: `gap` is whether it lacks more than what is kept. Events kept before `out` (turn,
+    number of the bundle, event in it) went out, or are contained in a snapshot. `epochs` are the leases under
+    which events were kept, each from a turn on: a job that lost its lease may have kept some later.
     """
 
     collection: CollectionId
@@ -52,6 +60,9 @@ class Incomplete:
     kept: int = 0
     size: int = 0
     dropped: int = 0
+    gap: bool = False
+    out: tuple[int, int, int] = (0, 0, 0)
+    epochs: tuple[tuple[int, int], ...] = ()
 
     @property
     def aside(self) -> bool:
@@ -114,8 +125,15 @@ def noted(known: Sequence[Incomplete], found: Iterable[Incomplete]) -> tuple[Inc
             # To be set aside is the stronger of the two; what was taken up in vain is set aside again.
             weaker = new.cause is Cause.GAP and before.cause is not Cause.DELETIONS
             cause = before.cause if weaker else new.cause
-            collections[new.collection] = replace(before, cause=cause, why=new.why, taken_up=0)
+            collections[new.collection] = replace(before, cause=cause, why=new.why, taken_up=0, gap=True)
+        elif before.cause is Cause.REFUSED:
+            collections[new.collection] = replace(before, gap=True)
     return tuple(collections.values())
+
+
+def with_gap(known: Iterable[Incomplete], collection: CollectionId) -> tuple[Incomplete, ...]:
+    """With a collection that lacks more than what is kept of it."""
+    return tuple(replace(one, gap=True) if one.collection == collection else one for one in known)
 
 
 def counted(
@@ -134,16 +152,23 @@ def counted(
     return tuple(added(one) for one in known)
 
 
-def taken_up(known: Iterable[Incomplete], tables: Iterable[Table]) -> tuple[Incomplete, ...]:
+def taken_up(known: Iterable[Incomplete], tables: Iterable[Table], turn: int) -> tuple[Incomplete, ...]:
     """As the queue stands: those are taken up that an entry reads whole, the first of several.
 
-    What no entry reads any more, and none has completed, is set aside again.
+    What no entry reads any more, and none has completed, is set aside again. What was kept of it up to `turn`
+    does not go out then: newer events may have gone out meanwhile.
     """
     tickets: dict[CollectionId, list[int]] = {}
     for table in tables:
         if table.target.condition is None:
             tickets.setdefault(table.target.collection, []).append(table.ticket)
-    return tuple(replace(one, taken_up=_ticket(one, tickets.get(one.collection, []))) for one in known)
+    return tuple(_taken_up(one, _ticket(one, tickets.get(one.collection, [])), turn) for one in known)
+
+
+def _taken_up(one: Incomplete, ticket: int, turn: int) -> Incomplete:
+    if ticket and not one.taken_up and not one.streamed:
+        return replace(one, taken_up=ticket, gap=True, out=(turn + 1, 0, 0))
+    return replace(one, taken_up=ticket)
 
 
 def _ticket(one: Incomplete, tickets: Sequence[int]) -> int:

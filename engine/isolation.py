@@ -7,21 +7,27 @@ Owns the reactions, the dead letters and the words in the log; which collections
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine import incomplete
 from engine.errors import PositionLost, SignalError, SourceError, TopicRemade
 from engine.incomplete import Cause, Incomplete
+from engine.kept_events import Bundle, bundled, size_of
 from engine.model import ExecuteSnapshot, Target
+from engine.release import Releases, under_epoch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import pyarrow as pa
 
     from engine.errors import SinkError, TopicsRefused
     from engine.incomplete import Letters
-    from engine.model import CollectionId
+    from engine.model import CollectionId, Part
     from engine.ports import Encoded
+    from engine.release import Piece
     from engine.seams import Pace, Seams
     from engine.snapshot import Snapshot
     from engine.state import State
@@ -31,6 +37,11 @@ _log = logging.getLogger("engine")
 _IN_PART = "the table is set aside: only a snapshot of all its rows can take it up"
 _GONE = "no snapshot tells of rows that are gone: remove them from the copy"
 _ADVICE = "other tables go on; a completed snapshot of this one makes its copy whole"
+_COMES_BACK = (
+    "other tables go on; what is kept goes out once the topic takes events again,"
+    " and a completed snapshot makes its copy whole, too"
+)
+_MOVED = "events went elsewhere while its topic refused them"
 
 
 class Isolation:
@@ -39,12 +50,24 @@ class Isolation:
     def __init__(self, seams: Seams, pace: Pace, windows: Windows) -> None:
         self._seams, self._pace, self._windows = seams, pace, windows
         self._refused: dict[str, SinkError] = {}
+        self._releases = Releases(seams.letters, pace.probe_s, pace.longest_probe_s)
 
-    def resume(self, state: State) -> None:
+    def moved(self, state: State) -> State:
+        """The state of a job whose events go elsewhere now: what was kept was for where they went before."""
+        found = tuple(
+            Incomplete(one.collection, Cause.GAP, one.since, _MOVED) if one.cause is Cause.REFUSED else one
+            for one in state.incomplete
+        )
+        return replace(state, incomplete=found)
+
+    def resume(self, state: State) -> State:
         """Say what is incomplete, and remove the letters of turns that were not saved."""
         for one in state.incomplete:
             _log.warning("%s; %s", one, _advice(one))
-        self._seams.letters.settle(state.turn, [one.collection for one in state.incomplete])
+        letters = self._seams.letters
+        letters.settle(state.turn, [one.collection for one in state.incomplete])
+        marked = tuple(under_epoch(one, state.turn + 1, letters.epoch) for one in state.incomplete)
+        return state if marked == state.incomplete else replace(state, incomplete=marked)
 
     def refused(self, refused: TopicsRefused) -> None:
         """Note topics that refuse events; the turn is done again without the tables of theirs.
@@ -76,6 +99,78 @@ class Isolation:
             for topic, theirs in found.items()
             for collection in theirs
         ]
+
+    def hidden(self, known: Sequence[Incomplete]) -> frozenset[CollectionId]:
+        """The collections whose entries become letters; those whose topics refuse events are encoded."""
+        return incomplete.aside(known) - frozenset(self._withheld(known).values())
+
+    def withheld(self, state: State) -> dict[str, CollectionId]:
+        """The topics that get no events for now, each with its collection."""
+        return self._withheld(state.incomplete)
+
+    def _withheld(self, known: Iterable[Incomplete]) -> dict[str, CollectionId]:
+        """Of topics that several collections have nobody could tell the events apart."""
+        refused = [one.collection for one in known if one.cause is Cause.REFUSED]
+        topics = Counter(map(self._seams.topic, refused))
+        aside = incomplete.aside(known) & frozenset(refused)
+        found = {self._seams.topic(one): one for one in aside}
+        return {topic: one for topic, one in found.items() if topics[topic] == 1}
+
+    def withhold(self, state: State, parts: Sequence[Part], withheld: Mapping[str, CollectionId]) -> State:
+        """Keep the events of a turn for topics that refuse them, in the place of sending them."""
+        for topic, collection in withheld.items():
+            state = self._kept_events(state, collection, self._seams.sink.withhold(parts, topic))
+        return state
+
+    def _kept_events(
+        self, state: State, collection: CollectionId, batches: Iterable[pa.RecordBatch]
+    ) -> State:
+        letters = self._seams.letters
+        room = self._pace.letters_bytes - sum(one.size for one in state.incomplete)
+        kept = size = dropped = 0
+        for number, lines in enumerate(bundled(batches)):
+            if size + size_of(lines) > room:
+                dropped += len(lines)
+                continue
+            letters.keep_bundle(Bundle(state.turn, number, letters.epoch, collection), lines)
+            kept, size = kept + len(lines), size + size_of(lines)
+        if not kept + dropped:
+            return state
+
+        def added(one: Incomplete) -> Incomplete:
+            if one.collection != collection:
+                return one
+            more = replace(one, kept=one.kept + kept, size=one.size + size, dropped=one.dropped + dropped)
+            return under_epoch(more, state.turn, letters.epoch)
+
+        return replace(state, incomplete=tuple(map(added, state.incomplete)))
+
+    def next_release(self, state: State) -> Piece | None:
+        """What to offer next to a topic that refused events, of what is kept for it."""
+        if not state.incomplete or self._refused:
+            return None
+        mine = set(self._withheld(state.incomplete).values())
+        releasable = [one for one in state.incomplete if one.collection in mine]
+        return self._releases.next(releasable, self._seams.clock())
+
+    def released(self, piece: Piece) -> None:
+        """A piece has been taken, and the state is saved."""
+        if self._releases.taken(piece):
+            _log.info("%s: its topic takes events again, %d were kept", piece.collection, piece.before.kept)
+        if piece.after is not None and piece.after.streamed:
+            self._seams.letters.drop(piece.collection)
+            _log.warning("%s; %s", piece.after, _advice(piece.after))
+
+    def not_released(self, piece: Piece, refused: TopicsRefused) -> None:
+        """A topic refuses events still; raises it where that is another one."""
+        topic = self._seams.topic(piece.collection)
+        if refused.reasons.keys() - {topic}:
+            raise refused
+        if _remade(refused.reasons[topic]):
+            self._refused |= refused.reasons
+            return
+        pause_s = self._releases.refused(piece.collection, self._seams.clock())
+        _log.info("%s is set aside still: %s; offered again in %.0f s", piece.collection, refused, pause_s)
 
     def note(self, state: State, encoded: Encoded) -> State:
         """The state with what a span has found; keeps the letters of its turn.
@@ -112,6 +207,8 @@ class Isolation:
         tables = [table for table in state.snapshot.tables if table.target.collection == one.collection]
         self._windows.drop(tables)
         snapshot = state.snapshot.forgot([one.collection])
+        if one.cause is Cause.REFUSED and any(table.target.condition is None for table in tables):
+            state = replace(state, incomplete=incomplete.with_gap(state.incomplete, one.collection))
         if one.cause is Cause.GAP:
             snapshot = self._with_snapshot(snapshot.anew_of(one.collection), one.collection)
             return replace(state, snapshot=snapshot)
@@ -149,7 +246,7 @@ class Isolation:
         """
         if not state.incomplete:
             return state
-        settled = incomplete.taken_up(state.incomplete, state.snapshot.tables)
+        settled = incomplete.taken_up(state.incomplete, state.snapshot.tables, state.turn)
         aside = incomplete.aside(settled)
         in_vain = [table for table in state.snapshot.tables if table.target.collection in aside]
         self._windows.drop(in_vain)
@@ -160,6 +257,10 @@ class Isolation:
 
     def saved(self, before: State, after: State) -> None:
         """A turn is saved: the letters of collections that are whole now are dropped."""
+        for one in after.incomplete:
+            reason = self._refused.get(self._seams.topic(one.collection))
+            if reason is not None and not _remade(reason):
+                self._releases.refused(one.collection, self._seams.clock())
         self._refused.clear()
         left = {one.collection for one in after.incomplete}
         for one in before.incomplete:
@@ -169,6 +270,8 @@ class Isolation:
 
 
 def _advice(one: Incomplete) -> str:
+    if one.cause is Cause.REFUSED:
+        return _COMES_BACK
     return _GONE if one.cause is Cause.DELETIONS else _ADVICE
 
 

@@ -32,7 +32,7 @@ from engine.errors import (
     TopicsRefused,
 )
 from engine.groups import spread
-from engine.incomplete import aside, noted
+from engine.incomplete import noted
 from engine.isolation import Isolation
 from engine.model import ExecuteSnapshot, LogMessage, StopSnapshot
 from engine.observation import Observation
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from engine.state import State
 
 _log = logging.getLogger("engine")
+_RELEASING_S = 2.0
 
 
 class Job:
@@ -165,7 +166,7 @@ class Job:
         self._settled = True
         seams.sink.resume(self.state.sink)
         seams.desk.resume(self.state.channels)
-        self._isolation.resume(self.state)
+        self.state = self._isolation.resume(self.state)
         self.state = self._without_excluded(self.state)
 
     def _without_excluded(self, state: State) -> State:
@@ -209,6 +210,7 @@ class Job:
         ]
         if moved and self._pace.moves:
             _log.warning("what was sent before is not there, and is not sent again: %s", ", ".join(moved))
+            state = self._isolation.moved(state)
         elif moved:
             raise StateError(
                 f"the saved state belongs to events that went elsewhere: {', '.join(moved)}",
@@ -238,6 +240,7 @@ class Job:
     def turn(self) -> bool:
         """Take a span, send its events and a finished window's rows. Whether there was anything."""
         log = self._session()
+        released = self._release(log)
         found = [*self._seams.source.tick(self.state), *self._isolation.found(self.state)]
         span = self._take(log)
         self.state = self._windows.poll(self.state)
@@ -246,7 +249,7 @@ class Job:
         if sends:
             self._send(log, span, found)
         self.state = self._windows.consider(self.state, self._lag_s)
-        return sends
+        return sends or released
 
     def _due(self) -> bool:
         """Whether a turn is due though the log is silent: a signal, a heartbeat, or an old save."""
@@ -298,6 +301,7 @@ class Job:
         if span:
             after = replace(after, position=span.end)
         after = self._isolation.note(after, encoded)
+        refused = self._isolation.withheld(after)
         after = self._isolation.settle(self._obey(after, encoded))
         after = self._note_moved(after, encoded)
         self._windows.supersede(encoded)
@@ -306,19 +310,46 @@ class Job:
         events = sum(part.events for part in parts)
         if seams.pulse.due(clock_s):
             parts.append(seams.pulse.beat(writer, _next_number(parts), clock_s, now))
-        after = replace(after, channels=dict(seams.desk.memory()), sink=seams.sink.memory())
+        after = self._isolation.withhold(after, parts, refused)
         begun_s = seams.clock()
         after = self._commit(after, parts)
         if span:
             self._resize(log, seams.clock() - begun_s)
         self._windows.committed()
+        self._committed(log, after, events, now, clock_s)
+
+    def _committed(self, log: LogReader, after: State, events: int, now_s: float, clock_s: float) -> None:
         self._isolation.saved(self._saved, after)
         self.state = self._saved = after
         self._saved_s = clock_s
-        seams.desk.tell()
+        self._seams.desk.tell()
         if after.position is not None:
             log.acknowledge(after.position)
-        self._observe(Observation(after, events, self._lag_s, now, self.window, clock_s))
+        self._observe(Observation(after, events, self._lag_s, now_s, self.window, clock_s))
+
+    def _release(self, log: LogReader) -> bool:
+        """Offer topics that refused events what is kept for them, for a while. Whether any was taken.
+
+        Each piece is a turn of its own: if it is refused, nothing else has to be sent again.
+        """
+        seams, begun_s, taken = self._seams, self._seams.clock(), False
+        while seams.clock() - begun_s < _RELEASING_S and (piece := self._isolation.next_release(self.state)):
+            now_s, clock_s = seams.now(), seams.clock()
+            after = self.state.next_turn()
+            part = seams.sink.writer(after.turn).write(0, [piece.events])
+            after = replace(
+                after, incomplete=piece.taken(after.incomplete), memory=dict(seams.source.memory())
+            )
+            try:
+                after = self._commit(after, [part])
+            except TopicsRefused as refused:
+                seams.store.discard(after.turn)
+                self._isolation.not_released(piece, refused)
+                continue
+            self._committed(log, after, part.events, now_s, clock_s)
+            self._isolation.released(piece)
+            taken = True
+        return taken
 
     def _resize(self, log: LogReader, seconds: float) -> None:
         """Take less of the log at once where the sink is slow, and more again where it is not."""
@@ -335,6 +366,7 @@ class Job:
         """
         seams = self._seams
         seams.lease.check()
+        after = replace(after, channels=dict(seams.desk.memory()), sink=seams.sink.memory())
         after = self._with_beside(after)
         seams.store.save_pending(after.turn, saved.to_json(after))
         seams.lease.check()
@@ -353,7 +385,7 @@ class Job:
         return replace(after, beside=beside)
 
     def _encode(self, span: Span, writer: PartWriter, state: State, found: Sequence[Incomplete]) -> Encoded:
-        hidden = aside(noted(state.incomplete, found))
+        hidden = self._isolation.hidden(noted(state.incomplete, found))
         return self._seams.source.encode(span, writer, hidden, state.snapshot.reading)
 
     @staticmethod

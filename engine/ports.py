@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from engine.errors import SignalError, TableBusy
     from engine.extent import Extent
     from engine.incomplete import Incomplete, Letters
+    from engine.kept_events import Bundle
     from engine.model import Checksum, Command, Key, Part, Position, SignalRow, Staged, Target, Window
     from engine.snapshot import Table
     from engine.state import State
@@ -85,6 +86,12 @@ class Sink(Protocol):
 
         A task of an earlier attempt that is still running can't add to this one. Raises SinkError
         for a turn that is already committed, or where there is no place to write.
+        """
+
+    def withhold(self, parts: Sequence[Part], topic: str) -> Iterable[pa.RecordBatch]:
+        """Leave the events of a topic out of the begun turn, whose parts these are; gives them, in order.
+
+        A sink that refuses no topic leaves none out.
         """
 
     def commit(self, turn: int, parts: Sequence[Part]) -> None:
@@ -341,6 +348,22 @@ class DeadLetters(Protocol):
 
     def settle(self, turn: int, collections: Collection[CollectionId]) -> None:
         """Drop what was kept by turns after this one, and of any other collections."""
+
+    @property
+    def epoch(self) -> int:
+        """That of the lease under which bundles are kept."""
+
+    def keep_bundle(self, bundle: Bundle, lines: Sequence[bytes]) -> None:
+        """Keep events of a collection; replaces a bundle of the same place. Raises StateError."""
+
+    def bundles(self, collection: CollectionId) -> Sequence[Bundle]:
+        """What is kept of a collection's events, in order."""
+
+    def lines_of(self, bundle: Bundle) -> Sequence[bytes]:
+        """What a bundle holds. Raises StateError."""
+
+    def drop_bundle(self, bundle: Bundle) -> None:
+        """Drop a bundle, if it is there."""
 
 
 class Executors(Protocol):

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from engine.marks import Mark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from engine.kept_events import Bundle
     from engine.model import CollectionId, Position
     from engine.ports import DeadLetters, Executors, Lease, SignalDesk, Sink, Source, StateStore
     from engine.pulse import Pulse
@@ -32,8 +33,9 @@ class Pace:
     before it has been open to no more than `first_backoff_s`. `repeats_behind_sink`: where the sink holds
     turns that the state does not know, the job goes on behind them. A collection of which more than
     `most_reread` rows are to be read again is begun anew.
-    `moves`: events may go elsewhere than those before. Signals queue `most_queued` collections, each as often
-    as it is asked for.
+    A topic that refuses events is offered what is kept for it after `probe_s`, then after pauses that double
+    up to the longest. `moves`: events may go elsewhere than those before. Signals queue `most_queued`
+    collections, each as often as it is asked for.
     """
 
     chunk_rows: int = 1024
@@ -59,6 +61,8 @@ class Pace:
     first_backoff_s: float = 10.0
     repeats_behind_sink: bool = False
     moves: bool = False
+    probe_s: float = 10.0
+    longest_probe_s: float = 600.0
     isolates: bool = True
     letters_bytes: int = 1 << 30
     most_queued: int = 10_000
@@ -89,6 +93,22 @@ class NoLetters:
         """There are none."""
 
     def settle(self, turn: int, collections: Collection[CollectionId]) -> None:
+        """There are none."""
+
+    epoch = 0
+
+    def keep_bundle(self, bundle: Bundle, lines: Sequence[bytes]) -> None:
+        """They are gone."""
+
+    def bundles(self, collection: CollectionId) -> Sequence[Bundle]:  # noqa: ARG002  of no collection
+        """There are none."""
+        return ()
+
+    def lines_of(self, bundle: Bundle) -> Sequence[bytes]:  # noqa: ARG002  of no bundle
+        """There are none."""
+        return ()
+
+    def drop_bundle(self, bundle: Bundle) -> None:
         """There are none."""
 
 

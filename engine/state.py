@@ -188,7 +188,16 @@ def _incomplete_out(one: Incomplete) -> dict[str, Any]:
 
 def _incomplete_in(fields: dict[str, Any]) -> Incomplete:
     collection, cause = CollectionId(tuple(fields["collection"])), Cause(fields["cause"])
-    return Incomplete(**{**fields, "collection": collection, "cause": cause})
+    turn, bundle, event = fields.get("out", (0, 0, 0))
+    known: dict[str, Any] = {
+        "collection": collection,
+        "cause": cause,
+        # Older states kept a refused table's entries, not its events.
+        "gap": fields.get("gap", cause is Cause.REFUSED),
+        "out": (turn, bundle, event),
+        "epochs": tuple((since, epoch) for since, epoch in fields.get("epochs", ())),
+    }
+    return Incomplete(**{**fields, **known})
 
 
 def _conditions_out(tables: list[dict[str, Any]], failed: list[dict[str, Any]]) -> list[str]:

@@ -14,6 +14,7 @@ from engine.errors import InvariantError, SinkError
 from engine.model import Checksum, Part
 from engine.ports import SavedState, SavedStates
 from signals.topic import Place, Record
+from tests.batches import batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -79,6 +80,7 @@ class MemorySink:
     turns: dict[int, list[Event]] = field(default_factory=dict)
     name: str = ""
     kept: dict[str, str] = field(default_factory=dict)
+    withheld: set[str] = field(default_factory=set)
     _begun: tuple[int, str] | None = None
 
     def writer(self, turn: int) -> MemoryWriter:
@@ -88,7 +90,16 @@ class MemorySink:
         attempt = uuid.uuid4().hex
         _ATTEMPTS[attempt] = {}
         self._begun = (turn, attempt)
+        self.withheld = set()
         return MemoryWriter(attempt)
+
+    def withhold(self, parts: Sequence[Part], topic: str) -> list[pa.RecordBatch]:
+        assert self._begun is not None
+        written = _ATTEMPTS[self._begun[1]]
+        found = [event for part in parts for event in written.get(part.number, ())]
+        self.withheld = {*self.withheld, topic}
+        events = [tuple(event.values()) for event in found if event["topic"] == topic]
+        return [batch(*events)]
 
     def commit(self, turn: int, parts: Sequence[Part]) -> None:
         if self.applied(turn):
@@ -99,7 +110,8 @@ class MemorySink:
         found = {number: len(events) for number, events in written.items() if events}
         if found != {part.number: part.events for part in parts if part.events}:
             raise SinkError("the turn's parts are not those that were written", place="memory")
-        self.turns[turn] = [event for number in sorted(written) for event in written[number]]
+        events = [event for number in sorted(written) for event in written[number]]
+        self.turns[turn] = [event for event in events if event["topic"] not in self.withheld]
         self._forget()
 
     def applied(self, turn: int) -> bool:

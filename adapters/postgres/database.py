@@ -116,7 +116,10 @@ class Session:
 
 
 class PostgresSource:
-    """The engine's `Source`; used by the job's thread alone."""
+    """The engine's `Source`; used by the job's thread alone.
+
+    `admit` is `wiring.Places.admit`.
+    """
 
     def __init__(
         self,
@@ -129,6 +132,7 @@ class PostgresSource:
     ) -> None:
         self._settings, self._server = settings, server
         self._signal_tables = _names_of(settings.signals.collection, settings.postgres.database)
+        self.admit: Callable[[Sequence[CollectionId]], None] = lambda _tables: None
         self._encoder, self._reader, self._first = encoder, reader, first
         self._watch_locks = locks
         self._retention = Retention(settings.postgres.slot, settings.postgres.wal_warn_bytes)
@@ -153,6 +157,9 @@ class PostgresSource:
         self._server.refuse_standby()
         self._reader.reach()
         catalog = self._open_session()
+        if state.position is None:
+            # Before there is a slot, which would keep the log for nothing.
+            self.admit([table for table in catalog.tables() if self._captures(*table.parts)])
         if self._first.streams:
             self._publish(catalog)
             check_signal_table(self._server, self._settings)

@@ -134,7 +134,9 @@ def _source(
     reader = ChunkReader(spark, jdbc, places.windows, tasks=tasks_of(spark), near=near)
     xmin = SlotXmin(server, postgres.slot, postgres.xmin_interval_ms / 1000)
     encoder = SpanEncoder(settings.events, SparkExecutors(spark), places.staging, xmin, local_rows=LOCAL_ROWS)
-    return PostgresSource(settings, server, encoder, reader, first, locks)
+    source = PostgresSource(settings, server, encoder, reader, first, locks)
+    source.admit = places.admit
+    return source
 
 
 def make_server(postgres: PostgresSettings, owner: str = "") -> Server:

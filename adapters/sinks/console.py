@@ -42,6 +42,10 @@ class ConsoleSink:
             raise SinkRefused(f"turn {turn} is printed already", place="console")
         return StagedWriter(self._staging.begin(turn), readable_lines)
 
+    def withhold(self, parts: Sequence[Part], topic: str) -> tuple[()]:  # noqa: ARG002  it refuses none
+        """No topic refuses events here; see the port."""
+        return ()
+
     def commit(self, turn: int, parts: Sequence[Part]) -> None:
         """Print the turn's parts in order."""
         if self.applied(turn):

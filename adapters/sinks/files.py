@@ -83,6 +83,10 @@ class FilesSink:
         self._have_root()
         return StagedWriter(self._staging.begin(turn), json_lines, self._mode)
 
+    def withhold(self, parts: Sequence[Part], topic: str) -> tuple[()]:  # noqa: ARG002  it refuses none
+        """No topic refuses events here; see the port."""
+        return ()
+
     def commit(self, turn: int, parts: Sequence[Part]) -> None:
         """Rename the attempt's directory to the turn's; see the port."""
         if self.applied(turn):

@@ -35,7 +35,9 @@ from engine.errors import SinkError, SinkRefused, TopicRemade, TopicsRefused
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
 
     from engine.config.settings import KafkaSettings
     from engine.model import Part
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("adapters")
 _LOCAL_BYTES: Final = 64 << 20
 _SMALLER: Final = 8
+_TOLD: Final = 10
 _DEAD_LETTERS: Final = {"max.message.bytes": "100000000"}
 
 
@@ -87,6 +90,7 @@ class KafkaSink:
         self._reached = False
         self._committed: int | None = None
         self._warned: set[str] = set()
+        self._withheld: frozenset[str] = frozenset()
 
     def writer(self, turn: int) -> PartWriter:
         """Begin a turn; see the port. The first time, the brokers must answer."""
@@ -96,7 +100,14 @@ class KafkaSink:
             self._topics.reach()
             self._reached = True
         self._parts = TurnParts(self._staging.begin(turn), _LOCAL_BYTES)
+        self._withheld = frozenset()
         return self._parts
+
+    def withhold(self, parts: Sequence[Part], topic: str) -> Iterator[pa.RecordBatch]:
+        """Leave a topic's events out; see the port."""
+        self._withheld |= {topic}
+        attempt = self._parts.attempt(parts)
+        return (of_topics(batch, frozenset([topic])) for batch in attempt.batches())
 
     def commit(self, turn: int, parts: Sequence[Part]) -> None:
         """Send the turn's events and wait until the brokers have them all."""
@@ -136,6 +147,20 @@ class KafkaSink:
         cluster = self._topics.reach()
         self._reached = True
         return cluster
+
+    def admit(self, topics: Collection[str]) -> None:
+        """Ask whether topics would let us write; warns of those that would not, raises where none would.
+
+        Writes nothing. Raises SinkError.
+        """
+        denied = self._topics.denied(topics)
+        if denied and len(denied) == len(topics):
+            self._give_up()
+            raise next(iter(denied.values()))
+        for error in list(denied.values())[:_TOLD]:
+            _log.warning("%s; its table will be set aside", error)
+        if len(denied) > _TOLD:
+            _log.warning("%d more topics may not be written to", len(denied) - _TOLD)
 
     def close(self) -> None:
         """Give up the producer and what was not committed."""
@@ -181,6 +206,8 @@ class KafkaSink:
             self._fence.take()
         attempt = self._parts.attempt(parts)
         events = attempt.events()
+        for topic in self._withheld:
+            events.pop(topic, None)
         if not events:
             return
         refused = self._topics.ensure(events)
@@ -191,7 +218,8 @@ class KafkaSink:
             for error in self._topics.ensure([self._settings.dead_letter_topic], _DEAD_LETTERS).values():
                 raise error
         if attempt.bytes <= _LOCAL_BYTES:
-            batches = (without(batch, refused) for batch in attempt.batches())
+            left_out = self._withheld | refused.keys()
+            batches = (without(batch, left_out) for batch in attempt.batches())
             delivered = [self._local().send(batches, events.total())]
         else:
             del attempt

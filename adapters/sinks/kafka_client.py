@@ -70,6 +70,7 @@ _NO_KEY: Final = (
 )
 
 
+MAY_WRITE: Final = "let the job's user write to the topic, and describe it"
 _LOGIN_REFUSED: Final = frozenset(
     {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}  # noqa: SLF001  its public name
 )
@@ -163,7 +164,9 @@ def sink_error(error: KafkaError, text: str, place: str) -> SinkError:
     """The error to raise: one that stops the job where no retry helps."""
     kind = SinkRefused if error.code() in _FINAL else SinkError
     hints = {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED: "let the job's user write to the topic, and describe it",
+        KafkaError.TOPIC_AUTHORIZATION_FAILED: MAY_WRITE,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "let the job's user write and describe this"
+        " transactional id and those of its name with other numbers",
         KafkaError.CLUSTER_AUTHORIZATION_FAILED: "let the job's user write idempotently and create topics",
         KafkaError.UNKNOWN_TOPIC_OR_PART: "was the topic deleted?",
         KafkaError._UNKNOWN_TOPIC: "was the topic deleted?",  # noqa: SLF001  its public name

@@ -223,7 +223,9 @@ class Delivery:
             error = fatal_in(exc)
             if error is None:
                 raise
-            raise failed(error, "can't be used any more", self.transactional_id, self._reason) from exc
+            if self.transactional_id:
+                raise failed(error, "can't be used any more", self.transactional_id, self._reason) from exc
+            raise sink_error(error, f"nothing more can be sent: {said(error)}", self._place) from exc
 
     def close(self) -> None:
         """Throw away what was not delivered. Twice is harmless."""

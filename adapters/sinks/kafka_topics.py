@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclOperation
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from adapters.kafka import renew
-from adapters.sinks.kafka_client import Reason, client, opened, refuses, said, sink_error
+from adapters.sinks.kafka_client import MAY_WRITE, Reason, client, opened, refuses, said, sink_error
 from engine.errors import ConfigError, SinkError, TidemarkError
 
 if TYPE_CHECKING:
@@ -43,10 +44,13 @@ class Topics:
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
         self._reason = Reason()
-        self._client: AdminClient = opened(AdminClient, client(settings.client, self._reason))
+        # With idempotence it would ask to write, and never work again where that is not allowed.
+        config = {**client(settings.client, self._reason), "enable.idempotence": False}
+        self._client: AdminClient = opened(AdminClient, config)
         self._known: dict[str, int] = {}
         self._ids: Mapping[str, str] = {}
         self._remade: set[str] = set()
+        self._missing: set[str] = set()
         self._looked_s = time.monotonic()
         self._reached = False
         self._place = f"kafka {settings.client.get('bootstrap.servers', '')}"
@@ -103,6 +107,33 @@ class Topics:
             self._wait_for([topic for topic in missing if topic not in refused], refused)
         return refused
 
+    def denied(self, topics: Iterable[str]) -> dict[str, SinkError]:
+        """Why some topics would not let us write, or make them; writes nothing.
+
+        Whether a topic that is still to be made may be written to nobody can tell. Raises SinkError, or
+        SinkRefused for rules that the brokers will never follow.
+        """
+        denied: dict[str, SinkError] = {}
+        missing = []
+        asked = self._admin.describe_topics(
+            TopicCollection(list(topics)), request_timeout=_TIMEOUT_S, include_authorized_operations=True
+        )
+        self._await(asked.values())
+        for topic, answer in asked.items():
+            try:
+                allowed = answer.result(2 * _TIMEOUT_S).authorized_operations
+            except KafkaException as exc:
+                if exc.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    missing.append(topic)
+                else:
+                    self._note_failed(topic, "can't be looked up", exc.args[0], denied)
+                continue
+            if allowed and AclOperation.WRITE not in allowed:
+                denied[topic] = SinkError("the topic may not be written to", place=topic, hint=MAY_WRITE)
+        if missing and self._settings.create_topics:
+            self._request(missing, {}, denied, validate_only=True)
+        return denied
+
     def trouble(self, topic: str) -> str:
         """What keeps a topic from taking events, as far as the brokers tell; empty if they tell nothing."""
         resource = ConfigResource(ResourceType.TOPIC, topic)
@@ -145,6 +176,7 @@ class Topics:
             try:
                 found = answer.result(2 * _TIMEOUT_S)
                 self._known[topic] = len(found.partitions)
+                self._missing.discard(topic)
                 self._note_id(topic, str(found.topic_id or ""))
             except KafkaException as exc:
                 if exc.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
@@ -167,8 +199,21 @@ class Topics:
                 # A broker that creates topics by itself does so when it is asked for one.
                 self._admin.list_topics(topic, timeout=_TIMEOUT_S)
             return
+        self._request(topics, extra, refused)
+
+    def _request(
+        self,
+        topics: list[str],
+        extra: Mapping[str, str],
+        refused: dict[str, SinkError],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Ask for topics to be made, or only whether they would be."""
         asked = self._admin.create_topics(
-            [self._rules(topic, extra) for topic in topics], request_timeout=_TIMEOUT_S
+            [self._rules(topic, extra) for topic in topics],
+            request_timeout=_TIMEOUT_S,
+            validate_only=validate_only,
         )
         self._await(asked.values())
         for topic, answer in asked.items():
@@ -188,9 +233,12 @@ class Topics:
         )
 
     def _wait_for(self, topics: list[str], refused: dict[str, SinkError]) -> None:
-        deadline = time.monotonic() + _TIMEOUT_S
+        # One that was waited for in vain is not waited for each time that it is asked for.
+        news = not self._missing.issuperset(topics)
+        deadline = time.monotonic() + (_TIMEOUT_S if news else 0.0)
         while topics := self._look_up(topics, refused):
             if time.monotonic() > deadline:
+                self._missing.update(topics)
                 hint = "create it, or set topic.creation.enable=true"
                 for topic in topics:
                     refused[topic] = SinkError("the topic is missing", place=topic, hint=hint)

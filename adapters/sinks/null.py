@@ -43,6 +43,10 @@ class NullSink:
         self._begun = turn
         return CountingWriter()
 
+    def withhold(self, parts: Sequence[Part], topic: str) -> tuple[()]:  # noqa: ARG002  it refuses none
+        """No topic refuses events here; see the port."""
+        return ()
+
     def commit(self, turn: int, parts: Sequence[Part]) -> None:
         """Add the turn's events to `rows`."""
         if self.applied(turn):

@@ -1,9 +1,12 @@
 """Entries of tables that are set aside, kept as files of JSON lines.
 
-    public.orders.turn-000000000042.jsonl      what turn 42 would have emitted of public.orders
+    public.orders.turn-000000000042.jsonl               what turn 42 would have emitted of public.orders
+    public.orders.turn-000000000042.7.events-0000.jsonl  its events, kept by the job of epoch 7 while its
+                                                         topic refuses them
 
-A line is what the log had, with its bytes in base64; what else it tells is the source's. Names of tables are
-quoted as in a URL, dots too, and cut where they are very long.
+A line of the first is what the log had, with its bytes in base64; what else it tells is the source's. A line
+of the others is an event: see `engine.kept_events`. Names of tables are quoted as in a URL, dots too, and cut
+where they are very long.
 """
 
 from __future__ import annotations
@@ -13,44 +16,68 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
+from engine.kept_events import Bundle
+
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
 
     from adapters.storage.directory import Storage
     from engine.model import CollectionId
 
 _LONGEST: Final = 160
 """Characters of a table's name in that of a file, which has 255 at most."""
-_NAME: Final = re.compile(r"(.+)\.turn-(\d{12,})\.jsonl")
+_NAME: Final = re.compile(r"(.+)\.turn-(\d{12,})(?:\.(\d+)\.events-(\d{4,}))?\.jsonl")
 
 
 class DeadLetterFiles:
-    """The engine's `DeadLetters` in one directory."""
+    """The engine's `DeadLetters` in one directory, of the job that holds the lease of this epoch."""
 
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
+    def __init__(self, storage: Storage, epoch: int = 0) -> None:
+        self._storage, self.epoch = storage, epoch
 
     def keep(self, turn: int, collection: CollectionId, lines: Iterable[bytes]) -> None:
         """Write one file; see the port."""
         content = b"".join(line + b"\n" for line in lines)
         self._storage.create(f"{_prefix(collection)}.turn-{turn:012d}.jsonl", content)
 
+    def keep_bundle(self, bundle: Bundle, lines: Sequence[bytes]) -> None:
+        """Write one file; see the port."""
+        self._storage.create(_bundle_name(bundle), b"".join(line + b"\n" for line in lines))
+
+    def bundles(self, collection: CollectionId) -> list[Bundle]:
+        """By the files' names; see the port."""
+        found = [match for match in self._files() if match[1] == _prefix(collection) and match[4]]
+        return sorted(Bundle(int(match[2]), int(match[4]), int(match[3]), collection) for match in found)
+
+    def lines_of(self, bundle: Bundle) -> list[bytes]:
+        """Read one file; see the port."""
+        return self._storage.read(_bundle_name(bundle)).splitlines()
+
+    def drop_bundle(self, bundle: Bundle) -> None:
+        """Remove one file; see the port."""
+        self._storage.delete(_bundle_name(bundle))
+
     def drop(self, collection: CollectionId) -> None:
         """Remove a table's files; see the port."""
-        for name, prefix, _turn in self._files():
-            if prefix == _prefix(collection):
-                self._storage.delete(name)
+        for match in self._files():
+            if match[1] == _prefix(collection):
+                self._storage.delete(match[0])
 
     def settle(self, turn: int, collections: Collection[CollectionId]) -> None:
         """Remove what no state knows; see the port."""
         known = {_prefix(collection) for collection in collections}
-        for name, prefix, of in self._files():
-            if of > turn or prefix not in known:
-                self._storage.delete(name)
+        for match in self._files():
+            if int(match[2]) > turn or match[1] not in known:
+                self._storage.delete(match[0])
 
-    def _files(self) -> list[tuple[str, str, int]]:
-        found = [match for match in map(_NAME.fullmatch, self._storage.names()) if match]
-        return [(match[0], match[1], int(match[2])) for match in found]
+    def _files(self) -> list[re.Match[str]]:
+        """Each with its table, its turn, and of a bundle the epoch and the number."""
+        return [match for match in map(_NAME.fullmatch, self._storage.names()) if match]
+
+
+def _bundle_name(bundle: Bundle) -> str:
+    turn = f"turn-{bundle.turn:012d}.{bundle.epoch}"
+    return f"{_prefix(bundle.collection)}.{turn}.events-{bundle.number:04d}.jsonl"
 
 
 def _prefix(collection: CollectionId) -> str:

@@ -117,6 +117,7 @@ PRODUCER: Table = {
     "max.request.size": ("message.max.bytes", whole(1000, 1_000_000_000)),
     "delivery.timeout.ms": ("delivery.timeout.ms", whole(1, _INT)),
     "retries": ("retries", whole(1, _INT)),
+    "transaction.timeout.ms": ("transaction.timeout.ms", whole(1000, _INT)),
 }
 CONSUMER: Table = {
     **_CLIENT,
@@ -131,7 +132,7 @@ CONSUMER: Table = {
 _PASSED_OVER = frozenset(
     (
         *("key.serializer", "value.serializer", "key.deserializer", "value.deserializer"),
-        *("max.block.ms", "transaction.timeout.ms", "partitioner.adaptive.partitioning.enable"),
+        *("max.block.ms", "partitioner.adaptive.partitioning.enable"),
         *("partitioner.availability.timeout.ms", "metadata.max.idle.ms", "auto.include.jmx.reporter"),
         *("metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms", "metric.reporters"),
         *("socket.connection.setup.timeout.max.ms", "metadata.recovery.strategy"),

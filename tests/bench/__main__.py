@@ -1,7 +1,8 @@
 """`python -m tests.bench snapshot|initial|stream|latency|…`: one JSON object a line, and a line a run.
 
 `latency` ends with what an idle job costs; `memory` takes several `--rows`; `kafka` is a snapshot into a
-broker, and the latency through its consumer. `tests.bench.suite` runs them all.
+broker, and the latency through its consumer; `fencing` is that latency with transactional ids and without.
+`tests.bench.suite` runs the others.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import sys
 import tempfile
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import orjson
 
 from adapters.spark.session import POSTGRES_JDBC, spark_session
+from engine.config.settings import Fencing
 from tests.bench.bench import SERVER_SETTINGS, benches
 from tests.bench.latency import Load, measure_idle, measure_latency
 from tests.bench.many import measure_tables
@@ -45,6 +48,7 @@ _ROWS: dict[str, list[int]] = {
     "memory": [1_000_000, 10_000_000, 30_000_000],
     "tables": [0],
     "kafka": [2_000_000],
+    "fencing": [10_000],
     "mongodb-snapshot": [500_000],
     "mongodb-stream": [200_000],
     "sqlserver-snapshot": [3_000_000],
@@ -76,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with (
         tempfile.TemporaryDirectory(prefix="tidemark-bench-") as directory,
         PostgresServer(settings=SERVER_SETTINGS) as server,
-        KafkaBroker() if "kafka" in {options.bench, *options.sink} else nullcontext() as broker,
+        KafkaBroker() if {"kafka", "fencing"} & {options.bench, *options.sink} else nullcontext() as broker,
         benches(server, spark, Path(directory), broker=broker) as bench,
     ):
         for line in lines(bench, options):
@@ -104,6 +108,8 @@ def lines(bench: Bench, options: argparse.Namespace) -> Iterator[dict[str, Any]]
             yield from measure_memory(bench, table, sizes, sink)
         case "tables":
             yield from measure_tables(bench, options.tables, sink, runs)
+        case "fencing":
+            yield from _fenced_and_not(bench, table, Load(rows, options.seconds, 0, "kafka"), runs)
         case _:
             yield from measure_snapshot(bench, table, rows, [Variant("kafka")], runs)
             yield from _latencies(bench, table, Load(rows, options.seconds, 0, "kafka"), runs)
@@ -131,6 +137,17 @@ def _variants(options: argparse.Namespace) -> list[Variant]:
     """Each sink without schemas; the first one also with them, if asked."""
     plain = [Variant(sink) for sink in options.sink]
     return [*plain, *([Variant(options.sink[0], schemas=True)] if options.schemas else [])]
+
+
+def _fenced_and_not(bench: Bench, table: BenchTable, load: Load, runs: int) -> Iterator[dict[str, Any]]:
+    """Latency to a consumer that reads what is committed, without and with transactional ids, in turn."""
+    place = bench.directory
+    for run, rate, fencing in product(range(runs), _WRITES_PER_S, Fencing):
+        bench.directory = place / f"{run}-{rate}-{fencing}"
+        bench.directory.mkdir()
+        bench.more = {"tidemark.sink.kafka.fencing": fencing.value}
+        for line in measure_latency(bench, table, replace(load, writes_per_s=rate)):
+            yield {**line, "fencing": fencing.value, "run": run}
 
 
 def _latencies(bench: Bench, table: BenchTable, load: Load, runs: int) -> Iterator[dict[str, Any]]:

@@ -48,12 +48,13 @@ _TIMEOUT_S = 1800.0
 
 @dataclass(slots=True)
 class Bench:
-    """What the benchmarks of one run share."""
+    """What the benchmarks of one run share; `more` are properties of its jobs."""
 
     database: Database
     spark: SparkSession
     directory: Path
     broker: KafkaBroker | None = None
+    more: dict[str, str] = field(default_factory=dict)
     answers: list[Answer] = field(default_factory=list)
     seen: list[tuple[float, Observation]] = field(default_factory=list)
 
@@ -91,6 +92,7 @@ class Bench:
                 "tidemark.sink.files.dir": str(self.directory / f"events-{slot}"),
                 "producer.bootstrap.servers": self.broker.bootstrap if self.broker else "",
                 "tidemark.checkpoint": str(self.directory / f"state-{slot}"),
+                **self.more,
             }
         )
         self.seen.clear()

@@ -5,10 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import orjson
 import pytest
 
+from adapters import wiring
 from adapters.postgres.job import building
 from adapters.wiring import Onlookers
 from engine.config import parse
@@ -200,6 +203,50 @@ def test_a_topic_that_refuses_events_holds_up_its_own_table_alone(broker, items,
         assert (str(aside.collection), aside.cause, aside.aside) == ("public.large", Cause.REFUSED, True)
         assert job.job.state.incomplete == ()
     assert broker.count("tm.public.large") == 1
+    assert_replayed(broker, items, tmp_path)
+
+
+def test_a_topic_that_takes_events_again_gets_what_was_kept_before_anything_newer(
+    broker, items, tmp_path, spark, monkeypatch
+):
+    pace_of = wiring._pace
+    monkeypatch.setattr(wiring, "_pace", lambda *given: replace(pace_of(*given), probe_s=1.0))
+    large = "tm.public.large"
+    broker.create_topic(large, max__message__bytes="20000")
+    with items.connect() as connection:
+        connection.execute("CREATE TABLE large (id int PRIMARY KEY, v text)")
+    with running(items, tmp_path, spark, **into(broker)) as job:
+        until(lambda: job.job.state.position)
+        with items.connect() as connection:
+            connection.execute("INSERT INTO large SELECT g, 'small' FROM generate_series(1, 50) g")
+            connection.execute("INSERT INTO large VALUES (51, repeat('x', 50000))")
+            connection.execute("INSERT INTO large SELECT g, 'small' FROM generate_series(52, 100) g")
+        until(lambda: job.job.state.incomplete)
+        write(items, 0)
+        until(lambda: broker.partitions(TOPIC))
+        until(lambda: job.job.state.incomplete[0].kept == 50)
+        with items.connect() as connection:
+            connection.execute("UPDATE large SET v = 'newer' WHERE id IN (1, 51, 100)")
+        broker.configure(large, max__message__bytes="100000")
+        until(lambda: not job.job.state.incomplete)
+        with items.connect() as connection:
+            connection.execute("DELETE FROM large WHERE id = 2")
+        ask_for_a_snapshot(items)
+        until(lambda: job.answered("finished"))
+    sent = [
+        (orjson.loads(record.value() or b'{"op":null}')["op"], orjson.loads(record.key() or b"")["id"])
+        for record in broker.records(large)
+    ]
+    # Of what was sent more than once, the last counts.
+    order = list(dict.fromkeys(reversed(sent)))[::-1]
+
+    assert order == [
+        *(("c", key) for key in range(1, 101)),
+        *(("u", key) for key in (1, 51, 100)),
+        *(("d", 2), (None, 2)),
+    ]
+    assert len(sent) < 300
+    assert not list((tmp_path / "state" / "dead-letters").iterdir())
     assert_replayed(broker, items, tmp_path)
 
 

@@ -146,6 +146,22 @@ def test_a_missing_topic_is_named_where_none_is_created(sink, topic, monkeypatch
         send(sink(create_topics=False), [changes(topic, range(1))])
 
 
+def test_a_topic_that_was_waited_for_in_vain_is_not_waited_for_again(kafka, sink, topic, monkeypatch):
+    monkeypatch.setattr("adapters.sinks.kafka_topics._TIMEOUT_S", 3.0)
+    opened = sink(create_topics=False)
+    took_s = []
+    for _ in range(2):
+        begun_s = time.monotonic()
+        with pytest.raises(TopicsRefused, match="the topic is missing"):
+            send(opened, [changes(topic, range(1))])
+        took_s.append(time.monotonic() - begun_s)
+    kafka.create_topic(topic)
+    send(opened, [changes(topic, range(1))])
+
+    assert took_s[1] < 3.0 <= took_s[0]
+    assert kafka.count(topic) == 1
+
+
 def test_rules_that_the_broker_refuses_stop_the_job(sink, topic):
     groups = (TopicGroup(replication_factor=3),)
     with pytest.raises(SinkRefused, match=f"{topic}: the topic can't be created: .*replication"):
@@ -373,6 +389,25 @@ class TestRefused:
         error = self.refused(kafka, opened, [f"{topic}-a"], [*rest, changes(f"{topic}-a", range(50))])
 
         assert error.reasons.keys() == {topic, f"{topic}-b"}
+
+    @pytest.mark.parametrize("local_bytes", [0, 64 << 20], ids=["by the executors", "by the driver"])
+    def test_a_topic_that_is_withheld_gets_nothing(self, kafka, sink, topic, local_bytes, monkeypatch):
+        monkeypatch.setattr(kafka_sink, "_LOCAL_BYTES", local_bytes)
+        kafka.create_topic(topic)
+        opened = sink()
+        for turn in (1, 2):
+            writer = opened.writer(turn)
+            parts = [
+                writer.write(number, [changes(topic, range(number, 3)), changes(f"{topic}-a", range(5))])
+                for number in range(2)
+            ]
+            withheld = list(opened.withhold(parts, topic)) if turn == 1 else []
+            opened.commit(turn)
+            keys = [event["key"] for found in withheld for event in found.to_pylist()]
+
+            assert keys == ([f'{{"id":{key}}}' for key in (0, 1, 2, 1, 2)] if turn == 1 else [])
+            assert kafka.count(topic) == (0 if turn == 1 else 5)
+            assert kafka.count(f"{topic}-a") == 10 * turn
 
     def test_the_next_turn_is_taken(self, kafka, sink, topic):
         kafka.create_topic(topic, cleanup__policy="compact")

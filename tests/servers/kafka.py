@@ -15,13 +15,14 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
-from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from tests.servers.maven import Artifact, library
@@ -69,6 +70,32 @@ class Security:
     scram_users: Mapping[str, str] = field(default_factory=dict)
 
 
+ACLS: Mapping[str, str] = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+WITH_ACLS = Security(
+    "SASL_PLAINTEXT",
+    {
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.clients.plain.sasl.jaas.config": (
+            'org.apache.kafka.common.security.plain.PlainLoginModule required user_job="secret";'
+        ),
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    },
+)
+"""The user `job` is refused what is not allowed; whoever comes in by the plain listener may do anything."""
+AS_JOB: Mapping[str, str] = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.jaas.config": (
+        'org.apache.kafka.common.security.plain.PlainLoginModule required username="job" password="secret";'
+    ),
+}
+"""How it comes in, under Java's names."""
+
+
 class KafkaBroker(Running):
     """One broker and its data folder, from `start` to `close`; as a context manager, both."""
 
@@ -85,6 +112,7 @@ class KafkaBroker(Running):
         self._folder = Path(tempfile.mkdtemp(prefix="tidemark-kafka-"))
         self._clients, self._plain, self._controller = free_port(), free_port(), free_port()
         self._process: subprocess.Popen[bytes] | None = None
+        self._voters = ""
 
     @property
     def bootstrap(self) -> str:
@@ -103,6 +131,17 @@ class KafkaBroker(Running):
 
     def start(self) -> None:
         """Format the data folder unless it is, start the broker, and return once it answers."""
+        self.launch()
+        self.wait_until_it_answers()
+
+    @property
+    def voter(self) -> str:
+        """Its place in the quorum of controllers."""
+        return f"{self._settings['node.id']}@127.0.0.1:{self._controller}"
+
+    def launch(self, voters: str = "") -> None:
+        """Format the data folder unless it is, for this quorum or none but itself, and start the broker."""
+        self._voters = voters or self._voters or self.voter
         if not (self._folder / "data" / "meta.properties").exists():
             self._format()
         with (self._folder / "server.log").open("ab") as log:
@@ -113,7 +152,57 @@ class KafkaBroker(Running):
                 stderr=log,
                 start_new_session=True,  # a Ctrl-C in the terminal is ours to answer, not the broker's
             )
-        self._wait_until_it_answers()
+
+    def freeze(self, seconds: float) -> None:
+        """Have it stand still for so long."""
+        if self._process is None or not self.running:
+            return
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            time.sleep(seconds)
+        finally:
+            self._process.send_signal(signal.SIGCONT)
+
+    @contextlib.contextmanager
+    def refusing(self, topic: str) -> Iterator[None]:
+        """Nobody may write to a topic meanwhile; the broker needs the settings `ACLS`."""
+        acls = [
+            AclBinding(
+                ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", operation, said
+            )
+            for operation, said in (
+                (AclOperation.ALL, AclPermissionType.ALLOW),
+                (AclOperation.WRITE, AclPermissionType.DENY),
+            )
+        ]
+        self._insist(AdminClient.create_acls, acls)
+        try:
+            yield
+        finally:
+            anything = AclBindingFilter(
+                ResourceType.TOPIC,
+                topic,
+                ResourcePatternType.LITERAL,
+                cast("str", None),
+                cast("str", None),
+                AclOperation.ANY,
+                AclPermissionType.ANY,
+            )
+            self._insist(AdminClient.delete_acls, [anything])
+
+    def _insist(self, change: Any, acls: list[Any]) -> None:
+        """Change ACLs; a broker that has just come back may leave the first request without an answer."""
+        deadline = time.monotonic() + 2 * _TIMEOUT_S
+        while True:
+            admin = self._admin()
+            try:
+                for changed in change(admin, acls, request_timeout=5.0).values():
+                    changed.result(10.0)
+            except (KafkaException, TimeoutError):
+                if time.monotonic() > deadline:
+                    raise
+            else:
+                return
 
     def stop(self) -> None:
         """End the broker in an orderly way; its data stay."""
@@ -128,11 +217,11 @@ class KafkaBroker(Running):
         self.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def create_topic(self, name: str, partitions: int = 1, **settings: str) -> None:
+    def create_topic(self, name: str, partitions: int = 1, replicas: int = 1, **settings: str) -> None:
         """Make a topic; dots in settings' names are written as two underscores."""
         config = {key.replace("__", "."): value for key, value in settings.items()}
         admin = self._admin()  # held until the answer is there
-        admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(_TIMEOUT_S)
+        admin.create_topics([NewTopic(name, partitions, replicas, config=config)])[name].result(_TIMEOUT_S)
 
     def configure(self, topic: str, **settings: str) -> None:
         """Change a topic's settings, named as in `create_topic`."""
@@ -145,9 +234,35 @@ class KafkaBroker(Running):
         admin.incremental_alter_configs([resource])[resource].result(_TIMEOUT_S)
 
     def slow_down(self, client: str, bytes_per_s: int) -> None:
-        """Give producers with this client.id a quota."""
+        """Give producers with this client.id a quota; 0: take it back."""
         quota = ["--alter", "--add-config", f"producer_byte_rate={bytes_per_s}"]
+        if not bytes_per_s:
+            quota = ["--alter", "--delete-config", "producer_byte_rate"]
         self._tool("kafka.admin.ConfigCommand", *quota, "--entity-type", "clients", "--entity-name", client)
+
+    def allow(self, user: str, operation: AclOperation, topic: str = "", *, prefixed: bool = False) -> None:
+        """Let a user do something with a topic, or all whose names begin so; without one, the cluster."""
+        self._change_acl(AdminClient.create_acls, user, operation, topic, prefixed=prefixed)
+
+    def forbid(self, user: str, operation: AclOperation, topic: str = "", *, prefixed: bool = False) -> None:
+        """Take back what `allow` allowed."""
+        self._change_acl(AdminClient.delete_acls, user, operation, topic, prefixed=prefixed)
+
+    def _change_acl(
+        self, change: Any, user: str, operation: AclOperation, topic: str, *, prefixed: bool
+    ) -> None:
+        given = change is AdminClient.create_acls
+        acl = (AclBinding if given else AclBindingFilter)(
+            ResourceType.TOPIC if topic else ResourceType.BROKER,
+            topic or "kafka-cluster",
+            ResourcePatternType.PREFIXED if prefixed else ResourcePatternType.LITERAL,
+            f"User:{user}",
+            "*",
+            operation,
+            AclPermissionType.ALLOW,
+        )
+        admin = self._admin()
+        change(admin, [acl])[acl].result(_TIMEOUT_S)
 
     def delete_topic(self, name: str) -> None:
         """Remove a topic."""
@@ -241,7 +356,7 @@ class KafkaBroker(Running):
             "listeners": f"{listeners},CONTROLLER://127.0.0.1:{self._controller}",
             "advertised.listeners": listeners,
             "listener.security.protocol.map": (f"CLIENTS:{protocol},PLAIN:PLAINTEXT,CONTROLLER:PLAINTEXT"),
-            "controller.quorum.voters": f"1@127.0.0.1:{self._controller}",
+            "controller.quorum.voters": self._voters,
             "log.dirs": str(self._folder / "data"),
         }
         lines = [f"{name}={value}".replace("\\", "\\\\") + "\n" for name, value in settings.items()]
@@ -264,7 +379,8 @@ class KafkaBroker(Running):
         if done.returncode != 0:
             raise RuntimeError(f"{tool} fails: {done.stdout}{done.stderr}")
 
-    def _wait_until_it_answers(self) -> None:
+    def wait_until_it_answers(self) -> None:
+        """Return once it does; raises RuntimeError, with the end of its log, where it does not."""
         deadline = time.monotonic() + _TIMEOUT_S
         admin = self._admin()
         while True:

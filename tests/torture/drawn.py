@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.torture.script import Ending
     from tests.torture.statements import Step
 
-INITIAL, SLEEPS, ALIKE = 0.4, 0.3, 0.4
+INITIAL, SLEEPS, ALIKE, FENCED = 0.4, 0.3, 0.4, 0.4
 
 
 def write(seed: str, wanted: Wanted = ANYTHING) -> Script:
@@ -27,10 +27,13 @@ def write(seed: str, wanted: Wanted = ANYTHING) -> Script:
     if draw.random() < INITIAL if wanted.initial is None else wanted.initial:
         script = replace(script, initial=True, fuses=[*early(draw), *script.fuses])
     if wanted.broken:
-        draw.choice(script.rounds).breaks.append(round(draw.uniform(0.2, 3.0), 2))
+        for _ in range(draw.choice([1, 2, 3])):
+            draw.choice(script.rounds).breaks.append(round(draw.uniform(0.2, 3.0), 2))
     rounds = [replace(one, aims=draw.choice([0, 2, 4, 8])) for one in script.rounds]
     local = {"tidemark.window.local.rows": draw.choice(["0", "10000"])}
     script = pressed(replace(script, rounds=rounds, properties={**script.properties, **local}))
+    if wanted.kafka and draw.random() < FENCED:
+        script = fenced(script, draw)
     # What is silent in the log, a consumer of topics can't be judged by.
     if wanted.kafka:
         return script
@@ -38,6 +41,14 @@ def write(seed: str, wanted: Wanted = ANYTHING) -> Script:
         return moved(script, wanted.moves)
     script = odd(script)
     return struck(wild(disguisable(script) if wanted.blow == "disguise" else script), wanted.blow)
+
+
+def fenced(script: Script, draw: Random) -> Script:
+    """A script whose producers have transactional ids, and whose job falls asleep while it sends."""
+    asleep = Fuse("commit", draw.random() < 0.2, draw.choice([0, 1, 4]), sleeps=True)
+    awake = [one for one in script.fuses if not one.sleeps]
+    properties = {**script.properties, "tidemark.sink.kafka.fencing": "transactions"}
+    return replace(script, fuses=[asleep, *awake], properties=properties)
 
 
 def pressed(script: Script, *, sleeps: bool = True) -> Script:

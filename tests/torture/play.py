@@ -44,6 +44,12 @@ _PATIENT_S = 2.0
 _ENDS_S = 10.0
 _STRUCK_S, _BY_ITSELF_S, _SECOND_WINDOW_S = 20.0, 1.0, 0.6
 """How long a window is waited for, when one is asked for, and how long the log is held back behind it."""
+_BREAKS = {
+    "killed": "broker killed",
+    "frozen": "broker frozen",
+    "slow": "quota",
+    "refused": "topic refused",
+}
 _BLOWS = {
     "succeed": "renamed onto",
     "replace": "renamed onto",
@@ -248,12 +254,35 @@ class Play:
             return
         if what == "break" and self.broker is not None:
             self.figures.broker_kills += 1
-            self.broker.kill()
-            time.sleep(Random(f"{self.script.seed}/down").uniform(0.1, 2.0))
-            self.broker.start()
+            self._break(self.broker, Random(f"{self.script.seed}/down{self.figures.broker_kills}"))
             return
         self.figures.restarts += 1
         self.site.restart(what)
+
+    def _break(self, broker: KafkaBroker, draw: Random) -> None:
+        """Kill the broker, freeze it, slow it down, or have one topic refuse events, for a moment."""
+        topics = [
+            name for name in broker.topics() if name.removeprefix(f"{self.prefix}.") in self.oracle.tables
+        ]
+        kinds = ["killed", "frozen", "slow"]
+        if topics and not self.script.initial:
+            kinds += ["refused", "refused"]
+        kind, seconds = draw.choice(kinds), draw.uniform(0.1, 2.0)
+        self.figures.kinds[_BREAKS[kind]] += 1
+        match kind:
+            case "killed":
+                broker.kill()
+                time.sleep(seconds)
+                broker.start()
+            case "frozen":
+                broker.freeze(seconds)
+            case "slow":
+                broker.slow_down("tidemark", draw.choice([5_000, 50_000]))
+                time.sleep(seconds)
+                broker.slow_down("tidemark", 0)
+            case "refused":
+                with broker.refusing(draw.choice(topics)):
+                    time.sleep(seconds)
 
     def watch(self, journal: JournalReader) -> None:
         """Start the job again after a kill; a job that has died by itself is a violation."""
@@ -378,7 +407,8 @@ class Play:
         turns = journal.of("turn", "crash", "killed")
         if end is None or not turns or turns[-1]["what"] != "turn":
             return False
-        return bool(turns[-1]["queued"] == 0 and self.site.passed(turns[-1]["position"], end))
+        aside = self.broker is not None and turns[-1].get("aside")
+        return bool(turns[-1]["queued"] == 0 and not aside and self.site.passed(turns[-1]["position"], end))
 
     def _judge(self, events: Events | TopicEvents, journal: JournalReader, heard: int) -> int:
         emitted = list(events.read())
@@ -461,6 +491,11 @@ class Play:
         aside = self._aside(journal)
         figures.kinds["tables set aside"] += aside.begun
         figures.kinds["tables taken up again"] += aside.ended
+        fenced = self.script.properties.get("tidemark.sink.kafka.fencing") == "transactions"
+        figures.kinds["taken over, fenced"] += len(journal.of("sleep")) * fenced
+        if self.broker:
+            refused = {name for note in journal.of("turn") for name in note["aside"]}
+            figures.kinds["tables set aside by topics"] += len(refused)
         figures.signals = len(self.answers.asked)
         figures.answers.update(self.answers.outcomes)
         figures.repeated_answers = self.answers.repeated

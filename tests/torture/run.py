@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Self
 
-from tests.servers.kafka import KafkaBroker
+from tests.servers.kafka import ACLS, KafkaBroker
 from tests.torture.figures import Figures
 from tests.torture.floors import LONG_MINUTES, SUPERSEDED, missed
 from tests.torture.grounds import MongoGround, PostgresGround, SqlServerGround, WrapGround
@@ -72,7 +72,7 @@ class Run:
         self.ground.start()
         self.child = Child(self.folder / "job.log")
         if self.kafka:
-            self.broker = KafkaBroker()
+            self.broker = KafkaBroker(ACLS)
             self.broker.start()
         return self
 
@@ -101,7 +101,7 @@ class Run:
             self.play(script)
         print(f"seed {seed}: {self.figures.line()}", flush=True)
         happened = self.figures.kinds + Counter({SUPERSEDED: self.figures.superseded})
-        too_rare = missed(self.source, minutes, happened)
+        too_rare = missed("kafka" if self.kafka else self.source, minutes, happened)
         for line in too_rare:
             print(f"too rare, {line}", flush=True)
         return 1 if self.figures.violations or too_rare else 0

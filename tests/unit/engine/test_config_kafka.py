@@ -51,6 +51,7 @@ def settings(**more: str) -> KafkaSettings:
         ("linger.ms", "20", "linger.ms", "20"),
         ("request.timeout.ms", "5000", "socket.timeout.ms", "5000"),
         ("max.request.size", "2000000", "message.max.bytes", "2000000"),
+        ("transaction.timeout.ms", "60000", "transaction.timeout.ms", "60000"),
         ("buffer.memory", "33554432", "queue.buffering.max.kbytes", "32768"),
         ("send.buffer.bytes", "-1", "socket.send.buffer.bytes", "0"),
         ("compression.type", "LZ4", "compression.type", "lz4"),

@@ -9,12 +9,13 @@ import pytest
 
 from engine.errors import PositionLost, SinkError, SinkRefused, SourceError, TopicRemade, TopicsRefused
 from engine.incomplete import Cause, Incomplete, noted
+from engine.kept_events import Bundle
 from tests.fakes import _ATTEMPTS
 from tests.job_bench import Bench, T, U
 from tests.memory_source import Change
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
     from pathlib import Path
 
     from engine.model import CollectionId
@@ -28,21 +29,42 @@ class MemoryLetters:
     """Dead letters by collection and turn."""
 
     kept: dict[tuple[CollectionId, int], list[bytes]] = field(default_factory=dict)
+    events: dict[Bundle, list[bytes]] = field(default_factory=dict)
+    epoch: int = 1
+
+    def keep_bundle(self, bundle: Bundle, lines: Sequence[bytes]) -> None:
+        self.events[bundle] = list(lines)
+
+    def bundles(self, collection: CollectionId) -> list[Bundle]:
+        return sorted(one for one in self.events if one.collection == collection)
+
+    def lines_of(self, bundle: Bundle) -> list[bytes]:
+        return self.events[bundle]
+
+    def drop_bundle(self, bundle: Bundle) -> None:
+        self.events.pop(bundle, None)
 
     def keep(self, turn: int, collection: CollectionId, lines: Iterable[bytes]) -> None:
         self.kept[collection, turn] = list(lines)
 
     def drop(self, collection: CollectionId) -> None:
         self.kept = {key: lines for key, lines in self.kept.items() if key[0] != collection}
+        self.events = {one: lines for one, lines in self.events.items() if one.collection != collection}
 
     def settle(self, turn: int, collections: Collection[CollectionId]) -> None:
         self.kept = {
             key: lines for key, lines in self.kept.items() if key[0] in collections and key[1] <= turn
         }
+        self.events = {
+            one: lines
+            for one, lines in self.events.items()
+            if one.collection in collections and one.turn <= turn
+        }
 
     def of(self, collection: CollectionId) -> int:
         """How many are kept of a collection."""
-        return sum(len(lines) for key, lines in self.kept.items() if key[0] == collection)
+        raw = sum(len(lines) for key, lines in self.kept.items() if key[0] == collection)
+        return raw + sum(len(lines) for one, lines in self.events.items() if one.collection == collection)
 
 
 class Isolated(Bench):
@@ -329,6 +351,8 @@ class Refusing:
     behind: Any
     reasons: dict[str, SinkError] = field(default_factory=dict)
     once: bool = False
+    refuses: Any = None
+    names_others: bool = False
     attempts: list[int] = field(default_factory=list)
     writers: dict[int, Any] = field(default_factory=dict)
 
@@ -342,8 +366,14 @@ class Refusing:
     def commit(self, turn: int, parts: Any) -> None:
         self.attempts.append(turn)
         written = _ATTEMPTS[self.writers[turn].attempt]
-        topics = {event["topic"] for events in written.values() for event in events}
+        found = [event for events in written.values() for event in events]
+        sent = [event for event in found if event["topic"] not in self.behind.withheld]
+        topics = {event["topic"] for event in sent}
         refused = {topic: self.reasons[topic] for topic in topics & self.reasons.keys()}
+        if self.names_others and refused:
+            refused = dict(self.reasons)
+        if self.refuses is not None:
+            refused |= {one["topic"]: SinkRefused("too large") for one in sent if self.refuses(one)}
         if self.once:
             self.reasons.clear()
         if refused:
@@ -382,7 +412,7 @@ class TestRefused:
         bench.execute(WHOLE)
         bench.run()
 
-        assert (bench.incomplete, bench.letters.kept) == ((), {})
+        assert (bench.incomplete, bench.letters.of(T)) == ((), 0)
         assert len([topic for op, topic, _key in bench.events() if (op, topic) == ("r", "public.t")]) == 5
 
     def test_rows_read_that_are_refused_fail_the_snapshot_alone(self, bench):
@@ -410,8 +440,8 @@ class TestRefused:
         with pytest.raises(SinkRefused, match=r"public\.t: takes nothing"):
             bench.run()
 
-    def test_a_source_that_sets_nothing_aside_stops_instead_of_trying_for_ever(self, bench, monkeypatch):
-        monkeypatch.setattr("engine.job.aside", lambda _known: frozenset())
+    def test_a_sink_that_leaves_nothing_out_stops_the_job_instead_of_trying_for_ever(self, bench):
+        bench.sink.withhold = lambda _parts, _topic: []
         bench.refuse("public.t", SinkRefused("takes nothing", place="public.t"))
         bench.database.commit(Change(T, 1, "new"))
 

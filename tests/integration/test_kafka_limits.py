@@ -1,0 +1,123 @@
+"""What a machine may lack: descriptors of files and sockets, a JVM that lives. Nothing is lost for that."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
+import pytest
+
+import adapters.sinks.kafka as kafka_sink
+from adapters.sinks.kafka import KafkaSink
+from adapters.spark.executors import LocalExecutors
+from engine.config.settings import KafkaSettings
+from engine.errors import SinkError
+from tests.batches import batch
+from tests.command import Command
+from tests.driven import SIGNAL_TABLE, properties
+from tests.turns import Turns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from tests.servers.kafka import KafkaBroker
+    from tests.servers.postgres import Database
+
+pytestmark = pytest.mark.integration
+
+ROWS = 200_000
+
+
+@contextlib.contextmanager
+def no_more_files() -> Iterator[None]:
+    """Let this process open nothing more."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
+    spare = [os.dup(0) for _ in range(used)]  # the gaps below the highest one are filled
+    highest = max(spare)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        for one in spare:
+            os.close(one)
+
+
+@pytest.mark.parametrize("local_bytes", [0, 64 << 20], ids=["by files", "by memory"])
+def test_a_turn_without_descriptors_is_refused_and_sent_once_there_are(
+    kafka: KafkaBroker, tmp_path, topic, local_bytes, monkeypatch
+):
+    monkeypatch.setattr(kafka_sink, "_LOCAL_BYTES", local_bytes)
+    settings = KafkaSettings({"bootstrap.servers": kafka.bootstrap, "delivery.timeout.ms": "2000"})
+    sink = Turns(KafkaSink(settings, LocalExecutors(), tmp_path / "staging"))
+    monkeypatch.setattr("adapters.sinks.kafka_topics._TIMEOUT_S", 2.0)
+    kafka.create_topic(topic)
+    rows = batch(*((topic, f"{key}", "{}", None) for key in range(10)))
+    with contextlib.closing(sink):
+        with no_more_files(), pytest.raises(SinkError) as refused:
+            send(sink, rows)
+        send(sink, rows)
+
+    assert "open files" in str(refused.value)
+    assert [record.key() for record in kafka.records(topic)] == [f"{key}".encode() for key in range(10)]
+
+
+def send(sink: Turns, rows: pa.RecordBatch) -> None:
+    sink.writer(1).write(0, [rows])
+    sink.commit(1)
+
+
+def jvm_of(process: int) -> int:
+    """The JVM that a job has started."""
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = status.read_text().rsplit(")", 1)[1].split()
+            command = (status.parent / "cmdline").read_bytes()
+            if int(fields[1]) == process and b"java" in command.split(b"\0")[0]:
+                return int(status.parent.name)
+    raise AssertionError("no JVM")
+
+
+def test_a_jvm_that_dies_under_load_ends_the_job_and_a_restart_loses_nothing(
+    kafka: KafkaBroker, database: Database, tmp_path
+):
+    with database.connect() as connection:
+        connection.execute(SIGNAL_TABLE)
+        connection.execute("CREATE TABLE loaded (id int PRIMARY KEY, v text)")
+        connection.execute(f"INSERT INTO loaded SELECT g, repeat('x', 100) FROM generate_series(1, {ROWS}) g")
+    said = properties(
+        database,
+        tmp_path,
+        topic__prefix=database.name,
+        snapshot__mode="initial",
+        tidemark__sink="kafka",
+        tidemark__window__local__rows="0",
+        tidemark__window__max__chunks="20",
+        producer__bootstrap__servers=kafka.bootstrap,
+    )
+    name = f"{database.name}.public.loaded"
+    with Command(said, tmp_path, "first") as job:
+        job.until(lambda: kafka.partitions(name) and kafka.count(name))
+        os.kill(jvm_of(job.process.pid), signal.SIGKILL)
+        code, log = job.ended(60), job.log
+    sent = kafka.count(name)
+    with Command(said, tmp_path, "second") as job:
+        with database.connect() as connection:
+            connection.execute("INSERT INTO loaded VALUES (0, 'last')")
+        job.until_said("public.loaded completed")
+        job.until(lambda: b'{"id":0}' in {record.key() for record in kafka.records(name)})
+    keys = {orjson.loads(record.key() or b"")["id"] for record in kafka.records(name)}
+
+    assert code == 1
+    assert "Traceback" not in log
+    assert "Spark ended; start again; the job goes on" in log
+    assert 0 < sent < ROWS
+    assert keys == set(range(ROWS + 1))
