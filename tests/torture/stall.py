@@ -82,7 +82,7 @@ class Staller:
     def _table_of(self, window: dict[str, Any]) -> int | None:
         """A table that the window reads; None for signals."""
         known = {leaf: at for at, shape in enumerate(self.tables) for leaf in (shape.name, *shape.leaves)}
-        names = [name.partition(".")[2] for name, _after, _upto in window["runs"]]
+        names = [name.partition(".")[2] for name, *_bounds in window["runs"]]
         places = [known[name] for name in names if name in known]
         return self.random.choice(places) if places else None
 
