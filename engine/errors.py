@@ -1,4 +1,4 @@
-"""Every error Tidemark raises. The class decides the reaction, and only `engine.job` reacts.
+"""Every error Tidemark raises. The class decides the reaction, and only `engine.job.loop` reacts.
 
     TidemarkError
     ├─ ConfigError       bad settings: exit 2 before any connection

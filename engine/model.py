@@ -163,7 +163,7 @@ NO_FILE = Checksum(0, "")
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """The rows that one task read of one run: a file, see `engine.staging`.
+    """The rows that one task read of one run: a file, see `engine.staging.staged_rows`.
 
     `bytes` are the rows' own, without what all have alike; `run` is the run's number in the window. `arrow`
     is the checksum of the file, `texts` that of the texts beside it, NO_FILE where rows are not rendered.

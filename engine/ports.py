@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
-from engine.merge import Superseded
 from engine.model import CollectionId
+from engine.snapshot.merge import Superseded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from engine.errors import SignalError, TableBusy
-    from engine.extent import Extent
-    from engine.incomplete import Incomplete, Letters
-    from engine.kept_events import Bundle
+    from engine.isolation.incomplete import Incomplete, Letters
+    from engine.isolation.kept_events import Bundle
+    from engine.job.state import State
     from engine.model import Checksum, Command, Key, Part, Position, SignalRow, Staged, Target, Window
-    from engine.snapshot import Table
-    from engine.state import State
+    from engine.snapshot.extent import Extent
+    from engine.snapshot.queue import Table
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -334,7 +334,7 @@ class Tables(Protocol):
     def boundaries(
         self, target: Target, after: Key | None, upto: Key, step_rows: int, count: int
     ) -> Sequence[Key]:
-        """See `engine.plan.Boundaries`."""
+        """See `engine.snapshot.plan.Boundaries`."""
 
 
 class DeadLetters(Protocol):

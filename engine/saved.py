@@ -1,7 +1,8 @@
 """What a state holds for an adapter or a channel, read strictly. Pure.
 
-The document itself is `engine.state`'s. What others keep in it is theirs to understand, and it may have been
-written by another release, by hand, or by a disk that fails: a value is taken only as what it was saved as.
+The document itself is `engine.job.state`'s. What others keep in it is theirs to understand, and it may have
+been written by another release, by hand, or by a disk that fails: a value is taken only as what it was saved
+as.
 """
 
 from __future__ import annotations

@@ -23,9 +23,9 @@ from signals.table import signals_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from engine.extent import Gap
     from engine.model import Channel, CollectionId, Command, SignalRow
-    from engine.snapshot import Table
+    from engine.snapshot.extent import Gap
+    from engine.snapshot.queue import Table
     from signals.channels import SignalChannel
     from signals.model import Signal
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-_RUN = [sys.executable, "-c", "from engine.cli import main; main()", "run"]
+_RUN = [sys.executable, "-c", "from adapters.cli.app import main; main()", "run"]
 _STARTED_WITHIN_S = 120.0
 
 

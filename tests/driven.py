@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import orjson
 
 from adapters.postgres.job import building
-from adapters.wiring import Onlookers
+from adapters.source.wiring import Onlookers
 from engine.config import parse
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from engine.job import Job
+    from engine.job.loop import Job
     from signals.answers import Answer
     from tests.servers.postgres import Database
 

@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from adapters.sqlserver.job import building
-from adapters.sqlserver.place import places_of
+from adapters.sqlserver.server.position import places_of
 from engine.config import parse
 from engine.errors import PositionLost, SourceError
 from tests.driven import Driven, driving

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from engine.checksum import checksum_of
 from engine.errors import InvariantError, SinkError
 from engine.model import Checksum, Part
 from engine.ports import SavedState, SavedStates
+from engine.staging.checksum import checksum_of
 from signals.topic import Place, Record
 from tests.batches import batch
 

@@ -9,12 +9,12 @@ import orjson
 
 from adapters.spark.executors import LocalExecutors
 from engine.errors import SchemaChanged, SignalError, SourceError, StateError, TableBusy
-from engine.job import Job
+from engine.job.heartbeat import Heartbeat
+from engine.job.loop import Job
+from engine.job.observation import Observation
+from engine.job.parts import JobParts, Pace
+from engine.job.state import State
 from engine.model import CollectionId, Position
-from engine.observation import Observation
-from engine.pulse import Pulse
-from engine.seams import Pace, Seams
-from engine.state import State
 from signals.desk import Desk
 from tests.fakes import MemorySink, MemoryStateStore
 from tests.memory_source import Change, MemoryDatabase, MemorySource, MemorySpan, batch_of
@@ -165,12 +165,12 @@ class Bench:
         self.now_s, self.set_by_s = 1000.0, 0.0
         self.executors, self.local_rows = CountedExecutors(), 1000
         self.excluded: set[CollectionId] = set()
-        self.pulse = Pulse(0.0, lambda now_ms: batch_of([("beat", None, str(now_ms))]), lambda: None)
+        self.pulse = Heartbeat(0.0, lambda now_ms: batch_of([("beat", None, str(now_ms))]), lambda: None)
         self.pace = Pace(**{"chunk_rows": 2, "window_rows": 100, "max_lag_s": 1e12, "backoff_s": 1.0, **pace})
         self.job = self.new_job()
 
     def new_job(self) -> Job:
-        seams = Seams(
+        job_parts = JobParts(
             source=Noted(self.source, self.steps),
             sink=Noted(self.sink, self.steps),
             store=Noted(self.store, self.steps),
@@ -183,7 +183,7 @@ class Bench:
             local_rows=self.local_rows,
             excluded=self.excluded.__contains__,
         )
-        self.job = Job(seams, self.pace, self.seen.append)
+        self.job = Job(job_parts, self.pace, self.seen.append)
         return self.job
 
     def sleep(self, seconds: float) -> None:

@@ -17,21 +17,21 @@ import pyarrow as pa
 
 from engine.errors import SchemaChanged, SignalError, SourceError, TableBusy
 from engine.events.batch import EVENTS
-from engine.extent import Extent
-from engine.incomplete import Cause, Incomplete, Letters
-from engine.merge import Superseded
-from engine.merge_key import KEY_TYPE, merge_keys
+from engine.isolation.incomplete import Cause, Incomplete, Letters
 from engine.model import CollectionId, Position, SignalRow, Staged
 from engine.ports import Encoded
-from engine.staging import STAGED, StagingArea
+from engine.snapshot.extent import Extent
+from engine.snapshot.merge import Superseded
+from engine.snapshot.merge_key import KEY_TYPE, merge_keys
+from engine.staging.staged_rows import STAGED, StagingArea
 from tests.fakes import memory_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from engine.job.state import State
     from engine.model import Key, Target, Window
     from engine.ports import PartWriter, Reading
-    from engine.state import State
 
 SIGNALS = CollectionId(("public", "signals"))
 
@@ -235,7 +235,7 @@ class MemorySource:
         self.by_place = by_place
         self._held: frozenset[int] | None = None
         self._staging, self._span_rows, self._polls = staging, span_rows, reading_polls
-        self._unsettled: dict[int, list[Change]] = {}
+        self._pending: dict[int, list[Change]] = {}
         self.windows: list[MemoryWindow] = []
         self.undecodable: set[CollectionId] = set()
         self.gaps: list[Incomplete] = []
@@ -246,7 +246,7 @@ class MemorySource:
         elif not state.snapshot.initial:
             self._held = None
         position = state.position or Position((self.database.acknowledged,))
-        self._unsettled = {
+        self._pending = {
             int(xid): [Change(CollectionId(tuple(parts)), *fields) for parts, *fields in changes]
             for xid, changes in state.memory.get("unsettled", {}).items()
         }
@@ -269,7 +269,7 @@ class MemorySource:
                     [list(c.collection.parts), c.key, c.value, c.old, c.large, c.insert, c.place]
                     for c in changes
                 ]
-                for xid, changes in self._unsettled.items()
+                for xid, changes in self._pending.items()
             }
         }
 
@@ -283,7 +283,7 @@ class MemorySource:
         shown = frozenset(self.database.visible)
         for entry in span.logged:
             if entry.transaction not in shown:
-                self._unsettled.setdefault(entry.transaction, []).append(entry.change)
+                self._pending.setdefault(entry.transaction, []).append(entry.change)
         start = int(span.end.order[0]) - len(span.logged)
         logged = list(enumerate(span.logged, start))
         faults = {entry.change.collection for _at, entry in logged} & self.undecodable - set(aside)
@@ -322,7 +322,7 @@ class MemorySource:
         return self._held is not None
 
     def hidden_moves(self, reading: Reading) -> dict[CollectionId, frozenset[tuple[bytes | None, bytes]]]:
-        return self._moves([change for changes in self._unsettled.values() for change in changes], reading)
+        return self._moves([change for changes in self._pending.values() for change in changes], reading)
 
     def _moves(
         self, changes: Sequence[Change], reading: Reading
@@ -449,8 +449,8 @@ class MemorySource:
         if window.initial and self._held is not None:
             horizon = 0
         else:
-            self._unsettled = {xid: c for xid, c in self._unsettled.items() if xid not in shown}
-            missed = [change for changes in self._unsettled.values() for change in changes]
+            self._pending = {xid: c for xid, c in self._pending.items() if xid not in shown}
+            missed = [change for changes in self._pending.values() for change in changes]
             before = self.superseding(missed) if self.guards.unsettled else Superseded()
         opened = MemoryWindow(self, window, shown, before, self._staging, self._polls)
         opened.horizon = opened.horizon if horizon is None else horizon

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from engine.extent import Extent, Failed, Gap, Progress
+from engine.job.state import State
 from engine.model import CollectionId, Position, Range, Target
-from engine.snapshot import Request, Snapshot, Table
-from engine.state import State
+from engine.snapshot.extent import Extent, Failed, Gap, Progress
+from engine.snapshot.queue import Request, Snapshot, Table
 from tests.unit.adapters.postgres.wal import WalServer
 
 names = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=8)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.checksum import checksum_of
 from engine.model import Checksum
+from engine.staging.checksum import checksum_of
 
 if TYPE_CHECKING:
     from engine.model import Part

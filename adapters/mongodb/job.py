@@ -11,17 +11,17 @@ from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from adapters import wiring
-from adapters.mongodb.chunks import ChunkReader
-from adapters.mongodb.database import MongoSource
-from adapters.mongodb.encode import SpanEncoder
-from adapters.mongodb.first import FirstSnapshot
-from adapters.mongodb.position import shown
-from adapters.mongodb.server import Server, connection_of
+from adapters.mongodb.events.span_encoder import SpanEncoder
+from adapters.mongodb.log.position import shown
+from adapters.mongodb.server.connection import Server, connection_of
+from adapters.mongodb.snapshot.chunk_reader import ChunkReader
+from adapters.mongodb.snapshot.initial import InitialSnapshot
+from adapters.mongodb.source import MongoSource
+from adapters.source import wiring
+from adapters.source.wiring import NOBODY, Onlookers, Places, Wired, run_jobs, tasks_of, trying
 from adapters.spark.executors import SparkExecutors
-from adapters.wiring import NOBODY, Onlookers, Places, Wired, run_jobs, tasks_of, trying
-from engine.marks import Mark
-from engine.snapshotters import snapshotter
+from engine.snapshot.markers import Marker
+from engine.snapshot.snapshotters import snapshotter
 
 if TYPE_CHECKING:
     import threading
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from engine.config.settings import Settings
-    from engine.job import Job
-    from engine.seams import Seams
+    from engine.job.loop import Job
+    from engine.job.parts import JobParts
 
 _LOCAL_CHANGES = 5_000
 """Change events that the driver encodes itself, at 20 to 40 µs each; a Spark job costs 0.2 s."""
@@ -60,7 +60,7 @@ def building(
     onlookers: Onlookers,
     *,
     sleep: Callable[[float], object] = time.sleep,
-    wrap: Callable[[Seams], Seams] = lambda seams: seams,
+    wrap: Callable[[JobParts], JobParts] = lambda job_parts: job_parts,
 ) -> Iterator[Job]:
     """The job, not yet started; see `wiring.building`."""
     wire = partial(_wired, settings, spark, sleep)
@@ -72,7 +72,7 @@ def _wired(
     settings: Settings, spark: SparkSession, sleep: Callable[[float], object], places: Places
 ) -> Wired:
     source = make_source(settings, spark, places, sleep)
-    return Wired(source, source.close, shown, done=source.done, marks=frozenset({Mark.LAST}))
+    return Wired(source, source.close, shown, done=source.done, marks=frozenset({Marker.LAST}))
 
 
 def make_source(
@@ -87,5 +87,5 @@ def make_source(
     fetch = settings.snapshot.fetch_size
     reader = ChunkReader(spark, connection, places.windows, tasks=tasks_of(spark), batch_rows=fetch)
     server = Server(connection)
-    first = FirstSnapshot(settings, server, snapshotter(settings.snapshot), sleep)
+    first = InitialSnapshot(settings, server, snapshotter(settings.snapshot), sleep)
     return MongoSource(settings, server, encoder, reader, first)

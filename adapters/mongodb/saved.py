@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from adapters.mongodb import transactions
-from adapters.mongodb.position import checked
+from adapters.mongodb.events import transactions
+from adapters.mongodb.log.position import checked
 from engine.model import Position
 from engine.saved import read_integer, read_mapping, read_text, reading_saved
 
 if TYPE_CHECKING:
-    from adapters.mongodb.transactions import OpenTransaction
-    from engine.state import State
+    from adapters.mongodb.events.transactions import OpenTransaction
+    from engine.job.state import State
 
 
 @dataclass(frozen=True, slots=True)

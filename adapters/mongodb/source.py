@@ -1,77 +1,349 @@
-"""The schemas and the source block of MongoDB's events, as Debezium 2.1.4 writes them."""
+"""One MongoDB deployment as the engine's `Source`: its change stream, its collections, its windows.
+
+Owns what must be known across turns: the transaction whose events are counted, how far was streamed,
+and the windows in progress. Everything that decides is in the pure modules beside it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
-from engine.events.connect import INT32, INT64, STRING, Schema, array, struct
-from engine.events.envelope import TRANSACTION_BLOCK, source_head, source_schema
-from engine.events.text import quote
+from adapters.mongodb.documents.selection import FieldRule, FieldRules
+from adapters.mongodb.events import transactions, untold
+from adapters.mongodb.events.codec import Rules, codec_of
+from adapters.mongodb.events.dead_letters import letters_of
+from adapters.mongodb.events.decode import Watch
+from adapters.mongodb.events.rows import ReadEvents
+from adapters.mongodb.events.source_block import read_source
+from adapters.mongodb.log.options import StreamOptions
+from adapters.mongodb.log.position import event_position, shown, time_of
+from adapters.mongodb.log.reader import LogBounds, MongoLog, Span
+from adapters.mongodb.log.same_log import check_same_log
+from adapters.mongodb.log.stream import ChangeStream
+from adapters.mongodb.saved import saved_of
+from adapters.mongodb.server.connection import Server, check_capture, check_identity, check_splitting
+from adapters.mongodb.snapshot.chunk_reader import RunRead
+from adapters.mongodb.snapshot.tables import MongoCollections
+from adapters.mongodb.snapshot.watermark import AtBeginning, ClusterTime, SignalDocuments, Watermark
+from adapters.mongodb.snapshot.window import MongoWindow
+from adapters.source.no_log import NoLog
+from adapters.source.table_faults import encode_without_faults
+from adapters.source.window_reader import Reading
+from engine.config.settings import Watermarking
+from engine.errors import InvariantError, SourceError
+from engine.events.record.envelope import PLAIN
+from engine.isolation.incomplete import undecodable
+from engine.model import Position, SignalRow
+from engine.ports import Encoded
+from engine.snapshot.merge import Superseded
 
 if TYPE_CHECKING:
-    from engine.events.settings import EventSettings
-    from engine.model import CollectionId
+    from collections.abc import Collection, Mapping, Sequence
 
-CONNECTOR = "mongodb"
-SOURCE = source_schema(
-    "mongo",
-    ("rs", STRING),
-    ("collection", STRING),
-    ("ord", INT32),
-    ("lsid", STRING.nullable()),
-    ("txnNumber", INT64.nullable()),
-)
-JSON = Schema("string", optional=True, name="io.debezium.data.Json", version=1)
-TRUNCATED_ARRAY = struct(
-    "io.debezium.connector.mongodb.changestream.truncatedarray",
-    ("field", STRING),
-    ("size", INT32),
-    version=1,
-)
-UPDATE_DESCRIPTION = struct(
-    "io.debezium.connector.mongodb.changestream.updatedescription",
-    ("removedFields", array(STRING).nullable()),
-    ("updatedFields", JSON),
-    ("truncatedArrays", array(TRUNCATED_ARRAY).nullable()),
-    version=1,
-    optional=True,
-)
+    from adapters.mongodb.events.decode import Decoded
+    from adapters.mongodb.events.span_encoder import SpanEncoder
+    from adapters.mongodb.events.transactions import OpenTransaction
+    from adapters.mongodb.snapshot.chunk_reader import ChunkReader
+    from adapters.mongodb.snapshot.initial import InitialSnapshot
+    from engine import ports
+    from engine.config.settings import Settings
+    from engine.isolation.incomplete import Incomplete
+    from engine.job.state import State
+    from engine.model import CollectionId, Window
+    from engine.ports import PartWriter
+
+_log = logging.getLogger("adapters")
 
 
-def key_schema(name: str) -> Schema:
-    """The schema of a collection's keys."""
-    return struct(name, ("id", STRING))
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What one opening of the log set up; the next opening makes another."""
+
+    rules: Rules
+    extents: MongoCollections
 
 
-def envelope_schema(name: str) -> Schema:
-    """The schema of a collection's values; `patch` and `filter` are left from older versions."""
-    return struct(
-        name,
-        ("before", JSON),
-        ("after", JSON),
-        ("patch", JSON),
-        ("filter", JSON),
-        ("updateDescription", UPDATE_DESCRIPTION),
-        ("source", SOURCE),
-        ("op", STRING.nullable()),
-        ("ts_ms", INT64.nullable()),
-        ("transaction", TRANSACTION_BLOCK),
-    )
+class MongoSource:
+    """The engine's `Source`; used by the job's thread alone."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        server: Server,
+        encoder: SpanEncoder,
+        reader: ChunkReader,
+        first: InitialSnapshot,
+    ) -> None:
+        self._settings, self._server, self._first = settings, server, first
+        self._encoder, self._reader = encoder, reader
+        self._session: Session | None = None
+        self._transaction: OpenTransaction | None = None
+        self._event: Position | None = None
+        self._streamed_to = (0, 0)
+        self._windows: dict[str, MongoWindow] = {}
+
+    # The log.
+
+    def open_log(self, state: State) -> tuple[State, MongoLog | NoLog]:
+        """Check the deployment against the state, and open the change stream there, or at its end."""
+        identity = self._server.identity()
+        saved_of(state)
+        check_identity(state.identity, identity)
+        check_capture(self._server.hello(), self._settings.mongodb.capture_mode)
+        check_splitting(self._server.version(), self._settings.mongodb.oversize)
+        self._reader.reach()
+        self._session = self._made_session(identity["replica_set"])
+        state = replace(state, identity=identity)
+        self._event, before = _event_in(state), state
+        state, stream = self._first.start(state, self._session.extents, self._open_stream)
+        if state.position is None:
+            raise InvariantError("a job without a position")
+        self._event = _event_in(state)
+        self._streamed_to = _streamed_to(before, state)
+        self._transaction = saved_of(state).transaction
+        position, state = state.position, replace(state, memory={**state.memory, **self.memory()})
+        if stream is None:
+            return state, NoLog()
+        _log.info("reading the change stream from %s", shown(position))
+        return state, MongoLog(stream, position, self._bounds())
+
+    def _open_stream(self, start: Position | None) -> ChangeStream:
+        """Open the stream. Raises PositionLost if the log does not reach back to the start, or is another."""
+        mongodb = self._settings.mongodb
+        options = StreamOptions(
+            mongodb.capture_mode,
+            mongodb.scope,
+            mongodb.target,
+            mongodb.matches,
+            self._settings.signals.collection,
+            mongodb.oversize,
+        )
+        # A start at an event is the server's own to refuse.
+        if start is not None and self._event is not None and start.order[0] != self._event.order[0]:
+            check_same_log(self._server.client, options, self._event)
+        stream = ChangeStream(self._server.client, options, start)
+        if start is not None:
+            try:
+                stream.reach()
+            except SourceError:
+                stream.close()
+                raise
+        return stream
+
+    def _made_session(self, replica_set: str) -> Session:
+        settings, mongodb = self._settings, self._settings.mongodb
+        fields = (FieldRule(one.database, one.collection, one.path, one.name) for one in mongodb.fields)
+        rules = Rules(
+            settings=settings.events,
+            capture=settings.capture,
+            replica_set=replica_set,
+            field_rules=FieldRules(tuple(fields)),
+            signal=settings.signals.collection,
+        )
+        whole = {"whole_bytes": 0} if settings.job.window_max_chunks else {}
+        extents = MongoCollections(
+            self._server,
+            rules.captures,
+            streamed_to=lambda: self._streamed_to,
+            beginning=lambda: self._first.beginning,
+            conditions=settings.snapshot.conditions,
+            **whole,
+        )
+        return Session(rules, extents)
+
+    def _bounds(self) -> LogBounds:
+        job = self._settings.job
+        return LogBounds(
+            span_rows=job.span_max_rows,
+            span_bytes=job.span_max_bytes,
+            batch_rows=max(1, min(10_000, job.span_max_rows)),
+            await_ms=self._settings.mongodb.await_ms,
+        )
+
+    def close(self) -> None:
+        """Give up the connections."""
+        self._server.close()
+
+    def memory(self) -> Mapping[str, Any]:
+        """The transaction whose events are counted, the initial snapshot's beginning, and the last event."""
+        return {
+            "transaction": transactions.to_json(self._transaction),
+            "first": self._first.memory(),
+            "event": _saved(self._event),
+        }
+
+    def tick(self, state: State) -> Sequence[Incomplete]:  # noqa: ARG002  the port's
+        """Nothing to look after."""
+        return ()
+
+    def holds_log(self, state: State) -> bool:
+        """Whether the log must wait until the initial snapshot has been read as of its beginning."""
+        return self._first.holds(state)
+
+    def done(self, state: State) -> bool:
+        """Whether a job that streams no log has come to its end."""
+        return self._first.done(state)
+
+    def hidden_moves(self, _reading: ports.Reading) -> ports.Moved:
+        """None: documents keep their `_id`."""
+        return {}
+
+    def tables(self) -> MongoCollections:
+        """The collections that a signal can name."""
+        return self._opened().extents
+
+    def _opened(self) -> Session:
+        if self._session is None:
+            raise InvariantError("the source was used before its log was opened")
+        return self._session
+
+    # A span.
+
+    def encode(
+        self,
+        span: ports.Span,
+        writer: PartWriter,
+        aside: Collection[CollectionId] = (),
+        reading: ports.Reading = MappingProxyType({}),  # noqa: ARG002  documents keep their `_id`
+    ) -> Encoded:
+        """Encode a span into the writer, and tell what it superseded."""
+        if not isinstance(span, Span):
+            raise InvariantError(f"a span of another source: {span!r}")
+        rules = self._opened().rules
+        signal_collection = self._settings.signals.collection
+        decoded, faults = encode_without_faults(
+            lambda faults: self._decoded(span, writer, {*aside, *faults}, again=bool(faults)),
+            {signal_collection} if signal_collection else (),
+            "collection",
+        )
+        self._transaction = decoded[-1].open if decoded else self._transaction
+        if span.batches:
+            self._event = event_position(span.batches[-1][-1])
+            self._streamed_to = time_of(self._event)
+        signals = [signal for one in decoded for signal in one.signals]
+        for window in self._windows.values():
+            for signal in signals:
+                window.watermark.streamed(signal.id)
+        superseded = Superseded()
+        for one in decoded:
+            superseded |= one.superseded
+        emptied = [emptying for one in decoded for emptying in one.emptied]
+        left_out = [change for one in decoded for change in one.left_out]
+        for line in filter(None, (untold.taken_away(one, rules.captures) for one in emptied)):
+            _log.warning("%s", line)
+        return Encoded(
+            parts=tuple(one.part for one in decoded if one.part),
+            signals=tuple(SignalRow(one.position, one.id, one.type, one.data) for one in signals),
+            superseded=superseded,
+            superseded_in={
+                name: Superseded(truncated=window.emptied(emptied)) for name, window in self._windows.items()
+            },
+            replaced=untold.replaced(emptied),
+            incomplete=(
+                *untold.incomplete(emptied, left_out, rules.captures),
+                *undecodable(faults, shown(span.start)),
+            ),
+            letters={
+                **untold.letters(left_out),
+                **letters_of(chain.from_iterable(span.batches), {*aside, *faults}),
+            },
+            lag_s=span.lag_s(time.monotonic()),
+        )
+
+    def _decoded(
+        self, span: Span, writer: PartWriter, aside: Collection[CollectionId], *, again: bool
+    ) -> tuple[list[Decoded], dict[CollectionId, str]]:
+        """Encode all but the collections in `aside`; gives the faults of those that can't be decoded, too."""
+        rules = replace(self._opened().rules, aside=frozenset(aside))
+        decoded = self._encoder.encode(span, rules, self._watch(), writer, self._transaction, again=again)
+        return decoded, {name: why for part in decoded for name, why in part.faults.items()}
+
+    def _watch(self) -> Watch:
+        """What supersedes documents of one of the open windows at least."""
+        if not self._windows:
+            return Watch()
+        windows = self._windows.values()
+        collections = frozenset(one for window in windows for one in window.collections)
+        return Watch(collections, min(window.watermark.at for window in windows))
+
+    # Windows.
+
+    def open_window(self, window: Window) -> MongoWindow:
+        """Choose a cluster time, and start tasks that read the window's runs as of it."""
+        # The time first: a collection that is found the same after it was the same then, or the log
+        # tells of a rename behind what was measured.
+        watermark = self._watermark(window)
+        known = self._opened().extents.readings(window.runs)
+        loose = {run.target.collection for run in window.runs if known[run.target.collection].capped}
+        if loose:
+            watermark.loosen()
+        now_ms = int(time.time() * 1000)
+        snapshot = PLAIN if window.initial else "incremental"
+        reads = [
+            RunRead(
+                index,
+                run,
+                self._events(run.target.collection, watermark.at, now_ms, snapshot),
+                loose=run.target.collection in loose,
+            )
+            for index, run in enumerate(window.runs)
+        ]
+        opened = MongoWindow(
+            frozenset(run.target.collection for run in window.runs),
+            watermark,
+            Reading(
+                read=partial(self._reader.read, window.id, reads, watermark.at),
+                cancel=partial(self._reader.cancel, window.id),
+                directory=self._reader.directory(window.id),
+                closed=partial(self._windows.pop, window.id, None),
+            ),
+        )
+        self._windows[window.id] = opened
+        return opened
+
+    def _events(
+        self, collection: CollectionId, at: tuple[int, int], now_ms: int, snapshot: str
+    ) -> ReadEvents:
+        rules = self._opened().rules
+        source = read_source(rules.settings, collection, rules.replica_set, at, snapshot)
+        return ReadEvents(codec_of(collection, rules), source, now_ms)
+
+    def _watermark(self, window: Window) -> Watermark:
+        held, signal = self._first.held, self._settings.signals.collection
+        if window.initial and held is not None:
+            return AtBeginning(held.at, self._first.gone)
+        if self._settings.snapshot.watermarking is Watermarking.VISIBILITY:
+            return ClusterTime(self._server, self._streamed_to)
+        if signal is None:
+            raise InvariantError("signal documents need a signal collection")
+        return SignalDocuments(self._server, signal, window.id, self._streamed_to)
 
 
-def source_collection(collection: CollectionId, replica_set: str, snapshot: str = "false") -> str:
-    """From after the time up to the ordinal."""
-    database, name = collection.parts
-    return (
-        f',"snapshot":"{snapshot}","db":{quote(database)},"sequence":null,"rs":{quote(replica_set)}'
-        f',"collection":{quote(name)},"ord":'
-    )
+def _streamed_to(before: State, state: State) -> tuple[int, int]:
+    """The cluster time of the newest event streamed, as a start found it and as it goes on.
+
+    Not that of the position, which on an idle server is one that the server has not come to; but older states
+    have no other.
+    """
+    event = _event_in(state)
+    if event is not None:
+        return time_of(event)
+    if before.position is None or before.position != state.position or "event" in before.memory:
+        return 0, 0
+    return time_of(before.position)
 
 
-def read_source(
-    settings: EventSettings, collection: CollectionId, replica_set: str, at: tuple[int, int], snapshot: str
-) -> str:
-    """The whole source block of READ events as of a cluster time."""
-    seconds, ordinal = at
-    middle = source_collection(collection, replica_set, snapshot)
-    return f'{source_head(CONNECTOR, settings)}{seconds}000{middle}{ordinal},"lsid":null,"txnNumber":null}}'
+def _event_in(state: State) -> Position | None:
+    """The event that was streamed last; older states don't tell."""
+    saved = state.memory.get("event")
+    return Position(tuple(saved)) if saved else None
+
+
+def _saved(event: Position | None) -> list[int | str] | None:
+    return list(event.order) if event else None

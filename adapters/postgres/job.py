@@ -13,24 +13,24 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from adapters import wiring
-from adapters.postgres.chunks import ChunkReader, Jdbc
-from adapters.postgres.database import PostgresSource
-from adapters.postgres.encode import SpanEncoder
-from adapters.postgres.first import FirstSnapshot
-from adapters.postgres.lock_watch import ANSWERED_WITHIN_S, LockWatch
-from adapters.postgres.near import Bounds, NearReader
-from adapters.postgres.server import Server, drop_slot
-from adapters.postgres.session import reading_options
-from adapters.postgres.tls import checked_key, readers_key, tls_parameters
-from adapters.postgres.visibility import format_lsn
-from adapters.postgres.xmin import SlotXmin
+from adapters.postgres.events.span_encoder import SpanEncoder
+from adapters.postgres.log.xmin import SlotXmin
+from adapters.postgres.server.connection import Server, drop_slot
+from adapters.postgres.server.lock_watch import ANSWERED_WITHIN_S, LockWatch
+from adapters.postgres.server.text_settings import reading_options
+from adapters.postgres.server.tls import checked_key, readers_key, tls_parameters
+from adapters.postgres.server.visibility import format_lsn
+from adapters.postgres.snapshot.chunk_reader import ChunkReader, Jdbc
+from adapters.postgres.snapshot.initial import InitialSnapshot
+from adapters.postgres.snapshot.local_reader import Bounds, LocalReader
+from adapters.postgres.source import PostgresSource
+from adapters.source import wiring
+from adapters.source.wiring import LOCAL_ROWS, NOBODY, Onlookers, Places, Wired, run_jobs, tasks_of, trying
 from adapters.spark.executors import SparkExecutors
 from adapters.spark.session import POSTGRES_JDBC
-from adapters.wiring import LOCAL_ROWS, NOBODY, Onlookers, Places, Wired, run_jobs, tasks_of, trying
 from engine.config.driver import LIBPQ
 from engine.errors import ConfigError
-from engine.snapshotters import snapshotter
+from engine.snapshot.snapshotters import snapshotter
 
 if TYPE_CHECKING:
     import threading
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
     from engine.config.settings import Settings
     from engine.config.sources import PostgresSettings
-    from engine.job import Job
+    from engine.job.loop import Job
+    from engine.job.parts import JobParts
     from engine.model import Position
-    from engine.seams import Seams
 
 _CONNECT_TIMEOUT_S = 10
 _DEAD_AFTER = {
@@ -83,7 +83,7 @@ def building(
     onlookers: Onlookers,
     *,
     sleep: Callable[[float], object] = time.sleep,
-    wrap: Callable[[Seams], Seams] = lambda seams: seams,
+    wrap: Callable[[JobParts], JobParts] = lambda job_parts: job_parts,
 ) -> Iterator[Job]:
     """The job, not yet started; see `wiring.building`."""
     wire = partial(_wired, settings, spark, sleep)
@@ -96,7 +96,7 @@ def _wired(
 ) -> Wired:
     server = make_server(settings.postgres, places.owner)
     locks = LockWatch(partial(server.connect, within_s=ANSWERED_WITHIN_S))
-    first = FirstSnapshot(settings, server, snapshotter(settings.snapshot), sleep, places.previous, locks)
+    first = InitialSnapshot(settings, server, snapshotter(settings.snapshot), sleep, places.previous, locks)
     source = _source(settings, spark, places, server, first, locks)
     retries = settings.postgres.slot_max_retries
     return Wired(
@@ -119,7 +119,7 @@ def _source(
     spark: SparkSession,
     places: Places,
     server: Server,
-    first: FirstSnapshot,
+    first: InitialSnapshot,
     locks: LockWatch,
 ) -> PostgresSource:
     postgres = settings.postgres
@@ -130,8 +130,8 @@ def _source(
         settings.snapshot.fetch_size,
     )
     connect = partial(server.connect, options=reading_options(postgres.query_timeout_ms))
-    near = NearReader(connect, Bounds(settings.job.window_local_rows, settings.snapshot.chunk_size))
-    reader = ChunkReader(spark, jdbc, places.windows, tasks=tasks_of(spark), near=near)
+    local = LocalReader(connect, Bounds(settings.job.window_local_rows, settings.snapshot.chunk_size))
+    reader = ChunkReader(spark, jdbc, places.windows, tasks=tasks_of(spark), local=local)
     xmin = SlotXmin(server, postgres.slot, postgres.xmin_interval_ms / 1000)
     encoder = SpanEncoder(settings.events, SparkExecutors(spark), places.staging, xmin, local_rows=LOCAL_ROWS)
     source = PostgresSource(settings, server, encoder, reader, first, locks)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from adapters.postgres import unsettled
-from adapters.postgres.membership import Members
-from adapters.postgres.timeline import TransactionContext
+from adapters.postgres.log import pending_visibility
+from adapters.postgres.log.timeline import TransactionContext
+from adapters.postgres.server.membership import Members
 from engine.saved import read_integer, read_mapping, read_text, read_texts, reading_saved
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from adapters.postgres.unsettled import Unsettled
-    from engine.state import State
+    from adapters.postgres.log.pending_visibility import PendingVisibility
+    from engine.job.state import State
 
 _LAST_LSN = 2**64 - 1
 
@@ -23,7 +23,7 @@ _LAST_LSN = 2**64 - 1
 class Saved:
     """What is taken up by who opens the log: see `PostgresSource.memory`."""
 
-    unsettled: Unsettled
+    pending: PendingVisibility
     last_commit_end: int | None
     last_commit: tuple[int, int, int] | None
     context: TransactionContext | None
@@ -41,7 +41,7 @@ def saved_of(state: State) -> Saved:
         _check_beside(state.identity, memory)
         commit = memory.get("last_commit")
         return Saved(
-            unsettled.from_json(memory.get("unsettled", ())),
+            pending_visibility.from_json(memory.get("unsettled", ())),
             _lsn(memory.get("last_commit_end")),
             None if commit is None else _commit(*commit),
             _context(memory.get("transaction")),

@@ -1,84 +1,636 @@
-"""The source block of PostgreSQL's events: where in the log, in which table, by which transaction."""
+"""One PostgreSQL database as the engine's `Source`: its log, its tables, its windows.
+
+Owns what must be known across turns: the codecs of the relations seen, the transactions not settled
+yet, and the windows in progress. Everything that decides is in the pure modules beside it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import logging
+import time
+from contextlib import nullcontext
+from dataclasses import asdict, astuple, dataclass, replace
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple
 
-from engine.events.connect import INT64, STRING
-from engine.events.envelope import source_head, source_schema
-from engine.events.text import quote
+from adapters.postgres.events.dead_letters import entries_of
+from adapters.postgres.events.relations import Relations
+from adapters.postgres.events.rows import row_shape
+from adapters.postgres.events.source_block import ReadPlace, read_source
+from adapters.postgres.log import pending_visibility
+from adapters.postgres.log.cuts import cut_of
+from adapters.postgres.log.entries import relations_in
+from adapters.postgres.log.pending_visibility import PendingVisibility
+from adapters.postgres.log.reader import LogBounds, PostgresLog, Span, Start, Subscription
+from adapters.postgres.log.retention import Retention
+from adapters.postgres.log.touched_keys import Watch
+from adapters.postgres.saved import saved_of
+from adapters.postgres.server.catalog import Catalog
+from adapters.postgres.server.connection import Identity, Server, check_identity, source_errors
+from adapters.postgres.server.membership import MembershipWatch
+from adapters.postgres.server.publication import Publication, ensure_publication
+from adapters.postgres.server.replication import PublicationMissing
+from adapters.postgres.server.session_pool import Sessions
+from adapters.postgres.server.signal_table import check_signal_table
+from adapters.postgres.server.table import relation_of
+from adapters.postgres.server.visibility import Visibility, format_lsn, parse_lsn
+from adapters.postgres.snapshot import superseded_keys
+from adapters.postgres.snapshot.chunk_reader import RunRead
+from adapters.postgres.snapshot.eligibility import Readable
+from adapters.postgres.snapshot.fingerprint import difference
+from adapters.postgres.snapshot.older_writers import PublishedTables
+from adapters.postgres.snapshot.tables import PostgresTables
+from adapters.postgres.snapshot.watermark import (
+    AtBeginning,
+    ExportedSnapshot,
+    SignalRows,
+    SignalTable,
+    VisibilityWatermark,
+)
+from adapters.postgres.snapshot.window import PostgresWindow, TableLocks
+from adapters.source.no_log import NoLog
+from adapters.source.table_faults import encode_without_faults
+from adapters.source.window_reader import Reading
+from engine.config.settings import GeneratedColumns, Watermarking
+from engine.errors import (
+    InvariantError,
+    PositionLost,
+    SchemaChanged,
+    TableBusy,
+    TidemarkError,
+)
+from engine.expressions import matches
+from engine.isolation.incomplete import Cause, Incomplete, Letters, undecodable
+from engine.model import CollectionId, Position, SignalRow
+from engine.ports import Encoded
 
 if TYPE_CHECKING:
-    from engine.events.settings import EventSettings
-    from engine.model import CollectionId
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-CONNECTOR = "postgresql"
-SOURCE = source_schema(
-    "postgresql",
-    ("schema", STRING),
-    ("table", STRING),
-    ("txId", INT64.nullable()),
-    ("lsn", INT64.nullable()),
-    ("xmin", INT64.nullable()),
-)
+    import psycopg
 
+    from adapters.postgres.events.decode import Decoded
+    from adapters.postgres.events.span_encoder import SpanEncoder
+    from adapters.postgres.log.cuts import Cut
+    from adapters.postgres.log.timeline import TransactionContext
+    from adapters.postgres.server.lock_watch import LockWatch
+    from adapters.postgres.snapshot.chunk_reader import ChunkReader
+    from adapters.postgres.snapshot.eligibility import ReadTable
+    from adapters.postgres.snapshot.initial import InitialSnapshot
+    from adapters.postgres.snapshot.watermark import Exported, GivesWay, Watermark
+    from engine import ports
+    from engine.config.settings import Settings
+    from engine.job.state import State
+    from engine.model import Target, Window
+    from engine.ports import PartWriter
+    from engine.snapshot.merge import Superseded
 
-def source_snapshot(settings: EventSettings, snapshot: str = "false") -> str:
-    """From after the time up to the sequence."""
-    return f',"snapshot":"{snapshot}","db":{quote(settings.database)},"sequence":'
-
-
-def source_table(schema: str, table: str) -> str:
-    """From after the sequence up to the transaction."""
-    return f',"schema":{quote(schema)},"table":{quote(table)},"txId":'
-
-
-def sequence_text(last_commit_end: int | None, lsn: int | None) -> str:
-    r"""The JSON string `"[\"A\",\"B\"]"` of the last commit's end and the entry's own place."""
-    first, second = ("null" if place is None else f'\\"{place}\\"' for place in (last_commit_end, lsn))
-    return f'"[{first},{second}]"'
+_log = logging.getLogger("adapters")
+_VISIBLE: LiteralString = "SELECT pg_current_snapshot()::text, extract(epoch FROM clock_timestamp())::float8"
+_HELD_FOR_KEYS = 1000
+"""Rows read again for which the stream waits: as many as are read within some 10 ms."""
+_SETTLE_S = 0.1
+_SETTLE_POLL_S = 0.005
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """When events are made: `now_ms` is their `ts_ms`, `xmin` the slot's, None unless it is asked for."""
+class EncodedSpan(NamedTuple):
+    """A span as decoded; `hidden` are the relations by name of which no events were made."""
 
-    now_ms: int
-    xmin: int | None = None
+    decoded: Sequence[Decoded]
+    hidden: Mapping[CollectionId, frozenset[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class ReadPlace:
-    """Where READ events stand: `ts_ms` is the source's time, the rest places in the log.
+class Session:
+    """What one opening of the log set up; the next opening makes another."""
 
-    Incremental ones carry neither transaction nor lsn; their sequence is the place at which they are
-    emitted, `last_commit_end` and `sequence_lsn`. Initial ones carry the snapshot's `tx_id` and `lsn`
-    (in the sequence too).
+    control: psycopg.Connection
+    extents: PostgresTables
+    relations: Relations
+    membership: MembershipWatch
+
+
+class PostgresSource:
+    """The engine's `Source`; used by the job's thread alone.
+
+    `admit` is `wiring.Places.admit`.
     """
 
-    ts_ms: int
-    last_commit_end: int | None = None
-    sequence_lsn: int | None = None
-    tx_id: int | None = None
-    lsn: int | None = None
-    snapshot: str = "incremental"
+    def __init__(
+        self,
+        settings: Settings,
+        server: Server,
+        encoder: SpanEncoder,
+        reader: ChunkReader,
+        first: InitialSnapshot,
+        locks: LockWatch,
+    ) -> None:
+        self._settings, self._server = settings, server
+        self._signal_tables = _names_of(settings.signals.collection, settings.postgres.database)
+        self.admit: Callable[[Sequence[CollectionId]], None] = lambda _tables: None
+        self._encoder, self._reader, self._first = encoder, reader, first
+        self._watch_locks = locks
+        self._retention = Retention(settings.postgres.slot, settings.postgres.wal_warn_bytes)
+        self._session: Session | None = None
+        self._pending = PendingVisibility()
+        self._last_commit_end: int | None = None
+        self._last_commit: tuple[int, int, int] | None = None
+        self._context: TransactionContext | None = None
+        self._published = PublishedTables()
+        self._windows: dict[str, PostgresWindow] = {}
+        self._log_reader: PostgresLog | None = None
+        self._found: list[Incomplete] = []
+        self._sessions = Sessions(server.connect)
+
+    # The log.
+
+    def open_log(self, state: State) -> tuple[State, PostgresLog | NoLog]:
+        """Check server, publication and slot against the state, and open the log there."""
+        identity = self._server.identity(replicates=self._first.streams)
+        saved_of(state)
+        check_identity(state.identity, identity)
+        self._server.refuse_standby()
+        self._reader.reach()
+        catalog = self._open_session()
+        if state.position is None:
+            # Before there is a slot, which would keep the log for nothing.
+            self.admit([table for table in catalog.tables() if self._captures(*table.parts)])
+        if self._first.streams:
+            self._publish(catalog)
+            check_signal_table(self._server, self._settings)
+        try:
+            return self._open_log(state, identity)
+        except PositionLost as lost:
+            # It may be known only now, by what the log brings; some modes begin anew then.
+            return self._open_log(state, identity, lost)
+
+    def _open_log(
+        self, state: State, identity: Identity, lost: PositionLost | None = None
+    ) -> tuple[State, PostgresLog | NoLog]:
+        state = replace(self._first.start(state, identity, lost), identity=identity.to_json())
+        saved = saved_of(state)
+        self._pending, self._context = saved.pending, saved.context
+        self._last_commit_end, self._last_commit = saved.last_commit_end, saved.last_commit
+        self._opened().relations.keys = saved.keys
+        if not self._first.streams:
+            return state, NoLog()
+        self._published = self._opened().extents.note_published(state.memory.get("published"))
+        self._opened().extents.partitions.resume(state.memory.get("partitions", {}))
+        state = self._note_members(state)
+        log = self._log_reader = self._log(state.position, identity.timeline)
+        try:
+            self._first.await_past(log)
+        except BaseException:
+            log.close()
+            raise
+        return state, log
+
+    def _note_members(self, state: State) -> State:
+        """The state, behind the place in the log where the publication was missing, if it was."""
+        membership, since = self._opened().membership, _shown(state.position)
+        self._found = membership.begin(state.memory.get("members"), since)
+        if self._log_reader is None or not isinstance(self._log_reader.failure, PublicationMissing):
+            return state
+        with source_errors("asking where the log ends"):
+            row = self._opened().control.execute("SELECT pg_current_wal_lsn()::text").fetchone()
+        position = Position((parse_lsn(row[0] if row else "0/0"), 0))
+        _log.warning(
+            "the log can't be decoded up to %s, where the publication did not exist", _shown(position)
+        )
+        self._found += membership.skipped(since)
+        self._last_commit = self._last_commit_end = self._context = None
+        return replace(state, position=position)
+
+    def tick(self, state: State) -> Sequence[Incomplete]:
+        """Look after what is held on the server; the tables that were found to lack changes."""
+        found, self._found = self._found, []
+        if self._first.streams:
+            self._retention.look(self._opened().control)
+            since, session = _shown(state.position), self._opened()
+            found += session.membership.look(since)
+            emptied = session.extents.partitions.emptied()
+            found += [Incomplete(name, Cause.DELETIONS, since, why) for name, why in emptied.items()]
+        if self._first.takeover is not None:
+            self._first.takeover.tell(state.position)
+        self._sessions.trim()
+        return found
+
+    def _publish(self, catalog: Catalog) -> None:
+        postgres = self._settings.postgres
+        ensure_publication(
+            self._server,
+            postgres.publication,
+            postgres.publication_autocreate,
+            lambda: [one for one in catalog.tables() if self._captures(*one.parts)],
+        )
+
+    def _log(self, position: Position | None, timeline: int) -> PostgresLog:
+        if position is None:
+            raise InvariantError("a log is opened at no position")
+        postgres = self._settings.postgres
+        bounds = self._bounds()
+        with self._server.admission():
+            log = PostgresLog(
+                self._server.log_conninfo,
+                subscription=Subscription(postgres.slot, postgres.publication, postgres.stream_params),
+                start=Start(position, self._last_commit_end, self._first.sent, timeline),
+                bounds=bounds,
+                give_up=self._server.give_up,
+            )
+        _log.info("reading the log from %s", format_lsn(int(position.order[0])))
+        return log
+
+    def close(self) -> None:
+        """Give up what is held for an initial snapshot, and the connection beside the log."""
+        self._first.release()
+        self._close_session()
+        self._watch_locks.close()
+
+    def _close_session(self) -> None:
+        self._sessions.close()
+        if self._session is not None:
+            self._session.control.close()
+            self._session = None
+
+    def _bounds(self) -> LogBounds:
+        job = self._settings.job
+        return LogBounds(
+            span_rows=job.span_max_rows,
+            span_bytes=job.span_max_bytes,
+            part_rows=max(1, job.span_max_rows // 4),
+            part_bytes=max(1, job.span_max_bytes // 4),
+            status_interval_s=self._settings.postgres.status_interval_ms / 1000,
+            silence_s=self._server.silence_s(self._opened().control),
+        )
+
+    def _open_session(self) -> Catalog:
+        self._close_session()
+        control = self._server.connect()
+        catalog = Catalog(lambda: nullcontext(control))
+        with source_errors("setting up the control connection"):
+            # A missing synchronous standby must not hold up what only flushes the log.
+            control.execute("SET synchronous_commit = local")
+        publication = Publication(self._settings.postgres.publication, self._captures)
+        conditions = self._settings.snapshot.conditions
+        readable = Readable(control, catalog, publication, self._accepts_risk, self._first, conditions)
+        whole = 0 if self._settings.job.window_max_chunks else None
+        extents = PostgresTables(
+            control,
+            publication,
+            readable,
+            whole_bytes=whole,
+            plan_on=lambda within_s: self._server.connect(within_s=within_s),
+        )
+        relations = Relations(catalog, self._settings.events, self._captures)
+        membership = MembershipWatch(control, publication, self._settings.capture.captures)
+        self._session = Session(control, extents, relations, membership)
+        return catalog
+
+    def _captures(self, schema: str, table: str) -> bool:
+        signal = self._settings.signals.collection
+        if signal is not None and signal.parts[-2:] == (schema, table):
+            return True
+        return self._settings.capture.captures(schema, table)
+
+    def _accepts_risk(self, table: CollectionId) -> bool:
+        return matches(self._settings.snapshot.accept_risk, str(table))
+
+    def memory(self) -> Mapping[str, Any]:
+        """The last commit's end, what is counted of an open transaction, what is not visible yet, keys."""
+        context = self._context
+        return {
+            "last_commit_end": self._last_commit_end,
+            "last_commit": self._last_commit,
+            "subscription": self._first.subscription,
+            "unsettled": self._pending.to_json(),
+            "transaction": asdict(context) if context and context.xid is not None else None,
+            "keys": {str(oid): key for oid, key in self._opened().relations.keys.items()},
+            "first": self._first.memory(),
+            "published": self._published.to_json(),
+            "members": self._opened().membership.members.saved,
+            "partitions": self._opened().extents.partitions.digests,
+        }
+
+    def tables(self) -> PostgresTables:
+        """The tables that a signal can name."""
+        return self._opened().extents
+
+    def _opened(self) -> Session:
+        if self._session is None:
+            raise InvariantError("the source was used before its log was opened")
+        return self._session
+
+    def run_statement(self, statement: str) -> None:
+        """Run the user's statement, if there is one, in a transaction of its own."""
+        if statement:
+            with source_errors("the user's statement"):
+                self._opened().control.execute(statement.encode())
+
+    # A span.
+
+    def encode(
+        self,
+        span: ports.Span,
+        writer: PartWriter,
+        aside: Collection[CollectionId] = (),
+        reading: ports.Reading = MappingProxyType({}),
+    ) -> Encoded:
+        """Encode a span into the writer, and tell what it superseded."""
+        if not isinstance(span, Span):
+            raise InvariantError(f"a span of another source: {span!r}")
+        relations = self._opened().relations
+        visibility, now_s = self._visibility_now() if span.entries else (None, None)
+        watch = partial(self._watch, visibility, reading)
+        (decoded, hidden), faults = encode_without_faults(
+            lambda faults: self._encode_span(span, writer, {*aside, *faults}, watch, again=bool(faults)),
+            self._signal_tables,
+        )
+        self._context = decoded[-1].context if decoded else self._context
+        self._last_commit_end = span.last_commit_end
+        self._last_commit = astuple(span.last_commit) if span.last_commit else self._last_commit
+        if self._first.takeover is not None:
+            self._first.takeover.count(span, relations.ids)
+        letters = {name: entries_of([cut.part for cut in span.cuts], oids) for name, oids in hidden.items()}
+        if visibility is not None:
+            self._pending = superseded_keys.noted(self._pending, decoded, visibility)
+            for name, oids in hidden.items():
+                missing = visibility.missing(letters[name].xids)
+                self._pending = self._pending.add_whole(missing, oids)
+        rows = [row for one in decoded for row in one.signals]
+        for window in self._windows.values():
+            if isinstance(window.watermark, SignalRows):
+                for row in rows:
+                    window.watermark.streamed(row.op, row.id)
+        return Encoded(
+            parts=tuple(one.part for one in decoded if one.part),
+            signals=tuple(
+                SignalRow(f"{format_lsn(row.position[0])}/{row.position[1]}", row.id, row.type, row.data)
+                for row in rows
+                if row.op == "c"
+            ),
+            superseded_in=self._superseded(decoded),
+            moved=superseded_keys.moved(decoded, relations.ids),
+            incomplete=undecodable(faults, _shown(span.start)),
+            letters={
+                name: Letters(found.count, found.size, found.lines)
+                for name, found in letters.items()
+                if found.count
+            },
+            lag_s=None if now_s is None else max(0.0, now_s - span.committed_at_s),
+        )
+
+    def _encode_span(
+        self,
+        span: Span,
+        writer: PartWriter,
+        aside: Collection[CollectionId],
+        watch: Callable[[], Watch],
+        *,
+        again: bool,
+    ) -> tuple[EncodedSpan, dict[CollectionId, str]]:
+        """Encode all but the tables in `aside`; gives the faults of tables that can't be decoded, too."""
+        relations = self._opened().relations
+        known = [
+            relations.codecs(cut.definitions, relations_in(cut.part.messages), aside) for cut in span.cuts
+        ]
+        decoded: Sequence[Decoded] = ()
+        faults = {oid: why for one in known for oid, why in one.faults.items()}
+        if not faults:
+            parts = [(cut.part, one.codecs) for cut, one in zip(span.cuts, known, strict=True)]
+            # `watch` is asked here: before, a relation's name may not be known.
+            decoded = self._encoder.encode(parts, span.entries, watch(), writer, self._context, again=again)
+            faults = {oid: why for one in decoded for oid, why in one.faults.items()}
+        hidden = set[int]().union(*(one.aside for one in known))
+        return (
+            EncodedSpan(decoded, _by_name(hidden, relations.ids)),
+            {relations.ids[oid]: why for oid, why in faults.items()},
+        )
+
+    def _visibility(self) -> Visibility:
+        return self._visibility_now()[0]
+
+    def _visibility_now(self) -> tuple[Visibility, float]:
+        """Which transactions are visible, and the server's time in Unix seconds."""
+        with source_errors("asking which transactions are visible"):
+            row = self._opened().control.execute(_VISIBLE).fetchone()
+        shown, now_s = row or ("", 0.0)
+        return Visibility.parse(shown), now_s
+
+    def _watch(self, visibility: Visibility | None, reading: ports.Reading) -> Watch:
+        settled = visibility.shows if visibility else None
+        cuts = self._cuts(reading)
+        if not self._windows:
+            return Watch(settled=settled, cuts=cuts)
+        # The one opened first contains the least.
+        first = next(iter(self._windows.values()))
+        oids = frozenset[int]().union(*(window.oids for window in self._windows.values()))
+        contained = first.watermark.exported.visibility.shows
+        return Watch(oids=oids, contained=contained, settled=settled, cuts=cuts)
+
+    def _cuts(self, reading: ports.Reading) -> dict[int, frozenset[Cut]]:
+        """The keys that cut the relations being read, as far as their names are known."""
+        if not reading:
+            return {}
+        ids = self._ids()
+        return {oid: frozenset(map(cut_of, reading[name])) for oid, name in ids.items() if name in reading}
+
+    def _ids(self) -> dict[int, CollectionId]:
+        """The names of relations, those that the log has told and those that were asked for."""
+        session = self._opened()
+        return {**session.extents.ids, **session.relations.ids}
+
+    def _superseded(self, decoded: Sequence[Decoded]) -> dict[str, Superseded]:
+        """What the entries supersede in each of the open windows; each shows other transactions."""
+        return {
+            name: superseded_keys.by(decoded, window.watermark.exported.visibility, self._names(window.oids))
+            for name, window in self._windows.items()
+        }
+
+    def _names(self, oids: Iterable[int]) -> dict[int, CollectionId]:
+        ids = self._opened().relations.ids
+        return {oid: ids[oid] for oid in oids}
+
+    def holds_log(self, state: State) -> bool:
+        """Whether the log must wait until the initial snapshot has been read in the one that is held."""
+        if not self._windows:
+            self._first.let_pass()
+        return self._first.holds(state)
+
+    def done(self, state: State) -> bool:
+        """Whether a job that streams no log has come to its end."""
+        return self._first.done(state)
+
+    def hidden_moves(self, reading: ports.Reading) -> ports.Moved:
+        """The keys of rows that lack a value and may have moved, of transactions not seen visible yet."""
+        ids, cuts = self._ids(), self._cuts(reading)
+        untold = {oid for oid, found in cuts.items() if not all(cut.told for cut in found)}
+        return {ids[oid]: keys for oid, keys in self._pending.moved_keys(untold).items() if oid in cuts}
+
+    # Windows.
+
+    def open_window(self, window: Window) -> PostgresWindow:
+        """Take a snapshot, and start a Spark job that reads the window's runs under it.
+
+        Where it reads single rows again, the stream waits for it behind the snapshot: of rows that change all
+        the time a change would supersede what was read, again and again.
+        """
+        if window.initial and self._first.held() is None:
+            self._await_beginning(window)
+        log = self._log_reader if self._holds(window) else None
+        if log is None:
+            return self._open_window(window, *self._watermark(window))
+        log.hold()
+        try:
+            watermark, held = self._watermark(window)
+            log.hold(watermark.exported.horizon)
+            return self._open_window(window, watermark, held, log.let_go)
+        except BaseException:
+            log.let_go()
+            raise
+
+    def _holds(self, window: Window) -> bool:
+        """Whether the stream waits while a window is read: for a few rows that are read again.
+
+        Not where a row in the log tells when the window closes, since it comes behind the reading.
+        """
+        if self._settings.snapshot.watermarking is not Watermarking.VISIBILITY:
+            return False
+        if window.initial and self._first.held() is not None:
+            return False
+        keys = [len(run.keys) for run in window.runs]
+        return all(keys) and sum(keys) <= _HELD_FOR_KEYS
+
+    def _open_window(
+        self,
+        window: Window,
+        watermark: Watermark,
+        held: GivesWay,
+        let_go: Callable[[], None] = lambda: None,
+    ) -> PostgresWindow:
+        session = self._opened()
+        exported = watermark.exported
+        try:
+            # Under the locks, so that what is described is what the snapshot shows.
+            tables = session.extents.readings(window.targets)
+            self._refuse_other_forms(window, tables)
+            self._pending = self._pending.seen(exported.visibility)
+            self._refuse_unknown_keys(tables)
+            reads = self._reads(window, tables, exported)
+        except TidemarkError:
+            watermark.close()
+            raise
+        oids = frozenset(read.table.oid for read in tables.values())
+        now_ms = int(time.time() * 1000)
+        most = self._settings.snapshot.max_threads if window.initial else 0
+        opened = PostgresWindow(
+            oids,
+            watermark,
+            TableLocks(held, partial(self._check_tables, window)),
+            superseded_keys.before(self._pending, self._names(oids)),
+            Reading(
+                read=partial(self._reader.read, window.id, reads, exported, now_ms, most_tasks=most),
+                cancel=partial(self._reader.cancel, window.id),
+                directory=self._reader.directory(window.id),
+                closed=partial(self._forget, window.id, let_go),
+            ),
+        )
+        self._windows[window.id] = opened
+        return opened
+
+    def _forget(self, window_id: str, let_go: Callable[[], None]) -> None:
+        self._windows.pop(window_id, None)
+        let_go()
+
+    def _check_tables(self, window: Window) -> None:
+        """Raise SchemaChanged where a table of the window is not as it was when the window opened."""
+        self._refuse_other_forms(window, self._opened().extents.readings(window.targets))
+
+    def _await_beginning(self, window: Window) -> None:
+        """Raise TableBusy while a transaction that the log begins behind may be hidden from snapshots.
+
+        It is in no log, and holds its lock on a table for as long as it is hidden.
+        """
+        extents = self._opened().extents
+        for read in extents.readings(window.targets).values():
+            extents.await_writers(read)
+
+    def _reads(self, window: Window, tables: Mapping[Target, ReadTable], exported: Exported) -> list[RunRead]:
+        session = self._opened()
+        relations = session.relations
+        relations.learn_types(read.table for read in tables.values())
+        stored = self._settings.snapshot.generated_columns is GeneratedColumns.STORED
+        prepared = {}
+        for target, read in tables.items():
+            relations.adopt(read)
+            relation = relation_of(read.table, read.columns, stored=stored)
+            shape = row_shape(relation, read.table, relations.types)
+            place = self._first.place(exported) if target.initial else self._place(exported)
+            source = read_source(self._settings.events, read.table.id, place)
+            prepared[target] = (read, shape, relations.codec(relation, read.table), source)
+        return [
+            RunRead(run, *prepared[run.target], session.extents.row_bytes(run.target)) for run in window.runs
+        ]
+
+    def _refuse_other_forms(self, window: Window, tables: Mapping[Target, ReadTable]) -> None:
+        """Bounds of one key would cut another one anywhere; rows made anew must be read anew."""
+        for run in window.runs:
+            read = tables[run.target]
+            if read.fingerprint != run.key:
+                self._opened().extents.await_writers(read)
+                raise SchemaChanged(difference(run.key, read.fingerprint), place=str(run.target.collection))
+
+    def _refuse_unknown_keys(self, tables: Mapping[Target, ReadTable]) -> None:
+        """No window on a relation while it is not known which of its rows are older than the stream."""
+        for target, read in tables.items():
+            if self._pending.everything_of(read.table.oid):
+                raise TableBusy(
+                    f"a transaction of more than {pending_visibility.KEPT_KEYS} rows is not visible yet",
+                    place=str(target.collection),
+                    hint="it may wait for a standby that the server's synchronous_standby_names asks for",
+                )
+
+    def _settle(self) -> None:
+        """Wait a moment for streamed transactions to become visible; most do within microseconds."""
+        until = time.monotonic() + _SETTLE_S
+        while self._pending.transactions and time.monotonic() < until:
+            self._pending = self._pending.seen(self._visibility())
+            time.sleep(_SETTLE_POLL_S)
+
+    def _watermark(self, window: Window) -> tuple[SignalRows | VisibilityWatermark | AtBeginning, GivesWay]:
+        if window.initial and (first := self._first.held()) is not None:
+            return AtBeginning(first.snapshot.exported), self._first
+        self._settle()
+        tables = list(dict.fromkeys(target.collection for target in window.targets))
+        control = self._opened().control
+        strategy, signal = self._settings.snapshot.watermarking, self._settings.signals.collection
+        if strategy is Watermarking.VISIBILITY:
+            held = ExportedSnapshot(self._sessions, tables, watch=self._watch_locks)
+            return VisibilityWatermark(held, control, time.monotonic), held
+        if signal is None:
+            raise InvariantError("signal rows need a signal table")
+        table = SignalTable(signal, control, delete=strategy is Watermarking.INSERT_DELETE)
+        rows = SignalRows(self._sessions, tables, window.id, table, self._watch_locks)
+        return rows, rows.held
+
+    def _place(self, exported: Exported) -> ReadPlace:
+        now_ms = int(time.time() * 1000)
+        return ReadPlace(now_ms, last_commit_end=self._last_commit_end, sequence_lsn=exported.horizon)
 
 
-def read_source(settings: EventSettings, collection: CollectionId, place: ReadPlace) -> str:
-    """The whole source block of a collection's READ events."""
-    lsn = place.lsn if place.sequence_lsn is None else place.sequence_lsn
-    sequence = sequence_text(place.last_commit_end, lsn)
-    before = f"{source_head(CONNECTOR, settings)}{place.ts_ms}"
-    head = f"{before}{source_snapshot(settings, place.snapshot)}{sequence}"
-    middle = f'{_number(place.tx_id)},"lsn":{_number(place.lsn)}{source_end()}'
-    return head + source_table(*collection.parts) + middle
+def _names_of(signals: CollectionId | None, database: str) -> Collection[CollectionId]:
+    """The names under which the log may know the signal table, which may be written with the database's."""
+    if signals is None:
+        return ()
+    return {signals, CollectionId(signals.parts[1:])} if signals.parts[0] == database else {signals}
 
 
-def source_end(xmin: int | None = None) -> str:
-    """The block's end, from after the lsn."""
-    return f',"xmin":{_number(xmin)}}}'
+def _by_name(oids: Iterable[int], ids: Mapping[int, CollectionId]) -> dict[CollectionId, frozenset[int]]:
+    found: dict[CollectionId, frozenset[int]] = {}
+    for oid in oids:
+        found[ids[oid]] = found.get(ids[oid], frozenset()) | {oid}
+    return found
 
 
-def _number(value: int | None) -> str:
-    return "null" if value is None else str(value)
+def _shown(position: Position | None) -> str:
+    return format_lsn(int(position.order[0])) if position else "the log's begin"

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adapters.sinks.lines import readable_lines
-from adapters.sinks.staging import StagedWriter, Staging, written_files
+from adapters.staging.turn_parts import StagedWriter, Staging, written_files
 from engine.errors import SinkRefused
-from engine.files import sink_errors
+from engine.staging.files import sink_errors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -31,12 +31,12 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
-from adapters.disk import make_private, take_over
 from adapters.sinks.lines import json_lines
-from adapters.sinks.staging import StagedWriter, Staging, force, turn_name, written_files
+from adapters.staging.turn_parts import StagedWriter, Staging, force, turn_name, written_files
+from adapters.storage.disk import make_private, take_over
 from engine.errors import LeaseLost, SinkRefused
-from engine.files import sink_errors
-from engine.staging import StagingArea
+from engine.staging.files import sink_errors
+from engine.staging.staged_rows import StagingArea
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,14 +10,15 @@ import logging
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from adapters.sqlserver import metadata, statements
-from adapters.sqlserver.catalog import Catalog, uncaptured
-from adapters.sqlserver.conditions import derived
-from adapters.sqlserver.failures import no_snapshots, source_errors
-from adapters.sqlserver.instances import Instances
-from adapters.sqlserver.place import ZERO, Place, lsn_of_hex
-from adapters.sqlserver.readable import LOCKED
-from adapters.sqlserver.server import rows, run
+from adapters.sqlserver.log import change_statements
+from adapters.sqlserver.log.capture_instances import Instances
+from adapters.sqlserver.server import metadata
+from adapters.sqlserver.server.catalog import Catalog, uncaptured
+from adapters.sqlserver.server.connection import rows, run
+from adapters.sqlserver.server.failures import no_snapshots, source_errors
+from adapters.sqlserver.server.position import ZERO, Place, lsn_of_hex
+from adapters.sqlserver.snapshot.conditions import derived
+from adapters.sqlserver.snapshot.eligibility import LOCKED
 from engine.config.settings import Watermarking
 from engine.errors import ConfigError, SignalError, SourceError, StateError
 from engine.model import CollectionId
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from adapters.sqlserver.readable import ReadTable
-    from adapters.sqlserver.server import Server
-    from adapters.sqlserver.table import Table
+    from adapters.sqlserver.server.connection import Server
+    from adapters.sqlserver.server.table import Table
+    from adapters.sqlserver.snapshot.eligibility import ReadTable
     from engine.config.settings import Settings
     from engine.model import Target
 
@@ -131,7 +132,7 @@ class Databases:
     def greatest(self, database: str) -> Place:
         """The greatest LSN that was captured; before everything where nothing was."""
         with source_errors("asking for the greatest LSN", database):
-            found = rows(self.connection(database), statements.MAX_LSN)
+            found = rows(self.connection(database), change_statements.MAX_LSN)
         return Place(lsn_of_hex(found[0][0]) if found and found[0][0] else ZERO)
 
     # How tables are read.

@@ -11,22 +11,22 @@ from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from adapters import wiring
+from adapters.source import wiring
+from adapters.source.wiring import NOBODY, Onlookers, Places, Wired, run_jobs, tasks_of, trying
 from adapters.spark.executors import SparkExecutors
 from adapters.spark.session import SQLSERVER_JDBC
-from adapters.sqlserver import metadata, server
-from adapters.sqlserver.chunks import ChunkReader
-from adapters.sqlserver.database import SqlServerSource, shown
 from adapters.sqlserver.databases import Databases
-from adapters.sqlserver.encode import SpanEncoder
-from adapters.sqlserver.first import FirstSnapshot
-from adapters.sqlserver.history import history
-from adapters.sqlserver.means import Means
-from adapters.sqlserver.reading import ChangeReader
-from adapters.sqlserver.server import Server
-from adapters.sqlserver.tail import LogBounds
-from adapters.wiring import NOBODY, Onlookers, Places, Wired, run_jobs, tasks_of, trying
-from engine.snapshotters import snapshotter
+from adapters.sqlserver.events.span_encoder import SpanEncoder
+from adapters.sqlserver.log.database_log import LogBounds
+from adapters.sqlserver.log.span_reader import ChangeReader
+from adapters.sqlserver.schema.history import history
+from adapters.sqlserver.server import connection, metadata
+from adapters.sqlserver.server.connection import Server
+from adapters.sqlserver.snapshot.chunk_reader import ChunkReader
+from adapters.sqlserver.snapshot.initial import InitialSnapshot
+from adapters.sqlserver.source import SqlServerSource, shown
+from adapters.sqlserver.tools import SourceTools
+from engine.snapshot.snapshotters import snapshotter
 
 if TYPE_CHECKING:
     import threading
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from adapters.sqlserver.server import Reach
+    from adapters.sqlserver.server.connection import Reach
     from engine.config.settings import Settings
     from engine.config.sources import SqlServerSettings
-    from engine.job import Job
-    from engine.seams import Seams
+    from engine.job.loop import Job
+    from engine.job.parts import JobParts
 
     ReachOf = Callable[[SqlServerSettings], Reach]
 
@@ -54,14 +54,17 @@ def run(
     stop: threading.Event,
     spark: SparkSession | None = None,
     onlookers: Onlookers = NOBODY,
-    reach: ReachOf = server.reach,
+    reach: ReachOf = connection.reach,
 ) -> None:
     """Run the job until `stop` is set; on `spark` if given, else on a session made for it.
 
     Raises a TidemarkError when it can't go on. A session made here is stopped at the end.
     """
     snapshotter(settings.snapshot)  # one that is none is told of before Spark takes its time to start
-    with trying(), closing(Server(reach(settings.sqlserver), server.login_of(settings.sqlserver))) as found:
+    with (
+        trying(),
+        closing(Server(reach(settings.sqlserver), connection.login_of(settings.sqlserver))) as found,
+    ):
         for database in settings.sqlserver.databases:
             found.query(database, metadata.SERVER, "connecting")
     run_jobs(settings, (SQLSERVER_JDBC,), spark, stop, onlookers, partial(building, reach=reach))
@@ -74,8 +77,8 @@ def building(
     onlookers: Onlookers,
     *,
     sleep: Callable[[float], object] = time.sleep,
-    wrap: Callable[[Seams], Seams] = lambda seams: seams,
-    reach: ReachOf = server.reach,
+    wrap: Callable[[JobParts], JobParts] = lambda job_parts: job_parts,
+    reach: ReachOf = connection.reach,
 ) -> Iterator[Job]:
     """The job, not yet started; see `wiring.building`."""
     wire = partial(_wired, settings, spark, sleep, reach)
@@ -106,21 +109,21 @@ def make_source(
     spark: SparkSession,
     places: Places,
     sleep: Callable[[float], object] = time.sleep,
-    reach: ReachOf = server.reach,
+    reach: ReachOf = connection.reach,
 ) -> SqlServerSource:
     """The source of the settings; `sleep` waits before an initial snapshot."""
-    found = Server(reach(settings.sqlserver), server.login_of(settings.sqlserver))
+    found = Server(reach(settings.sqlserver), connection.login_of(settings.sqlserver))
     databases, tasks = Databases(settings, found), tasks_of(spark)
     jdbc = found.reach.jdbc
-    means = Means(
+    tools = SourceTools(
         SpanEncoder(SparkExecutors(spark)),
         ChunkReader(spark, jdbc, places.windows, settings.snapshot, tasks=tasks),
         lambda database: ChangeReader(spark, jdbc, database, f"{places.staging}/log"),
         _bounds(settings, tasks),
         history(settings.sqlserver.history, settings.events.topic_prefix),
     )
-    first = FirstSnapshot(settings, found, databases, snapshotter(settings.snapshot), sleep)
-    return SqlServerSource(settings, found, databases, means, first)
+    first = InitialSnapshot(settings, found, databases, snapshotter(settings.snapshot), sleep)
+    return SqlServerSource(settings, found, databases, tools, first)
 
 
 def _bounds(settings: Settings, tasks: int) -> LogBounds:

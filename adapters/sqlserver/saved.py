@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, get_type_hints
 
-from adapters.sqlserver import shapes, transactions
-from adapters.sqlserver.first import began_at
-from adapters.sqlserver.instances import marks_of
-from adapters.sqlserver.place import check_lsn, places_of
-from adapters.sqlserver.table import Column
+from adapters.sqlserver.events import transactions
+from adapters.sqlserver.log.capture_instances import marks_of
+from adapters.sqlserver.schema import table_schemas
+from adapters.sqlserver.server.position import check_lsn, places_of
+from adapters.sqlserver.server.table import Column
+from adapters.sqlserver.snapshot.initial import began_at
 from engine.saved import read_integer, read_mapping, read_text, read_texts, reading_saved
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from adapters.sqlserver.transactions import OpenTransaction
-    from engine.state import State
+    from adapters.sqlserver.events.transactions import OpenTransaction
+    from engine.job.state import State
 
 _KINDS = get_type_hints(Column)
 
@@ -52,7 +53,7 @@ def _check_transaction(transaction: OpenTransaction | None) -> None:
 
 def _check_shapes(memory: Mapping[str, Any]) -> None:
     saved = memory.get("shapes")
-    for name, table in (shapes.from_json(saved) if saved is not None else {}).items():
+    for name, table in (table_schemas.from_json(saved) if saved is not None else {}).items():
         if len(read_texts(name.parts)) != len(("database", "schema", "table")):
             raise ValueError("not a table's name")
         read_texts(table.primary_key)

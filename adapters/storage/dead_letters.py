@@ -5,8 +5,8 @@
                                                          topic refuses them
 
 A line of the first is what the log had, with its bytes in base64; what else it tells is the source's. A line
-of the others is an event: see `engine.kept_events`. Names of tables are quoted as in a URL, dots too, and cut
-where they are very long.
+of the others is an event: see `engine.isolation.kept_events`. Names of tables are quoted as in a URL, dots
+too, and cut where they are very long.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from engine.kept_events import Bundle
+from engine.isolation.kept_events import Bundle
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

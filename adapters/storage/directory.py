@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped] # ships no types
 from pyspark.errors import PySparkException
 
-from adapters.disk import force_directory, make_private, open_private
+from adapters.storage.disk import force_directory, make_private, open_private
 from engine.errors import StateError, StateNotSaved
-from engine.files import write_all
+from engine.staging.files import write_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """The state store: one JSON file per turn, in a directory on any storage that Hadoop knows.
 
 Owns the files of a checkpoint directory, and how a half-written or damaged one is told from a state.
-How files are written is `storage.py`'s affair, what the document says `engine.state`'s.
+How files are written is `storage.py`'s affair, what the document says `engine.job.state`'s.
 
     turn-000000000042.json            promoted; the last five are kept
     turn-000000000043.7.pending.json  saved before turn 43 was sent, by the job that held the lease of epoch 7

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlparse
 
-from adapters.disk import make_private, take_over
+from adapters.storage.disk import make_private, take_over
 from engine.errors import ConfigError
-from engine.files import sink_errors
+from engine.staging.files import sink_errors
 
 if TYPE_CHECKING:
     from engine.config.settings import JobSettings, Settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.config.masks import column_masks
+from engine.config.column_masks import column_masks
 from engine.config.settings import (
     CaptureSettings,
     Conditions,

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.events.envelope import around_read
-from engine.events.field import Field, Mask, object_pieces
-from engine.events.headers import simple_texts
-from engine.events.text import Piece, Text, join, slices, text_parts
+from engine.events.record.envelope import around_read
+from engine.events.record.field import Field, Mask, object_pieces
+from engine.events.record.headers import simple_texts
+from engine.events.values.text import Piece, Text, join, slices, text_parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -26,7 +26,7 @@ from tests.servers.binaries import client_tool
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.job import Job
+    from engine.job.loop import Job
     from tests.bench.bench import Bench
     from tests.bench.tables import BenchTable
     from tests.servers.postgres import Database

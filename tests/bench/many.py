@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from engine.job import Job
+    from engine.job.loop import Job
     from tests.bench.bench import Bench
 
 _PATTERN = "many_.*"

@@ -16,7 +16,7 @@ from bson.int64 import Int64
 from bson.objectid import ObjectId
 
 from adapters.mongodb.job import building
-from adapters.wiring import Onlookers
+from adapters.source.wiring import Onlookers
 from engine.config import parse
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from engine.job import Job
+    from engine.job.loop import Job
     from tests.servers.mongodb import MongoServer
 
 _BEGIN = datetime(2020, 1, 1, tzinfo=UTC)

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from adapters.source.wiring import Onlookers
 from adapters.sqlserver.job import building
-from adapters.wiring import Onlookers
 from engine.config import parse
 from tests.driven_sqlserver import SIGNALS
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from sqlalchemy import Engine
 
-    from adapters.sqlserver.server import Jdbc, Reach
-    from engine.job import Job
+    from adapters.sqlserver.server.connection import Jdbc, Reach
+    from engine.job.loop import Job
     from tests.servers.sqlserver import SqlServer, StandInDatabase
 
 _CHUNK_ROWS = 1024

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from adapters.sqlserver.job import make_source
-from adapters.sqlserver.place import ZERO, Place, position_of
+from adapters.sqlserver.server.position import ZERO, Place, position_of
 from engine.config import parse
 from engine.model import CollectionId, Target
 from tests.conformance.subjects import places_in
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from adapters.sqlserver.database import SqlServerSource
+    from adapters.sqlserver.source import SqlServerSource
     from engine.model import Position
     from tests.conformance.subjects import Row
     from tests.memory_source import Change

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import orjson
 
 from adapters.mongodb.job import make_source
-from adapters.postgres.chunks import ChunkReader, Jdbc
-from adapters.postgres.database import PostgresSource
-from adapters.postgres.encode import SpanEncoder
-from adapters.postgres.first import FirstSnapshot
+from adapters.postgres.events.span_encoder import SpanEncoder
 from adapters.postgres.job import jdbc_properties, jdbc_url, make_server
-from adapters.postgres.lock_watch import LockWatch
+from adapters.postgres.server.lock_watch import LockWatch
+from adapters.postgres.snapshot.chunk_reader import ChunkReader, Jdbc
+from adapters.postgres.snapshot.initial import InitialSnapshot
+from adapters.postgres.source import PostgresSource
+from adapters.source.wiring import Places
 from adapters.spark.executors import LocalExecutors
-from adapters.wiring import Places
 from engine.config import parse
 from engine.errors import SourceError
 from engine.model import CollectionId, Position, Target
-from engine.snapshotters import snapshotter
-from engine.staging import StagingArea
+from engine.snapshot.snapshotters import snapshotter
+from engine.staging.staged_rows import StagingArea
 from tests.driven import properties
 from tests.memory_source import Change, MemoryDatabase, MemorySource
 
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from pymongo.client_session import ClientSession
     from pyspark.sql import SparkSession
 
-    from adapters.mongodb.database import MongoSource
+    from adapters.mongodb.source import MongoSource
+    from engine.job.state import State
     from engine.ports import LogReader, Source
-    from engine.state import State
     from tests.servers.mongodb import MongoServer
     from tests.servers.postgres import Database
 
@@ -155,7 +155,7 @@ class PostgresSubject:
         encoder = SpanEncoder(settings.events, LocalExecutors(), staging, lambda: None, local_rows=1_000_000)
         reader = ChunkReader(self._spark, jdbc, StagingArea(staging), tasks=2)
         server = make_server(settings.postgres)
-        first = FirstSnapshot(settings, server, snapshotter(settings.snapshot), time.sleep)
+        first = InitialSnapshot(settings, server, snapshotter(settings.snapshot), time.sleep)
         self._opened = PostgresSource(settings, server, encoder, reader, first, LockWatch(server.connect))
         return self._opened
 

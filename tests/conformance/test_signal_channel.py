@@ -55,7 +55,7 @@ def of_memory_topic() -> Subject:
 
 
 def of_kafka(broker: KafkaBroker, topic: str) -> Subject:
-    from adapters.signals.topic import KafkaTopicReader  # noqa: PLC0415  (tests without Kafka do not pay)
+    from adapters.kafka.signal_topic import KafkaTopicReader  # noqa: PLC0415  (tests without Kafka do not pay)
 
     broker.create_topic(topic)
     client = {"bootstrap.servers": broker.bootstrap, "group.id": "signals"}

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from adapters.kafka.sink import KafkaSink
 from adapters.sinks.console import ConsoleSink
 from adapters.sinks.files import FilesSink
-from adapters.sinks.kafka import KafkaSink
 from adapters.sinks.lines import json_lines
 from adapters.sinks.null import NullSink
 from adapters.spark.executors import LocalExecutors

@@ -1,4 +1,4 @@
-"""What every catalog must promise; see `engine.ports.Tables` and `engine.plan.Boundaries`."""
+"""What every catalog must promise; see `engine.ports.Tables` and `engine.snapshot.plan.Boundaries`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from engine.errors import SignalError
-from engine.extent import Extent
+from engine.job.state import State
 from engine.model import CollectionId, Target
-from engine.state import State
+from engine.snapshot.extent import Extent
 from tests.conformance.subjects import T, open_log
 from tests.memory_source import Change
 

@@ -10,11 +10,11 @@ from uuid import uuid4
 
 import pytest
 
-from engine.emission import Emission
-from engine.extent import Extent
-from engine.merge import Superseded
+from engine.job.emission import Emission
+from engine.job.state import State
 from engine.model import Run, Target, Window
-from engine.state import State
+from engine.snapshot.extent import Extent
+from engine.snapshot.merge import Superseded
 from tests.conformance.subjects import TIMEOUT_S, T, open_log
 from tests.fakes import MemorySink
 from tests.memory_source import Change

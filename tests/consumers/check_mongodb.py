@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from adapters.mongodb.job import building
-from adapters.wiring import Onlookers
+from adapters.source.wiring import Onlookers
 from engine.config import parse
 from tests.consumers import libraries
 from tests.consumers.mongodb_documents import documents, shown
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from engine.job import Job
+    from engine.job.loop import Job
     from tests.servers.kafka import KafkaBroker
     from tests.servers.mongodb import MongoServer
 

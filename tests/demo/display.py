@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from engine.progress import TableReport
+    from engine.job.progress_log import TableReport
 
 _LINE_EVERY_S = 1.0
 

@@ -18,7 +18,7 @@ from bson.int64 import Int64
 from bson.objectid import ObjectId
 from bson.raw_bson import RawBSONDocument
 
-from adapters.mongodb.position import has_passed
+from adapters.mongodb.log.position import has_passed
 from tests import replay
 from tests.demo.load import Lag
 from tests.demo.mongodb_users import MongoUsers
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bson.codec_options import CodecOptions
     from pymongo import MongoClient
 
-    from engine.state import State
+    from engine.job.state import State
     from tests.demo.load import Load
     from tests.servers.mongodb import MongoServer
 

@@ -10,14 +10,14 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.progress import table_report
+from engine.job.progress_log import table_report
 from tests.demo.display import Progress
 from tests.demo.tidemark import PREFIX, JobFailed, Tidemark, write_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.state import State
+    from engine.job.state import State
     from tests import replay
     from tests.demo.display import Display
     from tests.demo.load import Load

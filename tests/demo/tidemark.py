@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Self
 
 import orjson
 
-from engine import state as saved
+from engine.job import state as saved
 from tests.demo.source import PUBLICATION, SIGNALS, SLOT, TABLES
 
 if TYPE_CHECKING:
@@ -211,4 +211,4 @@ class Tidemark:
 
 def _command() -> list[str]:
     script = Path(sys.executable).with_name("tidemark")
-    return [str(script)] if script.exists() else [sys.executable, "-m", "engine.cli"]
+    return [str(script)] if script.exists() else [sys.executable, "-m", "adapters.cli.app"]

@@ -11,31 +11,31 @@ import orjson
 import pyarrow as pa
 from bson.timestamp import Timestamp
 
-from adapters.mongodb.codec import Rules as MongoRules
-from adapters.mongodb.codec import codec_of
-from adapters.mongodb.decode import Watch as MongoWatch
-from adapters.mongodb.decode import decode as decode_mongodb
-from adapters.mongodb.parts import Parts
-from adapters.mongodb.raw import concatenated
-from adapters.mongodb.rows import ReadEvents
-from adapters.mongodb.stream import answer
-from adapters.postgres.assemble import Assembler
-from adapters.postgres.codec import codec_for as postgres_codec
-from adapters.postgres.decode import decode as decode_postgres
-from adapters.postgres.source import Moment
-from adapters.postgres.table import Column as PostgresColumn
-from adapters.postgres.table import Table as PostgresTable
-from adapters.postgres.table import relation_of
-from adapters.postgres.touched import Watch as PostgresWatch
-from adapters.sqlserver.changes import collided, in_order, raw_batch, unnumbered
-from adapters.sqlserver.codec import codec_for as sqlserver_codec
-from adapters.sqlserver.decode import Rules, Watch, decode
-from adapters.sqlserver.entries import instance_of
-from adapters.sqlserver.table import Column, Table
+from adapters.mongodb.documents.bson_walk import concatenated
+from adapters.mongodb.events.codec import Rules as MongoRules
+from adapters.mongodb.events.codec import codec_of
+from adapters.mongodb.events.decode import Watch as MongoWatch
+from adapters.mongodb.events.decode import decode as decode_mongodb
+from adapters.mongodb.events.rows import ReadEvents
+from adapters.mongodb.log.split_events import Parts
+from adapters.mongodb.log.stream import answer
+from adapters.postgres.events.codec import codec_for as postgres_codec
+from adapters.postgres.events.decode import decode as decode_postgres
+from adapters.postgres.events.source_block import Moment
+from adapters.postgres.log.assembler import Assembler
+from adapters.postgres.log.touched_keys import Watch as PostgresWatch
+from adapters.postgres.server.table import Column as PostgresColumn
+from adapters.postgres.server.table import Table as PostgresTable
+from adapters.postgres.server.table import relation_of
+from adapters.sqlserver.events.codec import codec_for as sqlserver_codec
+from adapters.sqlserver.events.decode import Rules, Watch, decode
+from adapters.sqlserver.log.changes import collided, in_order, raw_batch, unnumbered
+from adapters.sqlserver.log.entries import instance_of
+from adapters.sqlserver.server.table import Column, Table
 from engine.config.settings import CaptureSettings
 from engine.errors import PositionLost, SourceError
-from engine.events.rows import RowMode, RowShape, split_rows
 from engine.events.settings import EventSettings
+from engine.events.values.row_texts import RowMode, RowShape, split_rows
 from engine.model import CollectionId, Position
 from tests.fuzz.fuzzed import Fuzzed
 from tests.unit.adapters.postgres.messages import UNCHANGED, Log

@@ -13,8 +13,8 @@ import adapters.mongodb.saved
 import adapters.postgres.saved
 import adapters.sqlserver.saved
 from engine.errors import StateError
+from engine.job.state import State
 from engine.model import Channel, Position
-from engine.state import State
 from signals.desk import Desk
 from signals.file import FileChannel
 from signals.topic import TopicChannel
@@ -110,7 +110,7 @@ _CHANNELS = {
 
 
 def _state(take: Callable[[State], object], data: bytes) -> object:
-    """What a source makes of a state; what is none is left to `engine.state`."""
+    """What a source makes of a state; what is none is left to `engine.job.state`."""
     try:
         fields: dict[str, Any] = orjson.loads(data)
         position = fields["position"]

@@ -12,13 +12,11 @@ import numpy as np
 import pyarrow as pa
 from bson.timestamp import Timestamp
 
-from adapters.conditions import Found, rendered
-from adapters.mongodb.codec import Rules
-from adapters.mongodb.conditions import condition_filter
-from adapters.mongodb.decode import Watch, decode
-from adapters.mongodb.raw import concatenated, document_starts
-from adapters.postgres.conditions import GRAMMAR as POSTGRES
-from adapters.postgres.pgoutput import (
+from adapters.mongodb.documents.bson_walk import concatenated, document_starts
+from adapters.mongodb.events.codec import Rules
+from adapters.mongodb.events.decode import Watch, decode
+from adapters.mongodb.snapshot.conditions import condition_filter
+from adapters.postgres.log.pgoutput import (
     HEADER,
     parse_message,
     parse_relation,
@@ -26,17 +24,19 @@ from adapters.postgres.pgoutput import (
     read_messages,
     read_tuples,
 )
-from adapters.spark.span_files import SpanFile, save
-from adapters.sqlserver.conditions import GRAMMAR as SQL_SERVER
+from adapters.postgres.snapshot.conditions import GRAMMAR as POSTGRES
+from adapters.source.conditions import Found, rendered
+from adapters.sqlserver.snapshot.conditions import GRAMMAR as SQL_SERVER
+from adapters.staging.span_files import SpanFile, save
 from adapters.storage.state import _opened, _sealed
 from engine.config import read
 from engine.config.settings import CaptureSettings
 from engine.errors import ConfigError, SignalError, SourceError, StateError
 from engine.events.settings import EventSettings
 from engine.expressions import bounded_matcher, matches, split_expressions
+from engine.job.state import State, from_json, to_json
 from engine.model import Channel, CollectionId, Position, Target
 from engine.patterns.tree import Untranslatable
-from engine.state import State, from_json, to_json
 from signals.model import Signal
 from signals.names import Known
 from signals.parse import parse

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from adapters.sqlserver.changes import RAW
-from adapters.sqlserver.codec import codec_for
-from adapters.sqlserver.decode import Rules, Watch, decode
-from adapters.sqlserver.entries import instance_of
-from adapters.sqlserver.rows import row_shape
-from adapters.sqlserver.schema_changes import ChangeType, SchemaChange, schema_changes
-from adapters.sqlserver.source import ReadPlace, read_source
-from adapters.sqlserver.table import Column, Table
+from adapters.sqlserver.events.codec import codec_for
+from adapters.sqlserver.events.decode import Rules, Watch, decode
+from adapters.sqlserver.events.schema_changes import ChangeType, SchemaChange, schema_changes
+from adapters.sqlserver.events.source_block import ReadPlace, read_source
+from adapters.sqlserver.log.changes import RAW
+from adapters.sqlserver.log.entries import instance_of
+from adapters.sqlserver.server.rows import row_shape
+from adapters.sqlserver.server.table import Column, Table
 from engine.events.batch import EVENTS
-from engine.events.rows import SEPARATOR, RowMode
 from engine.events.settings import EventSettings
+from engine.events.values.row_texts import SEPARATOR, RowMode
 from engine.model import CollectionId
-from engine.reads import ReadEvents
+from engine.staging.reads import ReadEvents
 from tests.golden.event import Event, recorded_events
 
 if TYPE_CHECKING:

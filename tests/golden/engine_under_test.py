@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from adapters.mongodb.job import run as run_mongodb
-from adapters.mongodb.position import has_passed
+from adapters.mongodb.log.position import has_passed
 from adapters.postgres.job import run as run_postgres
-from adapters.postgres.visibility import normalised
+from adapters.postgres.server.visibility import normalised
+from adapters.source.wiring import Onlookers
 from adapters.spark.session import POSTGRES_JDBC, spark_session
-from adapters.wiring import Onlookers
 from engine.config import parse
 from tests.golden.roads import FilesRoad
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from engine.job.observation import Observation
     from engine.model import Position
-    from engine.observation import Observation
     from tests.golden.event import Event
     from tests.golden.roads import Road
 

@@ -20,7 +20,7 @@ from bson.decimal128 import Decimal128
 from bson.raw_bson import RawBSONDocument
 from pymongo.errors import PyMongoError
 
-from adapters.mongodb.raw import Kind
+from adapters.mongodb.documents.bson_walk import Kind
 
 if TYPE_CHECKING:
     from pymongo import MongoClient

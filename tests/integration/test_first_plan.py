@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from adapters.postgres.catalog import Catalog
-from adapters.postgres.extents import Extents
-from adapters.postgres.publication import Publication
-from adapters.postgres.readable import Readable
-from engine.extent import Advance, Extent
+from adapters.postgres.server.catalog import Catalog
+from adapters.postgres.server.publication import Publication
+from adapters.postgres.snapshot.eligibility import Readable
+from adapters.postgres.snapshot.tables import PostgresTables
 from engine.model import CollectionId, Range
-from engine.plan import Budget, plan_window
-from engine.snapshot import Snapshot
+from engine.snapshot.extent import Advance, Extent
+from engine.snapshot.plan import Budget, plan_window
+from engine.snapshot.queue import Snapshot
 
 if TYPE_CHECKING:
     import psycopg
@@ -38,10 +38,10 @@ class OfOneRun:
         return None
 
 
-def extents(connection: psycopg.Connection, database: Database) -> Extents:
+def extents(connection: psycopg.Connection, database: Database) -> PostgresTables:
     publication = Publication("p", lambda _schema, _table: True)
     readable = Readable(connection, Catalog(database.connect), publication, first=OfOneRun())
-    return Extents(connection, publication, readable, whole_bytes=0)
+    return PostgresTables(connection, publication, readable, whole_bytes=0)
 
 
 def test_a_hundred_million_rows_are_planned_in_moments_and_little_memory(database: Database):

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from engine.errors import ConfigError, PositionLost
-from engine.first import Log, Standing
+from engine.snapshot.initial import Log, Standing
 from tests.driven import Driven, driven
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ class TestInterrupted:
             with psycopg.connect(filled.dsn(), autocommit=True) as other, other.pipeline():
                 other.execute("ALTER TABLE b ADD COLUMN w int DEFAULT 7")
                 since = time.monotonic()
-                one.until(lambda: not one.job._seams.source.holds_log(one.job.state))
+                one.until(lambda: not one.job._parts.source.holds_log(one.job.state))
                 assert time.monotonic() - since < 30
             change(filled, "b")
             finish(one, filled)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from adapters.postgres.held import Beginning, begin_log, create_slot, hold
-from adapters.postgres.server import Server, find_slot
+from adapters.postgres.server.connection import Server, find_slot
+from adapters.postgres.snapshot.slot_snapshot import Beginning, begin_log, create_slot, hold
 from engine.errors import ConfigError, SourceError
 from engine.model import CollectionId
 

@@ -11,9 +11,9 @@ import orjson
 import pytest
 from confluent_kafka.admin._acl import AclOperation
 
-from adapters import wiring
 from adapters.postgres.job import building
-from adapters.wiring import NOBODY
+from adapters.source import wiring
+from adapters.source.wiring import NOBODY
 from engine.config import parse
 from engine.errors import SinkError
 from tests.driven import SIGNAL_TABLE, TIMEOUT_S, driven, properties

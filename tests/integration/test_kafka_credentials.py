@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from adapters.signals.desk import make_desk
-from adapters.sinks.kafka import KafkaSink
+from adapters.kafka.sink import KafkaSink
+from adapters.source.signal_desk import make_desk
 from adapters.spark.executors import LocalExecutors
 from engine.config import parse
 from engine.config.references import resolve

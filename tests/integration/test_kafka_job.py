@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import orjson
 import pytest
 
-from adapters import wiring
 from adapters.postgres.job import building
-from adapters.wiring import Onlookers
+from adapters.source import wiring
+from adapters.source.wiring import Onlookers
 from engine.config import parse
 from engine.config.settings import Fencing
 from engine.errors import SinkRefused
-from engine.incomplete import Cause
+from engine.isolation.incomplete import Cause
 from tests.driven import SIGNAL_TABLE, Driven, driven, properties
 from tests.replay import compare, replay, shape_of
 from tests.servers.kafka import KafkaBroker
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from engine.job import Job
+    from engine.job.loop import Job
     from signals.answers import Answer
     from tests.servers.postgres import Database
 
@@ -137,7 +137,7 @@ def test_a_job_killed_between_sending_and_saving_repeats_and_loses_nothing(
         write(items, 0)
         job.until(lambda: broker.partitions(TOPIC))
         write(items, 1)
-        monkeypatch.setattr(type(job.job._seams.store), "promote", die)
+        monkeypatch.setattr(type(job.job._parts.store), "promote", die)
         with pytest.raises(Killed):
             job.until_drained(items)
     monkeypatch.undo()

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import orjson
 import pytest
 
-import adapters.sinks.kafka as kafka_sink
-from adapters.sinks.kafka import KafkaSink
+import adapters.kafka.sink as kafka_sink
+from adapters.kafka.sink import KafkaSink
 from adapters.spark.executors import LocalExecutors
 from engine.config.settings import KafkaSettings
 from engine.errors import SinkError
@@ -58,7 +58,7 @@ def test_a_turn_without_descriptors_is_refused_and_sent_once_there_are(
     monkeypatch.setattr(kafka_sink, "_LOCAL_BYTES", local_bytes)
     settings = KafkaSettings({"bootstrap.servers": kafka.bootstrap, "delivery.timeout.ms": "2000"})
     sink = Turns(KafkaSink(settings, LocalExecutors(), tmp_path / "staging"))
-    monkeypatch.setattr("adapters.sinks.kafka_topics._TIMEOUT_S", 2.0)
+    monkeypatch.setattr("adapters.kafka.topics._TIMEOUT_S", 2.0)
     kafka.create_topic(topic)
     rows = batch(*((topic, f"{key}", "{}", None) for key in range(10)))
     with contextlib.closing(sink):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import orjson
 import pytest
 
-from adapters.sinks.kafka import KafkaSink
+from adapters.kafka.sink import KafkaSink
 from adapters.spark.executors import LocalExecutors
 from engine.config.settings import KafkaSettings
 from engine.errors import SinkError

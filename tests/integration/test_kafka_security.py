@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from adapters.sinks.kafka import KafkaSink
+from adapters.kafka.sink import KafkaSink
 from adapters.spark.executors import LocalExecutors
 from engine.config import parse
 from engine.errors import ConfigError, SinkError
@@ -128,14 +128,14 @@ def test_a_client_shows_its_certificate(tls, authority, client, tmp_path, topic,
 
 
 def test_a_client_without_certificate_is_told_why(tls, authority, tmp_path, topic, monkeypatch):
-    monkeypatch.setattr("adapters.sinks.kafka_topics._TIMEOUT_S", 3.0)
+    monkeypatch.setattr("adapters.kafka.topics._TIMEOUT_S", 3.0)
 
     with pytest.raises(SinkError, match=r"not reached: .*(?i:ssl|tls|disconnected)"):
         send(tls, tmp_path, topic, _trusting(authority, "SSL"))
 
 
 def test_a_broker_of_another_authority_is_not_trusted(tls, tmp_path, topic, monkeypatch):
-    monkeypatch.setattr("adapters.sinks.kafka_topics._TIMEOUT_S", 3.0)
+    monkeypatch.setattr("adapters.kafka.topics._TIMEOUT_S", 3.0)
     stranger = Authority(tmp_path / "stranger", "stranger")
 
     with pytest.raises(SinkError, match=r"not reached: .*certificate verify failed"):
@@ -165,7 +165,7 @@ def test_a_wrong_password_is_told_and_not_shown(sasl, authority, tmp_path, topic
 
 @pytest.mark.parametrize("speaks", ["tls", "sasl"])
 def test_a_port_that_speaks_another_protocol_is_hinted_at(speaks, request, tmp_path, topic, monkeypatch):
-    monkeypatch.setattr("adapters.sinks.kafka_topics._TIMEOUT_S", 3.0)
+    monkeypatch.setattr("adapters.kafka.topics._TIMEOUT_S", 3.0)
 
     with pytest.raises(SinkError, match=r"not reached: .*look at producer\.security\.protocol"):
         send(request.getfixturevalue(speaks), tmp_path, topic, {})

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import orjson
 import pytest
 
-import adapters.sinks.kafka as kafka_sink
-from adapters.sinks.kafka import KafkaSink
-from adapters.sinks.kafka_delivery import Delivery
+import adapters.kafka.sink as kafka_sink
+from adapters.kafka.delivery import Delivery
+from adapters.kafka.sink import KafkaSink
 from adapters.spark.executors import LocalExecutors, SparkExecutors
 from engine.config.settings import Fencing, KafkaSettings, TopicGroup, TopicRecreated
 from engine.errors import ConfigError, SinkError, SinkRefused, TopicsRefused
@@ -140,14 +140,14 @@ def test_a_missing_topic_is_created_by_its_rules(kafka, sink, topic):
 
 
 def test_a_missing_topic_is_named_where_none_is_created(sink, topic, monkeypatch):
-    monkeypatch.setattr("adapters.sinks.kafka_topics._TIMEOUT_S", 0.5)
+    monkeypatch.setattr("adapters.kafka.topics._TIMEOUT_S", 0.5)
 
     with pytest.raises(SinkError, match=f"{topic}: the topic is missing; create it"):
         send(sink(create_topics=False), [changes(topic, range(1))])
 
 
 def test_a_topic_that_was_waited_for_in_vain_is_not_waited_for_again(kafka, sink, topic, monkeypatch):
-    monkeypatch.setattr("adapters.sinks.kafka_topics._TIMEOUT_S", 3.0)
+    monkeypatch.setattr("adapters.kafka.topics._TIMEOUT_S", 3.0)
     opened = sink(create_topics=False)
     took_s = []
     for _ in range(2):
@@ -242,7 +242,7 @@ def test_a_topic_that_somebody_else_made_anew_is_noticed(kafka, sink, topic, rec
     send(opened, [changes(topic, range(1))])
     kafka.delete_topic(topic)
     kafka.create_topic(topic)
-    monkeypatch.setattr("adapters.sinks.kafka_topics._LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr("adapters.kafka.topics._LOOK_EVERY_S", 0.0)
     with pytest.raises(SinkRefused, match=f"{topic}: the topic was made anew") as raised:
         send(opened, [changes(topic, range(1, 2))], turn=2)
     send(opened, [changes(topic, range(1, 2))], turn=2)
@@ -380,7 +380,7 @@ class TestRefused:
         assert "a compacted topic takes no record without a key: give its table a key by" in str(error)
 
     def test_a_row_too_large_and_a_topic_that_is_missing(self, kafka, sink, topic, monkeypatch):
-        monkeypatch.setattr("adapters.sinks.kafka_topics._TIMEOUT_S", 2.0)
+        monkeypatch.setattr("adapters.kafka.topics._TIMEOUT_S", 2.0)
         kafka.create_topic(topic, max__message__bytes="20000")
         kafka.create_topic(f"{topic}-a")
         large = batch((topic, "7", '"' + "x" * 30_000 + '"', None))
@@ -428,7 +428,7 @@ def test_the_cluster_tells_a_sink_from_others(sink):
 
 
 def test_brokers_that_do_not_answer_are_named(sink, monkeypatch):
-    monkeypatch.setattr("adapters.sinks.kafka_topics._TIMEOUT_S", 1.0)
+    monkeypatch.setattr("adapters.kafka.topics._TIMEOUT_S", 1.0)
 
     with pytest.raises(SinkError, match=r"kafka 127\.0\.0\.1:1: not reached: .*[Cc]onnect"):
         sink(client={"bootstrap.servers": "127.0.0.1:1"}).writer(1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from adapters.postgres import chunks
+from adapters.postgres.snapshot import chunk_reader
 from tests.driven import SIGNAL_TABLE, Driven, driven
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def test_rows_that_turn_out_large_are_fetched_a_few_at_a_time(table, tmp_path, s
 
         assert ids(job) == list(range(1, 40_001))
         assert "rows at once are more than" in caplog.text
-        assert max(batches) < 3 * chunks._MOST_BYTES
+        assert max(batches) < 3 * chunk_reader._MOST_BYTES
 
 
 def test_what_was_learnt_of_their_size_bounds_the_next_window(table, tmp_path, spark):

@@ -12,8 +12,8 @@ import orjson
 import pytest
 from pyspark.sql import SparkSession
 
-from adapters.mongodb import extended
-from adapters.mongodb.raw import Kind
+from adapters.mongodb.documents import extended_json
+from adapters.mongodb.documents.bson_walk import Kind
 from engine.errors import ConfigError, PositionLost
 from tests.integration.test_mongodb_job import Driven, driven, replayed, signal, stands
 from tests.raw_ids import document, int32, text
@@ -39,9 +39,9 @@ def client(mongodb: MongoServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[An
     with mongodb.connect() as client:
         for name in ("signals", "t", "u"):
             client["inventory"].create_collection(name)
-        writers = list(extended._WRITERS)
+        writers = list(extended_json._WRITERS)
         writers[Kind.SYMBOL] = unknown
-        monkeypatch.setattr(extended, "_WRITERS", writers)
+        monkeypatch.setattr(extended_json, "_WRITERS", writers)
         yield client
 
 
@@ -122,8 +122,8 @@ def test_one_bad_collection_is_set_aside_and_taken_up_by_a_snapshot(
 
 def encode_in_parts(job: Driven, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have every event be a part of its own, as those of a large span are that go to the executors."""
-    monkeypatch.setattr("adapters.mongodb.encode._PART_ROWS", 1)
-    source: Any = job.job._seams.source
+    monkeypatch.setattr("adapters.mongodb.events.span_encoder._PART_ROWS", 1)
+    source: Any = job.job._parts.source
     encoder = source._encoder
     encoder._local_rows = 0
     encoder._executors = Here()

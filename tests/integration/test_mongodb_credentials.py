@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from adapters.mongodb.job import building
-from adapters.wiring import Onlookers
+from adapters.source.wiring import Onlookers
 from engine.config import parse
 from engine.config.references import resolve
 from tests.driven import read_events
@@ -52,7 +52,7 @@ def test_a_password_that_changes_under_load_is_asked_for_again(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ):
-    monkeypatch.setattr("engine.seams.Pace.pause_s", lambda *_args, **_named: 0.2)
+    monkeypatch.setattr("engine.job.parts.Pace.pause_s", lambda *_args, **_named: 0.2)
     file, stop = tmp_path / "password", threading.Event()
     changes, inserted = [0], [ROWS]
     answers: list[Answer] = []

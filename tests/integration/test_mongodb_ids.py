@@ -21,20 +21,20 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from adapters.mongodb.chunks import ReadRuns, RunRead
-from adapters.mongodb.codec import Rules, codec_of
-from adapters.mongodb.extents import Extents
-from adapters.mongodb.keys import id_text
-from adapters.mongodb.rows import ReadEvents
-from adapters.mongodb.server import RAW, Server, connection_of, shared_client
+from adapters.mongodb.documents.keys import id_text
+from adapters.mongodb.events.codec import Rules, codec_of
+from adapters.mongodb.events.rows import ReadEvents
+from adapters.mongodb.server.connection import RAW, Server, connection_of, shared_client
+from adapters.mongodb.snapshot.chunk_reader import ReadRuns, RunRead
+from adapters.mongodb.snapshot.tables import MongoCollections
 from engine.config.references import refuse
 from engine.config.settings import CaptureSettings
 from engine.config.sources import MongoSettings
 from engine.events.settings import EventSettings
-from engine.extent import Extent
-from engine.merge_key import key_of
 from engine.model import CollectionId, Key, Run, Target
-from engine.staging import StagingArea
+from engine.snapshot.extent import Extent
+from engine.snapshot.merge_key import key_of
+from engine.staging.staged_rows import StagingArea
 from tests.integration.test_mongodb_job import driven, replayed, signal, stands
 from tests.raw_ids import ODD, Raw, document, double, int32, invalid, nested
 from tests.servers.mongodb import MongoServer
@@ -75,7 +75,7 @@ class Reader:
         self._connection = connection_of(MongoSettings(connection_string=mongodb.uri))
         self._directory = directory
         self._server = Server(self._connection)
-        self.extents = Extents(self._server, lambda _one: True)
+        self.extents = MongoCollections(self._server, lambda _one: True)
         rules = Rules(EventSettings("tm", ""), CaptureSettings(), "rs0")
         self._events = ReadEvents(codec_of(COLLECTION, rules), "{}", 0)
 

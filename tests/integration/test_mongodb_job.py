@@ -18,15 +18,15 @@ from bson.raw_bson import RawBSONDocument
 from pymongo.errors import PyMongoError
 from pyspark.sql import SparkSession
 
-from adapters.mongodb.extended import STRICT, document_text
+from adapters.mongodb.documents.extended_json import STRICT, document_text
 from adapters.mongodb.job import building
-from adapters.mongodb.position import has_passed
-from adapters.mongodb.server import RAW
+from adapters.mongodb.log.position import has_passed
+from adapters.mongodb.server.connection import RAW
 from engine.config import parse
 from engine.errors import ConfigError, PositionLost, SourceError, StateError
-from engine.job import Job
-from engine.slices import Slices
-from engine.state import State
+from engine.job.loop import Job
+from engine.job.state import State
+from engine.snapshot.slices import Slices
 from signals.answers import Answer
 from tests.driven import driving, read_events
 from tests.servers.mongodb import MongoServer, MongoSet
@@ -92,7 +92,7 @@ class Driven:
         self.job._log, windows.may_emit = HeldLog(log), lambda _state: False
         try:
             yield
-            source: Any = self.job._seams.source
+            source: Any = self.job._parts.source
             end, deadline = source._server.now(), time.monotonic() + TIMEOUT_S
             while not (log._failure or has_passed(log._end, end)):
                 assert time.monotonic() < deadline, f"the log stays at {log._end}"
@@ -245,7 +245,7 @@ def test_an_initial_snapshot_under_writes_gives_the_collection(mongodb, tmp_path
 
 def test_the_lag_is_told_by_the_cluster_s_clock(mongodb, tmp_path, spark):
     with mongodb.connect() as client, driven(mongodb, tmp_path, spark) as job:
-        job.job._seams = replace(job.job._seams, now=lambda: time.time() + 60)
+        job.job._parts = replace(job.job._parts, now=lambda: time.time() + 60)
         client["inventory"]["marks"].insert_one({"_id": "late"})
         job.until_seen("late")
 
@@ -358,7 +358,7 @@ def test_a_view_is_refused_with_the_reason(mongodb, tmp_path, spark):
 )
 def test_a_state_that_can_not_go_on_is_a_clear_stop(mongodb, tmp_path, spark, state, error):
     with driven(mongodb, tmp_path, spark) as job, pytest.raises(error) as told:
-        job.job._seams.source.open_log(state)
+        job.job._parts.source.open_log(state)
 
     assert told.value.hint
 
@@ -378,7 +378,7 @@ def test_a_position_that_the_oplog_has_lost_is_a_clear_stop(tmp_path, spark):
             assert time.monotonic() < deadline, "the oplog is never cut"
             client["inventory"]["t"].insert_many([{"large": "x" * 100_000} for _ in range(100)])
         with pytest.raises(PositionLost, match="does not reach back") as told:
-            job.job._seams.source.open_log(began)
+            job.job._parts.source.open_log(began)
 
     assert "take snapshots again" in told.value.hint
 

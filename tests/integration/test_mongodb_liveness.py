@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import SparkSession
 
-from adapters.mongodb.conditions import check_condition
+from adapters.mongodb.snapshot.conditions import check_condition
 from engine.errors import SignalError
 from engine.model import CollectionId, Target
 from tests.integration.test_mongodb_job import driven, fill, replayed, signal, stands, writing
@@ -51,7 +51,7 @@ def test_a_snapshot_whose_states_are_always_gone_fails_and_names_the_parameter(
 
 def slow_reading(job: Any) -> None:
     """Have windows be read some time behind the one that was chosen, as by executors that are busy."""
-    reader = job.job._seams.source._reader
+    reader = job.job._parts.source._reader
     read = reader.read
 
     def late(*args: Any) -> Any:
@@ -86,7 +86,7 @@ def test_a_window_that_outlives_what_the_server_keeps_is_read_in_smaller_ones(
 
 def too_large(job: Any, seconds: float) -> None:
     """Have windows of several runs, or of a long one, be read that late."""
-    reader = job.job._seams.source._reader
+    reader = job.job._parts.source._reader
     read = reader.read
 
     def late(window_id: str, reads: Any, at: Any) -> Any:

@@ -95,7 +95,7 @@ def test_what_is_rolled_back_bounds_no_snapshot_and_is_in_no_event(
     members: MongoSet, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ):
     # A primary that nobody follows shows its own writes to whoever does not ask for acknowledged ones.
-    monkeypatch.setattr("adapters.mongodb.extents._PATIENCE_MS", 500)
+    monkeypatch.setattr("adapters.mongodb.snapshot.tables._PATIENCE_MS", 500)
     chunks = {"tidemark.window.max.chunks": "2", "incremental.snapshot.chunk.size": "200"}
     with members.connect() as client:
         fill(client)
@@ -103,7 +103,7 @@ def test_what_is_rolled_back_bounds_no_snapshot_and_is_in_no_event(
         with driven(members, tmp_path, spark, **chunks) as job:
             client["inventory"]["marks"].insert_one({"_id": "begin"})
             job.until_seen("begin")
-            extents: Any = job.job._seams.source.tables()
+            extents: Any = job.job._parts.source.tables()
             members.cut_off()
             alone = client["inventory"].get_collection("t", write_concern=WriteConcern(w=1))
             alone.delete_many({"_id": {"$gte": 1000}})

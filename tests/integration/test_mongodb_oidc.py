@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from adapters.mongodb.chunks import Reach
-from adapters.mongodb.server import Server, connection_of
+from adapters.mongodb.server.connection import Server, connection_of
+from adapters.mongodb.snapshot.chunk_reader import Reach
 from adapters.spark.executors import SparkExecutors
 from engine.config import parse
 from engine.config.references import resolve
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from adapters.mongodb.server import Connection
+    from adapters.mongodb.server.connection import Connection
 
 pytestmark = pytest.mark.integration
 

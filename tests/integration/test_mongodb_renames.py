@@ -139,7 +139,7 @@ def test_a_window_s_time_is_chosen_before_its_collections_are_looked_at(
     with mongodb.connect() as client:
         fill(client, 1000)
         with driven(mongodb, tmp_path, spark, **CAPTURED) as job:
-            source: Any = job.job._seams.source
+            source: Any = job.job._parts.source
             open_window, now = source.open_window, source._server.now
 
             def swapped_now() -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import SparkSession
 
-from adapters.mongodb.server import Server, connection_of
+from adapters.mongodb.server.connection import Server, connection_of
 from engine.config import parse
 from engine.errors import ConfigError, SourceError
 from tests.integration.test_mongodb_job import driven, fill, properties, signal

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters import wiring
-from adapters.postgres.chunks import ChunkReader
-from engine import plan
+from adapters.postgres.snapshot.chunk_reader import ChunkReader
+from adapters.source import wiring
 from engine.errors import SourceError
-from engine.seams import Pace
+from engine.job.parts import Pace
+from engine.snapshot import plan
 from tests.driven import SIGNAL_TABLE, Driven, driven
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def test_the_gap_of_a_small_table_is_read_by_the_same_signal(database, tmp_path,
         return read(self, window_id, reads, *more, **named)
 
     monkeypatch.setattr(ChunkReader, "read", damaged)
-    monkeypatch.setattr("engine.seams.Pace.pause_s", lambda *_: 0.01)
+    monkeypatch.setattr("engine.job.parts.Pace.pause_s", lambda *_: 0.01)
     with driven(database, tmp_path, spark) as job:
         signal(database)
         job.until_answered("failed")

@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from adapters.postgres.catalog import Catalog
-from adapters.postgres.codec import codec_for
-from adapters.postgres.decode import decode
-from adapters.postgres.pgoutput import parse_relation
-from adapters.postgres.rows import row_expression, row_shape
-from adapters.postgres.session import TEXT_SETTINGS, startup_options
-from adapters.postgres.source import Moment
-from adapters.postgres.sql import quote_ident, quote_table
-from adapters.postgres.table import relation_of
-from adapters.postgres.timeline import SpanPart, TransactionContext
-from adapters.postgres.touched import Watch
-from engine.events.rows import RowMode, SeparatorInData, split_rows
+from adapters.postgres.events.codec import codec_for
+from adapters.postgres.events.decode import decode
+from adapters.postgres.events.rows import row_expression, row_shape
+from adapters.postgres.events.source_block import Moment
+from adapters.postgres.log.pgoutput import parse_relation
+from adapters.postgres.log.timeline import SpanPart, TransactionContext
+from adapters.postgres.log.touched_keys import Watch
+from adapters.postgres.server.catalog import Catalog
+from adapters.postgres.server.sql import quote_ident, quote_table
+from adapters.postgres.server.table import relation_of
+from adapters.postgres.server.text_settings import TEXT_SETTINGS, startup_options
 from engine.events.settings import (
     BinaryMode,
     DecimalMode,
@@ -29,13 +28,14 @@ from engine.events.settings import (
     IntervalMode,
     TimeMode,
 )
+from engine.events.values.row_texts import RowMode, SeparatorInData, split_rows
 from engine.model import CollectionId
 from tests.golden.case import OWN_CASES
 
 if TYPE_CHECKING:
     import psycopg
 
-    from adapters.postgres.table import PgType, Table
+    from adapters.postgres.server.table import PgType, Table
     from tests.servers.postgres import Database
 
 MODES = (RowMode.FAST, RowMode.EXACT)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from adapters.conditions import Found, Reference, rendered
-from adapters.postgres.conditions import GRAMMAR, named_column
+from adapters.postgres.snapshot.conditions import GRAMMAR, named_column
+from adapters.source.conditions import Found, Reference, rendered
 from engine.errors import SignalError
 from engine.model import CollectionId
 from tests.drawn_conditions import CREATE, TYPES, drawn
@@ -173,7 +173,7 @@ def test_a_condition_that_is_planned_for_long_holds_nobody_up(
     tagged: Database, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ):
     """The server works out constants before it reads a row, and looks at no timeout meanwhile."""
-    monkeypatch.setattr("adapters.postgres.extents._PLAN_ANSWER_S", 0.5)
+    monkeypatch.setattr("adapters.postgres.snapshot.tables._PLAN_ANSWER_S", 0.5)
     slow = " OR ".join(["exp(5999.5) = id"] * 400)
     with driven(tagged, tmp_path, spark) as job:
         for condition in (slow, slow, "id <= 3"):

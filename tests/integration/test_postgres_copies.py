@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.postgres.log import PostgresLog
-from adapters.postgres.watermark import VisibilityWatermark
+from adapters.postgres.log.reader import PostgresLog
+from adapters.postgres.snapshot.watermark import VisibilityWatermark
 from tests.driven import SIGNAL_TABLE, driven
 from tests.integration.test_postgres_guards import no_standby, update_that_waits
 

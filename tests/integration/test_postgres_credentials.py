@@ -11,8 +11,8 @@ import pytest
 from psycopg import sql
 
 from adapters.postgres.job import building
-from adapters.postgres.server import Server
-from adapters.wiring import Onlookers
+from adapters.postgres.server.connection import Server
+from adapters.source.wiring import Onlookers
 from engine.config import parse
 from engine.config.references import resolve
 from engine.errors import ConfigError
@@ -100,7 +100,7 @@ def role(database: Database, tmp_path: Path) -> Iterator[Role]:
 def test_a_password_that_changes_under_load_is_asked_for_again_on_both_roads(
     role: Role, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog
 ):
-    monkeypatch.setattr("engine.seams.Pace.pause_s", lambda *_args, **_named: 0.2)
+    monkeypatch.setattr("engine.job.parts.Pace.pause_s", lambda *_args, **_named: 0.2)
     given = properties(
         role.database,
         tmp_path,
@@ -165,7 +165,7 @@ def test_a_password_that_changes_under_load_is_asked_for_again_on_both_roads(
 def test_a_window_that_logs_in_with_an_expired_password_is_read_again_and_leaves_no_row_out(
     role: Role, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog
 ):
-    monkeypatch.setattr("engine.seams.Pace.pause_s", lambda *_args, **_named: 0.2)
+    monkeypatch.setattr("engine.job.parts.Pace.pause_s", lambda *_args, **_named: 0.2)
     more = {
         "database__user": "reader",
         "database__password": f"${{dir:{tmp_path}:password}}",

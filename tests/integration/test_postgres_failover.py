@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from adapters.postgres.forks import check_fork, check_reach, fork_of
-from adapters.postgres.server import Identity, Server
+from adapters.postgres.log.forks import check_fork, check_reach, fork_of
+from adapters.postgres.server.connection import Identity, Server
 from engine.errors import PositionLost, SourceError, StateError
 from tests.driven import SIGNAL_TABLE, driven, replayed_rows
 from tests.servers.postgres import Database, PostgresServer

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from adapters.postgres import server as server_module
-from adapters.postgres.answering import AnsweringConnection
-from adapters.postgres.server import Server
+from adapters.cli.stopping import descendants
+from adapters.postgres.server import connection as server_module
+from adapters.postgres.server.answering import AnsweringConnection
+from adapters.postgres.server.connection import Server
 from engine.errors import SourceError
-from engine.stopping import descendants
 from tests.driven import SIGNAL_TABLE, driven, properties, replayed_rows
 from tests.servers.proxy import Proxy
 
@@ -156,7 +156,8 @@ def test_a_signal_ends_the_command_in_time_and_leaves_no_process(
     config.write_text("".join(f"{name}={value}\n" for name, value in said.items()))
     with (tmp_path / "log").open("w") as log:
         process = subprocess.Popen(
-            [sys.executable, "-c", "from engine.cli import main; main()", "run", str(config)], stderr=log
+            [sys.executable, "-c", "from adapters.cli.app import main; main()", "run", str(config)],
+            stderr=log,
         )
     try:
         execute(shop, SNAPSHOT)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from adapters.postgres.chunks import ChunkReader
+from adapters.postgres.snapshot.chunk_reader import ChunkReader
 from adapters.sinks.files import FilesSink
-from engine import trouble
+from engine.snapshot import failure_policy
 from tests.driven import SIGNAL_TABLE, Driven, driven, replayed_rows
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class TestShrinking:
         self, table, tmp_path, spark, monkeypatch
     ):
         slow_readers(monkeypatch, 0.05)
-        monkeypatch.setattr(trouble, "_IN_VAIN", 3)
+        monkeypatch.setattr(failure_policy, "_IN_VAIN", 3)
         with driven(table, tmp_path, spark, **CHUNKS) as job, asking(table, 0.2):
             with table.connect() as connection:
                 connection.execute(SNAPSHOT)

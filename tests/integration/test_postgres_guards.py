@@ -14,22 +14,23 @@ import psycopg
 import pytest
 from psycopg.pq import TransactionStatus
 
-from adapters.postgres import unsettled, watermark
-from adapters.postgres.catalog import Catalog
-from adapters.postgres.chunks import session_statement
 from adapters.postgres.job import jdbc_properties, jdbc_url, make_server
-from adapters.postgres.sessions import Sessions
-from adapters.postgres.watermark import ExportedSnapshot
+from adapters.postgres.log import pending_visibility
+from adapters.postgres.server.catalog import Catalog
+from adapters.postgres.server.session_pool import Sessions
+from adapters.postgres.snapshot import watermark
+from adapters.postgres.snapshot.chunk_reader import session_statement
+from adapters.postgres.snapshot.watermark import ExportedSnapshot
 from engine.config import parse
 from engine.errors import TableBusy
-from engine.merge import Superseded
 from engine.model import CollectionId
+from engine.snapshot.merge import Superseded
 from tests.driven import SIGNAL_TABLE, driven, properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from adapters.postgres.watermark import Exported
+    from adapters.postgres.snapshot.watermark import Exported
     from tests.driven import Driven
     from tests.servers.postgres import Database
 
@@ -122,7 +123,7 @@ class TestUnsettled:
     def test_no_window_opens_while_more_than_is_kept_is_not_visible(
         self, table, tmp_path, spark, monkeypatch, caplog
     ):
-        monkeypatch.setattr(unsettled, "KEPT_KEYS", 2)
+        monkeypatch.setattr(pending_visibility, "KEPT_KEYS", 2)
         with driven(table, tmp_path, spark) as job:
             with no_standby(table), table.connect() as local:
                 local.execute("SET synchronous_commit = local")
@@ -143,9 +144,9 @@ class TestUnsettled:
             assert found == {n: "new" if n < 6 else "old" for n in range(1, 11)}
 
     def test_without_the_unsettled_set_the_old_row_wins(self, table, tmp_path, spark, monkeypatch):
-        from adapters.postgres import superseding  # noqa: PLC0415
+        from adapters.postgres.snapshot import superseded_keys  # noqa: PLC0415
 
-        monkeypatch.setattr(superseding, "noted", lambda waiting, *_args: waiting)
+        monkeypatch.setattr(superseded_keys, "noted", lambda waiting, *_args: waiting)
         with driven(table, tmp_path, spark) as job:
             self.run(table, job)
 

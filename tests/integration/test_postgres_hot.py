@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from adapters.postgres.log import PostgresLog
+from adapters.postgres.log.reader import PostgresLog
 from tests.driven import SIGNAL_TABLE, driven
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def test_a_log_that_is_held_goes_on_by_itself(table, tmp_path, spark):
 
 def test_the_lag_is_told_by_the_server_s_clock(table, tmp_path, spark):
     with driven(table, tmp_path, spark) as job, table.connect() as connection:
-        job.job._seams = replace(job.job._seams, now=lambda: time.time() + 60)
+        job.job._parts = replace(job.job._parts, now=lambda: time.time() + 60)
         connection.execute("INSERT INTO t VALUES (100, 1, 'x')")
         job.until(lambda: job.events("t"))
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.postgres import relations
+from adapters.postgres.events import relations
 from engine.errors import PositionLost
 from tests.driven import SIGNAL_TABLE, driven
 

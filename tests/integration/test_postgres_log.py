@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from adapters.postgres.log import LogBounds, PostgresLog, Start, Subscription
+from adapters.postgres.log.reader import LogBounds, PostgresLog, Start, Subscription
 from engine.errors import SourceError
 from engine.model import Position
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.postgres import chunks, near
-from adapters.postgres.near import NearReader
+from adapters.postgres.snapshot import chunk_reader, local_reader
+from adapters.postgres.snapshot.local_reader import LocalReader
 from tests.driven import SIGNAL_TABLE, driven, replayed_rows
 
 if TYPE_CHECKING:
@@ -55,29 +55,29 @@ class TestEvents:
     @pytest.mark.parametrize(("signal", "rows"), [(SNAPSHOT, 504), (ASKED, 501)])
     def test_both_roads_give_the_same(self, table, tmp_path, spark, monkeypatch, signal, rows):
         far = read(table, tmp_path / "far", spark, signal, **SPARK)
-        monkeypatch.setattr(chunks.ChunkReader, "_frame", None)
-        monkeypatch.setattr(near, "_FETCH_ROWS", 7)
+        monkeypatch.setattr(chunk_reader.ChunkReader, "_frame", None)
+        monkeypatch.setattr(local_reader, "_FETCH_ROWS", 7)
         close = read(table, tmp_path / "near", spark, signal, slot__name="near")
 
         assert close == far
         assert len(close) == rows
 
     def test_a_window_that_is_not_small_is_spark_s(self, table, tmp_path, spark, monkeypatch):
-        monkeypatch.setattr(NearReader, "read", None)
+        monkeypatch.setattr(LocalReader, "read", None)
         few = {"tidemark__window__local__rows": "100", "incremental__snapshot__chunk__size": "101"}
 
         assert len(read(table, tmp_path, spark, SNAPSHOT, **few)) == 504
 
     def test_a_reader_on_another_snapshot_fails(self, table, tmp_path, spark, monkeypatch, caplog):
-        exact = chunks.session_statement
+        exact = chunk_reader.session_statement
         later: Callable[..., str] = lambda exported, *more, **named: exact(  # noqa: E731
             replace(exported, text="1:2:"), *more, **named
         )
         with driven(table, tmp_path, spark) as job, table.connect() as connection:
-            monkeypatch.setattr(chunks, "session_statement", later)
+            monkeypatch.setattr(chunk_reader, "session_statement", later)
             connection.execute(SNAPSHOT)
             job.until(lambda: "the reader is on snapshot" in caplog.text)
-            monkeypatch.setattr(chunks, "session_statement", exact)
+            monkeypatch.setattr(chunk_reader, "session_statement", exact)
             job.until_answered("finished")
 
             assert len(replayed_rows(job.events("t"))) == 504

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from adapters.postgres import assemble
-from adapters.postgres.visibility import Visibility
+from adapters.postgres.log import assembler
+from adapters.postgres.server.visibility import Visibility
 from tests.driven import SIGNAL_TABLE, driven
 from tests.servers.postgres import Database, PostgresServer
 
@@ -54,7 +54,7 @@ class TestInsideTransactions:
         assert self.ids(table, tmp_path, spark) == [*range(1, 501), *range(1, 501)]
 
     def test_counting_relation_messages_would_skip_rows(self, table, tmp_path, spark, monkeypatch):
-        monkeypatch.setattr(assemble, "_ENTRIES", frozenset(b"IUDTMR"))
+        monkeypatch.setattr(assembler, "_ENTRIES", frozenset(b"IUDTMR"))
 
         assert self.ids(table, tmp_path, spark) != [*range(1, 501), *range(1, 501)]
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.postgres import membership
-from adapters.postgres.publication import Publication
-from adapters.postgres.writers import Writers
+from adapters.postgres.server import membership
+from adapters.postgres.server.publication import Publication
+from adapters.postgres.snapshot.older_writers import Writers
 from engine.model import CollectionId
 from tests.driven import SIGNAL_TABLE, driven, replayed_rows
 
@@ -272,10 +272,10 @@ class TestPublishedInPart:
         assert len(there) == 4
 
     def test_without_the_filter_other_rows_would_come(self, table, tmp_path, spark, monkeypatch):
-        from adapters.postgres.publication import Share  # noqa: PLC0415
+        from adapters.postgres.server.publication import Share  # noqa: PLC0415
 
         monkeypatch.setattr(
-            "adapters.postgres.publication._share",
+            "adapters.postgres.server.publication._share",
             lambda entries: Share(None, None, ", ".join(entry.mark for entry in entries)),
         )
         found, there = self.filtered(table, tmp_path, spark)

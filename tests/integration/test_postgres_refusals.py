@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.postgres.catalog import Catalog
-from adapters.postgres.extents import Extents
 from adapters.postgres.job import make_server
-from adapters.postgres.publication import Publication
-from adapters.postgres.readable import Readable
+from adapters.postgres.server.catalog import Catalog
+from adapters.postgres.server.publication import Publication
+from adapters.postgres.snapshot.eligibility import Readable
+from adapters.postgres.snapshot.tables import PostgresTables
 from engine.config import parse
 from engine.errors import ConfigError, SignalError
-from engine.extent import Extent
 from engine.model import CollectionId, Target
+from engine.snapshot.extent import Extent
 from tests.driven import SIGNAL_TABLE, driven, properties
 from tests.servers.postgres import Database, PostgresServer
 
@@ -55,7 +55,7 @@ def measured(database: Database, *names: str) -> list[Any]:
         publication = Publication("p", lambda _schema, _table: True)
         readable = Readable(connection, Catalog(database.connect), publication)
         targets = [Target(CollectionId(("public", name))) for name in names]
-        return list(Extents(connection, publication, readable).measure(targets))
+        return list(PostgresTables(connection, publication, readable).measure(targets))
 
 
 class TestKinds:
@@ -78,7 +78,7 @@ class TestKinds:
             publication = Publication("p", lambda _schema, _table: True)
             readable = Readable(connection, Catalog(each_database.connect), publication)
             target = Target(CollectionId((row[0], "passing")))
-            (answer,) = Extents(connection, publication, readable).measure([target])
+            (answer,) = PostgresTables(connection, publication, readable).measure([target])
 
         assert "a temporary table has no changes in the log" in str(answer)
 

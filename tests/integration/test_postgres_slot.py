@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.postgres.retention import Kept, Retention
-from adapters.postgres.server import Identity, check_identity
+from adapters.postgres.log.retention import Kept, Retention
+from adapters.postgres.server.connection import Identity, check_identity
 from engine.errors import ConfigError, PositionLost, StateError
 from tests.driven import SIGNAL_TABLE, driven
 from tests.servers.postgres import PostgresServer

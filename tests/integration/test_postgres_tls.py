@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.postgres.chunks import ChunkReader, Jdbc
 from adapters.postgres.job import jdbc_properties, jdbc_url, make_server
-from adapters.postgres.tls import checked_key, readers_key
+from adapters.postgres.server.tls import checked_key, readers_key
+from adapters.postgres.snapshot.chunk_reader import ChunkReader, Jdbc
 from engine.config import parse
 from engine.errors import ConfigError, SourceError
-from engine.staging import StagingArea
+from engine.staging.staged_rows import StagingArea
 from tests.driven import SIGNAL_TABLE, driven, properties
 from tests.servers.certificates import Authority, Certificate, converted
 from tests.servers.postgres import PostgresServer

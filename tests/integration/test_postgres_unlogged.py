@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from engine.incomplete import Cause
+from engine.isolation.incomplete import Cause
 from tests.driven import SIGNAL_TABLE, driven, replayed_rows
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from engine.extent import Progress
+    from engine.snapshot.extent import Progress
     from tests.servers.postgres import Database
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]

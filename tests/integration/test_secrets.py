@@ -104,7 +104,7 @@ def test_a_running_job_shows_no_secret(database: Database, directory: Path):
         command = [
             sys.executable,
             "-m",
-            "engine.cli",
+            "adapters.cli.app",
             "run",
             "--verbose",
             str(directory / "tidemark.properties"),

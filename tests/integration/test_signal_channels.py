@@ -172,7 +172,7 @@ def test_a_signal_of_a_turn_that_fails_is_taken_again_and_answered_once(
 
 
 def fail_next_commit(job: Driven, monkeypatch: pytest.MonkeyPatch) -> None:
-    sink = job.job._seams.sink
+    sink = job.job._parts.sink
     commit = sink.commit
 
     def refuse(_turn: int, _parts: Sequence[Part]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from adapters.postgres.job import make_server
-from adapters.postgres.signal_table import check_signal_table
+from adapters.postgres.server.signal_table import check_signal_table
 from engine.config import parse
 from engine.errors import ConfigError
 from tests.driven import SIGNAL_TABLE, driven, properties

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.postgres.held import Beginning, create_slot
-from adapters.postgres.server import Server, drop_slot
-from adapters.postgres.xmin import SlotXmin
+from adapters.postgres.log.xmin import SlotXmin
+from adapters.postgres.server.connection import Server, drop_slot
+from adapters.postgres.snapshot.slot_snapshot import Beginning, create_slot
 from tests.servers.postgres import Database
 
 pytestmark = pytest.mark.integration

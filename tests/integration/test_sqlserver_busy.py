@@ -54,7 +54,7 @@ def test_a_log_that_is_locked_keeps_no_other_databases_log(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr("adapters.sqlserver.tail._BUSY_TOLD_AFTER_S", 0.1)
+    monkeypatch.setattr("adapters.sqlserver.log.database_log._BUSY_TOLD_AFTER_S", 0.1)
     bank = sqlserver.create_database("bank")
     for database in (shop, bank):
         made(database, "t")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.sqlserver import metadata
-from adapters.sqlserver.catalog import Catalog, Listed, uncaptured
-from adapters.sqlserver.server import Server, rows
-from adapters.sqlserver.table import Capture, Column, Table
-from adapters.sqlserver.watermark import LogEnd
+from adapters.sqlserver.server import metadata
+from adapters.sqlserver.server.catalog import Catalog, Listed, uncaptured
+from adapters.sqlserver.server.connection import Server, rows
+from adapters.sqlserver.server.table import Capture, Column, Table
+from adapters.sqlserver.snapshot.watermark import LogEnd
 from engine.config.sqlserver import AGENT_STATUS
 from engine.errors import SourceError
 from engine.model import CollectionId

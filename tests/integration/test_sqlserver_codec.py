@@ -9,19 +9,19 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from adapters.sqlserver.catalog import Catalog
-from adapters.sqlserver.changes import raw_batch
-from adapters.sqlserver.codec import codec_for
-from adapters.sqlserver.decode import Rules, Watch, decode
-from adapters.sqlserver.entries import instance_of
-from adapters.sqlserver.rows import readable, row_shape
-from adapters.sqlserver.tsql import row_text
-from engine.events.rows import RowMode
+from adapters.sqlserver.events.codec import codec_for
+from adapters.sqlserver.events.decode import Rules, Watch, decode
+from adapters.sqlserver.log.changes import raw_batch
+from adapters.sqlserver.log.entries import instance_of
+from adapters.sqlserver.server.catalog import Catalog
+from adapters.sqlserver.server.rows import readable, row_shape
+from adapters.sqlserver.server.tsql import row_text
 from engine.events.settings import BinaryMode, DecimalMode, EventSettings, TimeMode
-from engine.reads import ReadEvents
+from engine.events.values.row_texts import RowMode
+from engine.staging.reads import ReadEvents
 
 if TYPE_CHECKING:
-    from adapters.sqlserver.table import Table
+    from adapters.sqlserver.server.table import Table
     from tests.servers.sqlserver import SqlServer, StandInDatabase
 
 pytestmark = pytest.mark.integration

@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 from sqlalchemy.exc import SQLAlchemyError
 
-from adapters.sqlserver.table import Column
-from adapters.sqlserver.tsql import row_text
-from engine.events.rows import RowMode
+from adapters.sqlserver.server.table import Column
+from adapters.sqlserver.server.tsql import row_text
+from engine.events.values.row_texts import RowMode
 from tests.driven_sqlserver import SIGNALS, driven_sqlserver
 from tests.servers.sqlserver import SqlServer, StandInDatabase
 

@@ -17,12 +17,13 @@ import pytest
 from pyspark.sql import SparkSession
 from sqlalchemy.exc import SQLAlchemyError
 
-from adapters.sqlserver import metadata, sizes
-from adapters.sqlserver.catalog import Catalog
-from adapters.sqlserver.keyset import Keyset
-from adapters.sqlserver.readable import ReadTable
-from adapters.sqlserver.server import Server, reach, rows
-from adapters.sqlserver.tsql import key_of
+from adapters.sqlserver.server import metadata
+from adapters.sqlserver.server.catalog import Catalog
+from adapters.sqlserver.server.connection import Server, reach, rows
+from adapters.sqlserver.server.tsql import key_of
+from adapters.sqlserver.snapshot import table_statements
+from adapters.sqlserver.snapshot.eligibility import ReadTable
+from adapters.sqlserver.snapshot.keyset import Keyset
 from engine.config.sources import Encryption
 from engine.config.sqlserver import AGENT_STATUS
 from engine.errors import SourceError
@@ -197,7 +198,9 @@ def test_a_greatest_key_of_half_a_surrogate_pair_leaves_no_row_out(shop: Contain
         listed = [one for one in catalog.listed(connection) if one.id.parts[1:] == ("dbo", "t")]
         (table,) = catalog.describe(connection, listed)
         keyset = Keyset(table.columns[:1])
-        ((told,),) = rows(connection, sizes.edge(ReadTable(table, keyset, keyset), keyset.reverse_order))
+        ((told,),) = rows(
+            connection, table_statements.edge(ReadTable(table, keyset, keyset), keyset.reverse_order)
+        )
         greatest = key_of(keyset.columns[0], told)
         assert greatest == "\x0061003dd8"
         found = rows(connection, f"SELECT COUNT(*) AS [n] FROM [dbo].[t] WHERE {keyset.up_to((greatest,))}")

@@ -15,9 +15,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from adapters.source.wiring import Onlookers
 from adapters.sqlserver.job import building
-from adapters.sqlserver.server import Jdbc, Server, login_of
-from adapters.wiring import Onlookers
+from adapters.sqlserver.server.connection import Jdbc, Server, login_of
 from engine.config import parse
 from engine.config.references import fresh, resolve
 from engine.errors import ConfigError, LoginRefused
@@ -130,7 +130,7 @@ def test_a_password_that_changes_under_load_is_asked_for_again(
     caplog: pytest.LogCaptureFixture,
     road: str,
 ):
-    monkeypatch.setattr("engine.seams.Pace.pause_s", lambda *_args, **_named: 0.2)
+    monkeypatch.setattr("engine.job.parts.Pace.pause_s", lambda *_args, **_named: 0.2)
     shop.execute("CREATE TABLE dbo.t (id int PRIMARY KEY, v nvarchar(50) NULL)")
     shop.execute(SIGNALS)
     shop.execute(f"INSERT INTO dbo.t VALUES {', '.join(f'({at}, NULL)' for at in range(ROWS))}")

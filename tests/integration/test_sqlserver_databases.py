@@ -9,12 +9,13 @@ import orjson
 import pytest
 from pyspark.sql import SparkSession
 
-from adapters.sqlserver import metadata, sizes
 from adapters.sqlserver.databases import check_identity
-from adapters.sqlserver.keyset import Keyset
-from adapters.sqlserver.readable import ReadTable
-from adapters.sqlserver.server import Server
-from adapters.sqlserver.table import Column, Table
+from adapters.sqlserver.server import metadata
+from adapters.sqlserver.server.connection import Server
+from adapters.sqlserver.server.table import Column, Table
+from adapters.sqlserver.snapshot import table_statements
+from adapters.sqlserver.snapshot.eligibility import ReadTable
+from adapters.sqlserver.snapshot.keyset import Keyset
 from engine.errors import ConfigError, StateError
 from engine.model import CollectionId
 from tests.driven_sqlserver import driven_sqlserver
@@ -194,7 +195,7 @@ def test_rows_and_bytes_of_a_table_are_counted_by_views_that_any_login_may_read(
     )
     keyset = Keyset((Column("id", 1, "int"),))
     asked = [
-        sizes.size(
+        table_statements.size(
             ReadTable(
                 Table(CollectionId(("shop", "dbo", "t")), keyset.columns), keyset, keyset, object_id=one
             )

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from adapters.sqlserver.history import history
-from adapters.sqlserver.place import Place
-from adapters.sqlserver.schema_changes import ChangeType, SchemaChange
-from adapters.sqlserver.source import ReadPlace
-from adapters.sqlserver.table import Column, Table
+from adapters.sqlserver.events.schema_changes import ChangeType, SchemaChange
+from adapters.sqlserver.events.source_block import ReadPlace
+from adapters.sqlserver.schema.history import history
+from adapters.sqlserver.server.position import Place
+from adapters.sqlserver.server.table import Column, Table
 from engine.config.sources import HistoryKind, HistorySettings
 from engine.errors import SourceError
 from engine.model import CollectionId
 
 if TYPE_CHECKING:
-    from adapters.sqlserver.history import History
+    from adapters.sqlserver.schema.history import History
     from tests.servers.kafka import KafkaBroker
 
 TABLE = Table(CollectionId(("testDB", "dbo", "t")), (Column("id", 1, "int", nullable=False),), ("id",))
@@ -66,7 +66,7 @@ def test_tombstones_of_a_shared_topic_are_passed_over(kafka: KafkaBroker, topic:
 
 
 def test_brokers_that_are_not_there_are_an_error(topic: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("adapters.sqlserver.history_topic._TIMEOUT_S", 1.0)
+    monkeypatch.setattr("adapters.kafka.history_topic._TIMEOUT_S", 1.0)
     made = opened(topic, "localhost:1")
 
     with pytest.raises(SourceError, match="schema history can't be read"):

@@ -84,7 +84,7 @@ def test_the_lag_is_told_by_the_server_s_clock(
 ):
     made(shop)
     with driven_sqlserver(sqlserver, tmp_path, spark) as driven:
-        driven.job._seams = replace(driven.job._seams, now=lambda: time.time() + 60)
+        driven.job._parts = replace(driven.job._parts, now=lambda: time.time() + 60)
         shop.execute("INSERT INTO dbo.t VALUES (1, N'a')")
         shop.capture()
         driven.until(lambda: driven.events("t"))

@@ -9,7 +9,7 @@ import orjson
 import pytest
 from pyspark.sql import SparkSession
 
-from adapters.sqlserver.server import Server
+from adapters.sqlserver.server.connection import Server
 from engine.errors import SourceError
 from tests.driven_sqlserver import SIGNALS, driven_sqlserver
 from tests.servers.sqlserver import SqlServer, StandInDatabase

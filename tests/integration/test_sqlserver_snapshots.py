@@ -11,7 +11,7 @@ import orjson
 import pytest
 from pyspark.sql import SparkSession
 
-from adapters.sqlserver.tsql import quote_ident
+from adapters.sqlserver.server.tsql import quote_ident
 from engine.errors import ConfigError, SourceError
 from tests.driven import replayed_rows
 from tests.driven_sqlserver import SIGNALS, DrivenSqlServer, driven_sqlserver, writing

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from adapters.sqlserver.server import Server
+from adapters.sqlserver.server.connection import Server
 from engine.errors import PositionLost, SourceError
 from tests.servers.sqlserver import Session, StandInDatabase
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 import sqlglot
 
-from adapters.sqlserver.server import Server, rows, run
+from adapters.sqlserver.server.connection import Server, rows, run
 from engine.errors import SchemaChanged, SourceError
 from tests.servers.sqlserver import SqlServer, StandInDatabase
 

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from adapters.spark.executors import LocalExecutors
 from engine.errors import SourceError
-from engine.job import Job
+from engine.job.heartbeat import Heartbeat
+from engine.job.loop import Job
+from engine.job.parts import JobParts, Pace
 from engine.model import CollectionId
-from engine.pulse import Pulse
-from engine.seams import Pace, Seams
 from signals.desk import Desk
 from tests.fakes import MemorySink, MemoryStateStore
 from tests.memory_source import Change, Guards, MemoryDatabase, MemorySource, batch_of
@@ -94,13 +94,13 @@ class World:
             by_place=self.by_place,
         )
         fused = Fused(self.source, self.fuse)
-        seams = Seams(
+        job_parts = JobParts(
             source=fused,
             sink=Fused(self.sink, self.fuse),
             store=Fused(self.store, self.fuse),
             executors=LocalExecutors(),
             desk=Desk(lambda _answer: None),
-            pulse=Pulse(0.0, lambda _now_ms: batch_of([]), lambda: None),
+            pulse=Heartbeat(0.0, lambda _now_ms: batch_of([]), lambda: None),
             now=self._now,
             clock=self._now,
             sleep=lambda _s: None,
@@ -114,7 +114,7 @@ class World:
             max_lag_s=1e12,
             save_s=5.0,
         )
-        self.job = Job(seams, pace)
+        self.job = Job(job_parts, pace)
         self.job.settle()
 
     def _now(self) -> float:

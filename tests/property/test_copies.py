@@ -10,11 +10,11 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine import copies
-from engine.copies import changes, together
-from engine.merge import Superseded
-from engine.merge_key import KEY_TYPE
 from engine.model import CollectionId
+from engine.snapshot import copies
+from engine.snapshot.copies import changes, together
+from engine.snapshot.merge import Superseded
+from engine.snapshot.merge_key import KEY_TYPE
 
 T = CollectionId(("public", "t"))
 _IMAGES = st.sampled_from([b"a", b"b", b"c"])

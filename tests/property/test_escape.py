@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.events import text
-from engine.events.text import escape, quote
+from engine.events.values import text
+from engine.events.values.text import escape, quote
 
 _ALPHABETS = ("aé€😀", 'a"é', "a\\", 'a\\"', 'a"\\\n\x00\x1f\x7f€')
 """Without anything to escape, with quotes, with backslashes, with both, with control characters."""

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from adapters.postgres.catalog import Catalog
-from adapters.postgres.extents import Extents
-from adapters.postgres.publication import Publication
-from adapters.postgres.readable import Readable
-from adapters.postgres.sql import quote_ident
-from engine.extent import Advance, Extent
+from adapters.postgres.server.catalog import Catalog
+from adapters.postgres.server.publication import Publication
+from adapters.postgres.server.sql import quote_ident
+from adapters.postgres.snapshot.eligibility import Readable
+from adapters.postgres.snapshot.tables import PostgresTables
 from engine.model import CollectionId, ExecuteSnapshot, Target
-from engine.plan import Budget, plan_window
-from engine.snapshot import Snapshot
+from engine.snapshot.extent import Advance, Extent
+from engine.snapshot.plan import Budget, plan_window
+from engine.snapshot.queue import Snapshot
 from tests.keys import ICU, KINDS, PREPARED, Kind
 
 if TYPE_CHECKING:
@@ -101,13 +101,13 @@ def connection(server: PostgresServer) -> Iterator[Connection[tuple[Any, ...]]]:
 
 
 @pytest.fixture(scope="module")
-def extents(server, connection) -> Extents:
+def extents(server, connection) -> PostgresTables:
     catalog = Catalog(lambda: server.connect("keysets"))
     publication = Publication("p", lambda _s, _t: True)
-    return Extents(connection, publication, Readable(connection, catalog, publication), whole_bytes=0)
+    return PostgresTables(connection, publication, Readable(connection, catalog, publication), whole_bytes=0)
 
 
-def runs_of(extents: Extents, target: Target, budget: Budget) -> list[Run]:
+def runs_of(extents: PostgresTables, target: Target, budget: Budget) -> list[Run]:
     """The runs of all windows, as a job plans them."""
     (extent,) = extents.measure([target])
     assert isinstance(extent, Extent), extent
@@ -146,7 +146,7 @@ def test_so_it_is_for_each_kind_alone_and_before_another(connection, server, ext
 
 
 def assert_each_row_in_one_run(
-    connection: Connection[tuple[Any, ...]], extents: Extents, table: Rows, budget: Budget
+    connection: Connection[tuple[Any, ...]], extents: PostgresTables, table: Rows, budget: Budget
 ) -> None:
     runs = runs_of(extents, table.target, budget)
     read = extents.readings([table.target])[table.target]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.postgres.assemble import Assembler
+from adapters.postgres.log.assembler import Assembler
 from engine.model import Position
 from tests.strategies import wal_servers
 from tests.unit.adapters.postgres.wal import is_entry

@@ -155,6 +155,8 @@ class Answers:
             if not (asked.sent.whole and finals[0][0] == "finished" and asked.turn is not None):
                 continue
             table, last = tables[name], finals[0][1]
+            if last <= table.exchanged_in:
+                continue  # it read the rows that have another name now
             table.whole = True
             table.finished.add((asked.turn, last))
             for key in table.steady:

@@ -22,20 +22,20 @@ from unittest import mock
 
 import orjson
 
-from adapters.mongodb import extended
-from adapters.mongodb.chunks import ChunkReader as MongoReader
+from adapters.mongodb.documents import extended_json
+from adapters.mongodb.documents.bson_walk import Kind
 from adapters.mongodb.job import building as building_mongodb
-from adapters.mongodb.raw import Kind
-from adapters.postgres import membership
-from adapters.postgres import server as postgres_server
-from adapters.postgres.chunks import ChunkReader as PostgresReader
+from adapters.mongodb.snapshot.chunk_reader import ChunkReader as MongoReader
 from adapters.postgres.job import building as building_postgres
+from adapters.postgres.server import connection as postgres_server
+from adapters.postgres.server import membership
+from adapters.postgres.snapshot.chunk_reader import ChunkReader as PostgresReader
+from adapters.source.wiring import Onlookers
 from adapters.spark.session import POSTGRES_JDBC, spark_session
-from adapters.sqlserver.chunks import ChunkReader as SqlServerReader
-from adapters.wiring import Onlookers
+from adapters.sqlserver.snapshot.chunk_reader import ChunkReader as SqlServerReader
 from engine.config import parse
 from engine.errors import ConfigError, LeaseLost
-from engine.slices import Slices
+from engine.snapshot.slices import Slices
 from tests.torture.clock import DriversClock
 from tests.torture.guards import GUARDS
 from tests.torture.journal import Journal
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from engine.job import Job
-    from engine.observation import Observation
-    from engine.seams import Seams
+    from engine.job.loop import Job
+    from engine.job.observation import Observation
+    from engine.job.parts import JobParts
     from signals.answers import Answer
 
 
@@ -94,9 +94,9 @@ class OneJob:
         self.journal.note("started")
         job.run(self.stop.is_set)
 
-    def _stepped(self, seams: Seams) -> Seams:
-        self.lease = seams.lease
-        return stepped(seams, self.fuses, self.lulls, self.turns)
+    def _stepped(self, job_parts: JobParts) -> JobParts:
+        self.lease = job_parts.lease
+        return stepped(job_parts, self.fuses, self.lulls, self.turns)
 
     def close(self) -> None:
         """Let go of everything, as a job does that ends by itself."""
@@ -276,7 +276,7 @@ def _writers_without_code() -> list[Any]:
     def refuse(*_value: object) -> str:
         raise NoWriter
 
-    return [refuse if kind == Kind.CODE else writer for kind, writer in enumerate(extended._WRITERS)]
+    return [refuse if kind == Kind.CODE else writer for kind, writer in enumerate(extended_json._WRITERS)]
 
 
 @contextlib.contextmanager
@@ -358,7 +358,7 @@ class Stage:
                     self._clock.shown(),
                     patient_for(order["silence_s"]),
                     mock.patch.object(membership, "_EVERY_S", 0.0),
-                    mock.patch.object(extended, "_WRITERS", _writers_without_code()),
+                    mock.patch.object(extended_json, "_WRITERS", _writers_without_code()),
                     switched_off(guards.get(order.get("mutant", ""))),
                 ):
                     play.run(self._spark)

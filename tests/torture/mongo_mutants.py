@@ -9,14 +9,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from adapters.mongodb import catalog, database, decode, extents, keys, options, untold, watermark
-from adapters.mongodb.decode import Watch
-from adapters.mongodb.first import FirstSnapshot
-from adapters.mongodb.options import StreamOptions
-from adapters.mongodb.position import time_of
-from adapters.mongodb.window import MongoWindow
-from engine import incomplete
+from adapters.mongodb import source
+from adapters.mongodb.documents import keys
+from adapters.mongodb.events import decode, untold
+from adapters.mongodb.events.decode import Watch
+from adapters.mongodb.log import options
+from adapters.mongodb.log.options import StreamOptions
+from adapters.mongodb.log.position import time_of
+from adapters.mongodb.server import catalog
+from adapters.mongodb.snapshot import tables, watermark
+from adapters.mongodb.snapshot.initial import InitialSnapshot
+from adapters.mongodb.snapshot.window import MongoWindow
 from engine.config import mongodb as mongodb_settings
+from engine.isolation import incomplete
 from tests.torture.mutants import Mutant
 
 if TYPE_CHECKING:
@@ -81,7 +86,7 @@ def _without(name: str) -> Callable[[Any], Any]:
     return made
 
 
-_SOURCE = database.MongoSource
+_SOURCE = source.MongoSource
 MONGO_MUTANTS: dict[str, Mutant] = {
     "changes supersede documents read": Mutant("in-window", ((_SOURCE, "_watch", _always(Watch())),)),
     "an _id that is written otherwise": Mutant("in-window", ((decode, "_respelt", _always(None)),)),
@@ -113,17 +118,15 @@ MONGO_MUTANTS: dict[str, Mutant] = {
     "capped collections are read at no chosen time": Mutant(
         "capped-first", ((catalog, "_described", _tight),)
     ),
-    "states that are gone": Mutant("states-gone", ((FirstSnapshot, "gone", _always(None)),)),
+    "states that are gone": Mutant("states-gone", ((InitialSnapshot, "gone", _always(None)),)),
     "one bad collection is set aside": Mutant("undecodable", ((decode, "note_fault", _raising),)),
     "a snapshot takes it up again": Mutant("undecodable", ((incomplete, "taken_up", _left_aside),)),
     "the primary, whatever the string says": Mutant(
         "lagging", ((mongodb_settings, "of_the_primary", lambda _was: lambda uri: (uri, [])),)
     ),
     "bounds no older than the log": Mutant(
-        "unacknowledged", ((extents, "_concern", _without("afterClusterTime")),)
+        "unacknowledged", ((tables, "_concern", _without("afterClusterTime")),)
     ),
-    "bounds that are acknowledged": Mutant("rolled-back", ((extents, "_concern", _without("level")),)),
-    "the event streamed last is in the log": Mutant(
-        "restored", ((database, "check_same_log", _always(None)),)
-    ),
+    "bounds that are acknowledged": Mutant("rolled-back", ((tables, "_concern", _without("level")),)),
+    "the event streamed last is in the log": Mutant("restored", ((source, "check_same_log", _always(None)),)),
 }

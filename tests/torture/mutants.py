@@ -17,38 +17,31 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 
-from adapters import wiring
-from adapters.postgres import (
-    assemble,
-    chunks,
-    cuts,
-    database,
-    decode,
-    extents,
+from adapters.postgres import source
+from adapters.postgres.events import decode, relations
+from adapters.postgres.log import assembler, cuts, forks, pending_visibility
+from adapters.postgres.log.reader import PostgresLog
+from adapters.postgres.server import connection, lock_watch, membership, table, text_settings, visibility
+from adapters.postgres.snapshot import (
+    chunk_reader,
+    eligibility,
     fingerprint,
-    first,
-    forks,
-    lock_watch,
-    membership,
+    initial,
     partitions,
-    readable,
-    relations,
-    server,
-    session,
-    superseding,
-    table,
-    unsettled,
-    visibility,
+    superseded_keys,
+    tables,
     watermark,
 )
-from adapters.postgres.log import PostgresLog
 from adapters.sinks.files import FilesSink
+from adapters.source import wiring
 from adapters.storage.state import FileStateStore
-from engine import copies, emission, incomplete
-from engine.job import Job
-from engine.merge import Superseded
-from engine.snapshot import Snapshot
-from engine.windows import Windows
+from engine.isolation import incomplete
+from engine.job import emission
+from engine.job.loop import Job
+from engine.job.windows import Windows
+from engine.snapshot import copies
+from engine.snapshot.merge import Superseded
+from engine.snapshot.queue import Snapshot
 from signals.desk import Desk
 
 if TYPE_CHECKING:
@@ -278,12 +271,14 @@ def _forkless(_check_fork: Any) -> Any:
     return lambda _saved, _now, history, _sent: forks.fork_of(history, _saved)
 
 
-_SOURCE = database.PostgresSource
+_SOURCE = source.PostgresSource
 MUTANTS: dict[str, Mutant] = {
-    "which entries supersede": Mutant("in-window", ((unsettled, "superseding_rows", _nothing_superseded),)),
+    "which entries supersede": Mutant(
+        "in-window", ((pending_visibility, "superseding_rows", _nothing_superseded),)
+    ),
     "old keys": Mutant("in-window", ((decode, "touched", _new_keys_only),)),
     "streamed, not yet visible": Mutant(
-        "hidden", ((superseding, "noted", lambda _was: lambda waiting, *_: waiting),)
+        "hidden", ((superseded_keys, "noted", lambda _was: lambda waiting, *_: waiting),)
     ),
     "the same, over a restart": Mutant("hidden-dropped", ((_SOURCE, "memory", _forgetful),)),
     "large values, of rows dropped": Mutant("in-window", ((Superseded, "unsent", _always(frozenset())),)),
@@ -294,19 +289,21 @@ MUTANTS: dict[str, Mutant] = {
     "when to emit": Mutant("stalled-log", ((watermark.VisibilityWatermark, "reached", _always(gives=True)),)),
     "32-bit ids": Mutant("wrap", ((visibility.Visibility, "widen", _snapshots_epoch),)),
     "unflushed log": Mutant("open-writer", ((watermark, "_PUSH_AFTER_S", lambda _was: 1e6),)),
-    "readers on the exact snapshot": Mutant("late-readers", ((chunks, "session_statement", _own_snapshot),)),
+    "readers on the exact snapshot": Mutant(
+        "late-readers", ((chunk_reader, "session_statement", _own_snapshot),)
+    ),
     "locks": Mutant("rewritten", ((watermark.ExportedSnapshot, "_export", _without_locks),)),
     "giving way": Mutant("ddl-waits", ((lock_watch.LockWatch, "look", _always(None)),)),
     "bounds of a changed key": Mutant("other-key", ((_SOURCE, "_refuse_other_forms", _always(None)),)),
     "text of keys and values": Mutant(
         "odd-settings",
-        ((session, "TEXT_SETTINGS", _no_settings), (chunks, "TEXT_SETTINGS", _no_settings)),
+        ((text_settings, "TEXT_SETTINGS", _no_settings), (chunk_reader, "TEXT_SETTINGS", _no_settings)),
     ),
     "counting inside transactions": Mutant(
-        "mid-transaction", ((assemble, "_ENTRIES", lambda was: was | frozenset(b"R")),)
+        "mid-transaction", ((assembler, "_ENTRIES", lambda was: was | frozenset(b"R")),)
     ),
     "passing over what was sent": Mutant(
-        "mid-transaction", ((assemble.Assembler, "_resumed", _passing_over_nothing),)
+        "mid-transaction", ((assembler.Assembler, "_resumed", _passing_over_nothing),)
     ),
     "saved before acknowledged": Mutant("every-step", ((PostgresLog, "take", _acknowledging),)),
     "saved before sent": Mutant(
@@ -328,12 +325,12 @@ MUTANTS: dict[str, Mutant] = {
         "clock-ahead", ((_SOURCE, "_visibility_now", _by_the_drivers_clock),)
     ),
     "a clock that nobody sets": Mutant("clock-set-back", ((wiring, "time", _any_clock),)),
-    "a silent server is given up": Mutant("lost-network", ((server.Server, "silence_s", _always(0.0)),)),
+    "a silent server is given up": Mutant("lost-network", ((connection.Server, "silence_s", _always(0.0)),)),
     "what was sent behind a fork": Mutant(
-        "lagging-standby", ((first, "check_fork", _forkless), (first, "_last_commit", _always(None)))
+        "lagging-standby", ((initial, "check_fork", _forkless), (initial, "_last_commit", _always(None)))
     ),
     "the last commit sent must come again": Mutant(
-        "restored-copy", ((first, "check_reach", _always(None)), (first, "_last_commit", _always(None)))
+        "restored-copy", ((initial, "check_reach", _always(None)), (initial, "_last_commit", _always(None)))
     ),
     "told of what is set aside": Mutant(
         "disguised", ((incomplete, "noted", lambda _was: lambda known, _: tuple(known)),)
@@ -342,16 +339,18 @@ MUTANTS: dict[str, Mutant] = {
     "rows moved by another key": Mutant("slid-past", ((cuts.Cut, "told", lambda _was: True),)),
     "rows that come into a filter": Mutant("into-filter", ((cuts.Cut, "moved", _inserts_stay),)),
     "one copy of equal rows": Mutant("alike", ((copies, "left", _all_copies),)),
-    "copies taken before the window": Mutant("alike-hidden", ((superseding, "before", _no_copies_before),)),
+    "copies taken before the window": Mutant(
+        "alike-hidden", ((superseded_keys, "before", _no_copies_before),)
+    ),
     "copies counted per window": Mutant("alike-beside", ((_SOURCE, "_superseded", _by_first_window),)),
     "partitions that log no key of the root": Mutant(
-        "other-leaf", ((readable.Readable, "_check_leaves", _always(None)),)
+        "other-leaf", ((eligibility.Readable, "_check_leaves", _always(None)),)
     ),
     "keys that all partitions log": Mutant(
         "leaves-by-index",
-        tuple((where, "merge_key", _keys_of_root) for where in (table, readable, relations)),
+        tuple((where, "merge_key", _keys_of_root) for where in (table, eligibility, relations)),
     ),
-    "a key that gains a column": Mutant("key-gains", ((extents, "_refuse_other_key", _always(None)),)),
+    "a key that gains a column": Mutant("key-gains", ((tables, "_refuse_other_key", _always(None)),)),
     "labels of enums": Mutant("relabelled", ((fingerprint, "_LABELS", lambda was: f"{was} HAVING false"),)),
     "partitions truncated under their root": Mutant(
         "leaf-truncated", ((partitions.Partitions, "emptied", _always({})),)

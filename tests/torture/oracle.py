@@ -44,7 +44,7 @@ class Table:
     began, `touched` the keys that the log has brought up, `read_in` the turns that read each key because a
     signal asked, `first_reads` how often the initial snapshot did, `arrived` the keys that came without a
     change. `lacking` are keys whose values no event has had since this turn, `finished` the first and the
-    last turn of snapshots that read all of it.
+    last turn of snapshots that read all of it; `exchanged_in` is the turn in which it got another's name.
     """
 
     name: str
@@ -59,6 +59,7 @@ class Table:
     arrived: set[Key] = field(default_factory=set)
     lacking: dict[Key, int] = field(default_factory=dict)
     finished: set[tuple[int, int]] = field(default_factory=set)
+    exchanged_in: int = 0
 
     @property
     def steady(self) -> set[Key]:

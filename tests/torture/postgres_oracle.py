@@ -243,7 +243,7 @@ class PostgresOracle(Oracle):
             table.copy.clear()
             table.touched.clear()
             table.arrived = set(table.rows)
-            table.whole = False
+            table.whole, table.exchanged_in = False, self._turn
             self.lacking.pop(table.name, None)
 
     def _changed(self, entry: Entry, first: Emitted, second: Emitted) -> None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from adapters.sqlserver import database, log, spans, statements, watermark
-from adapters.sqlserver.decode import Watch
-from adapters.sqlserver.locks import Locks
-from adapters.sqlserver.place import Place, after_lsn
+from adapters.sqlserver import source
+from adapters.sqlserver.events.decode import Watch
+from adapters.sqlserver.log import change_statements, reader, span_planner
+from adapters.sqlserver.server.position import Place, after_lsn
+from adapters.sqlserver.snapshot import watermark
+from adapters.sqlserver.snapshot.locks import Locks
 from tests.torture.mutants import Mutant
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ def _from_its_beginning(places_of: Any) -> Any:
     return places
 
 
-_SOURCE = database.SqlServerSource
+_SOURCE = source.SqlServerSource
 SQLSERVER_MUTANTS: dict[str, Mutant] = {
     "changes supersede rows read": Mutant("in-window", ((_SOURCE, "_watch", _always(Watch())),)),
     "the close row is waited for": Mutant(
@@ -41,8 +43,8 @@ SQLSERVER_MUTANTS: dict[str, Mutant] = {
     "the log's end is waited for": Mutant(
         "late-capture-read-only", ((watermark.LogEnd, "reached", _always(gives=True)),)
     ),
-    "one instance tells of a change": Mutant("switched", ((spans, "_follows", _always(gives=False)),)),
-    "going on inside a commit": Mutant("mid-commit", ((log, "places_of", _from_its_beginning),)),
-    "changes follow their commands": Mutant("shifted", ((statements, "_command", _always("0")),)),
+    "one instance tells of a change": Mutant("switched", ((span_planner, "_follows", _always(gives=False)),)),
+    "going on inside a commit": Mutant("mid-commit", ((reader, "places_of", _from_its_beginning),)),
+    "changes follow their commands": Mutant("shifted", ((change_statements, "_command", _always("0")),)),
     "tables are locked": Mutant("locked", ((Locks, "_lock", _always(None)),)),
 }

@@ -14,7 +14,7 @@ from tests.servers.sqlserver import SqlServer, StandInDatabase
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from adapters.sqlserver.server import Reach
+    from adapters.sqlserver.server.connection import Reach
     from engine.config.sources import SqlServerSettings
     from tests.servers.postgres import PostgresServer
 

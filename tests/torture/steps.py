@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from engine.job.parts import JobParts
+    from engine.job.state import State
     from engine.ports import LogReader, OpenWindow
-    from engine.seams import Seams
-    from engine.state import State
     from tests.torture.journal import Journal
     from tests.torture.script import Fuse
 
@@ -302,10 +302,10 @@ class Lulls:
         return Lull(self.random, self.longest_s.get(what, 0.0), self.directory / f"hold-{what}")
 
 
-def stepped(seams: Seams, fuses: Fuses, lulls: Lulls, turns: Turns) -> Seams:
+def stepped(job_parts: JobParts, fuses: Fuses, lulls: Lulls, turns: Turns) -> JobParts:
     """The same seams, with steps."""
-    source: Any = SteppedSource(seams.source, fuses, lulls)
-    sink: Any = SteppedSink(seams.sink, fuses, turns, lulls.of("commit"))
-    store: Any = Passing(seams.store, fuses, {"save_pending": "save_pending", "promote": "promote"})
-    desk: Any = SteppedDesk(seams.desk, fuses, turns)
-    return replace(seams, source=source, sink=sink, store=store, desk=desk)
+    source: Any = SteppedSource(job_parts.source, fuses, lulls)
+    sink: Any = SteppedSink(job_parts.sink, fuses, turns, lulls.of("commit"))
+    store: Any = Passing(job_parts.store, fuses, {"save_pending": "save_pending", "promote": "promote"})
+    desk: Any = SteppedDesk(job_parts.desk, fuses, turns)
+    return replace(job_parts, source=source, sink=sink, store=store, desk=desk)

@@ -1,43 +1,84 @@
-"""The dependency rule: engine ← signals ← adapters, and what pure modules may import."""
+"""The house rules: engine ← signals ← adapters, the rooms in their order, and what pure rooms may import."""
 
 from __future__ import annotations
 
 import ast
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 ROOT = Path(__file__).parents[2]
 LAYERS = ("engine", "signals", "adapters")
+SOURCES = ("postgres", "sqlserver", "mongodb")
 PURE = {"numpy", "orjson", "pyarrow", "xxhash"}
-SETTINGS = PURE | {"yaml"}
-COMMAND = {"rich", "typer", "yaml"}
-JOB = PURE | {"pyspark"}
+BLOCKING = {
+    *(
+        "asyncio",
+        "io",
+        "logging",
+        "multiprocessing",
+        "os",
+        "pathlib",
+        "random",
+        "secrets",
+        "select",
+        "shutil",
+    ),
+    *("signal", "socket", "subprocess", "tempfile", "threading", "time", "uuid"),
+}
+"""Modules of the standard library that open files, wait, read a clock or make ids."""
+PURE_ROOMS = ("engine/snapshot/", "engine/events/", "engine/patterns/", "engine/isolation/")
+ORDER = {
+    "engine": (
+        *("errors", "model", "saved", "patterns", "expressions", "events", "config", "snapshot", "isolation"),
+        *("staging", "ports", "job"),
+    ),
+    "adapters": ("storage", "spark", "staging", "sinks", "kafka", "source", *SOURCES, "cli"),
+    **{
+        f"adapters/{source}": ("documents", "server", "log", "events", "schema", "snapshot", "source", "job")
+        for source in SOURCES
+    },
+}
+"""A room may import those before it; what only type checkers see is free."""
 
 
-def imported(source: str) -> set[str]:
-    """The top-level names of every absolute import in `source`, those inside functions included."""
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+def imports(source: str) -> Iterator[tuple[str, bool]]:
+    """The modules that a module imports, also inside of functions, and whether only types need them."""
+    tree = ast.parse(source)
+    guarded = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            names.add(node.module or "")
-    return {name.split(".")[0] for name in names}
+            for alias in node.names:
+                yield alias.name, node in guarded
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if _file(inner) else node.module, node in guarded
 
 
-def allowed(module: str) -> set[str] | None:  # noqa: PLR0911  (one a layer)
+def _file(module: str) -> Path | None:
+    path = ROOT / module.replace(".", "/")
+    found = [one for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file()]
+    return found[0] if found else None
+
+
+def allowed(module: str) -> set[str] | None:
     """What a module may import beyond the standard library, by its path; None is anything."""
     match Path(module).parts:
-        case ("engine", "cli.py"):
-            return COMMAND | set(LAYERS)
-        case ("engine", "job.py"):
-            return JOB | {"engine"}
         case ("engine", "expressions.py") | ("engine", "patterns", "backtracking.py"):
             return PURE | {"engine", "re2", "regex"}
-        case ("engine", name, *_) if name.startswith("config"):
-            return SETTINGS | {"engine"}
+        case ("engine", "config", *_):
+            return PURE | {"engine", "yaml"}
         case ("engine", *_):
             return PURE | {"engine"}
         case ("signals", *_):
@@ -47,39 +88,118 @@ def allowed(module: str) -> set[str] | None:  # noqa: PLR0911  (one a layer)
     raise AssertionError(module)
 
 
-def faults(module: str, source: str) -> set[str]:
-    """Names that `module` imports and may not."""
+def foreign(module: str, source: str) -> set[str]:
+    """Packages that `module` imports and may not."""
     permitted = allowed(module)
-    found = imported(source) - set(sys.stdlib_module_names)
+    found = {name.split(".")[0] for name, _types in imports(source)} - set(sys.stdlib_module_names)
     return found & {"tests"} if permitted is None else found - permitted
+
+
+def blocking(module: str, source: str) -> set[str]:
+    """What a pure room imports of the standard library, or calls, that blocks or reads a clock."""
+    if not module.startswith(PURE_ROOMS):
+        return set()
+    found = {name.split(".")[0] for name, types in imports(source) if not types} & BLOCKING
+    calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    opens = any(isinstance(node.func, ast.Name) and node.func.id == "open" for node in calls)
+    return found | ({"open"} if opens else set())
+
+
+def upward(module: str, source: str) -> set[str]:
+    """Rooms that `module` imports although they come after its own."""
+    found = set()
+    for house, rooms in ORDER.items():
+        own = _room(module.removesuffix(".py").replace("/", "."), house)
+        if own not in rooms:
+            continue
+        for name, types in imports(source):
+            room = _room(name, house)
+            if not types and room in rooms and rooms.index(room) > rooms.index(own):
+                found.add(room)
+    return found
+
+
+def _room(module: str, house: str) -> str:
+    """The room of a house that a module stands in; empty if it stands elsewhere."""
+    prefix = house.replace("/", ".") + "."
+    return module.removeprefix(prefix).split(".")[0] if module.startswith(prefix) else ""
 
 
 MODULES = sorted(str(path.relative_to(ROOT)) for layer in LAYERS for path in (ROOT / layer).rglob("*.py"))
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_module_imports_only_what_its_layer_may(module: str):
-    assert faults(module, (ROOT / module).read_text()) == set()
+def test_a_module_keeps_the_house_rules(module: str):
+    source = (ROOT / module).read_text()
+
+    assert (foreign(module, source), blocking(module, source), upward(module, source)) == (
+        set(),
+        set(),
+        set(),
+    )
 
 
 @pytest.mark.parametrize(
     ("module", "source", "expected"),
     [
-        ("engine/plan.py", "import signals.parse", {"signals"}),
-        ("engine/plan.py", "def f():\n    from adapters.postgres import log", {"adapters"}),
-        ("engine/events/types.py", "import pyspark.sql", {"pyspark"}),
+        ("engine/snapshot/plan.py", "import signals.parse", {"signals"}),
+        ("engine/snapshot/plan.py", "def f():\n    from adapters.postgres import log", {"adapters"}),
+        ("engine/events/values/times.py", "import pyspark.sql", {"pyspark"}),
         ("engine/model.py", "from pydantic import BaseModel", {"pydantic"}),
-        ("engine/config.py", "import yaml, psycopg", {"psycopg"}),
-        ("engine/job.py", "import pyspark\nimport adapters", {"adapters"}),
-        ("engine/cli.py", "import adapters.postgres.job, typer, rich", set()),
+        ("engine/config/files.py", "import yaml, psycopg", {"psycopg"}),
+        ("engine/job/loop.py", "import pyspark\nimport adapters", {"adapters", "pyspark"}),
         ("signals/topic.py", "import adapters, confluent_kafka", {"adapters", "confluent_kafka"}),
         ("signals/parse.py", "import json, engine.model, orjson", set()),
+        ("adapters/cli/app.py", "import adapters.postgres.job, typer, rich", set()),
         ("adapters/postgres/job.py", "import tests.servers", {"tests"}),
         ("adapters/postgres/job.py", "import pyspark, psycopg, engine, signals", set()),
     ],
 )
-def test_a_forbidden_import_is_found(module: str, source: str, expected: set[str]):
-    assert faults(module, source) == expected
+def test_a_forbidden_package_is_found(module: str, source: str, expected: set[str]):
+    assert foreign(module, source) == expected
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "expected"),
+    [
+        ("engine/snapshot/plan.py", "from time import monotonic", {"time"}),
+        ("engine/events/batch.py", "import threading, re", {"threading"}),
+        ("engine/snapshot/rate.py", "def f():\n    return open('x')", {"open"}),
+        ("engine/staging/files.py", "import os", set()),
+    ],
+)
+def test_what_blocks_is_found_in_a_pure_room(module: str, source: str, expected: set[str]):
+    assert blocking(module, source) == expected
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "expected"),
+    [
+        ("engine/snapshot/plan.py", "from engine.job.loop import Job", {"job"}),
+        ("engine/snapshot/plan.py", "if TYPE_CHECKING:\n    from engine.job.loop import Job", set()),
+        ("adapters/postgres/log/reader.py", "from adapters.postgres.snapshot import watermark", {"snapshot"}),
+        ("adapters/postgres/snapshot/window.py", "from adapters.postgres.log import reader", set()),
+        ("adapters/sinks/files.py", "from adapters.cli.app import main", {"cli"}),
+        ("adapters/postgres/source.py", "from adapters.mongodb.job import building", {"mongodb"}),
+    ],
+)
+def test_an_import_of_a_later_room_is_found(module: str, source: str, expected: set[str]):
+    assert upward(module, source) == expected
+
+
+def test_modules_import_each_other_in_no_circle():
+    known = {
+        module.removesuffix(".py").replace("/", ".").removesuffix(".__init__"): module for module in MODULES
+    }
+    needs = {
+        name: {one for one, types in imports((ROOT / path).read_text()) if not types and one in known}
+        - {name}
+        for name, path in known.items()
+    }
+    while free := {name for name, wanted in needs.items() if not wanted}:
+        needs = {name: wanted - free for name, wanted in needs.items() if name not in free}
+
+    assert needs == {}
 
 
 def test_no_module_is_named_for_being_shared():

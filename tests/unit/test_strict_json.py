@@ -15,7 +15,7 @@ from bson.objectid import ObjectId
 from bson.regex import Regex
 from bson.timestamp import Timestamp
 
-from adapters.mongodb.extended import STRICT, document_text
+from adapters.mongodb.documents.extended_json import STRICT, document_text
 from tests.strict_json import bson_of
 
 VALUES: tuple[tuple[Any, ...], ...] = (

@@ -16,8 +16,8 @@ import pytest
 from sqlalchemy import event
 from testcontainers.core.container import DockerContainer
 
-from adapters.sqlserver.server import reach, rows, run
-from adapters.sqlserver.tsql import quote_ident, quote_literal, quote_name
+from adapters.sqlserver.server.connection import reach, rows, run
+from adapters.sqlserver.server.tsql import quote_ident, quote_literal, quote_name
 from engine.config.sources import SqlServerSettings
 from engine.errors import SourceError
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Engine
 
-    from adapters.sqlserver.server import Jdbc, Reach
+    from adapters.sqlserver.server.connection import Jdbc, Reach
 
 PASSWORD = "Tide-mark_2026"
 LOGIN, GATING_ROLE = "tidemark", "cdc_reader"

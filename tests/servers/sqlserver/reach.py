@@ -13,7 +13,7 @@ from sqlalchemy import create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from adapters.sqlserver.server import Jdbc
+from adapters.sqlserver.server.connection import Jdbc
 from tests.servers.sqlserver.tsql import PARAMETER
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from adapters.mongodb import encode as mongodb
-from adapters.postgres import encode as postgres
-from adapters.sqlserver import encode as sqlserver
-from adapters.sqlserver.changes import NOTHING
+from adapters.mongodb.events import span_encoder as mongodb
+from adapters.postgres.events import span_encoder as postgres
+from adapters.sqlserver.events import span_encoder as sqlserver
+from adapters.sqlserver.log.changes import NOTHING
 from engine.events.batch import no_events
 from engine.model import Part
 from tests.batches import batch

@@ -12,8 +12,8 @@ import adapters.mongodb.saved
 import adapters.postgres.saved
 import adapters.sqlserver.saved
 from engine.errors import StateError
+from engine.job.state import State
 from engine.model import Channel, Position
-from engine.state import State
 from signals.desk import Desk
 from signals.topic import TopicChannel
 from tests.fakes import MemoryTopic

@@ -12,9 +12,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adapters.postgres.builtin import BUILTIN
-from adapters.postgres.catalog import Catalog
-from adapters.postgres.table import Column, PgType, Table
+from adapters.postgres.events.builtin_types import BUILTIN
+from adapters.postgres.server.catalog import Catalog
+from adapters.postgres.server.table import Column, PgType, Table
 from engine.model import CollectionId
 from tests.servers.postgres import PostgresServer
 

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from adapters.postgres.builtin import BUILTIN
-from adapters.postgres.codec import codec_for
-from adapters.postgres.decode import decode
-from adapters.postgres.pgoutput import parse_relation
-from adapters.postgres.source import Moment
-from adapters.postgres.timeline import SpanPart, TransactionContext
-from adapters.postgres.touched import Watch
+from adapters.postgres.events.builtin_types import BUILTIN
+from adapters.postgres.events.codec import codec_for
+from adapters.postgres.events.decode import decode
+from adapters.postgres.events.source_block import Moment
+from adapters.postgres.log.pgoutput import parse_relation
+from adapters.postgres.log.timeline import SpanPart, TransactionContext
+from adapters.postgres.log.touched_keys import Watch
 from tests.golden.event import Event
 from tests.unit.golden_wal.catalogs import State, states
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from adapters.postgres.decode import Decoded
-    from adapters.postgres.table import PgType, Relation, Table
+    from adapters.postgres.events.decode import Decoded
+    from adapters.postgres.server.table import PgType, Relation, Table
     from engine.config import Settings
     from engine.events.codec import TableCodec
 

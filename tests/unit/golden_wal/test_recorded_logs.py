@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from adapters.postgres.touched import Watch
+from adapters.postgres.log.touched_keys import Watch
 from engine.config import parse
 from tests.golden.case import load_case
 from tests.golden.event import payload

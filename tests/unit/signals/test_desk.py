@@ -8,7 +8,6 @@ import orjson
 import pytest
 
 from engine.errors import SignalError, SourceError, StateError
-from engine.extent import Extent, Progress
 from engine.model import (
     Channel,
     CollectionId,
@@ -19,7 +18,8 @@ from engine.model import (
     StopSnapshot,
     Target,
 )
-from engine.snapshot import Table
+from engine.snapshot.extent import Extent, Progress
+from engine.snapshot.queue import Table
 from signals.answers import Answer, Outcome
 from signals.budget import MAX_AT_ONCE, MAX_DATA, Budget
 from signals.desk import Desk

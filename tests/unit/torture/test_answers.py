@@ -50,6 +50,17 @@ def test_a_snapshot_answered_and_read_in_between_is_right():
     assert (answers.superseded, answers.repeated, tables[T].whole) == (2, 0, True)
 
 
+@pytest.mark.parametrize(("exchanged_in", "whole"), [(4, True), (5, False), (6, False)])
+def test_a_snapshot_tells_nothing_of_rows_that_got_the_name_later(exchanged_in: int, whole: bool):  # noqa: FBT001
+    answers, tables = asked(), table(4)
+    tables[T].exchanged_in = exchanged_in
+
+    answers.hear([committed(3), ACCEPTED, told(3), committed(5), FINISHED, told(5)])
+    answers.settle(tables)
+
+    assert tables[T].whole is whole
+
+
 def test_what_is_accepted_may_be_refused_once_it_is_measured():
     answers = asked("unreadable")
 

@@ -10,14 +10,14 @@ import bson
 from bson.codec_options import CodecOptions
 from bson.raw_bson import RawBSONDocument
 
-from adapters.mongodb.codec import Rules
-from adapters.mongodb.decode import Decoded, Watch, decode
-from adapters.mongodb.selection import FieldRule, FieldRules
+from adapters.mongodb.documents.selection import FieldRule, FieldRules
+from adapters.mongodb.events.codec import Rules
+from adapters.mongodb.events.decode import Decoded, Watch, decode
 from engine.config import parse
 from tests.golden.event import Event
 
 if TYPE_CHECKING:
-    from adapters.mongodb.transactions import OpenTransaction
+    from adapters.mongodb.events.transactions import OpenTransaction
     from engine.config import Settings
     from tests.golden.case import Case
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import orjson
 import pyarrow as pa
 
-from adapters.sqlserver.changes import RAW
-from adapters.sqlserver.rows import row_shape
-from adapters.sqlserver.table import Column, Table
-from engine.events.rows import ESCAPES, SEPARATOR, RowMode
+from adapters.sqlserver.log.changes import RAW
+from adapters.sqlserver.server.rows import row_shape
+from adapters.sqlserver.server.table import Column, Table
 from engine.events.settings import EventSettings
+from engine.events.values.row_texts import ESCAPES, SEPARATOR, RowMode
 from engine.model import CollectionId
 
 if TYPE_CHECKING:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from adapters.sqlserver import sizes
-from adapters.sqlserver.extents import _unlocked
+from adapters.sqlserver.snapshot import table_statements
+from adapters.sqlserver.snapshot.tables import _unlocked
+from tests.unit.adapters.sqlserver.log.test_change_statements import ALL, read_tables
 from tests.unit.adapters.sqlserver.t_sql import PAGES, PREFIX, shape
-from tests.unit.adapters.sqlserver.test_statements import ALL, read_tables
 
 SHAPES = Path(__file__).with_name("t_sql_shapes.txt")
 SENT = [
     *ALL,
-    *(sizes.edge(_unlocked(read), read.keyset.order) for read in read_tables() if read.statement is None),
+    *(
+        table_statements.edge(_unlocked(read), read.keyset.order)
+        for read in read_tables()
+        if read.statement is None
+    ),
     *("SET LOCK_TIMEOUT 2000", "SET TRANSACTION ISOLATION LEVEL SNAPSHOT"),
     *("BEGIN TRANSACTION", "ROLLBACK TRANSACTION"),
 ]

@@ -1,0 +1,404 @@
+"""Events to Kafka, until each has been acknowledged by all replicas in sync.
+
+Owns one producer and what becomes of events that it could not deliver. Nothing is skipped: an event that
+is not delivered fails the delivery, and whoever asked for it sends all events again, from the first, by a
+producer of its own; only a record that its topic refuses for its size may be set aside, where the
+settings name a topic for such. A delivery fails once nothing was acknowledged for `delivery.timeout.ms`,
+however long its queue is: what is in flight follows the brokers' rate (`kafka_flow`), and a slow link only
+takes its time.
+
+A delivery that has failed throws away what it still holds, so that nothing of it arrives behind what is
+sent next.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import repeat
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from adapters.kafka.client import (
+    BatchRefused,
+    NotDelivered,
+    Reason,
+    batch_bytes,
+    client,
+    opened,
+    refuses,
+    said,
+    sink_error,
+)
+from adapters.kafka.credentials import renew
+from adapters.kafka.fencing import begin, failed, fatal_in, transactional
+from adapters.kafka.flow import Flow
+from adapters.kafka.parts import of_topics
+from engine.config.settings import KafkaSettings
+from engine.errors import SinkError, SinkRefused, TidemarkError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+    from confluent_kafka import Message
+
+    from engine.events.values.text import Ints
+
+_log = logging.getLogger("adapters")
+_ROWS: Final = 10_000
+"""Events between two looks at what has failed."""
+_SLICES: Final = 4
+"""Slices of a window in flight, at least."""
+_WAIT_S: Final = 0.005
+_TOLD_EVERY_S: Final = 5.0
+_RENEW_EVERY_S: Final = 0.5
+_LARGEST: Final = "100000000"
+"""Bytes of a record set aside: what a broker's socket takes by default."""
+_PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001
+_BYTES: Final = pa.large_binary()
+_TRUNCATED: Final = '{"before":null,"after":null,"source":'
+
+Record = tuple[str, bytes | None, bytes | None]
+"""Topic, value and key, in the order of `Producer.produce`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """What became of a turn's events: the topics that a truncate went to, and those that refuse events."""
+
+    truncated: frozenset[str] = frozenset()
+    refused: Mapping[str, SinkError] = field(default_factory=dict)
+
+
+Header = tuple[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Undelivered:
+    """One record that was given up, and why."""
+
+    record: Record = field(repr=False)
+    partition: int
+    error: KafkaError
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Topic and partition; -1 for a record that was not sent at all."""
+        return self.record[0], self.partition
+
+    @property
+    def size(self) -> int:
+        """Bytes of key and value."""
+        return len(self.record[1] or b"") + len(self.record[2] or b"")
+
+
+class Delivery:
+    """A producer from its first event to its last. Not to be used again once it has failed."""
+
+    def __init__(self, settings: KafkaSettings, transactional_id: str = "") -> None:
+        self._settings, self.transactional_id = settings, transactional_id
+        self._reason = Reason()
+        self._place = f"kafka {settings.client.get('bootstrap.servers', '')}"
+        config = client(settings.client, self._reason)
+        self._timeout_ms = int(config["delivery.timeout.ms"])
+        config["delivery.timeout.ms"] = "0"  # it would count from `produce`, behind the whole queue
+        if transactional_id:
+            config = transactional(settings, transactional_id, self._reason)
+            config["delivery.timeout.ms"] = config["transaction.timeout.ms"]  # no transaction outlives it
+        config["on_delivery"] = self._note
+        self._begun = False
+        self._flow = Flow()
+        self._sent = self._total = self._rejected = 0
+        self._told_s = self._renewed_s = 0.0
+        self._producer: Producer = opened(Producer, config)
+        self._undelivered: list[Undelivered] = []
+        self._truncated: set[str] = set()
+        self._refused: dict[str, SinkError] = {}
+        self._aside: Delivery | None = None
+
+    def send(self, batches: Iterable[pa.RecordBatch], total: int = 0) -> Delivered:
+        """Send every event, in order, and wait until all are delivered; progress is told as of `total`.
+
+        A topic that refuses an event gets no more of them; the others get theirs. Raises SinkError.
+        """
+        self._truncated.clear()
+        self._refused.clear()
+        self._sent, self._total, self._told_s = 0, total, time.monotonic()
+        self._begin()
+        for batch in batches:
+            self._truncated |= truncated(batch)
+            ends = _ends(batch)
+            start = 0
+            while start < batch.num_rows:
+                end = _slice_end(ends, start, self._flow.window // _SLICES)
+                sent = without(batch.slice(start, end - start), self._refused)
+                self._produce(sent)
+                self._note_sent(sent.num_rows, int(ends[end] - ends[start]))
+                self._await_room()
+                start = end
+        self._flush()
+        self._end()
+        return Delivered(frozenset(self._truncated), dict(self._refused))
+
+    def _begin(self) -> None:
+        """Begin a transaction, if the producer has an id. Raises SinkError."""
+        if not self.transactional_id:
+            return
+        if not self._begun:
+            begin(self._producer, self.transactional_id, self._reason)
+            self._begun = True
+        self._step("does not begin", self._producer.begin_transaction)
+
+    def _end(self) -> None:
+        """Commit what was sent, whole; nothing of it where a topic has refused events."""
+        if self.transactional_id and self._refused:
+            self._step("does not end", self._producer.abort_transaction, self._timeout_ms / 1000)
+        elif self.transactional_id:
+            self._step("does not end", self._producer.commit_transaction, self._timeout_ms / 1000)
+
+    def _step(self, what: str, step: Callable[..., None], *seconds: float) -> None:
+        try:
+            step(*seconds)
+        except KafkaException as exc:
+            raise failed(exc.args[0], what, self.transactional_id, self._reason) from exc
+
+    def _note_sent(self, records: int, size: int) -> None:
+        self._sent += records
+        self._flow.sent(records - self._rejected, size, time.monotonic())
+        self._rejected = 0
+
+    def _await_room(self) -> None:
+        """Wait until more may be in flight; fails if the brokers acknowledge nothing for too long."""
+        self._serve(self._producer.poll, 0)
+        self._look()
+        while self._flow.full():
+            self._serve(self._producer.poll, _WAIT_S)
+            self._look()
+
+    def _look(self) -> None:
+        """See how far the brokers are."""
+        now_s = time.monotonic()
+        self._flow.seen(len(self._producer), now_s)
+        self._settle()
+        if self._flow.silent_s(now_s) >= _RENEW_EVERY_S and now_s - self._renewed_s >= _RENEW_EVERY_S:
+            self._renewed_s = now_s
+            self._renew()
+        if self._flow.silent_s(now_s) * 1000 >= self._timeout_ms:
+            raise self._stalled()
+        if now_s - self._told_s >= _TOLD_EVERY_S:
+            self._told_s = now_s
+            self._tell(now_s)
+
+    def _tell(self, now_s: float) -> None:
+        if self._flow.silent_s(now_s) >= _TOLD_EVERY_S:
+            _log.warning("%s: %s", self._place, self._reason.behind("events wait to be taken"))
+            return
+        done = max(0, self._sent - len(self._producer))
+        of = f" of {self._total}" if self._total else ""
+        _log.info("%s: %d%s events sent, %.0f kB/s", self._place, done, of, self._flow.rate / 1000)
+
+    def _stalled(self) -> SinkError:
+        """What to raise once nothing has been acknowledged for too long."""
+        self._producer.purge()
+        self._producer.flush(1.0)
+        undelivered, self._undelivered = self._undelivered, []
+        text = f"{len(undelivered)} events were not delivered within {self._timeout_ms} ms of the last answer"
+        place = undelivered[0].record[0] if undelivered else self._place
+        hint = "look at the brokers, or raise producer.delivery.timeout.ms"
+        return NotDelivered(self._reason.behind(text), place=place, hint=hint)
+
+    def _serve(self, step: Callable[[float], int], seconds: float) -> int:
+        """Let the producer work. Raises SinkError where it can't go on, as when its id was taken over."""
+        try:
+            return step(seconds)
+        except (KafkaException, SystemError) as exc:
+            # The binding raises from within whatever it calls back, which Python then calls a SystemError.
+            error = fatal_in(exc)
+            if error is None:
+                raise
+            if self.transactional_id:
+                raise failed(error, "can't be used any more", self.transactional_id, self._reason) from exc
+            raise sink_error(error, f"nothing more can be sent: {said(error)}", self._place) from exc
+
+    def close(self) -> None:
+        """Throw away what was not delivered. Twice is harmless."""
+        with suppress(KafkaException, SystemError):
+            self._producer.purge()
+            self._producer.flush(1.0)
+        with suppress(KafkaException, SystemError):
+            self._producer.close()
+        if self._aside is not None:
+            self._aside.close()
+
+    def _produce(self, batch: pa.RecordBatch) -> None:
+        produce = self._producer.produce
+        headers = batch.column("headers")
+        records = _records(batch)
+        if headers.null_count < len(headers):
+            for record, own in zip(records, headers.to_pylist(), strict=True):
+                self._insist(produce, record, _headers(own))
+            return
+        for record in records:
+            try:
+                produce(*record)
+            except (BufferError, KafkaException):
+                self._insist(produce, record, None)
+
+    def _insist(self, produce: Callable[..., None], record: Record, headers: list[Header] | None) -> None:
+        """Produce one record, waiting for room; what no waiting helps is noted."""
+        held, since_s = 0, time.monotonic()
+        while True:
+            try:
+                produce(*record, headers=headers)
+            except BufferError:
+                self._serve(self._producer.poll, 0.05)
+                if self._reason.refused():
+                    self._renew()
+                self._settle()
+                if len(self._producer) != held:
+                    held, since_s = len(self._producer), time.monotonic()
+                if (time.monotonic() - since_s) * 1000 >= self._timeout_ms:
+                    raise self._stalled() from None
+            except KafkaException as exc:
+                self._undelivered.append(Undelivered(record, -1, exc.args[0]))
+                self._rejected += 1
+                return
+            else:
+                return
+
+    def _note(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            record = (message.topic() or "", message.value(), message.key())
+            partition = message.partition()
+            self._undelivered.append(Undelivered(record, -1 if partition is None else partition, error))
+
+    def _flush(self) -> None:
+        while self._serve(self._producer.flush, min(1.0, self._timeout_ms / 4000)):
+            self._look()
+        self._look()
+
+    def _renew(self) -> None:
+        """Nothing has gone out for a while: the password may have changed."""
+        with suppress(TidemarkError):  # told with the events, should they not be delivered in time
+            renew(self._settings.client, self._producer, refused=self._reason.refused())
+
+    def _settle(self) -> None:
+        """Deal with what was not delivered: set it aside, or fail."""
+        if not self._undelivered:
+            return
+        self._note_refused()
+        undelivered, self._undelivered = self._undelivered, []
+        if not undelivered:
+            return
+        too_large = [one for one in undelivered if one.error.code() == KafkaError.MSG_SIZE_TOO_LARGE]
+        if len(too_large) < len(undelivered):
+            raise self._failed(next(one for one in undelivered if one not in too_large), len(undelivered))
+        for one in too_large:
+            if one.record[0] not in self._refused:
+                self._set_aside(one, too_large)
+
+    def _note_refused(self) -> None:
+        """Note topics that refuse events. What else was for them does not count any more."""
+        for record in self._undelivered:
+            topic = record.record[0]
+            if refuses(record.error) and topic not in self._refused:
+                text = f"the topic refuses events: {said(record.error)}"
+                self._refused[topic] = sink_error(record.error, text, topic)
+        # A refused event ends a transaction with all that it holds; the turn is done again.
+        ended = _PURGED if self.transactional_id and self._refused else frozenset[int]()
+        left = (one for one in self._undelivered if one.error.code() not in ended)
+        self._undelivered = [one for one in left if one.record[0] not in self._refused]
+
+    def _failed(self, one: Undelivered, count: int) -> SinkError:
+        text = f"{count} events were not delivered: {said(one.error)}"
+        return sink_error(one.error, text, one.record[0])
+
+    def _set_aside(self, one: Undelivered, too_large: list[Undelivered]) -> None:
+        topic, value, key = one.record
+        # A broker refuses a whole batch; whose fault it was shows only where there is one record.
+        batch = [other for other in too_large if other.place == one.place and other.partition >= 0]
+        if len(batch) > 1 and batch_bytes(self._settings.client) > 1:
+            raise BatchRefused(f"a batch of {len(batch)} records is too large for the broker", place=topic)
+        shown = (key or b"").decode()[:200]
+        aside = self._settings.dead_letter_topic
+        # What a broker has refused ends its transaction: it can't be left out of it.
+        if not aside or aside == topic or (self.transactional_id and one.partition >= 0):
+            self._refused[topic] = SinkRefused(
+                f"the event of {one.size} bytes with the key {shown!r} is too large",
+                place=topic,
+                hint="raise producer.max.request.size and the topic's max.message.bytes,"
+                " or name a tidemark.sink.kafka.dead.letter.topic",
+            )
+            return
+        self._dead_letters().send_record((aside, value, key), [("topic", topic), ("error", said(one.error))])
+        _log.warning("%s: the event of %d bytes with the key %r went to %s", topic, one.size, shown, aside)
+
+    def _dead_letters(self) -> Delivery:
+        if self._aside is None:
+            larger = {**self._settings.client, "message.max.bytes": _LARGEST}
+            self._aside = Delivery(KafkaSettings(larger))
+        return self._aside
+
+    def send_record(self, record: Record, headers: list[Header]) -> None:
+        """Send one record and wait until it is delivered. Raises SinkError."""
+        self._refused.clear()
+        self._insist(self._producer.produce, record, headers)
+        self._note_sent(1, len(record[1] or b""))
+        self._flush()
+        for error in self._refused.values():
+            raise error
+
+
+def _records(batch: pa.RecordBatch) -> Iterator[Record]:
+    topic = batch.column("topic")
+    names = topic.dictionary.to_pylist()
+    topics = repeat(names[0]) if len(names) == 1 else np.array(names, object)[topic.indices.to_numpy()]
+    value, key = (batch.column(name).cast(_BYTES).to_numpy(zero_copy_only=False) for name in ("value", "key"))
+    return zip(topics, value, key)  # noqa: B905  one topic is repeated without end
+
+
+def _ends(batch: pa.RecordBatch) -> Ints:
+    """Where each event's key and value would begin if all were laid out one behind the other."""
+    ends = np.zeros(batch.num_rows + 1, np.int64)
+    for name in ("key", "value"):
+        lengths = pc.fill_null(pc.binary_length(batch.column(name)), 0)
+        ends[1:] += lengths.to_numpy(zero_copy_only=False)
+    return np.cumsum(ends)
+
+
+def _slice_end(ends: Ints, start: int, most_bytes: int) -> int:
+    """Behind the last event of a slice: at least one event, not many, and no more bytes than that."""
+    end = int(np.searchsorted(ends, ends[start] + most_bytes, "right")) - 1
+    return min(max(end, start + 1), start + _ROWS, len(ends) - 1)
+
+
+def without(batch: pa.RecordBatch, topics: Collection[str]) -> pa.RecordBatch:
+    """The events of a batch that don't go to these topics, in order."""
+    if not topics:
+        return batch
+    names = frozenset(batch.column("topic").dictionary.to_pylist())
+    return of_topics(batch, names - frozenset(topics))
+
+
+def _headers(text: str | None) -> list[Header] | None:
+    """Headers as Kafka Connect's JsonConverter writes them: each value as JSON text."""
+    if text is None:
+        return None
+    return [(one["key"], one["value"]) for one in orjson.loads(text)]
+
+
+def truncated(batch: pa.RecordBatch) -> set[str]:
+    """The topics that truncates in this batch go to; they have no key, and no row."""
+    keyless = pc.and_(pc.is_null(batch.column("key")), pc.is_valid(batch.column("value")))
+    if not pc.any(keyless).as_py():
+        return set()
+    events = batch.filter(keyless)
+    events = events.filter(pc.match_substring(events.column("value"), _TRUNCATED))
+    return set(events.column("topic").cast(pa.string()).unique().to_pylist())

@@ -1,0 +1,173 @@
+"""The parts of a turn on their way to Kafka: batches kept in memory, or Arrow files, taken in order.
+
+Owns where parts wait and which topics they hold. Kafka shows whatever it is given at once, so a turn's
+events wait here until it is committed. What the driver's own threads write stays in memory, as far as it is
+little enough. Tasks elsewhere write files.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import chain
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from adapters.staging.turn_parts import replacing, written_files
+from engine.errors import SinkError
+from engine.events.batch import EVENTS
+from engine.model import NO_FILE, Checksum, Part
+from engine.staging.checksum import ChecksumFile, checksum_of
+from engine.staging.files import sink_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+_DAMAGED = "the turn is begun again; if this goes on, look at the disk of the staging directory"
+
+
+@dataclass(frozen=True, slots=True)
+class PartFiles:
+    """Writes parts into an attempt's directory; see the port."""
+
+    directory: Path
+
+    def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> Part:
+        """Write the part as one stream of batches; one without events leaves no file."""
+        with replacing(self.directory / f"part-{part:05d}.arrow") as partial:
+            events = 0
+            with sink_errors(partial):
+                file = ChecksumFile(partial)
+            # Only the file's own errors are the sink's: `batches` may fail for reasons of its own.
+            with closing(file), pa.ipc.new_stream(file, EVENTS) as stream:
+                for batch in batches:
+                    if batch.num_rows:
+                        events += batch.num_rows
+                        with sink_errors(partial):
+                            stream.write_batch(batch)
+            if not events:
+                partial.unlink()
+        return Part(part, events, file.checksum if events else NO_FILE)
+
+
+class TurnParts:
+    """Takes the parts of a turn; see the port. What a task elsewhere is given writes files.
+
+    No more than `most_bytes` are held in memory; parts beyond are files, too.
+    """
+
+    def __init__(self, directory: Path, most_bytes: int) -> None:
+        self._files, self._most_bytes = PartFiles(directory), most_bytes
+        self._held: dict[int, tuple[pa.RecordBatch, ...]] = {}
+        self._spilled: dict[int, Part] = {}
+        self._reserved: dict[int, int] = {}
+        self._reserving = Lock()
+
+    def __reduce__(self) -> tuple[type[PartFiles], tuple[Path]]:
+        return PartFiles, (self._files.directory,)
+
+    def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> Part:
+        """Hold the part's batches as they are, while there is room."""
+        self._forget(part)
+        taken: list[pa.RecordBatch] = []
+        given = (batch for batch in batches if batch.num_rows)
+        for batch in given:
+            taken.append(batch)
+            if not self._reserve(part, batch.nbytes):
+                self._forget(part)
+                return self._files.write(part, chain(taken, given))
+        self._held[part] = tuple(taken)
+        return Part(part, sum(batch.num_rows for batch in taken))
+
+    def _reserve(self, part: int, size: int) -> bool:
+        with self._reserving:
+            self._reserved[part] = self._reserved.get(part, 0) + size
+            return sum(self._reserved.values()) <= self._most_bytes
+
+    def _forget(self, part: int) -> None:
+        with self._reserving:
+            self._reserved.pop(part, None)
+            self._held.pop(part, None)
+
+    def attempt(self, parts: Sequence[Part]) -> Attempt:
+        """What was written, here and elsewhere, which must be these parts; else SinkError."""
+        ordered = sorted(parts, key=lambda part: part.number)
+        ordered = [self._spilled.get(part.number, part) for part in ordered]
+        files = [part for part in ordered if part.checksum != NO_FILE]
+        paths = dict(zip(files, written_files(self._files.directory, files), strict=True))
+        held: list[PartFile | tuple[pa.RecordBatch, ...]] = []
+        for part in ordered:
+            if part in paths:
+                held.append(PartFile(paths[part], part.checksum))
+            elif part.events:
+                held.append(self._held[part.number])
+        return Attempt(tuple(held))
+
+    def spilled(self, parts: Sequence[Part]) -> Attempt:
+        """The same as files alone, for tasks elsewhere."""
+        for number, batches in self._held.items():
+            self._spilled[number] = self._files.write(number, batches)
+        self._held.clear()
+        self._reserved.clear()
+        return self.attempt(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class PartFile:
+    """The file of a part, as it was written."""
+
+    path: Path
+    checksum: Checksum
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Its batches, mapped. Raises SinkError if they are not what was written."""
+        with sink_errors(self.path), pa.memory_map(str(self.path)) as source:
+            if checksum_of(source.read_buffer()) != self.checksum:
+                raise SinkError("is damaged: its checksum is wrong", place=str(self.path), hint=_DAMAGED)
+            source.seek(0)
+            with pa.ipc.open_stream(source) as stream:
+                yield from stream
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What an attempt has written, in the order of its parts: batches, or a file of them."""
+
+    parts: tuple[PartFile | tuple[pa.RecordBatch, ...], ...]
+
+    @property
+    def bytes(self) -> int:
+        """The size of all parts."""
+        return sum(part.checksum.bytes if isinstance(part, PartFile) else _bytes(part) for part in self.parts)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Every batch in order; files are mapped into memory, and read as far as is asked."""
+        for part in self.parts:
+            yield from part.batches() if isinstance(part, PartFile) else part
+
+    def events(self) -> Counter[str]:
+        """How many events each topic has."""
+        found: Counter[str] = Counter()
+        for batch in self.batches():
+            names = batch.column("topic").dictionary.to_pylist()
+            counts = np.bincount(batch.column("topic").indices.to_numpy(), minlength=len(names))
+            found.update({name: int(count) for name, count in zip(names, counts, strict=True) if count})
+        return found
+
+
+def _bytes(batches: Iterable[pa.RecordBatch]) -> int:
+    return sum(batch.nbytes for batch in batches)
+
+
+def of_topics(batch: pa.RecordBatch, topics: frozenset[str]) -> pa.RecordBatch:
+    """The events of a batch that go to these topics, in order."""
+    column = batch.column("topic")
+    mine = np.array([name in topics for name in column.dictionary.to_pylist()], bool)
+    if mine.all():
+        return batch
+    return batch.filter(pa.array(mine[column.indices.to_numpy()]))

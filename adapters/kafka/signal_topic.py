@@ -1,0 +1,267 @@
+"""A topic read record by record in the background: the `TopicReader` over a Kafka consumer.
+
+Owns the consumer, its thread, and what is said of a broker that is away. Which records are signals, and
+where reading goes on, is `signals.topic`'s affair: partitions are assigned by hand and nothing is
+committed to the broker, so the consumer group is only a name.
+
+The thread alone touches the consumer. `begin` leaves it a place and a number that tells what was read
+before from what was read after; the records wait in a bounded queue until they are taken.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from adapters.kafka.credentials import renew, with_login
+from engine.errors import ConfigError, InvariantError, TidemarkError
+from signals.topic import Place, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from confluent_kafka import Message
+    from confluent_kafka.admin._topic import TopicDescription
+
+_log = logging.getLogger("adapters")
+_librdkafka = logging.getLogger("adapters.librdkafka")
+_librdkafka.setLevel(logging.CRITICAL + 1)
+
+_MAX_WAITING: Final = 100
+_ASK_TIMEOUT_S: Final = 2.0
+_PARTITIONS_EVERY_S: Final = 5.0
+_LONGEST_PAUSE_S: Final = 2.0
+_CLOSE_TIMEOUT_S: Final = 10.0
+
+_OWN: Final = {
+    "enable.auto.commit": "false",
+    "enable.auto.offset.store": "false",
+    "auto.offset.reset": "error",
+    "allow.auto.create.topics": "false",
+    "queued.max.messages.kbytes": "4096",
+}
+
+
+class KafkaTopicReader:
+    """Reads one topic. `client` is librdkafka's configuration; `poll_s` the wait of one poll."""
+
+    def __init__(self, topic: str, client: Mapping[str, str], poll_s: float) -> None:
+        self._topic, self._poll_s, self._settings = topic, max(0.01, poll_s), client
+        # What the library logs of every attempt to connect is told once, by the errors of the calls.
+        common: dict[str, Any] = {
+            **with_login(client),
+            "log.connection.close": "false",
+            "logger": _librdkafka,
+        }
+        told: dict[str, Any] = {**common, "error_cb": self._on_error}
+        try:
+            self._admin = AdminClient(told)
+            self._consumer = Consumer({**common, **_OWN})
+        except (KafkaException, ValueError, TypeError) as error:
+            raise ConfigError(f"the consumer of signals can't be made: {_said(error)}") from error
+        self._changed = threading.Condition()
+        self._place, self._number = Place({}, 0), 0
+        self._waiting: deque[Record] = deque()
+        self._ends = False
+        self._since_ms, self._topic_id = 0, ""
+        self._next: dict[int, int] = {}
+        self._assigned: set[int] = set()
+        self._is_away, self._why = False, ""
+        self._failures = 0
+        self._thread: threading.Thread | None = None
+        self._died_of: Exception | None = None
+
+    def begin(self, place: Place) -> None:
+        """Read from here on."""
+        with self._changed:
+            self._place, self._number = place, self._number + 1
+            self._waiting.clear()
+            self._changed.notify()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="signal-topic", daemon=True)
+            self._thread.start()
+
+    def take(self) -> Sequence[Record]:
+        """What has been read since the last call."""
+        if self._died_of is not None:
+            raise InvariantError("the reader of the signal topic has ended") from self._died_of
+        with self._changed:
+            taken = tuple(self._waiting)
+            self._waiting.clear()
+            self._changed.notify()
+        return taken
+
+    def close(self) -> None:
+        """End the thread, and with it the consumer."""
+        with self._changed:
+            self._ends = True
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join(_CLOSE_TIMEOUT_S)
+
+    # The thread.
+
+    def _run(self) -> None:
+        try:
+            self._read()
+        except Exception as error:  # noqa: BLE001  (raised by the next `take`)
+            self._died_of = error
+        finally:
+            self._consumer.close()
+
+    def _read(self) -> None:
+        begun = -1
+        while not self._ends:
+            try:
+                begun = self._begin_again(begun)
+                self._assign_new()
+                self._poll_until_due(begun)
+                self._note_well()
+            except (KafkaException, TimeoutError) as error:
+                self._failures += 1
+                self._unassign()  # what came together with the error is read again from where it was kept
+                if self._failures > 1:  # a call may fail alone, as while a leader is chosen
+                    self._say_once(_said(error))
+                with suppress(TidemarkError):  # told by the next attempt
+                    renew(self._settings, self._consumer, self._admin)
+                self._rest(begun, min(_LONGEST_PAUSE_S, 0.25 * 2.0 ** min(self._failures, 10)))
+
+    def _begin_again(self, begun: int) -> int:
+        """Go to the place that was asked for last, unless that is where reading began; its number."""
+        with self._changed:
+            number, place = self._number, self._place
+        if number != begun:
+            self._next, self._since_ms = dict(place.offsets), place.since_ms
+            self._topic_id = place.topic_id
+            self._unassign()
+        return number
+
+    def _assign_new(self) -> None:
+        """Assign the partitions that are not assigned yet: at first all of them."""
+        topic = self._described()
+        self._recognise(str(topic.topic_id))
+        new = sorted({partition.id for partition in topic.partitions} - self._assigned)
+        if new:
+            self._consumer.list_topics(self._topic, _ASK_TIMEOUT_S)  # or it would not know of them yet
+            self._next |= {number: self._first(number) for number in new}
+            self._assign(new)
+
+    def _described(self) -> TopicDescription:
+        topics = TopicCollection([self._topic])
+        self._admin.poll(0)  # asks for another token in time
+        asked = self._admin.describe_topics(topics, request_timeout=_ASK_TIMEOUT_S)
+        described: TopicDescription = asked[self._topic].result(2 * _ASK_TIMEOUT_S)
+        return described
+
+    def _recognise(self, topic_id: str) -> None:
+        """Forget the offsets of another topic that had the same name."""
+        if self._topic_id not in {"", topic_id}:
+            _log.warning("the topic %r was made anew; signals are read from its beginning", self._topic)
+            self._next.clear()
+            self._unassign()
+        self._topic_id = topic_id
+
+    def _unassign(self) -> None:
+        self._assigned.clear()
+        self._consumer.unassign()
+
+    def _assign(self, numbers: Sequence[int]) -> None:
+        if numbers:
+            places = [TopicPartition(self._topic, number, self._next[number]) for number in numbers]
+            self._consumer.incremental_assign(places)
+            self._assigned.update(numbers)
+
+    def _first(self, number: int) -> int:
+        """Where a partition is read from: the next offset, else the first record of the time or later."""
+        partition = TopicPartition(self._topic, number)
+        low, high = self._consumer.get_watermark_offsets(partition, _ASK_TIMEOUT_S)
+        if number in self._next:
+            return self._within(number, low, high)
+        asked = TopicPartition(self._topic, number, self._since_ms)
+        found = self._consumer.offsets_for_times([asked], _ASK_TIMEOUT_S)[0]
+        if found.error is not None:
+            raise KafkaException(found.error)
+        # With no such record yet the end is where the partition ended before it was asked.
+        return int(found.offset) if found.offset >= 0 else int(high)
+
+    def _within(self, number: int, low: int, high: int) -> int:
+        """The next offset, or the partition's first where that is gone; then it is told."""
+        offset = self._next[number]
+        if low <= offset <= high:
+            return offset
+        _log.warning(
+            "%s-%d was read up to offset %d and holds %d to %d now; signals go on at offset %d",
+            *(self._topic, number, offset, low, high, low),
+        )
+        return low
+
+    def _poll_until_due(self, begun: int) -> None:
+        """Poll until the partitions are to be looked at again, or there is another place to begin at."""
+        due_s = time.monotonic() + _PARTITIONS_EVERY_S
+        while time.monotonic() < due_s and begun == self._number and not self._ends:
+            for message in self._consumer.consume(_MAX_WAITING, self._poll_s):
+                self._keep(message, begun)
+
+    def _keep(self, message: Message, begun: int) -> None:
+        if (error := message.error()) is not None:
+            self._lose(message.partition(), error)
+            return
+        number, offset = message.partition() or 0, message.offset() or 0
+        record = Record(self._topic_id, number, offset, _raw(message.key()), _raw(message.value()))
+        self._next[number] = offset + 1
+        self._note_well()
+        with self._changed:
+            self._changed.wait_for(
+                lambda: len(self._waiting) < _MAX_WAITING or self._ends or begun != self._number
+            )
+            if begun == self._number:
+                self._waiting.append(record)
+
+    def _lose(self, number: int | None, error: KafkaError) -> None:
+        """A place that the topic no longer has is looked for again; other faults are the caller's."""
+        if error.code() != KafkaError._AUTO_OFFSET_RESET or number not in self._assigned:  # noqa: SLF001
+            raise KafkaException(error)
+        self._consumer.incremental_unassign([TopicPartition(self._topic, number)])
+        self._assigned.discard(number)
+        self._next[number] = self._first(number)
+        self._assign([number])
+
+    def _rest(self, begun: int, pause_s: float) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._ends or self._number != begun, pause_s)
+
+    # What is said.
+
+    def _on_error(self, error: KafkaError) -> None:
+        """Keep what the library says of a connection: a call that fails knows only that it took too long."""
+        self._why = error.str()
+
+    def _say_once(self, fault: str) -> None:
+        self._admin.poll(0)
+        if not self._is_away:
+            why = f"{fault} ({self._why})" if self._why else fault
+            _log.warning("signals can't be read from the topic %r: %s; trying again", self._topic, why)
+        self._is_away = True
+
+    def _note_well(self) -> None:
+        """Records come, or nothing has failed for seconds: whatever it was is over."""
+        self._failures = 0
+        if self._is_away:
+            _log.info("signals are read from the topic %r again", self._topic)
+        self._is_away, self._why = False, ""
+
+
+def _said(error: Exception) -> str:
+    first = error.args[0] if error.args else error
+    return first.str() if isinstance(first, KafkaError) else str(first) or repr(first)
+
+
+def _raw(value: bytes | str | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value

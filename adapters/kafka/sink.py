@@ -1,0 +1,287 @@
+"""The Kafka sink: events into topics, at least once, in order.
+
+Owns what a turn is and who sends it. Kafka shows a record as soon as it has it, so a turn's parts wait, in
+memory or as the files of whichever task wrote them, and are sent when the turn is committed. Parts may hold
+the same key, and a topic with one partition must hold a table's truncates in their place: so a topic is sent
+by one producer, part after part, and several topics at once by the executors. Few bytes are sent from here,
+by a producer that is kept, since a Spark job alone would take longer.
+
+A commit ends when all replicas in sync have every event. A topic that refuses events keeps none of the others
+from theirs; the commit fails with its name then. One that fails may have sent some; the turn is
+begun anew then, and sent from its first event. So a key's events are repeated in their order, as after a
+crash, since nobody knows what an earlier process had sent. Only what nobody can call back could arrive
+behind its successor: a task that Spark has given up but that still runs, or a request that a broken network
+delivers after `delivery.timeout.ms`. Where that must not be, producers have transactional ids
+(`kafka_fencing`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from adapters.kafka.client import BatchRefused, NotDelivered, batch_bytes
+from adapters.kafka.delivery import Delivered, Delivery, without
+from adapters.kafka.fencing import Fence, is_fence
+from adapters.kafka.parts import Attempt, TurnParts, of_topics
+from adapters.kafka.topics import Topics
+from adapters.staging.turn_parts import Staging
+from engine.config.settings import Fencing, TopicRecreated
+from engine.errors import SinkError, SinkRefused, TopicRemade, TopicsRefused
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from engine.config.settings import KafkaSettings
+    from engine.model import Part
+    from engine.ports import Executors, PartWriter
+
+_log = logging.getLogger("adapters")
+_LOCAL_BYTES: Final = 64 << 20
+_SMALLER: Final = 8
+_TOLD: Final = 10
+_DEAD_LETTERS: Final = {"max.message.bytes": "100000000"}
+
+
+@dataclass(frozen=True, slots=True)
+class SendTopics:
+    """The task that sends an attempt's events to some topics; goes to the executors."""
+
+    settings: KafkaSettings
+    attempt: Attempt
+
+    def __call__(self, share: tuple[str, frozenset[str]]) -> Delivered:
+        """Send them, by the producer of this transactional id, if any."""
+        id_, topics = share
+        with contextlib.closing(Delivery(self.settings, id_)) as delivery:
+            return delivery.send(of_topics(batch, topics) for batch in self.attempt.batches())
+
+
+class KafkaSink:
+    """Sends turns to the brokers of `settings`; `directory` is shared by driver and executors.
+
+    `tasks` is how many producers may send at once. Raises ConfigError for settings that no client takes.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        executors: Executors,
+        directory: Path | str,
+        *,
+        tasks: int = 1,
+        name: str = "tidemark",
+    ) -> None:
+        self._settings, self._executors, self._tasks = settings, executors, tasks
+        self._directory = Path(directory).absolute()
+        self._staging = Staging(self._directory)
+        self._topics = Topics(settings)
+        fenced = settings.fencing is Fencing.TRANSACTIONS
+        self._fence = Fence(settings, name, tasks + 1) if fenced else None
+        self._delivery: Delivery | None = self._new_delivery()
+        self._parts = TurnParts(self._directory, _LOCAL_BYTES)
+        self._reached = False
+        self._committed: int | None = None
+        self._warned: set[str] = set()
+        self._withheld: frozenset[str] = frozenset()
+
+    def writer(self, turn: int) -> PartWriter:
+        """Begin a turn; see the port. The first time, the brokers must answer."""
+        if self.applied(turn):
+            raise SinkRefused(f"turn {turn} is sent already", place="kafka")
+        if not self._reached:
+            self._topics.reach()
+            self._reached = True
+        self._parts = TurnParts(self._staging.begin(turn), _LOCAL_BYTES)
+        self._withheld = frozenset()
+        return self._parts
+
+    def withhold(self, parts: Sequence[Part], topic: str) -> Iterator[pa.RecordBatch]:
+        """Leave a topic's events out; see the port."""
+        self._withheld |= {topic}
+        attempt = self._parts.attempt(parts)
+        return (of_topics(batch, frozenset([topic])) for batch in attempt.batches())
+
+    def commit(self, turn: int, parts: Sequence[Part]) -> None:
+        """Send the turn's events and wait until the brokers have them all."""
+        if self.applied(turn):
+            return
+        self._staging.begun(turn)
+        while not self._sent(parts):
+            pass
+        self._committed = turn
+        self._parts = TurnParts(self._directory, _LOCAL_BYTES)
+        self._staging.clear()
+
+    def applied(self, turn: int) -> bool:
+        """Whether this process has sent the turn; what an earlier one has sent nobody knows."""
+        return turn == self._committed
+
+    def newest(self) -> None:
+        """Nobody knows what an earlier process has sent."""
+
+    def resume(self, saved: Mapping[str, str]) -> None:
+        """Take up the ids of topics as they were when a job was last seen, and stop its producers."""
+        self._topics.resume({name: found for name, found in saved.items() if not is_fence(name)})
+        if self._fence is not None:
+            self._fence.resume(saved)
+            if self._delivery is not None and self._delivery.transactional_id != self._id(0):
+                self._drop_delivery()
+            self._fence.take()
+
+    def memory(self) -> Mapping[str, str]:
+        """The ids of the topics that events went to, and of producers."""
+        if self._fence is None:
+            return self._topics.ids
+        return {**self._topics.ids, **self._fence.memory()}
+
+    def identity(self) -> str:
+        """The cluster's id, by whichever of its brokers."""
+        cluster = self._topics.reach()
+        self._reached = True
+        return cluster
+
+    def admit(self, topics: Collection[str]) -> None:
+        """Ask whether topics would let us write; warns of those that would not, raises where none would.
+
+        Writes nothing. Raises SinkError.
+        """
+        denied = self._topics.denied(topics)
+        if denied and len(denied) == len(topics):
+            self._give_up()
+            raise next(iter(denied.values()))
+        for error in list(denied.values())[:_TOLD]:
+            _log.warning("%s; its table will be set aside", error)
+        if len(denied) > _TOLD:
+            _log.warning("%d more topics may not be written to", len(denied) - _TOLD)
+
+    def close(self) -> None:
+        """Give up the producer and what was not committed."""
+        self._give_up()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _sent(self, parts: Sequence[Part]) -> bool:
+        """Send a turn; False if it must be sent again, in smaller batches."""
+        try:
+            self._send(parts)
+        except BatchRefused as refused:
+            self._give_up()
+            self._make_batches_smaller(refused)
+            return False
+        except NotDelivered as error:
+            trouble = self._topics.trouble(error.place)
+            self._give_up()
+            text = f"{error.message}: {trouble}" if trouble else error.message
+            raise SinkError(text, place=error.place, hint=error.hint) from error
+        except SinkError:
+            self._give_up()
+            raise
+        return True
+
+    def _make_batches_smaller(self, refused: BatchRefused) -> None:
+        size = max(1, batch_bytes(self._settings.client) // _SMALLER)
+        self._settings = replace(self._settings, client={**self._settings.client, "batch.size": str(size)})
+        _log.warning(
+            "%s; batches have at most %d bytes from now on; set producer.batch.size below the topics'"
+            " max.message.bytes",
+            refused,
+            size,
+        )
+
+    def _id(self, number: int) -> str:
+        return self._fence.id(number) if self._fence is not None else ""
+
+    def _new_delivery(self) -> Delivery:
+        return Delivery(self._settings, self._id(0))
+
+    def _send(self, parts: Sequence[Part]) -> None:
+        if self._fence is not None:
+            self._fence.take()
+        attempt = self._parts.attempt(parts)
+        events = attempt.events()
+        for topic in self._withheld:
+            events.pop(topic, None)
+        if not events:
+            return
+        refused = self._topics.ensure(events)
+        self._tell_remade(refused)
+        for topic in refused:
+            del events[topic]
+        if self._settings.dead_letter_topic:
+            for error in self._topics.ensure([self._settings.dead_letter_topic], _DEAD_LETTERS).values():
+                raise error
+        if attempt.bytes <= _LOCAL_BYTES:
+            left_out = self._withheld | refused.keys()
+            batches = (without(batch, left_out) for batch in attempt.batches())
+            delivered = [self._local().send(batches, events.total())]
+        else:
+            del attempt
+            send = SendTopics(self._settings, self._parts.spilled(parts))
+            groups = enumerate(shares(events, self._tasks), 1)
+            delivered = self._executors.map(send, [(self._id(number), group) for number, group in groups])
+        self._warn(frozenset().union(*(one.truncated for one in delivered)))
+        for one in delivered:
+            refused |= one.refused
+        if refused:
+            raise TopicsRefused(refused)
+
+    def _tell_remade(self, refused: Mapping[str, SinkError]) -> None:
+        """Raise what is to be done about topics that were made anew."""
+        remade = self._topics.take_remade()
+        if not remade:
+            return
+        recreated = self._settings.recreated
+        if recreated is TopicRecreated.STOP:
+            raise SinkRefused(
+                "the topic was made anew, it lacks what was sent before",
+                place=", ".join(sorted(remade)),
+                hint="set tidemark.sink.topic.recreated=snapshot for one start, which takes one, or =warn",
+            )
+        snapshot = recreated is TopicRecreated.SNAPSHOT
+        raise TopicsRefused({**refused, **{one: TopicRemade(one, snapshot=snapshot) for one in remade}})
+
+    def _local(self) -> Delivery:
+        if self._delivery is None:
+            self._delivery = self._new_delivery()
+        return self._delivery
+
+    def _give_up(self) -> None:
+        """Forget what a failed delivery held, and what was known of topics."""
+        self._topics.forget()
+        if self._fence is not None:
+            self._fence.lose()
+        self._drop_delivery()
+
+    def _drop_delivery(self) -> None:
+        if self._delivery is not None:
+            self._delivery.close()
+            self._delivery = None
+
+    def _warn(self, truncated: frozenset[str]) -> None:
+        """Say it once a topic: a truncate is ordered within its own partition alone."""
+        for topic in sorted(truncated - self._warned):
+            if self._topics.partitions(topic) > 1:
+                self._warned.add(topic)
+                _log.warning(
+                    "%s has %d partitions: a truncate is not in order with the changes in the other ones",
+                    topic,
+                    self._topics.partitions(topic),
+                )
+
+
+def shares(events: Counter[str], tasks: int) -> list[frozenset[str]]:
+    """Topics for each task, about as many events for one as for another; the largest topics first."""
+    groups: list[set[str]] = [set() for _ in range(min(tasks, len(events)))]
+    loads = [0] * len(groups)
+    for topic, count in events.most_common():
+        least = loads.index(min(loads))
+        groups[least].add(topic)
+        loads[least] += count
+    return [frozenset(group) for group in groups]

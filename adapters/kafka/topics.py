@@ -1,0 +1,276 @@
+"""The topics that events go to: found, or created as the settings say.
+
+Owns what is known of them. A topic is looked up when it is first written to, after a failure, and every
+few seconds: somebody may have deleted it, and it, or another one of its name, lacks what was sent before.
+What tells them apart is kept in the state, since that may happen while no job runs.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclOperation
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.cimpl import NewTopic
+
+from adapters.kafka.client import MAY_WRITE, Reason, client, opened, refuses, said, sink_error
+from adapters.kafka.credentials import renew
+from engine.errors import ConfigError, SinkError, TidemarkError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+    from concurrent.futures import Future
+    from typing import Any
+
+    from confluent_kafka import TopicPartitionInfo
+
+    from engine.config.settings import KafkaSettings
+
+_TIMEOUT_S: Final = 10.0
+_LOOK_EVERY_S: Final = 10.0
+_ASK_S: Final = 3.0
+_POLL_S: Final = 0.1
+_LOGIN_HINT: Final = "look at producer.sasl.mechanism and the user and password of producer.sasl.jaas.config"
+
+
+class Topics:
+    """Looks topics up and creates those that are missing; `place` names the brokers in errors."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._reason = Reason()
+        # With idempotence it would ask to write, and never work again where that is not allowed.
+        config = {**client(settings.client, self._reason), "enable.idempotence": False}
+        self._client: AdminClient = opened(AdminClient, config)
+        self._known: dict[str, int] = {}
+        self._ids: Mapping[str, str] = {}
+        self._remade: set[str] = set()
+        self._missing: set[str] = set()
+        self._looked_s = time.monotonic()
+        self._reached = False
+        self._place = f"kafka {settings.client.get('bootstrap.servers', '')}"
+
+    @property
+    def _admin(self) -> AdminClient:
+        """The client, which asks for another token in time if it is polled."""
+        self._client.poll(0)
+        return self._client
+
+    def reach(self) -> str:
+        """Ask the brokers for their cluster's id, so that a wrong address or password shows.
+
+        Raises SinkError; ConfigError for a login that is refused before the brokers were ever reached.
+        """
+        asked = self._admin.describe_cluster(request_timeout=_TIMEOUT_S)
+        while not asked.done():
+            self._admin.poll(_POLL_S)
+            if self._reason.login_refused and not self._reached:
+                text = self._reason.behind("the login is refused")
+                raise ConfigError(f"{self._place}: {text}", hint=_LOGIN_HINT)
+        try:
+            cluster = asked.result(0).cluster_id
+        except KafkaException as exc:
+            raise self._unreached(exc.args[0]) from exc
+        self._reached = True
+        return str(cluster or "")
+
+    def _await(self, asked: Collection[Future[Any]]) -> None:
+        """Wait for answers; a login that has expired meanwhile, as one does between two looks, is renewed."""
+        until_s = time.monotonic() + 2 * _TIMEOUT_S
+        while not all(one.done() for one in asked) and time.monotonic() < until_s:
+            self._client.poll(_POLL_S)
+            if self._reason.refused():
+                with suppress(TidemarkError):  # told by whoever looks at the answers
+                    renew(self._settings.client, self._client, refused=True)
+
+    def partitions(self, topic: str) -> int:
+        """How many partitions a topic has that was made sure of."""
+        return self._known[topic]
+
+    def ensure(self, topics: Iterable[str], extra: Mapping[str, str] | None = None) -> dict[str, SinkError]:
+        """Make sure that topics exist; `extra` are settings of new ones where no rule gives them.
+
+        Gives why some can't be had, by topic. Raises SinkError, or SinkRefused for rules that the brokers
+        will never follow.
+        """
+        refused: dict[str, SinkError] = {}
+        if time.monotonic() - self._looked_s > _LOOK_EVERY_S:
+            self.forget()
+        missing = self._look_up([topic for topic in topics if topic not in self._known], refused)
+        if missing:
+            self._create(missing, extra or {}, refused)
+            self._wait_for([topic for topic in missing if topic not in refused], refused)
+        return refused
+
+    def denied(self, topics: Iterable[str]) -> dict[str, SinkError]:
+        """Why some topics would not let us write, or make them; writes nothing.
+
+        Whether a topic that is still to be made may be written to nobody can tell. Raises SinkError, or
+        SinkRefused for rules that the brokers will never follow.
+        """
+        denied: dict[str, SinkError] = {}
+        missing = []
+        asked = self._admin.describe_topics(
+            TopicCollection(list(topics)), request_timeout=_TIMEOUT_S, include_authorized_operations=True
+        )
+        self._await(asked.values())
+        for topic, answer in asked.items():
+            try:
+                allowed = answer.result(2 * _TIMEOUT_S).authorized_operations
+            except KafkaException as exc:
+                if exc.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    missing.append(topic)
+                else:
+                    self._note_failed(topic, "can't be looked up", exc.args[0], denied)
+                continue
+            if allowed and AclOperation.WRITE not in allowed:
+                denied[topic] = SinkError("the topic may not be written to", place=topic, hint=MAY_WRITE)
+        if missing and self._settings.create_topics:
+            self._request(missing, {}, denied, validate_only=True)
+        return denied
+
+    def trouble(self, topic: str) -> str:
+        """What keeps a topic from taking events, as far as the brokers tell; empty if they tell nothing."""
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        try:
+            asked = self._admin.describe_topics(TopicCollection([topic]), request_timeout=_ASK_S)
+            configs = self._admin.describe_configs([resource], request_timeout=_ASK_S)
+            partitions = asked[topic].result(2 * _ASK_S).partitions
+            least = int(configs[resource].result(2 * _ASK_S)["min.insync.replicas"].value)
+        except (KafkaException, TimeoutError):
+            return ""
+        return next(filter(None, (lack(partition, least) for partition in partitions)), "")
+
+    @property
+    def ids(self) -> Mapping[str, str]:
+        """The ids of the topics that were made sure of, by name."""
+        return self._ids
+
+    def resume(self, ids: Mapping[str, str]) -> None:
+        """Know the ids that topics had when an earlier job wrote to them."""
+        self._ids = {**ids, **self._ids}
+
+    def take_remade(self) -> frozenset[str]:
+        """The topics found since the last call to be others than those of their names before."""
+        remade, self._remade = frozenset(self._remade), set()
+        return remade
+
+    def forget(self) -> None:
+        """Look everything up again: a topic may have been deleted."""
+        self._looked_s = time.monotonic()
+        self._known.clear()
+
+    def _look_up(self, topics: list[str], refused: dict[str, SinkError]) -> list[str]:
+        """Learn of topics; gives those that are not there."""
+        if not topics:
+            return []
+        missing = []
+        asked = self._admin.describe_topics(TopicCollection(topics), request_timeout=_TIMEOUT_S)
+        self._await(asked.values())
+        for topic, answer in asked.items():
+            try:
+                found = answer.result(2 * _TIMEOUT_S)
+                self._known[topic] = len(found.partitions)
+                self._missing.discard(topic)
+                self._note_id(topic, str(found.topic_id or ""))
+            except KafkaException as exc:
+                if exc.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    missing.append(topic)
+                else:
+                    self._note_failed(topic, "can't be looked up", exc.args[0], refused)
+        return missing
+
+    def _note_id(self, topic: str, found: str) -> None:
+        known = self._ids.get(topic)
+        if known == found or not found:
+            return
+        if known is not None:
+            self._remade.add(topic)
+        self._ids = {**self._ids, topic: found}
+
+    def _create(self, topics: list[str], extra: Mapping[str, str], refused: dict[str, SinkError]) -> None:
+        if not self._settings.create_topics:
+            for topic in topics:
+                # A broker that creates topics by itself does so when it is asked for one.
+                self._admin.list_topics(topic, timeout=_TIMEOUT_S)
+            return
+        self._request(topics, extra, refused)
+
+    def _request(
+        self,
+        topics: list[str],
+        extra: Mapping[str, str],
+        refused: dict[str, SinkError],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Ask for topics to be made, or only whether they would be."""
+        asked = self._admin.create_topics(
+            [self._rules(topic, extra) for topic in topics],
+            request_timeout=_TIMEOUT_S,
+            validate_only=validate_only,
+        )
+        self._await(asked.values())
+        for topic, answer in asked.items():
+            try:
+                answer.result(2 * _TIMEOUT_S)
+            except KafkaException as exc:
+                if exc.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    self._note_failed(topic, "can't be created", exc.args[0], refused)
+
+    def _rules(self, topic: str, extra: Mapping[str, str]) -> NewTopic:
+        group = next(group for group in self._settings.topics if group.takes(topic))
+        return NewTopic(
+            topic,
+            num_partitions=group.partitions,
+            replication_factor=group.replication_factor,
+            config={**extra, **group.config},
+        )
+
+    def _wait_for(self, topics: list[str], refused: dict[str, SinkError]) -> None:
+        # One that was waited for in vain is not waited for each time that it is asked for.
+        news = not self._missing.issuperset(topics)
+        deadline = time.monotonic() + (_TIMEOUT_S if news else 0.0)
+        while topics := self._look_up(topics, refused):
+            if time.monotonic() > deadline:
+                self._missing.update(topics)
+                hint = "create it, or set topic.creation.enable=true"
+                for topic in topics:
+                    refused[topic] = SinkError("the topic is missing", place=topic, hint=hint)
+                return
+            time.sleep(0.02)
+
+    def _note_failed(self, topic: str, what: str, error: KafkaError, refused: dict[str, SinkError]) -> None:
+        """Note a topic that alone can't be had; raise what concerns others, too."""
+        failed = self._failed(topic, what, error)
+        if not refuses(error):
+            raise failed
+        refused[topic] = failed
+
+    def _failed(self, topic: str, what: str, error: KafkaError) -> SinkError:
+        if error.code() in {KafkaError._TIMED_OUT, KafkaError._TRANSPORT}:  # noqa: SLF001  their public names
+            return self._unreached(error)
+        return sink_error(error, f"the topic {what}: {said(error)}", topic)
+
+    def _unreached(self, error: KafkaError) -> SinkError:
+        self._client.poll(0)  # tells the reason
+        with suppress(TidemarkError):  # told by the next attempt
+            renew(self._settings.client, self._client)
+        text = self._reason.behind(f"not reached: {said(error)}")
+        return SinkError(text, place=self._place, hint=self._reason.hint)
+
+
+def lack(partition: TopicPartitionInfo, least: int) -> str:
+    """What a partition lacks to take events, whose topic wants so many replicas in sync; empty if nothing."""
+    if getattr(partition, "leader", None) is None:  # its type says that there always is one
+        return f"partition {partition.id} has no leader"
+    # Brokers since Kafka 4 ask for no more replicas than a partition has.
+    needed = min(least, len(partition.replicas))
+    if len(partition.isr) < needed:
+        return f"partition {partition.id} has {len(partition.isr)} of {needed} replicas in sync that it needs"
+    return ""

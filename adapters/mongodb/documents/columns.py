@@ -1,0 +1,230 @@
+"""Many documents to strict extended JSON at once: where they have one shape, column by column.
+
+Documents of a collection mostly have the same fields, in the same order and of the same types. Such ones
+are walked together, a cursor for each, and Arrow joins their values; what is rarer (another shape, an
+array of another length, an old type) is written value by value as `extended` does. Both give the same
+text, letter for letter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from adapters.mongodb.documents.bson_walk import FIXED_SIZES, OVERHEADS, Kind, int32
+from adapters.mongodb.documents.extended_json import STRICT, document_text, quoted, value_text
+from adapters.mongodb.documents.values import COLUMNS, gathered, hex_column, int32s, int64s, utf8_strings
+from engine.events.values.text import Ints, Piece, Text, digits, escape, join, quote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from adapters.mongodb.documents.values import Data
+    from engine.events.record.field import Mask
+
+_WORTHWHILE = 32
+"""Documents of one shape; fewer are written one by one."""
+_SHAPES = 8
+"""Shapes that are looked for in one batch."""
+_WORD = 8
+"""Bytes that are compared at once."""
+
+
+class _Unlike(Exception):
+    """The values walked together have not one shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """Where the `_id` of each document stands: its type, the value's start and end."""
+
+    kind: int
+    starts: Ints
+    ends: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Documents of one shape: their numbers in the batch, the pieces of their JSON, and their ids."""
+
+    rows: Ints
+    pieces: list[Piece]
+    ids: Ids | None
+
+    @property
+    def texts(self) -> Text:
+        """The JSON."""
+        return join(self.pieces, len(self.rows))
+
+    def embedded(self) -> list[Piece]:
+        """The pieces of the JSON inside a JSON string."""
+        return [quote(one)[1:-1] if isinstance(one, str) else escape(one) for one in self.pieces]
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """A field that many documents have at the same place: its header, the values' begins and ends."""
+
+    header: bytes
+    begin: Ints
+    end: Ints
+
+    def of(self, chosen: Mask) -> _Field:
+        """The same of some of the documents."""
+        return _Field(self.header, self.begin[chosen], self.end[chosen])
+
+
+def written(raw: bytes, starts: Ints) -> tuple[list[Written], list[int]]:
+    """The documents at these places, ascending: those of common shapes, and the numbers of the others."""
+    raw = _padded(raw, starts)
+    data = np.frombuffer(raw, np.uint8)
+    left, found = np.arange(len(starts)), list[Written]()
+    while len(left) >= _WORTHWHILE and len(found) < _SHAPES:
+        try:
+            alike, fields = _alike(raw, data, starts[left])
+            rows = left[alike]
+            if len(rows) < _WORTHWHILE:
+                break
+            walk = _Walk(raw, data)
+            found.append(Written(rows, walk.document(fields), walk.ids))
+        except _Unlike:
+            break
+        left = left[~alike]
+    return found, left.tolist()
+
+
+def _padded(raw: bytes, starts: Ints) -> bytes:
+    """The bytes, with as many behind the last document as are compared at once."""
+    if len(starts) == 0:
+        return raw
+    last = int(starts[-1])
+    return raw if last + int32(raw, last)[0] + _WORD <= len(raw) else raw + bytes(_WORD)
+
+
+def _alike(raw: bytes, data: Data, starts: Ints) -> tuple[Mask, list[_Field]]:
+    """Which documents have the fields of the first one, by name and type; and those fields of theirs."""
+    at, same, fields = starts + 4, np.ones(len(starts), bool), list[_Field]()
+    while True:
+        header = _header(raw, int(at[0]))
+        same &= _begins(data, at, header)
+        if header == b"\0":
+            return same, fields if same.all() else [one.of(same) for one in fields]
+        begin = at + len(header)
+        at = np.where(same, _value_ends(data, header[0], begin, same), at)
+        fields.append(_Field(header, begin, at))
+
+
+def _header(raw: bytes, at: int) -> bytes:
+    """The type and the name of the element there, or the document's end."""
+    return raw[at : at + 1] if raw[at] == 0 else raw[at : raw.index(0, at + 1) + 1]
+
+
+def _begins(data: Data, at: Ints, header: bytes) -> Mask:
+    """Where the header stands; what it is compared with lies within `data` where it does."""
+    same = np.ones(len(at), bool)
+    for first in range(0, len(header), _WORD):
+        part = header[first : first + _WORD]
+        words = gathered(data, np.minimum(at + first, len(data) - _WORD), "<u8").view(np.uint64)
+        wanted, bits = np.uint64(int.from_bytes(part, "little")), np.uint64((1 << 8 * len(part)) - 1)
+        same &= (words & bits) == wanted
+    return same
+
+
+def _value_ends(data: Data, kind: int, at: Ints, sure: Mask) -> Ints:
+    """Where the values of this type end that begin there; where not `sure`, anything.
+
+    Raises _Unlike for a type whose end would have to be looked for.
+    """
+    size, overhead = FIXED_SIZES[kind], OVERHEADS[kind]
+    if size is not None:
+        return at + size
+    if overhead is None:
+        raise _Unlike
+    begin = np.where(sure, at, at[0])
+    return begin + int32s(data, begin) + overhead
+
+
+@dataclass(slots=True)
+class _Walk:
+    """A cursor in each of some documents that begin alike; raises _Unlike where they part ways."""
+
+    raw: bytes
+    data: Data
+    ids: Ids | None = None
+
+    def document(self, fields: Iterable[_Field]) -> list[Piece]:
+        """The pieces of the documents' JSON."""
+        pieces, names = list[Piece](["{"]), set[bytes]()
+        for field in fields:
+            self._add(pieces, names, field, array=False)
+            if field.header[1:-1] == b"_id":
+                self.ids = Ids(field.header[0], field.begin, field.end)
+        return [*pieces, "}"]
+
+    def _inner(self, starts: Ints, *, array: bool) -> list[Piece]:
+        """The pieces of documents or arrays within them."""
+        pieces, names, at = list[Piece](["[" if array else "{"]), set[bytes](), starts + 4
+        while True:
+            header = _header(self.raw, int(at[0]))
+            if not _begins(self.data, at, header).all():
+                raise _Unlike
+            if header == b"\0":
+                return [*pieces, "]" if array else "}"]
+            begin = at + len(header)
+            at = _value_ends(self.data, header[0], begin, np.ones(len(begin), bool))
+            self._add(pieces, names, _Field(header, begin, at), array=array)
+
+    def _add(self, pieces: list[Piece], names: set[bytes], field: _Field, *, array: bool) -> None:
+        name = field.header[1:-1]
+        if name in names:
+            raise _Unlike
+        comma = "," if names else ""
+        pieces.append(comma if array else f"{comma}{quoted(name.decode(errors='replace'))}: ")
+        pieces += self._values(field.header[0], field.begin, field.end)
+        names.add(name)
+
+    def _values(self, kind: int, begin: Ints, end: Ints) -> list[Piece]:
+        if kind in {Kind.DOCUMENT, Kind.ARRAY}:
+            try:
+                return self._inner(begin, array=kind == Kind.ARRAY)
+            except _Unlike:
+                return [_one_by_one(self.raw, kind, begin, end)]
+        write = COLUMNS.get(kind)
+        written_together = write(self.data, begin, end) if write else None
+        return written_together or [_one_by_one(self.raw, kind, begin, end)]
+
+
+def _one_by_one(raw: bytes, kind: int, begin: Ints, end: Ints) -> Text:
+    places = zip(begin.tolist(), end.tolist(), strict=True)
+    return pa.array([value_text(raw, kind, start, stop, STRICT) for start, stop in places], pa.large_string())
+
+
+def id_columns(raw: bytes, ids: Ids) -> Text | None:
+    """The relaxed text of ids whose key is that text too; None for others."""
+    data = np.frombuffer(raw, np.uint8)
+    match ids.kind:
+        case Kind.INT32:
+            return digits(pa.array(int32s(data, ids.starts)))
+        case Kind.INT64:
+            return digits(pa.array(int64s(data, ids.starts)))
+        case Kind.STRING:
+            pieces = utf8_strings(data, ids.starts, ids.ends)
+            return None if pieces is None else join(pieces, len(ids.starts))
+        case Kind.OBJECT_ID:
+            return join(['{"$oid": "', hex_column(data, ids.starts), '"}'], len(ids.starts))
+    return None
+
+
+def document_texts(raw: bytes, starts: Ints) -> list[str]:
+    """The JSON of every document at these places, ascending, in order."""
+    found, others = written(raw, starts)
+    texts = [""] * len(starts)
+    for one in found:
+        for row, text in zip(one.rows.tolist(), one.texts.to_pylist(), strict=True):
+            texts[row] = text
+    for row in others:
+        texts[row] = document_text(raw, int(starts[row]), STRICT)
+    return texts

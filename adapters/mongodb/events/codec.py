@@ -1,0 +1,136 @@
+"""One collection's codec: raw documents and change events in, keys and values of events out.
+
+Both roads end here, the change stream and the documents read by a query, so that a document is the
+same text from either. `Rules` say what becomes of all collections; they go to the executors as they
+are, and a collection's codec is made there when its first event comes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from adapters.mongodb.documents.bson_walk import Kind, documents, elements, fields, int32, string
+from adapters.mongodb.documents.extended_json import STRICT, UPDATED, text, tree, value_text
+from adapters.mongodb.documents.selection import FieldRules
+from adapters.mongodb.events.source_block import CONNECTOR, envelope_schema, key_schema, source_collection
+from engine.events.names import schema_name, topic_of
+from engine.events.record.envelope import source_head
+from engine.events.record.schema import with_schema
+from engine.events.values.text import quote
+
+if TYPE_CHECKING:
+    from adapters.mongodb.documents.bson_walk import Value
+    from engine.config.settings import CaptureSettings
+    from engine.events.settings import EventSettings
+    from engine.model import CollectionId
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How changes become events, for every collection; changes of those in `aside` become none."""
+
+    settings: EventSettings
+    capture: CaptureSettings
+    replica_set: str
+    field_rules: FieldRules = field(default_factory=FieldRules)
+    signal: CollectionId | None = None
+    aside: frozenset[CollectionId] = frozenset()
+
+    def captures(self, collection: CollectionId) -> bool:
+        """Whether a collection's changes become events; those of the signal collection always do."""
+        return collection == self.signal or self.capture.captures(*collection.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionCodec:
+    """How the documents of one collection become events; a plain value.
+
+    `key_wrap` and `value_wrap` stand around the payloads (the schemas, where they are on), `source`
+    is the constant middle of the source block, `head` its beginning.
+    """
+
+    collection: CollectionId
+    topic: str
+    key_wrap: tuple[str, str]
+    value_wrap: tuple[str, str]
+    head: str
+    source: str
+    field_rules: FieldRules
+    signal: bool = False
+
+    def key(self, id_json: str) -> str:
+        """The key of an event."""
+        return f'{self.key_wrap[0]}{{"id":{embedded(id_json)}}}{self.key_wrap[1]}'
+
+    def document_json(self, raw: bytes, start: int) -> str:
+        """A document's JSON, less the fields that are left out."""
+        found = tree(raw, start, STRICT)
+        return text(self.field_rules.edit(found), STRICT)
+
+    def optional_document(self, raw: bytes, value: Value | None) -> str:
+        """The same; null where there is none."""
+        if value is None or value.kind != Kind.DOCUMENT:
+            return "null"
+        return embedded(self.document_json(raw, value.start))
+
+    def update_description(self, raw: bytes, start: int) -> str:
+        """What an update says it changed."""
+        parts = fields(raw, start)
+        rules = self.field_rules
+        updated = rules.edit_dotted(tree(raw, parts["updatedFields"].start, UPDATED))
+        removed = rules.edited_names(_strings(raw, parts.get("removedFields"))).values()
+        removed_json = f"[{','.join(map(quote, removed))}]" if removed else "null"
+        truncated_json = self._truncated(raw, parts.get("truncatedArrays"))
+        updated_json = embedded(text(updated, UPDATED))
+        return (
+            f'{{"removedFields":{removed_json},"updatedFields":{updated_json}'
+            f',"truncatedArrays":{truncated_json}}}'
+        )
+
+    def _truncated(self, raw: bytes, value: Value | None) -> str:
+        sizes: dict[str, int] = {}
+        for start, _end in documents(raw, value.start) if value else ():
+            one = fields(raw, start)
+            sizes[string(raw, one["field"].start)] = int32(raw, one["newSize"].start)[0]
+        names = self.field_rules.edited_names(sizes)
+        shown = [f'{{"field":{quote(new)},"size":{sizes[old]}}}' for old, new in names.items()]
+        return f"[{','.join(shown)}]" if shown else "null"
+
+
+def codec_of(collection: CollectionId, rules: Rules) -> CollectionCodec:
+    """The codec of one collection."""
+    settings = rules.settings
+    topic = topic_of(collection, settings)
+    key = key_schema(schema_name(topic, "Key", settings))
+    value = envelope_schema(schema_name(topic, "Envelope", settings))
+    return CollectionCodec(
+        collection,
+        topic,
+        with_schema(key, enabled=settings.key_schemas),
+        with_schema(value, enabled=settings.value_schemas),
+        source_head(CONNECTOR, settings),
+        source_collection(collection, rules.replica_set),
+        rules.field_rules.of(collection),
+        signal=collection == rules.signal,
+    )
+
+
+def embedded(json_text: str) -> str:
+    """JSON text as a JSON string; it holds no control characters, which are escaped already."""
+    escaped = json_text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def id_json(raw: bytes, document_key: Value) -> str:
+    """The text of the `_id` in a change event's document key, relaxed; `null` where there is none."""
+    for name, kind, start, end in elements(raw, document_key.start):
+        if name == b"_id":
+            return value_text(raw, kind, start, end)
+    return "null"
+
+
+def _strings(raw: bytes, array: Value | None) -> list[str]:
+    if array is None:
+        return []
+    return [string(raw, start) for _name, _kind, start, _end in elements(raw, array.start)]

@@ -1,0 +1,59 @@
+"""Change events as dead letters: what a collection that is set aside would have emitted, with its bytes.
+
+A line says where in the log the event stands, in which transaction, what kind of change it is, and has the
+event in base64, as the server sent it. Of the event only what the server itself writes is read. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from adapters.mongodb.documents.bson_walk import cluster_time, fields, string
+from adapters.mongodb.events.decode import OPERATIONS, collection_of, session_of
+from engine.isolation.incomplete import Letters, letter
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from engine.model import CollectionId
+
+_AROUND = 200
+
+
+@dataclass(frozen=True, slots=True)
+class EventsOf:
+    """Change events of one collection, in the log's order."""
+
+    changes: tuple[bytes, ...]
+
+    @property
+    def size(self) -> int:
+        """About how many bytes their lines have."""
+        return sum(_AROUND + 4 * len(raw) // 3 for raw in self.changes)
+
+    def lines(self) -> Iterator[bytes]:
+        """A line of JSON each, in order."""
+        for raw in self.changes:
+            found = fields(raw)
+            seconds, ordinal = cluster_time(raw, found["clusterTime"].start)
+            lsid, number = session_of(raw, found)
+            transaction = None if lsid is None else f"{lsid}:{number}"
+            operation = string(raw, found["operationType"].start)
+            yield letter(f"Timestamp({seconds}, {ordinal})", transaction, operation, raw)
+
+
+def letters_of(
+    changes: Iterable[bytes], collections: Collection[CollectionId]
+) -> dict[CollectionId, Letters]:
+    """The changes of documents of these collections."""
+    kept: dict[CollectionId, list[bytes]] = {}
+    for raw in changes if collections else ():
+        found = fields(raw)
+        collection = collection_of(raw, found.get("ns"))
+        if collection is None or collection not in collections:
+            continue
+        if string(raw, found["operationType"].start) in OPERATIONS:
+            kept.setdefault(collection, []).append(raw)
+    events = {collection: EventsOf(tuple(mine)) for collection, mine in kept.items()}
+    return {name: Letters(len(one.changes), one.size, one.lines) for name, one in events.items()}

@@ -1,0 +1,102 @@
+"""What a change stream is opened on, and what its events carry; less where they are too large."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from bson import json_util
+from bson.timestamp import Timestamp
+
+from adapters.mongodb.log.position import token_of
+from engine.config.sources import CaptureMode, CaptureScope, Oversize
+
+if TYPE_CHECKING:
+    from engine.model import CollectionId, Position
+
+_BARE = {"$project": {"operationType": 1, "clusterTime": 1, "ns": 1, "documentKey": 1}}
+"""Leaves what tells which document it was; `_id`, the resume token, stays by itself."""
+EMPTYING = ("drop", "rename", "dropDatabase", "invalidate")
+"""Operations that leave nothing of a collection."""
+_SPLIT: dict[str, Any] = {"$changeStreamSplitLargeEvent": {}}
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """What the stream is opened on, and what its events carry.
+
+    `bare` ones say no more than which document was changed; see `decode.LeftOut`.
+    """
+
+    mode: CaptureMode = CaptureMode.FULL
+    scope: CaptureScope = CaptureScope.DEPLOYMENT
+    target: str = ""
+    matches: tuple[str, ...] = ()
+    signal: CollectionId | None = None
+    oversize: Oversize = Oversize.FAIL
+    bare: bool = False
+
+    def pipeline(self, start: Position | None) -> list[dict[str, Any]]:
+        """The `$changeStream` stage, and behind it what the filters leave.
+
+        Signals pass them all, and so do events that empty collections, which windows must know of.
+        """
+        passing: list[dict[str, Any]] = [{"operationType": {"$in": list(EMPTYING)}}]
+        if self.signal is not None:
+            database, name = self.signal.parts
+            passing.append({"ns": {"db": database, "coll": name}})
+        matches = [{"$match": {"$or": [*passing, json_util.loads(text)]}} for text in self.matches]
+        last = [_BARE] if self.bare else [_SPLIT] if self.oversize is Oversize.SPLIT else []
+        return [{"$changeStream": self._stage(start)}, *matches, *last]
+
+    def times(self, start: tuple[int, int]) -> list[dict[str, Any]]:
+        """The stages of another stream, of the times of all events from a cluster time on."""
+        stage = {"startAtOperationTime": Timestamp(*start), **self._of_all}
+        return [{"$changeStream": stage}, {"$project": {"clusterTime": 1}}]
+
+    def _stage(self, start: Position | None) -> dict[str, Any]:
+        """The `$changeStream` stage."""
+        stage: dict[str, Any] = {}
+        if self.mode.looks_up:
+            stage["fullDocument"] = "updateLookup"
+        if self.mode.pre_images:
+            stage["fullDocumentBeforeChange"] = "whenAvailable"
+        if start is not None:
+            stage["startAfter"] = token_of(start)
+        return {**stage, **self._of_all}
+
+    @property
+    def _of_all(self) -> dict[str, Any]:
+        return {"allChangesForCluster": True} if self.scope is CaptureScope.DEPLOYMENT else {}
+
+    @property
+    def place(self) -> tuple[str, str | int]:
+        """The database, and what to aggregate in it."""
+        if self.scope is CaptureScope.DEPLOYMENT:
+            return "admin", 1
+        database, _, collection = self.target.partition(".")
+        return database, collection if self.scope is CaptureScope.COLLECTION else 1
+
+    @property
+    def cursor_name(self) -> str:
+        """The collection that the stream's cursor belongs to."""
+        name = self.place[1]
+        return name if isinstance(name, str) else "$cmd.aggregate"
+
+    def smaller(self) -> StreamOptions | None:
+        """The next smaller events; None where they can't be smaller."""
+        if self.mode.pre_images:
+            less = CaptureMode.FULL if self.mode.looks_up else CaptureMode.PLAIN
+            return replace(self, mode=less)
+        if self.mode.looks_up:
+            return replace(self, mode=CaptureMode.PLAIN)
+        if self.oversize is Oversize.SKIP and not self.bare:
+            return replace(self, bare=True)
+        return None
+
+    @property
+    def left_out(self) -> str:
+        """What events lack that came out of `smaller`, next to those before."""
+        if self.bare:
+            return "content: it is left out"
+        return "looked-up document" if self.mode is CaptureMode.PLAIN else "pre-image"

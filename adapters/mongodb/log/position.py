@@ -1,0 +1,73 @@
+"""Positions in the change stream: resume tokens, which are ordered as their hexadecimal text is.
+
+A token begins with the cluster time of its event. Several events share one, so a position also says
+whether all of that time have been streamed: the server has nothing more to tell when it answers with
+no events.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from bson.binary import Binary
+
+from adapters.mongodb.documents.bson_walk import Kind, fields, string
+from engine.errors import SourceError
+from engine.model import Position
+
+if TYPE_CHECKING:
+    from adapters.mongodb.documents.bson_walk import Value
+
+_TOKEN = re.compile(r"[0-9A-Fa-f]{18,}")
+"""A type's byte, the cluster time in eight, and what tells the event from others of that time."""
+_BITS = re.compile(r"(?:[0-9a-f]{2})*")
+
+
+def checked(position: Position) -> Position:
+    """The position, if it is one of the stream's. Raises TypeError or ValueError."""
+    data, bits, whole = position.order
+    if not isinstance(data, str) or not isinstance(bits, str):
+        raise TypeError("not a resume token")
+    if not _TOKEN.fullmatch(data) or not _BITS.fullmatch(bits) or whole not in {0, 1}:
+        raise ValueError("not a resume token")
+    return position
+
+
+def position_of(raw: bytes, token: Value, *, whole: bool) -> Position:
+    """The position of the resume token that stands there. Raises SourceError where it is none."""
+    parts = fields(raw, token.start)
+    data = parts.get("_data")
+    if data is None or data.kind != Kind.STRING or not _TOKEN.fullmatch(text := string(raw, data.start)):
+        raise SourceError("a resume token is damaged", place="change stream", hint="read the span again")
+    bits = parts.get("_typeBits")
+    return Position((text, raw[bits.start + 5 : bits.end].hex() if bits else "", int(whole)))
+
+
+def event_position(change: bytes) -> Position:
+    """The position of a change event by its own token, which the log holds as long as it reaches back."""
+    return position_of(change, fields(change)["_id"], whole=False)
+
+
+def token_of(position: Position) -> dict[str, Any]:
+    """The resume token, as the server takes it."""
+    data, bits, _whole = position.order
+    return {"_data": data, **({"_typeBits": Binary(bytes.fromhex(str(bits)))} if bits else {})}
+
+
+def time_of(position: Position) -> tuple[int, int]:
+    """The cluster time: seconds and ordinal."""
+    data = str(position.order[0])
+    return int(data[2:10], 16), int(data[10:18], 16)
+
+
+def has_passed(position: Position, time: tuple[int, int]) -> bool:
+    """Whether every event at `time` or before has been streamed."""
+    own = time_of(position)
+    return own > time or (own == time and bool(position.order[2]))
+
+
+def shown(position: Position) -> str:
+    """The cluster time, as the shell writes it."""
+    seconds, ordinal = time_of(position)
+    return f"Timestamp({seconds}, {ordinal})"

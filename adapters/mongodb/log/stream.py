@@ -1,0 +1,200 @@
+"""A change stream, batch by batch, as raw BSON: commands of our own instead of the driver's cursor.
+
+The driver would decode every event to find its resume token; here a batch's own token is enough. Owns
+going on after an invalidation, and events over the server's 16 MB: such a one comes without its pre-image, or
+without the document looked up, if that makes it small enough; else it is left out but for its name, or stops
+the job, or comes in parts from the beginning (`parts`), as `cursor.oversize.handling.mode` says.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pymongo.errors import OperationFailure, PyMongoError
+
+from adapters.mongodb.documents.bson_walk import Kind, documents, fields, int64
+from adapters.mongodb.log.position import event_position, position_of, shown
+from adapters.mongodb.log.split_events import Parts
+from adapters.mongodb.server.connection import RAW, source_error
+from engine.config.sources import Oversize
+from engine.errors import ConfigError, SourceError
+from engine.events.damaged import reading_bytes
+
+if TYPE_CHECKING:
+    from pymongo import MongoClient
+
+    from adapters.mongodb.log.options import StreamOptions
+    from engine.model import Position
+
+_log = logging.getLogger("adapters")
+_TOO_LARGE = frozenset({10334, 7182500})
+"""An event over 16 MB; one that can't be split, since a field of it is too large for a part."""
+_PLACE = "change stream"
+_INVALIDATED = b"\x02operationType\x00\x0b\x00\x00\x00invalidate\x00"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Change events in order, the position after them, and the cluster's time when they came.
+
+    That time is in whole seconds, None where the server did not tell it.
+    """
+
+    changes: tuple[bytes, ...]
+    end: Position
+    cluster_s: int | None = None
+
+
+class ChangeStream:
+    """One open stream; used by one thread. An error of the driver becomes one of ours and ends it."""
+
+    def __init__(
+        self, client: MongoClient[dict[str, Any]], options: StreamOptions, start: Position | None
+    ) -> None:
+        self._client, self._options, self._asked = client, options, options
+        self._one_by_one, self._parts = False, Parts()
+        self._ahead: Batch | None = None
+        self._session = client.start_session()
+        self._cursor = 0
+        self.position = self._open(start)
+
+    def reach(self) -> None:
+        """Look once, without waiting. Raises PositionLost if the oplog does not reach back to the start."""
+        self._ahead = self.next(1, 1)
+
+    def close(self) -> None:
+        """End it."""
+        if self._cursor:
+            options = self._options
+            try:
+                self._command(
+                    options.place[0], {"killCursors": options.cursor_name, "cursors": [self._cursor]}
+                )
+            except SourceError:
+                _log.debug("the change stream's cursor could not be ended")
+        self._session.end_session()
+
+    def next(self, most: int, await_ms: int) -> Batch:
+        """The next events, at most so many; none after waiting so long."""
+        if self._ahead is not None:
+            ahead, self._ahead = self._ahead, None
+            return ahead
+        if not self._cursor:
+            self.position = self._open(self.position)
+        more = {
+            "getMore": self._cursor,
+            "collection": self._options.cursor_name,
+            "batchSize": 1 if self._one_by_one else most,
+            "maxTimeMS": await_ms,
+        }
+        try:
+            raw = self._command(self._options.place[0], more, errors=False)
+        except OperationFailure as error:
+            if error.code not in _TOO_LARGE:
+                raise source_error(error, "reading the change stream", "change stream") from error
+            return self._shrunk(error)
+        except PyMongoError as error:
+            raise source_error(error, "reading the change stream", "change stream") from error
+        batch = self._batch(raw)
+        if batch.changes and self._one_by_one:
+            self._restore()
+        return batch
+
+    def _shrunk(self, error: OperationFailure) -> Batch:
+        """Find the event that is too large, then ask for less of it; an empty batch meanwhile."""
+        if self._one_by_one:
+            smaller = self._options.smaller()
+            if smaller is None:
+                raise self._stuck() from error
+            _log.warning(
+                "the event after %s is over 16 MB; it comes without its %s",
+                shown(self.position),
+                smaller.left_out,
+            )
+            self._options = smaller
+        self._one_by_one, self._cursor, self._parts = True, 0, Parts()
+        return Batch((), replace(self.position, order=(*self.position.order[:2], 0)))
+
+    def _stuck(self) -> ConfigError:
+        """Why no event can come any more, and what lets the job go on: with these settings nothing."""
+        others = [mode for mode in (Oversize.SKIP, Oversize.SPLIT) if mode is not self._options.oversize]
+        words = " or ".join(f"{mode.value!r}" for mode in others)
+        hint = f"set 'cursor.oversize.handling.mode' to {words}"
+        if self._options.bare:
+            hint = "its '_id' alone is too large: begin anew with an empty checkpoint, and take a snapshot"
+        return ConfigError(
+            f"change stream: the event after {shown(self.position)} is over 16 MB, also without pre-image and"
+            " looked-up document, and the server can't send it",
+            hint=hint,
+        )
+
+    def _restore(self) -> None:
+        """Behind an event that was too large: all that was asked for again."""
+        if self._options != self._asked:
+            self._one_by_one, self._cursor, self._options = False, 0, self._asked
+
+    def _open(self, start: Position | None) -> Position:
+        database, name = self._options.place
+        pipeline = self._options.pipeline(start)
+        raw = self._command(database, {"aggregate": name, "pipeline": pipeline, "cursor": {"batchSize": 0}})
+        found = answer(raw, "firstBatch")
+        self._cursor = found.cursor
+        return found.end if start is None else start
+
+    def _batch(self, raw: bytes) -> Batch:
+        found = answer(raw, "nextBatch")
+        self._cursor, end = found.cursor, found.end
+        changes = self._parts.joined(found.came)
+        if self._parts.open:
+            # Whoever began behind some parts of an event would not get the others.
+            end = event_position(changes[-1]) if changes else self.position
+        if not self._cursor and not (changes and _INVALIDATED in changes[-1]):
+            raise SourceError("the server ended the change stream", place="change stream")
+        self.position = max(self.position, end)
+        return Batch(changes, self.position, found.cluster_s)
+
+    def _command(self, database: str, command: dict[str, Any], *, errors: bool = True) -> bytes:
+        try:
+            answer = self._client[database].command(command, codec_options=RAW, session=self._session)
+        except PyMongoError as error:
+            if not errors:
+                raise
+            raise source_error(error, "opening the change stream", "change stream") from error
+        raw: bytes = answer.raw
+        return raw
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the server answers to a question for events: the cursor's number, 0 where it has ended it.
+
+    `came` are the events or parts of them, `end` is the position behind them.
+    """
+
+    cursor: int
+    came: tuple[bytes, ...]
+    end: Position
+    cluster_s: int | None
+
+
+def answer(raw: bytes, batch: str) -> Answer:
+    """What an answer says, its events under the name of the batch. Raises SourceError where it is damaged."""
+    with reading_bytes("an answer of the server", _PLACE):
+        cursor = fields(raw, fields(raw)["cursor"].start)
+        came = tuple(raw[start:end] for start, end in documents(raw, cursor[batch].start))
+        token = cursor.get("postBatchResumeToken")
+        if token is None or token.kind != Kind.DOCUMENT:
+            raise SourceError("the server gave no resume token", place="change stream")
+        end = position_of(raw, token, whole=not came)
+        return Answer(int64(raw, cursor["id"].start)[0], came, end, _cluster_s(raw))
+
+
+def _cluster_s(raw: bytes) -> int | None:
+    """The newest time that an answer knows of, in Unix seconds; every server of a replica set tells it."""
+    told = fields(raw).get("$clusterTime")
+    time = fields(raw, told.start).get("clusterTime") if told and told.kind == Kind.DOCUMENT else None
+    if time is None or time.kind != Kind.TIMESTAMP:
+        return None
+    return int.from_bytes(raw[time.start + 4 : time.end], "little")

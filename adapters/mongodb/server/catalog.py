@@ -1,0 +1,79 @@
+"""The collections of a deployment, as its catalog tells of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from adapters.mongodb.server.connection import Refused, source_errors
+from engine.model import CollectionId
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pymongo import MongoClient
+
+_SYSTEM = frozenset({"admin", "config", "local"})
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A collection as the catalog tells of it. `uuid` changes when it is dropped and made again.
+
+    The server reads a `capped` one at no chosen time. `uuid` is empty where our role may see no more than
+    the name.
+    """
+
+    id: CollectionId
+    kind: str
+    uuid: str
+    capped: bool = False
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What key its bounds belong to."""
+        return ("_id", self.uuid)
+
+
+class Catalog:
+    """Names and kinds of collections, read anew each time."""
+
+    def __init__(self, client: MongoClient[dict[str, Any]]) -> None:
+        self._client = client
+
+    def collections(self, database: str | None = None) -> dict[CollectionId, Described]:
+        """Those of one database, or of all but the system's; by name, views and time series too."""
+        with source_errors("listing collections"):
+            names = [database] if database else self._databases()
+            found = [described for name in names for described in self._of(name)]
+        return {described.id: described for described in sorted(found, key=lambda described: described.id)}
+
+    def _databases(self) -> list[str]:
+        return [name for name in self._client.list_database_names() if name not in _SYSTEM]
+
+    def _of(self, database: str) -> list[Described]:
+        return [
+            _described(database, listed)
+            for listed in self._listed(database)
+            if not listed["name"].startswith("system.")
+        ]
+
+    def _listed(self, database: str) -> Sequence[Mapping[str, Any]]:
+        listing = partial(self._client[database].list_collections, authorizedCollections=True)
+        try:
+            with source_errors("listing collections", database):
+                return list(listing())
+        except Refused:
+            # A role without the action listCollections may see the names of what it may read.
+            return list(listing(nameOnly=True))
+
+
+def _described(database: str, listed: Mapping[str, Any]) -> Described:
+    uuid = listed.get("info", {}).get("uuid")
+    return Described(
+        CollectionId((database, listed["name"])),
+        listed["type"],
+        "" if uuid is None else bytes(uuid).hex(),
+        capped=bool(listed.get("options", {}).get("capped")),
+    )

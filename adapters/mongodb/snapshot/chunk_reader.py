@@ -1,0 +1,181 @@
+"""The chunk reader: runs of keys read by tasks at one cluster time, encoded and staged where they run.
+
+Every task asks the server for its documents as of the window's cluster time (read concern snapshot), so
+that all see the same state. Capped collections can't be read so; theirs come as they are, no older than that
+time. Owns the queries and the tasks; which runs there are is the engine's affair.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from bson.timestamp import Timestamp
+from pymongo.errors import OperationFailure
+
+from adapters.mongodb.documents.bson_walk import document_starts, fields, int64
+from adapters.mongodb.documents.keys import NOTHING_BETWEEN, among, between
+from adapters.mongodb.server.connection import RAW, collection_errors, shared_client, source_errors
+from adapters.mongodb.snapshot.conditions import condition_filter
+from adapters.spark.chunk_job import attempt
+from adapters.spark.executors import SparkExecutors
+from engine.model import Staged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pymongo.client_session import ClientSession
+    from pyspark.sql import SparkSession
+
+    from adapters.mongodb.events.rows import ReadEvents
+    from adapters.mongodb.server.connection import Connection
+    from engine.events.values.text import Ints
+    from engine.model import CollectionId, Run
+    from engine.staging.staged_rows import StagingArea
+
+_READING = "adapters.mongodb.events.rows"
+_MOST_MS = 600_000
+"""Of the server's time for documents that a signal's condition chooses."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRead:
+    """A run with all it takes to read it; `index` is its number in the window.
+
+    Documents of a `loose` one are read as they are, at any time while the window is read.
+    """
+
+    index: int
+    run: Run
+    events: ReadEvents
+    loose: bool = False
+
+    def queries(self) -> list[dict[str, Any]]:
+        """The find commands, in order; the index ends before `upto`, which comes by itself."""
+        run = self.run
+        if run.keys:
+            return [self._find(among(run.keys))]
+        if run.after is None and run.upto is None:
+            return [self._find({})]
+        inner = between(run.after, run.upto)
+        found = [{**self._find(inner.pop("filter", {})), **inner}]
+        return found if run.upto is None else [*found, self._find(among([run.upto]))]
+
+    def _find(self, chosen: dict[str, Any]) -> dict[str, Any]:
+        target = self.run.target
+        parts = [part for part in (chosen, condition_filter(target)) if part]
+        command: dict[str, Any] = {
+            "find": target.collection.parts[1],
+            "filter": {"$and": parts} if parts else {},
+        }
+        if target.condition and not target.initial:
+            command["maxTimeMS"] = _MOST_MS
+        return command
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRuns:
+    """The task: read some runs, one after the other. Goes to the executors."""
+
+    connection: Connection
+    at: tuple[int, int]
+    area: StagingArea
+    batch_rows: int
+
+    def __call__(self, reads: Sequence[RunRead]) -> list[tuple[int, Staged]]:
+        """Stage every run that has rows."""
+        staged = [(read.index, self._stage(read)) for read in reads]
+        return [(index, one) for index, one in staged if one.rows]
+
+    def _stage(self, read: RunRead) -> Staged:
+        path = self.area.path(read.index, attempt())
+        collection = read.run.target.collection
+        rows = size = 0
+        staging = self.area.file(path, read.events.around)
+        with staging as file, collection_errors("reading documents", collection):
+            for raw, starts in self._batches(read):
+                for batch in read.events.batches(raw, starts):
+                    file.write(batch)
+                    rows, size = rows + batch.num_rows, size + batch.nbytes
+        return Staged(read.run.ticket, collection, path, rows, size, read.index, *file.checksums)
+
+    def _batches(self, read: RunRead) -> Iterator[tuple[bytes, Ints]]:
+        """The server's answers, with where the documents stand in each, as of the window's cluster time."""
+        client = shared_client(self.connection)
+        snapshot = {"level": "snapshot", "atClusterTime": Timestamp(*self.at)}
+        loose = {"level": "majority", "afterClusterTime": Timestamp(*self.at)}
+        concern = loose if read.loose else snapshot
+        with client.start_session() as session:
+            for query in read.queries():
+                command = {**query, "readConcern": concern}
+                try:
+                    yield from self._answers(session, read.run.target.collection, command)
+                except OperationFailure as error:
+                    if error.code != NOTHING_BETWEEN:
+                        raise
+
+    def _answers(
+        self, session: ClientSession, collection: CollectionId, command: dict[str, Any]
+    ) -> Iterator[tuple[bytes, Ints]]:
+        (database, name), client = collection.parts, session.client
+        which = "firstBatch"
+        while True:
+            sized = {**command, "batchSize": self.batch_rows}
+            raw: bytes = client[database].command(sized, codec_options=RAW, session=session).raw
+            cursor = fields(raw, fields(raw)["cursor"].start)
+            starts = document_starts(raw, cursor[which].start)
+            if starts:
+                yield raw, np.array(starts, np.int64)
+            identifier = int64(raw, cursor["id"].start)[0]
+            if not identifier:
+                return
+            command, which = {"getMore": identifier, "collection": name}, "nextBatch"
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The task that does nothing but connect, and load what reading needs."""
+
+    connection: Connection
+
+    def __call__(self, _task: int) -> None:
+        """Ask for nothing."""
+        import_module(_READING)
+        with source_errors("connecting from Spark's tasks"):
+            shared_client(self.connection).admin.command("ping")
+
+
+class ChunkReader:
+    """Reads windows by Spark's tasks; `tasks` of them at once."""
+
+    def __init__(
+        self, spark: SparkSession, connection: Connection, area: StagingArea, *, tasks: int, batch_rows: int
+    ) -> None:
+        self._context, self._executors = spark.sparkContext, SparkExecutors(spark)
+        self._connection, self._area = connection, area
+        self._tasks, self._batch_rows = tasks, batch_rows
+        self._reached = False
+
+    def reach(self) -> None:
+        """Connect from every task, once: tells early if one can't, and starts Spark's workers."""
+        if not self._reached:
+            self._executors.map(Reach(self._connection), range(self._tasks))
+            self._reached = True
+
+    def read(self, window_id: str, reads: Sequence[RunRead], at: tuple[int, int]) -> list[Staged]:
+        """Read all runs as of a cluster time; the staged ones in their order. Blocks."""
+        self._context.setJobGroup(f"tidemark-{window_id}", "tidemark window", interruptOnCancel=True)
+        task = ReadRuns(self._connection, at, self._area.within(window_id), self._batch_rows)
+        groups = [list(reads[first :: self._tasks]) for first in range(min(self._tasks, len(reads)))]
+        done = [one for staged in self._executors.map(task, groups) for one in staged]
+        return [staged for _index, staged in sorted(done, key=lambda one: one[0])]
+
+    def directory(self, window_id: str) -> str:
+        """Where a window's rows are staged."""
+        return self._area.within(window_id).directory
+
+    def cancel(self, window_id: str) -> None:
+        """Stop a window's tasks."""
+        self._context.cancelJobGroup(f"tidemark-{window_id}")

@@ -1,0 +1,113 @@
+"""The condition of a signal, or the filter of an initial snapshot: which of them can be read by windows."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from json import JSONDecodeError
+from typing import TYPE_CHECKING, Any
+
+from bson import encode, json_util
+from bson.code import Code
+
+from adapters.disclosure import condition_refused
+from adapters.mongodb.documents.keys import BY_ID
+from adapters.mongodb.server.connection import Refused, collection_errors
+from engine.errors import SignalError
+from signals.budget import check_depth
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pymongo import MongoClient
+
+    from engine.model import Target
+
+_OF_OTHER_INDEXES = {
+    "$text": "a regular expression",
+    "$near": "$geoWithin",
+    "$nearSphere": "$geoWithin with $centerSphere",
+}
+"""Operators that are answered by an index of their own alone, and what to use instead."""
+
+
+_SCRIPTS = frozenset({"$where", "$function", "$accumulator"})
+_PLANNING_MS = 5_000
+
+
+def condition_filter(target: Target) -> dict[str, Any]:
+    """The condition: a filter document in extended JSON. Raises SignalError where it is none."""
+    if not target.condition:
+        return {}
+    found = _document(target.condition, str(target.collection))
+    if not target.initial:  # the settings' own filters may hold what their owner likes
+        _refuse_scripts(found, str(target.collection))
+    return found
+
+
+@lru_cache(maxsize=16)
+def _document(condition: str, place: str) -> dict[str, Any]:
+    """The document that a condition is, if it can be sent at all."""
+    hint = 'write it as JSON, such as {"status": "open"}'
+    try:
+        found = json_util.loads(condition)
+        encode(found if isinstance(found, dict) else {})
+    except Exception as error:
+        # Whatever a stranger wrote: numbers that are none of BSON's, keys with NUL, a thousand brackets.
+        said = str(error) if isinstance(error, JSONDecodeError) else type(error).__name__
+        raise SignalError(f"the condition is no filter document: {said}", place=place, hint=hint) from error
+    if not isinstance(found, dict):
+        raise SignalError("the condition must be a document", place=place, hint=hint)
+    check_depth(found, "the condition")
+    return found
+
+
+def _refuse_scripts(document: dict[str, Any], place: str) -> None:
+    """Raise SignalError for what runs JavaScript on the server."""
+    left: list[Any] = [document]
+    while left:
+        value = left.pop()
+        if isinstance(value, dict):
+            for name in _SCRIPTS & value.keys():
+                raise SignalError(f"the condition is refused: {name} runs a script", place=place)
+            left.extend(value.values())
+        elif isinstance(value, list):
+            left.extend(value)
+        elif isinstance(value, Code):
+            raise SignalError("the condition is refused: it holds a script", place=place)
+
+
+def check_condition(client: MongoClient[dict[str, Any]], target: Target) -> None:
+    """Raise SignalError where windows can't read by the condition; the server is asked, and reads nothing."""
+    condition = condition_filter(target)
+    if not condition:
+        return
+    for name in _operators(condition):
+        if name in _OF_OTHER_INDEXES:
+            raise SignalError(
+                f"the condition can't be used: {name!r} needs an index of its own, and windows read by '_id'",
+                place=str(target.collection),
+                hint=f"use {_OF_OTHER_INDEXES[name]}",
+            )
+    database, name = target.collection.parts
+    find = {"find": name, "filter": condition, "hint": BY_ID}
+    try:
+        with collection_errors("checking the condition", target.collection):
+            client[database].command("explain", find, verbosity="queryPlanner", maxTimeMS=_PLANNING_MS)
+    except Refused as error:
+        said = error.said if error.hint else condition_refused(error.code, error.name)
+        raise SignalError(
+            f"the condition can't be used: {said}",
+            place=str(target.collection),
+            hint=error.hint or "explain a find with this filter says more",
+        ) from error
+
+
+def _operators(value: Any) -> Iterator[str]:
+    """The names of fields and operators, however deep."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield name
+            yield from _operators(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _operators(inner)

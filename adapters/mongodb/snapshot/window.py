@@ -1,0 +1,46 @@
+"""A window in progress: its watermark, and the rows that are read in the background."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from adapters.source.window_reader import Background
+from engine.errors import SnapshotGone
+from engine.snapshot.merge import Superseded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from adapters.mongodb.events.decode import Emptied
+    from adapters.mongodb.snapshot.watermark import Watermark
+    from adapters.source.window_reader import Reading
+    from engine.model import CollectionId, Position, Staged
+
+
+class MongoWindow:
+    """The engine's `OpenWindow` on MongoDB. Nothing streamed before it opened is newer than its rows."""
+
+    def __init__(self, collections: frozenset[CollectionId], watermark: Watermark, reading: Reading) -> None:
+        self.collections, self.watermark, self.superseded = collections, watermark, Superseded()
+        self._rows = Background(reading, watermark.seal)
+
+    def poll(self) -> Sequence[Staged] | None:
+        """The staged rows; None while they are read."""
+        try:
+            return self._rows.staged()
+        except SnapshotGone as error:
+            raise self.watermark.gone(error) from error
+
+    def emptied(self, emptied: Iterable[Emptied]) -> frozenset[CollectionId]:
+        """Those of its collections that were emptied behind its time; what came before its rows show."""
+        found = (one.among(self.collections) for one in emptied if one.at > self.watermark.at)
+        return frozenset(chain.from_iterable(found))
+
+    def reached(self, position: Position) -> bool:
+        """Whether the stream has passed the watermark."""
+        return self.watermark.reached(position)
+
+    def close(self) -> None:
+        """Stop reading, remove what was staged."""
+        self._rows.close()

@@ -1,0 +1,129 @@
+"""A table's codec from what the log and the catalog say of it.
+
+The log gives names and types of columns, the catalog (by name) whether they may be NULL, their
+defaults and the key, or the log's marks where its columns have gone. A column that the catalog no longer
+has counts as one that may be NULL.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from adapters.postgres.events.debezium_quirks import garbled, never_filled, with_faults
+from adapters.postgres.events.defaults import default_text
+from adapters.postgres.events.source_block import SOURCE, source_snapshot, source_table
+from adapters.postgres.events.source_types import source_length, source_parameters
+from adapters.postgres.events.types import conversion, type_of
+from adapters.postgres.server.table import Column, PgType, Relation, Table
+from engine.events.codec import TableCodec
+from engine.events.names import topic_of
+from engine.events.record import shaping
+from engine.events.record.columns import (
+    Described,
+    collisions,
+    header_wrap,
+    key_field,
+    key_wrap,
+    unmasked,
+    value_field,
+    value_wrap,
+)
+from engine.events.settings import Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from engine.events.settings import EventSettings
+
+
+def codec_for(
+    relation: Relation,
+    table: Table | None,
+    settings: EventSettings,
+    types: Mapping[int, PgType],
+    *,
+    merge_key: tuple[str, ...] = (),
+    emit: bool = True,
+) -> TableCodec:
+    """The codec of rows that have the relation's shape.
+
+    `table` may be None (dropped meanwhile) or of another name or shape by now. `merge_key` defaults
+    to the table's key. The codec's `columns` are the relation's, in its order.
+    """
+    shown = garbled(relation, settings)
+    seen = table if shown.id == relation.id else None
+    described = [_described(shown, seen, index, settings, types) for index in range(len(shown.columns))]
+    included = [one for one in described if shaping.is_included(shown.id, one.name, settings)]
+    topic = topic_of(shown.id, settings)
+    by_name = {one.name: one for one in described}
+    wanted = [by_name[name] for name in _key_names(shown, seen, settings) if name in by_name]
+    fields = tuple(field for one in included if (field := value_field(one, shown.id, settings)))
+    key = tuple(field for one in wanted if (field := key_field(one, settings)))
+    names = tuple(column.name for column in relation.columns)
+    return TableCodec(
+        relation.id,
+        topic,
+        names,
+        fields,
+        key,
+        key_wrap(topic, key, settings),
+        value_wrap(topic, fields, SOURCE, settings),
+        (source_snapshot(settings), source_table(shown.namespace, shown.name)),
+        tuple(names.index(name) for name in merge_key or _table_key(relation, table) if name in names),
+        never_filled=never_filled(relation, types, settings),
+        emit=emit,
+        signal=str(relation.id) == settings.signal_collection,
+        warnings=(*collisions(fields), *unmasked(included, shown.id, settings)),
+        header_wrap=header_wrap(topic, key, settings),
+    )
+
+
+def _table_key(relation: Relation, table: Table | None) -> tuple[str, ...]:
+    """The table's key so far as the relation has its columns, else the primary key that the log marks.
+
+    The catalog tells the present, which may be long after the rows: the table may be gone, or its key
+    renamed. Debezium's events have no key then. The log's marks have no order but the table's.
+    """
+    names = tuple(column.name for column in relation.columns)
+    known = tuple(
+        name for name in ((table.primary_key or table.unique_key) if table else ()) if name in names
+    )
+    if known or relation.identity != "d":
+        return known
+    return tuple(column.name for column in relation.columns if column.key)
+
+
+def _key_names(relation: Relation, table: Table | None, settings: EventSettings) -> tuple[str, ...]:
+    names = tuple(column.name for column in relation.columns)
+    return shaping.message_key(relation.id, names, settings) or _table_key(relation, table)
+
+
+def _described(
+    relation: Relation,
+    table: Table | None,
+    index: int,
+    settings: EventSettings,
+    types: Mapping[int, PgType],
+) -> Described:
+    """A column of the relation with what the catalog says of it, which of one not included is nothing."""
+    column = relation.columns[index]
+    kind = type_of(column.type, types) or PgType(column.type, f"type {column.type}")
+    included = table is not None and shaping.is_included(relation.id, column.name, settings)
+    known = table.column(column.name) if table and included else None
+    made = conversion(kind, column.typmod, types, settings)
+    return Described(
+        column.name,
+        index,
+        kind.name,
+        with_faults(made, kind, column.typmod, types, settings) if made else None,
+        nullable=known is None or known.nullable,
+        default=_default(kind, known, column.typmod, settings),
+        length=source_length(kind, column.typmod, types),
+        parameters=source_parameters(kind, column.typmod, types),
+    )
+
+
+def _default(kind: PgType, column: Column | None, typmod: int, settings: EventSettings) -> str | None:
+    if column is None or column.default is None or column.generated:
+        return None
+    return default_text(kind, column.default, typmod, faulty=Fault.DEFAULTS in settings.kept_faults)

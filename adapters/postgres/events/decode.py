@@ -1,0 +1,244 @@
+"""A part of the log to events: the first stage on executors. Pure, bytes in and Arrow out.
+
+Parts are decoded independently of each other, except where transaction metadata is on: then each
+needs the context that the part before it gave.
+
+Where Debezium 2.1.4 loses or garbles what the log says, this does not: names and columns that are
+not ASCII keep their letters (there they are garbled and the key is lost), and with REPLICA IDENTITY
+FULL unchanged arrays are filled from the old tuple like any other value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from adapters.postgres.events import transactions
+from adapters.postgres.events.logical_messages import message_events
+from adapters.postgres.events.source_block import CONNECTOR, source_end
+from adapters.postgres.log.entries import Entries, row_groups
+from adapters.postgres.log.pgoutput import Messages, parse_truncate, read_messages
+from adapters.postgres.log.timeline import ENTRIES, SpanPart, Timeline, TransactionContext, timeline
+from adapters.postgres.log.touched_keys import (
+    COUNTED,
+    LACKING,
+    Watch,
+    copies,
+    in_order,
+    incomplete,
+    together,
+    touched,
+)
+from adapters.source.table_faults import noting_faults
+from engine.events.record.assemble import EventGroup, event_batch
+from engine.events.record.drafts import TOMBSTONE_TURN, Change, Draft, drafts
+from engine.events.record.envelope import source_head, value_pieces
+from engine.events.record.transactions import number_events
+from engine.events.values.text import Ints, Piece, Text, digits, join, scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from adapters.postgres.events.source_block import Moment
+    from engine.events.codec import TableCodec
+    from engine.events.settings import EventSettings
+    from engine.model import Part
+
+
+@dataclass(frozen=True, slots=True)
+class SignalRow:
+    """A row entry of the signal table; `op` is c, u or d, the texts are those after it (before a delete)."""
+
+    op: str
+    position: tuple[int, int]
+    id: str | None
+    type: str | None
+    data: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What a part holds: its events in the order of the log, and what the driver needs to know.
+
+    `touched` has the schema `TOUCHED`, `incomplete` that of `LACKING`, `copies` that of `COUNTED`.
+    `truncated` are all relations emptied, captured or not, each with the 32-bit id of the transaction.
+    `entries` counts row, truncate and message entries. `part` is what the events were written as, once they
+    are. `faults` are relations whose entries can't be decoded, and why.
+    """
+
+    events: pa.RecordBatch
+    signals: tuple[SignalRow, ...]
+    touched: pa.Table
+    incomplete: pa.Table
+    truncated: frozenset[tuple[int, int]]
+    context: TransactionContext
+    entries: int
+    copies: pa.Table = field(default_factory=COUNTED.empty_table)
+    part: Part | None = None
+    faults: Mapping[int, str] = field(default_factory=dict)
+
+
+def decode(
+    part: SpanPart,
+    codecs: Mapping[int, TableCodec],
+    settings: EventSettings,
+    watch: Watch,
+    moment: Moment,
+) -> Decoded:
+    """Decode and encode one part.
+
+    A relation without a codec is not captured: its entries only count.
+    """
+    messages = read_messages(part.messages)
+    line = timeline(messages, part.context)
+    made: list[Draft] = []
+    keys: list[pa.Table] = []
+    lacking: list[pa.Table] = []
+    counted: list[pa.Table] = []
+    signals: list[SignalRow] = []
+    faults: dict[int, str] = {}
+    for group in row_groups(messages, codecs):
+        codec = group.codec
+        with noting_faults(faults, group.oid):
+            entries = group.read()
+            keys += touched(entries, codec, line, watch)
+            lacking += incomplete(entries, codec, line, watch)
+            counted += copies(entries, codec, line, watch)
+            if codec.signal:
+                signals += _signals(entries, codec, line)
+            if codec.emit:
+                made += drafts(_change(entries, codec), codec, settings)
+    emptied, truncated = _truncates(messages, line, codecs, settings)
+    groups, context = _events(messages, line, [*made, *emptied], part.context, settings, moment)
+    groups += message_events(messages, line, settings, moment)
+    return Decoded(
+        event_batch(groups),
+        tuple(sorted(signals, key=lambda signal: signal.position)),
+        together(keys),
+        together(lacking, LACKING),
+        truncated,
+        context,
+        int(np.isin(messages.kinds, ENTRIES).sum()),
+        copies=in_order(counted),
+        faults=faults,
+    )
+
+
+def _change(entries: Entries, codec: TableCodec) -> Change:
+    """The entries with their rows encoded."""
+    new = codec.row(entries.new.columns, entries.new.unchanged) if entries.new else None
+    old = codec.row(entries.old.columns, entries.old.unchanged) if entries.old else None
+    return Change(entries.op, entries.messages, old, new)
+
+
+def _events(
+    messages: Messages,
+    line: Timeline,
+    made: Sequence[Draft],
+    context: TransactionContext,
+    settings: EventSettings,
+    moment: Moment,
+) -> tuple[list[EventGroup], TransactionContext]:
+    groups = []
+    blocks: list[Text | None] = [None] * len(made)
+    if settings.transaction_metadata:
+        orders, counts = number_events(made, line.ordinal, len(line.xids), context.collections)
+        for place, (draft, (total, own)) in enumerate(zip(made, orders, strict=True)):
+            xids = line.xids[line.ordinal[draft.messages]]
+            blocks[place] = transactions.blocks(xids, messages.lsns[draft.messages], total, own)
+        groups += transactions.boundaries(messages, line, counts, settings)
+        end = transactions.with_counts(line.end, counts)
+    else:
+        end = line.end
+    for draft, block in zip(made, blocks, strict=True):
+        groups.append(_finished(messages, line, draft, block, settings, moment))
+        if draft.tombstone:
+            groups.append(
+                EventGroup(draft.codec.topic, draft.messages, TOMBSTONE_TURN, draft.key, None, draft.headers)
+            )
+    return groups, end
+
+
+def _finished(
+    messages: Messages,
+    line: Timeline,
+    draft: Draft,
+    block: Text | None,
+    settings: EventSettings,
+    moment: Moment,
+) -> EventGroup:
+    before, after = draft.codec.value_wrap
+    tail: list[Piece] = [f'{moment.now_ms},"transaction":', "null" if block is None else block, f"}}{after}"]
+    source = source_pieces(messages, line, draft, settings, moment.xmin)
+    pieces = value_pieces(draft.before, draft.after, source, draft.op, tail)
+    value = join([before, *pieces], len(draft.messages))
+    return EventGroup(draft.codec.topic, draft.messages, draft.turn, draft.key, value, draft.headers)
+
+
+def source_pieces(
+    messages: Messages, line: Timeline, draft: Draft, settings: EventSettings, xmin: int | None = None
+) -> list[Piece]:
+    """The source blocks of a draft's events."""
+    numbers = draft.messages
+    ordinals = line.ordinal[numbers]
+    snapshot, table = draft.codec.source
+    lsns = digits(pa.array(messages.lsns[numbers]))
+    times = _constant_or(line.times_ms[ordinals])
+    head: list[Piece] = [
+        source_head(CONNECTOR, settings),
+        times,
+        snapshot,
+        '"[',
+        _commits(line.after[numbers]),
+    ]
+    xids = _constant_or(line.xids[ordinals])
+    return [*head, ',\\"', lsns, '\\"]"', table, xids, ',"lsn":', lsns, source_end(xmin)]
+
+
+def _commits(ends: Ints) -> Piece:
+    if len(ends) and (ends == ends[0]).all():
+        return "null" if ends[0] < 0 else f'\\"{ends[0]}\\"'
+    shown = join(['\\"', digits(pa.array(ends)), '\\"'], len(ends))
+    return pc.if_else(pa.array(ends < 0), scalar("null"), shown)
+
+
+def _constant_or(numbers: Ints) -> Piece:
+    return str(numbers[0]) if len(numbers) and (numbers == numbers[0]).all() else digits(pa.array(numbers))
+
+
+def _truncates(
+    messages: Messages, line: Timeline, codecs: Mapping[int, TableCodec], settings: EventSettings
+) -> tuple[list[Draft], frozenset[tuple[int, int]]]:
+    made = []
+    emptied: set[tuple[int, int]] = set()
+    for number in np.flatnonzero(messages.kinds == ord("T")):
+        oids = parse_truncate(bytes(messages.data[messages.starts[number] : messages.ends[number]]))
+        xid = int(line.xids[line.ordinal[number]])
+        emptied.update((oid, xid) for oid in oids)
+        if "t" in settings.skipped_operations:
+            continue
+        for turn, oid in enumerate(oids):
+            codec = codecs.get(oid)
+            if codec is not None and codec.emit:
+                made.append(Draft(codec, "t", np.array([number]), turn, None, None, None))
+    return made, frozenset(emptied)
+
+
+def _signals(entries: Entries, codec: TableCodec, line: Timeline) -> list[SignalRow]:
+    tuples = entries.new or entries.old
+    if tuples is None:
+        return []
+    names = [name if name in codec.columns else None for name in ("id", "type", "data")]
+    places = [codec.columns.index(name) if name else at for at, name in enumerate(names)]
+    nothing = [None] * len(entries.messages)
+    texts = [tuples.columns[at].to_pylist() if at < len(tuples.columns) else nothing for at in places]
+    commits = line.commit_lsns[line.ordinal[entries.messages]]
+    sequences = line.sequence[entries.messages]
+    return [
+        SignalRow(entries.op, (int(commit), int(sequence)), *text)
+        for commit, sequence, *text in zip(commits, sequences, *texts, strict=True)
+    ]

@@ -1,0 +1,84 @@
+"""The source block of PostgreSQL's events: where in the log, in which table, by which transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine.events.record.envelope import source_head, source_schema
+from engine.events.record.schema import INT64, STRING
+from engine.events.values.text import quote
+
+if TYPE_CHECKING:
+    from engine.events.settings import EventSettings
+    from engine.model import CollectionId
+
+CONNECTOR = "postgresql"
+SOURCE = source_schema(
+    "postgresql",
+    ("schema", STRING),
+    ("table", STRING),
+    ("txId", INT64.nullable()),
+    ("lsn", INT64.nullable()),
+    ("xmin", INT64.nullable()),
+)
+
+
+def source_snapshot(settings: EventSettings, snapshot: str = "false") -> str:
+    """From after the time up to the sequence."""
+    return f',"snapshot":"{snapshot}","db":{quote(settings.database)},"sequence":'
+
+
+def source_table(schema: str, table: str) -> str:
+    """From after the sequence up to the transaction."""
+    return f',"schema":{quote(schema)},"table":{quote(table)},"txId":'
+
+
+def sequence_text(last_commit_end: int | None, lsn: int | None) -> str:
+    r"""The JSON string `"[\"A\",\"B\"]"` of the last commit's end and the entry's own place."""
+    first, second = ("null" if place is None else f'\\"{place}\\"' for place in (last_commit_end, lsn))
+    return f'"[{first},{second}]"'
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When events are made: `now_ms` is their `ts_ms`, `xmin` the slot's, None unless it is asked for."""
+
+    now_ms: int
+    xmin: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlace:
+    """Where READ events stand: `ts_ms` is the source's time, the rest places in the log.
+
+    Incremental ones carry neither transaction nor lsn; their sequence is the place at which they are
+    emitted, `last_commit_end` and `sequence_lsn`. Initial ones carry the snapshot's `tx_id` and `lsn`
+    (in the sequence too).
+    """
+
+    ts_ms: int
+    last_commit_end: int | None = None
+    sequence_lsn: int | None = None
+    tx_id: int | None = None
+    lsn: int | None = None
+    snapshot: str = "incremental"
+
+
+def read_source(settings: EventSettings, collection: CollectionId, place: ReadPlace) -> str:
+    """The whole source block of a collection's READ events."""
+    lsn = place.lsn if place.sequence_lsn is None else place.sequence_lsn
+    sequence = sequence_text(place.last_commit_end, lsn)
+    before = f"{source_head(CONNECTOR, settings)}{place.ts_ms}"
+    head = f"{before}{source_snapshot(settings, place.snapshot)}{sequence}"
+    middle = f'{_number(place.tx_id)},"lsn":{_number(place.lsn)}{source_end()}'
+    return head + source_table(*collection.parts) + middle
+
+
+def source_end(xmin: int | None = None) -> str:
+    """The block's end, from after the lsn."""
+    return f',"xmin":{_number(xmin)}}}'
+
+
+def _number(value: int | None) -> str:
+    return "null" if value is None else str(value)

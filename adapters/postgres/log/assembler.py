@@ -1,0 +1,316 @@
+"""From a stream of replication messages to parts of a span, with the position after each.
+
+Owns everything that can be known without decoding a row: transaction boundaries, the sequence of
+entries inside a transaction, which relation definition is in force, and where to cut. Decoding is
+`decode.py`, receiving `reader.py`. Pure.
+
+After a restart the server may send again what was sent before: everything since the slot's own place. It is
+passed over up to the last commit that was sent, which must come again, the same: a log without it is another
+server's, a copy's, or one that was restored. So a history that has lost our past is told from one that goes
+on.
+
+The stream can be held at a place: no transaction that commits there or behind it is begun, until it is let
+go. The BEGIN that would be the first one waits.
+
+A position is `(lsn, sequence)`. Outside a transaction: everything committed before `lsn` has been
+seen. Inside one: `lsn` is where its commit record starts, and `sequence` of its entries have been
+seen. Only row, truncate and message entries are counted, since a server sends relation messages
+again in every session.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from adapters.postgres.log.timeline import SpanPart, TransactionContext
+from adapters.postgres.server.visibility import format_lsn
+from engine.errors import InvariantError, PositionLost, SourceError
+from engine.model import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HEADER_BYTES = 25
+POSTGRES_EPOCH_S = 946_684_800
+"""2000-01-01, from which PostgreSQL counts, in Unix seconds."""
+_BEGIN, _COMMIT, _RELATION, _MESSAGE = b"BCRM"
+_ENTRIES = frozenset(b"IUDTM")
+_TRANSACTIONAL = 1
+_begin = struct.Struct(">qqI").unpack_from
+_commit = struct.Struct(">Bqqq").unpack_from
+_message = struct.Struct(">Bq").unpack_from
+_oid = struct.Struct(">I").unpack_from
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A transaction's commit: where its record ends, its 32-bit id, its time in microseconds since 1970."""
+
+    end: int
+    xid: int
+    time_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A part of a span, the relation definitions in force in it by oid, its number of entries."""
+
+    part: SpanPart
+    definitions: Mapping[int, Definition]
+    entries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A pgoutput relation message, and which of all the session's messages it was.
+
+    A server sends one again whenever the table's catalog entry may have changed, also where the
+    message itself is the same: a default or NOT NULL does not show in it.
+    """
+
+    serial: int
+    message: bytes
+
+
+class Assembler:
+    """Collects the messages of one replication session; `take` hands over what came, as parts.
+
+    A part holds at most `part_rows` entries or about `part_bytes` bytes, and every relation has
+    one definition inside it, so that parts can be decoded apart from each other. With `sent`, the last commit
+    that was sent, the session begins before it, and everything up to it is passed over.
+    """
+
+    def __init__(
+        self,
+        start: Position,
+        *,
+        last_commit_end: int | None,
+        part_rows: int,
+        part_bytes: int,
+        sent: Commit | None = None,
+    ) -> None:
+        lsn, sequence = (int(element) for element in start.order)
+        self._end = lsn
+        self._start = lsn
+        self._resume = (lsn, sequence) if sequence else None
+        self._skip = 0
+        self._passing = sent
+        self._limit: int | None = None
+        self._waiting: bytes | None = None
+        self.last_commit: Commit | None = None
+        self._xid: int | None = None
+        self._commit_lsn = self._commit_ts = self._sequence = 0
+        self.last_commit_end = last_commit_end
+        self._part_rows, self._part_bytes = part_rows, part_bytes
+        self._definitions: dict[int, Definition] = {}
+        self._serial = 0
+        self._cuts: list[Cut] = []
+        self._open_part()
+        self.entries = 0
+        self.bytes = 0
+
+    def _open_part(self) -> None:
+        self._messages: list[bytes] = []
+        self._part_size = self._part_entries = 0
+        self._part_context = TransactionContext(
+            xid=self._xid,
+            commit_lsn=self._commit_lsn,
+            commit_ts_us=self._commit_ts,
+            last_commit_end=self.last_commit_end,
+            sequence=self._sequence,
+        )
+
+    @property
+    def position(self) -> Position:
+        """Where the stream stands after everything added."""
+        if self._resume:
+            return Position(self._resume)
+        if self._passing is not None:
+            return Position((self._end, 0))
+        if self._xid is None:
+            return Position((self._end, 0))
+        return Position((self._commit_lsn, self._sequence))
+
+    @property
+    def committed_at_s(self) -> float:
+        """When the last transaction seen was committed, in Unix seconds."""
+        return self._commit_ts / 1_000_000
+
+    @property
+    def passing(self) -> bool:
+        """Whether the last commit that was sent has not come again yet."""
+        return self._passing is not None
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a transaction waits at the place that `hold` was told; nothing may be added meanwhile."""
+        return self._waiting is not None
+
+    def hold(self, lsn: int | None) -> None:
+        """Begin no transaction whose commit record starts at `lsn` or behind it; None: begin all.
+
+        Every transaction before the one that waits has been added then, so the position moves up to `lsn`.
+        """
+        self._limit = lsn
+        payload, self._waiting = self._waiting, None
+        if payload is not None:
+            self._began(payload)
+
+    def add(self, payload: bytes) -> None:
+        """Take one XLogData payload, its 25 byte header included.
+
+        Raises PositionLost where the log is not the one that was read before, SourceError for a damaged one.
+        """
+        try:
+            self._add(payload)
+        except (IndexError, struct.error) as error:
+            raise SourceError("a message of the log is damaged", hint="read the span again") from error
+
+    def _add(self, payload: bytes) -> None:
+        kind = payload[HEADER_BYTES]
+        if self._passing is not None and kind != _RELATION:
+            self._pass_over(self._passing, kind, payload)
+        elif kind in _ENTRIES:
+            if kind == _MESSAGE and self._sent_before(payload):
+                return
+            if self._skip:
+                self._skip -= 1
+                return
+            if self._part_entries >= self._part_rows or self._part_size >= self._part_bytes:
+                self._cut()
+            self._part_entries += 1
+            self.entries += 1
+            if kind == _MESSAGE:
+                self._passed_message(payload)
+            else:
+                self._sequence += 1
+            self._append(payload)
+        elif kind == _BEGIN:
+            self._began(payload)
+        elif kind == _COMMIT:
+            self._append(payload)
+            self._committed(payload)
+        elif kind == _RELATION:
+            self._defined(payload)
+
+    def _pass_over(self, sent: Commit, kind: int, payload: bytes) -> None:
+        """Pass over what was sent before, until its last commit comes."""
+        if kind == _BEGIN:
+            commit_lsn, commit_ts, self._xid = _begin(payload, HEADER_BYTES + 1)
+            self._commit_ts = commit_ts + POSTGRES_EPOCH_S * 1_000_000
+            if commit_lsn >= sent.end:
+                raise _other_log(sent, f"a transaction that commits at {format_lsn(commit_lsn)}")
+        elif kind == _COMMIT:
+            _flags, _lsn, end, _ts = _commit(payload, HEADER_BYTES + 1)
+            found = Commit(end, self._xid or 0, self._commit_ts)
+            self._xid = None
+            if found == sent:
+                self._passing = None
+            elif found.end >= sent.end:
+                raise _other_log(sent, f"a commit that ends at {format_lsn(end)}, of transaction {found.xid}")
+
+    def _sent_before(self, payload: bytes) -> bool:
+        """Whether a message outside transactions was sent before the saved position was reached."""
+        flags, lsn = _message(payload, HEADER_BYTES + 1)
+        return not flags & _TRANSACTIONAL and lsn <= self._start
+
+    def _append(self, payload: bytes) -> None:
+        self._messages.append(payload)
+        self._part_size += len(payload)
+        self.bytes += len(payload)
+
+    def _passed_message(self, payload: bytes) -> None:
+        flags, lsn = _message(payload, HEADER_BYTES + 1)
+        if not flags & _TRANSACTIONAL:
+            self.last_commit_end = lsn
+        if self._xid is None:
+            # Its record ends there, where the commit record of the next transaction may begin: asked
+            # for a byte later, the server would skip that transaction in silence.
+            self._end = max(self._end, lsn)
+        else:
+            self._sequence += 1
+
+    def _began(self, payload: bytes) -> None:
+        commit_lsn, commit_ts, xid = _begin(payload, HEADER_BYTES + 1)
+        if self._limit is not None and commit_lsn >= self._limit and self._resume is None:
+            self._waiting = payload
+            self._end = max(self._end, self._limit)
+            return
+        commit_ts += POSTGRES_EPOCH_S * 1_000_000
+        sequence = self._resumed(commit_lsn)
+        if not sequence:
+            self._append(payload)
+        self._xid, self._commit_lsn, self._commit_ts, self._sequence = xid, commit_lsn, commit_ts, sequence
+        if sequence:
+            # The decoder must count on from the saved position, so it gets no BEGIN but its context.
+            self._cut()
+
+    def _resumed(self, commit_lsn: int) -> int:
+        if self._resume is None:
+            return 0
+        lsn, sequence = self._resume
+        if commit_lsn != lsn:
+            raise PositionLost(
+                f"the log begins at a transaction that commits at {commit_lsn}, not at {lsn}",
+                place=f"position ({lsn}, {sequence})",
+                hint="the slot was moved; start with an empty checkpoint and an empty sink directory,"
+                " and take snapshots again",
+            )
+        self._resume = None
+        self._skip = sequence
+        return sequence
+
+    def _committed(self, payload: bytes) -> None:
+        if self._skip:
+            raise InvariantError(f"a transaction ended {self._skip} entries before the saved position")
+        _flags, _start, end, _ts = _commit(payload, HEADER_BYTES + 1)
+        self._end = max(self._end, end)
+        self.last_commit = Commit(end, self._xid or 0, self._commit_ts)
+        self._xid, self._sequence, self.last_commit_end = None, 0, end
+
+    def _defined(self, payload: bytes) -> None:
+        (oid,) = _oid(payload, HEADER_BYTES + 1)
+        if oid in self._definitions and self._part_entries:
+            self._cut()
+        self._serial += 1
+        self._definitions = {**self._definitions, oid: Definition(self._serial, payload[HEADER_BYTES:])}
+        if self._passing is None:
+            self._append(payload)
+
+    def keepalive(self, wal_end: int) -> None:
+        """Move the position to where the server says it has sent everything, if that is ahead.
+
+        Raises PositionLost where the last commit that was sent should have come by then.
+        """
+        if self._passing is not None:
+            if self._xid is None and wal_end >= self._passing.end:
+                raise _other_log(self._passing, f"nothing up to {format_lsn(wal_end)}")
+        elif self._xid is None and self._resume is None:
+            self._end = max(self._end, wal_end)
+
+    def _cut(self) -> None:
+        if self._messages:
+            part = SpanPart(pa.array(self._messages, pa.large_binary()), self._part_context)
+            self._cuts.append(Cut(part, self._definitions, self._part_entries))
+        self._open_part()
+
+    def take(self) -> tuple[Cut, ...]:
+        """Hand over everything since the last call, in order."""
+        self._cut()
+        cuts, self._cuts = tuple(self._cuts), []
+        self.entries = self.bytes = 0
+        return cuts
+
+
+def _other_log(sent: Commit, instead: str) -> PositionLost:
+    return PositionLost(
+        f"the last commit that was sent, of transaction {sent.xid} at {format_lsn(sent.end)},"
+        f" does not come again: the log has {instead}",
+        place="replication slot",
+        hint="the server was restored from a copy, or is another one; start with an empty checkpoint,"
+        " an empty sink directory and a new slot, and take snapshots again",
+    )

@@ -1,0 +1,127 @@
+"""Row entries of the log by relation and form, their tuples read; no events yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from adapters.postgres.log.pgoutput import Messages, Tuples, parse_truncate, read_messages, read_tuples
+from engine.events.damaged import reading_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from engine.events.codec import TableCodec
+    from engine.events.record.field import Mask
+    from engine.events.values.text import Ints, Text
+
+_ROWS = np.frombuffer(b"IUD", np.uint8)
+_TRUNCATE, _OLD_ROW = ord("T"), ord("O")
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Rows of one relation and one form. `op` is c, u or d; `messages` are their numbers, ascending.
+
+    `old` is None where the log carries no old tuple; `full` says whether it holds all columns
+    (REPLICA IDENTITY FULL) or those of the identity only. Unchanged values that the old tuple holds are
+    already filled in.
+    """
+
+    oid: int
+    op: str
+    messages: Ints
+    new: Tuples | None
+    old: Tuples | None
+    full: bool = False
+
+
+def relations_in(payloads: pa.Array) -> frozenset[int]:
+    """The relations, by oid, whose rows the messages hold or that they truncate."""
+    messages = read_messages(payloads)
+    rows = messages.starts[np.isin(messages.kinds, _ROWS)]
+    found = {int(oid) for oid in np.unique(messages.int32(rows + 1))}
+    for number in np.flatnonzero(messages.kinds == _TRUNCATE):
+        found |= set(parse_truncate(bytes(messages.data[messages.starts[number] : messages.ends[number]])))
+    return frozenset(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rows of one relation and one form that were not read yet."""
+
+    messages: Messages
+    numbers: Ints
+    codec: TableCodec
+    form: int
+
+    @property
+    def oid(self) -> int:
+        """The relation."""
+        return self.form >> 16
+
+    def read(self) -> Entries:
+        """Read them. Raises SourceError where they are not as their relation says."""
+        return _entries(self.messages, self.numbers, self.codec, self.form)
+
+
+def row_groups(messages: Messages, codecs: Mapping[int, TableCodec]) -> Iterator[Group]:
+    """The rows of captured relations, group by group. Raises SourceError where a message ends too soon."""
+    rows = np.flatnonzero(np.isin(messages.kinds, _ROWS))
+    if len(rows) == 0:
+        return
+    at = messages.starts[rows]
+    oids = messages.int32(at + 1)
+    with reading_bytes("a row of the log"):
+        forms = (oids << 16) + (messages.kinds[rows].astype(np.int64) << 8) + messages.data[at + 5]
+    order = np.argsort(forms, kind="stable")
+    edges = np.flatnonzero(np.diff(forms[order])) + 1
+    for group in np.split(order, edges):
+        form = int(forms[group[0]])
+        codec = codecs.get(form >> 16)
+        if codec is not None:
+            yield Group(messages, rows[group], codec, form)
+
+
+def _entries(messages: Messages, numbers: Ints, codec: TableCodec, form: int) -> Entries:
+    oid, kind, mark = form >> 16, chr(form >> 8 & 0xFF), form & 0xFF
+    at = messages.starts[numbers] + 6
+    width = len(codec.columns)
+    if kind == "I":
+        return Entries(oid, "c", numbers, read_tuples(messages, at, width)[0], None)
+    full = mark == _OLD_ROW
+    if kind == "D":
+        return Entries(oid, "d", numbers, None, read_tuples(messages, at, width)[0], full)
+    if mark == ord("N"):
+        return Entries(oid, "u", numbers, read_tuples(messages, at, width)[0], None)
+    old, ends = read_tuples(messages, at, width)
+    new, _ = read_tuples(messages, ends + 1, width)
+    return Entries(oid, "u", numbers, _filled(new, old, codec.never_filled), old, full)
+
+
+def _filled(new: Tuples, old: Tuples, never: frozenset[int]) -> Tuples:
+    """The new tuples with their unchanged values taken from the old ones.
+
+    An old tuple of the identity only matters too: a server logs it without a key change where the key is
+    stored out of line, and then the new tuple lacks the key. The columns `never` are left as they are.
+    """
+    marks = [None if i in never else mark for i, mark in enumerate(new.unchanged)]
+    columns = [_fill(column, old.columns[i], marks[i]) for i, column in enumerate(new.columns)]
+    left = [new.unchanged[i] if i in never else _left(mark, old.columns[i]) for i, mark in enumerate(marks)]
+    return Tuples(columns, left)
+
+
+def _fill(column: Text, old: Text, mark: Mask | None) -> Text:
+    return column if mark is None else pc.if_else(pa.array(mark), old, column)
+
+
+def _left(mark: Mask | None, old: Text) -> Mask | None:
+    """The rows whose unchanged value the old tuple does not hold either; such a value is never NULL."""
+    if mark is None or not old.null_count:
+        return None
+    both: Mask = mark & old.is_null().to_numpy(zero_copy_only=False)
+    return both if both.any() else None

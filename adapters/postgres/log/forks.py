@@ -1,0 +1,59 @@
+"""Where the logs of two timelines part, and whether the one there now goes on from what was sent. Pure.
+
+A promoted server goes on under a new timeline from a place in the old one, the *fork*. What was committed
+behind it on the old one is gone there.
+
+    timeline 1  ────── L ────── F ─ ─ ─ x ─ ─        L: the last commit sent   x: a commit that is lost
+    timeline 2                  └──────────────►     goes on if L ≤ F
+"""
+
+from __future__ import annotations
+
+from adapters.postgres.server.visibility import format_lsn, parse_lsn
+from engine.errors import PositionLost
+
+
+def fork_of(history: str, timeline: int) -> int | None:
+    """Where a timeline ends in the history file of a later one; None if it is none of its ancestors.
+
+    A line is `parent <tab> lsn <tab> reason`; see "Timeline History" in PostgreSQL's documentation.
+    """
+    for line in history.splitlines():
+        fields = line.split()
+        if len(fields) >= 2 and fields[0] == str(timeline):
+            return parse_lsn(fields[1])
+    return None
+
+
+def check_fork(saved: int, now: int, history: str, sent: int) -> int:
+    """The fork between a saved timeline and the one that is there now.
+
+    `sent` is where the last thing sent ends. Raises PositionLost where the log does not go on from there.
+    """
+    fork = fork_of(history, saved)
+    if fork is None:
+        raise PositionLost(
+            f"the server's timeline is {now}, which does not come from timeline {saved}",
+            hint=_BEGIN_ANEW,
+        )
+    if sent > fork:
+        raise PositionLost(
+            f"the server was promoted at {format_lsn(fork)} (timeline {saved} to {now}), and changes up to"
+            f" {format_lsn(sent)} were sent that it does not have",
+            hint="set synchronized_standby_slots on the primary, so that no standby lags behind;"
+            f" {_BEGIN_ANEW}",
+        )
+    return fork
+
+
+def check_reach(position: int, server: int) -> None:
+    """Raise PositionLost where the server has not come to a position that it had come to before."""
+    if position > server:
+        raise PositionLost(
+            f"the server's log ends at {format_lsn(server)}, before the saved position"
+            f" {format_lsn(position)}: it was restored to an earlier time, or is a copy",
+            hint=_BEGIN_ANEW,
+        )
+
+
+_BEGIN_ANEW = "start with an empty checkpoint and an empty sink directory, and take snapshots again"

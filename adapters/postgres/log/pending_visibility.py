@@ -1,0 +1,324 @@
+"""Transactions that were streamed before a new snapshot shows them, with the keys they touched.
+
+A transaction is in the log a moment before it is visible, and for ever before where a synchronous
+standby is missing. A window that opens meanwhile does not contain it, although its entries have
+gone by: their keys count as superseded from the start. Of a transaction that touched very many keys
+of a relation none are kept: no window may open on that relation before the transaction is visible.
+Pure; saved with the state.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.saved import read_integer
+from engine.snapshot import copies
+from engine.snapshot.merge_key import KEY_TYPE
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from adapters.postgres.server.visibility import Visibility
+
+KEPT_KEYS = 100_000
+"""Keys, and rows that lack a value, that are kept of one transaction and relation."""
+Pairs: TypeAlias = frozenset[tuple[bytes | None, bytes]]
+"""The keys before and after of rows that lack a value; None before: it came into the row filter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Touches:
+    """What one transaction touched, by relation: merge keys, each once, and relations it truncated.
+
+    `lacking` are its rows that lack a value, `copies` the balances of rows without a key, `whole` the
+    relations of which it touched so much that nothing of it is kept. `serial` counts the transactions that
+    have balances, in the order of the log.
+    """
+
+    keys: Mapping[int, pa.LargeBinaryArray] = field(default_factory=dict)
+    truncated: frozenset[int] = frozenset()
+    lacking: Mapping[int, Pairs] = field(default_factory=dict)
+    whole: frozenset[int] = frozenset()
+    copies: Mapping[int, pa.Table] = field(default_factory=dict)
+    serial: int = 0
+
+    def __or__(self, other: Touches) -> Touches:
+        """With what came later."""
+        whole = self.whole | other.whole
+        keys, lacking, counted = dict(self.keys), dict(self.lacking), dict(self.copies)
+        for oid, more in other.keys.items():
+            keys[oid] = _union([keys[oid], more]) if oid in keys else more
+        for oid, pairs in other.lacking.items():
+            lacking[oid] = lacking.get(oid, frozenset()) | pairs
+        for oid, balances in other.copies.items():
+            counted[oid] = copies.together([counted[oid], balances]) if oid in counted else balances
+        whole |= {
+            oid for held in (keys, lacking, counted) for oid, one in held.items() if len(one) > KEPT_KEYS
+        }
+        return Touches(
+            {oid: held for oid, held in keys.items() if oid not in whole},
+            self.truncated | other.truncated,
+            {oid: pairs for oid, pairs in lacking.items() if oid not in whole},
+            whole,
+            {oid: balances for oid, balances in counted.items() if oid not in whole},
+            self.serial or other.serial,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PendingVisibility:
+    """Transactions by their 32-bit id."""
+
+    transactions: Mapping[int, Touches] = field(default_factory=dict)
+
+    def seen(self, visibility: Visibility) -> PendingVisibility:
+        """Less the transactions that a snapshot shows."""
+        if not self.transactions:
+            return self
+        missing = visibility.missing(self.transactions)
+        return PendingVisibility(
+            {xid: touches for xid, touches in self.transactions.items() if xid in missing}
+        )
+
+    def add(self, more: Mapping[int, Touches]) -> PendingVisibility:
+        """With what other parts of transactions touched."""
+        held = self.transactions
+        return PendingVisibility(
+            {**held, **{xid: held.get(xid, Touches()) | one for xid, one in more.items()}}
+        )
+
+    def add_keys(self, touched: pa.Table) -> PendingVisibility:
+        """With rows `(oid, xid, key)`."""
+        found: dict[int, dict[int, pa.LargeBinaryArray]] = {}
+        for xid, oid, rows in _grouped(touched):
+            found.setdefault(xid, {})[oid] = rows.column("key").unique()
+        return self.add({xid: Touches(keys) for xid, keys in found.items()})
+
+    def add_lacking(self, lacking: pa.Table) -> PendingVisibility:
+        """With rows `(oid, xid, key, old)` that lack a value."""
+        found: dict[int, dict[int, Pairs]] = {}
+        for xid, oid, rows in _grouped(lacking):
+            found.setdefault(xid, {})[oid] = frozenset(_pairs(rows))
+        return self.add({xid: Touches(lacking=pairs) for xid, pairs in found.items()})
+
+    def add_copies(self, counted: pa.Table) -> PendingVisibility:
+        """With rows of COUNTED, in the order of the log."""
+        found: dict[int, dict[int, pa.Table]] = {}
+        for xid, oid, rows in _grouped(counted):
+            found.setdefault(xid, {})[oid] = copies.together([_balances(rows)])
+        last = max((one.serial for one in self.transactions.values()), default=0)
+        order = enumerate(counted.column("xid").unique().to_pylist(), last + 1)
+        return self.add({xid: Touches(copies=found[xid], serial=serial) for serial, xid in order})
+
+    def add_truncated(self, truncated: Iterable[tuple[int, int]]) -> PendingVisibility:
+        """With relations truncated, each with the transaction."""
+        found: dict[int, frozenset[int]] = {}
+        for oid, xid in truncated:
+            found[xid] = found.get(xid, frozenset()) | {oid}
+        return self.add({xid: Touches(truncated=oids) for xid, oids in found.items()})
+
+    def add_whole(self, xids: Iterable[int], oids: Iterable[int]) -> PendingVisibility:
+        """With relations of which nobody knows what these transactions touched."""
+        touched = Touches(whole=frozenset(oids))
+        return self.add(dict.fromkeys(xids, touched))
+
+    def moved_keys(self, untold: Collection[int] = ()) -> dict[int, Pairs]:
+        """By relation, the keys before and after of rows that lack a value and may have moved.
+
+        Those of `untold` relations may have moved under the same key.
+        """
+        found: dict[int, Pairs] = {}
+        for touches in self.transactions.values():
+            for oid, pairs in touches.lacking.items():
+                moved = {pair for pair in pairs if oid in untold or pair[0] != pair[1]}
+                found[oid] = found.get(oid, frozenset()) | moved
+        return found
+
+    def lacking_of(self, oid: int) -> tuple[tuple[bytes | None, bytes], ...]:
+        """The keys before and after of a relation's rows that lack a value."""
+        return tuple(
+            pair for touches in self.transactions.values() for pair in _sorted(touches.lacking.get(oid, ()))
+        )
+
+    def keys_of(self, oid: int) -> pa.LargeBinaryArray:
+        """The keys of a relation that any of the transactions touched, each once."""
+        return _union([one.keys[oid] for one in self.transactions.values() if oid in one.keys])
+
+    def copies_of(self, oid: int) -> pa.Table:
+        """The balances of a relation's rows without a key, over the transactions in their order."""
+        found = sorted(self.transactions.values(), key=lambda one: one.serial)
+        return copies.together([one.copies[oid] for one in found if oid in one.copies])
+
+    def truncated(self, oid: int) -> bool:
+        """Whether any of the transactions emptied the relation."""
+        return any(oid in touches.truncated for touches in self.transactions.values())
+
+    def everything_of(self, oid: int) -> bool:
+        """Whether any of the transactions touched more of the relation than is kept."""
+        return any(oid in touches.whole for touches in self.transactions.values())
+
+    @property
+    def size(self) -> int:
+        """How many keys are held."""
+        return sum(
+            len(kept)
+            for one in self.transactions.values()
+            for kept in (*one.keys.values(), *one.copies.values())
+        )
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """As it is saved; keys are bytes, so in base64."""
+        return [
+            {
+                "xid": xid,
+                "keys": {str(oid): _packed(keys) for oid, keys in one.keys.items()},
+                "truncated": sorted(one.truncated),
+                "lacking": {
+                    str(oid): [[_key_out(key) for key in pair] for pair in _sorted(pairs)]
+                    for oid, pairs in one.lacking.items()
+                },
+                "whole": sorted(one.whole),
+                "copies": {
+                    str(oid): {
+                        **_packed(balances.column("key").combine_chunks()),
+                        "net": balances.column("net").to_pylist(),
+                        "low": balances.column("low").to_pylist(),
+                    }
+                    for oid, balances in one.copies.items()
+                },
+                "serial": one.serial,
+            }
+            for xid, one in self.transactions.items()
+        ]
+
+
+def from_json(saved: Iterable[dict[str, Any]]) -> PendingVisibility:
+    """Read what `to_json` gave. Raises LookupError, TypeError or ValueError for anything else."""
+    return PendingVisibility(
+        {
+            read_integer(one["xid"]): Touches(
+                {int(oid): _unpacked(**keys) for oid, keys in one["keys"].items()},
+                frozenset(map(read_integer, one["truncated"])),
+                {
+                    int(oid): frozenset((_key_in(before), b64decode(after)) for before, after in pairs)
+                    for oid, pairs in one["lacking"].items()
+                },
+                frozenset(map(read_integer, one["whole"])),
+                # Older states have none.
+                {int(oid): _balances_in(**balances) for oid, balances in one.get("copies", {}).items()},
+                read_integer(one.get("serial", 0)),
+            )
+            for one in saved
+        }
+    )
+
+
+def _key_out(key: bytes | None) -> str | None:
+    return None if key is None else b64encode(key).decode()
+
+
+def _key_in(key: str | None) -> bytes | None:
+    return None if key is None else b64decode(key)
+
+
+def _packed(keys: pa.LargeBinaryArray) -> dict[str, str]:
+    """All keys as two texts: their lengths (little-endian, four bytes each), and their bytes in a row."""
+    if not len(keys):
+        return {"lengths": "", "bytes": ""}
+    _, offsets, data = keys.buffers()
+    ends = np.frombuffer(offsets, np.int64)[keys.offset : keys.offset + len(keys) + 1]
+    lengths = np.diff(ends).astype("<i4")
+    together = data[int(ends[0]) : int(ends[-1])]
+    return {"lengths": b64encode(lengths.tobytes()).decode(), "bytes": b64encode(together).decode()}
+
+
+def _balances_in(net: list[int], low: list[int], **keys: str) -> pa.Table:
+    return pa.table([_unpacked(**keys), pa.array(net), pa.array(low)], schema=copies.BALANCES)
+
+
+def _unpacked(lengths: str, bytes: str) -> pa.LargeBinaryArray:  # noqa: A002  as it is saved
+    """The keys of `_packed`."""
+    each, together = np.frombuffer(b64decode(lengths), "<i4"), b64decode(bytes)
+    if (each < 0).any() or each.sum(dtype=np.int64) != len(together):
+        raise ValueError("lengths that are not those of the keys")
+    offsets = np.cumsum([0, *each], dtype=np.int64)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(together)]
+    return pa.LargeBinaryArray.from_buffers(KEY_TYPE, len(offsets) - 1, buffers)
+
+
+def _union(arrays: list[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
+    return pa.chunked_array(arrays, KEY_TYPE).unique()
+
+
+def _grouped(rows: pa.Table) -> Iterator[tuple[int, int, pa.Table]]:
+    """The rows of each transaction and relation: `(xid, oid, rows)`."""
+    oids, xids = rows.column("oid").to_numpy(), rows.column("xid").to_numpy()
+    order = np.lexsort((oids, xids))
+    oids, xids, rows = oids[order], xids[order], rows.take(pa.array(order))
+    edges = np.flatnonzero((np.diff(oids) != 0) | (np.diff(xids) != 0)) + 1
+    for start, end in pairwise([0, *edges.tolist(), len(order)]):
+        if end > start:
+            yield int(xids[start]), int(oids[start]), rows.slice(start, end - start)
+
+
+def _sorted(pairs: Iterable[tuple[bytes | None, bytes]]) -> list[tuple[bytes | None, bytes]]:
+    return sorted(pairs, key=lambda pair: (pair[0] or b"", pair[1]))
+
+
+def _pairs(lacking: pa.Table) -> Iterator[tuple[bytes | None, bytes]]:
+    return zip(lacking.column("old").to_pylist(), lacking.column("key").to_pylist(), strict=True)
+
+
+def unsettled_rows(touched: pa.Table, visibility: Visibility) -> pa.Table:
+    """The rows `(oid, xid, key)` whose transactions the snapshot does not show."""
+    if not touched.num_rows:
+        return touched
+    shown = visibility.shows(touched.column("xid").to_numpy())
+    return touched.filter(pa.array(~shown))
+
+
+def lacking_pairs(
+    lacking: pa.Table, oid: int, visibility: Visibility
+) -> tuple[tuple[bytes | None, bytes], ...]:
+    """The keys before and after of one relation's rows that lack a value, less what the window holds."""
+    rows = lacking.filter(pa.array(lacking.column("oid").to_numpy() == oid))
+    rows = unsettled_rows(rows, visibility)
+    return tuple(_pairs(rows))
+
+
+def moved_keys(lacking: pa.Table) -> dict[int, Pairs]:
+    """By relation, the keys before and after of rows that lack a value and may have moved."""
+    found: dict[int, Pairs] = {}
+    moved = lacking.filter(lacking.column("moved"))
+    for oid in moved.column("oid").unique().to_pylist():
+        rows = moved.filter(pc.equal(moved.column("oid"), oid)).select(["old", "key"])
+        found[oid] = frozenset(_pairs(rows.group_by(["old", "key"]).aggregate([])))
+    return found
+
+
+def balances(counted: pa.Table, oid: int, visibility: Visibility) -> pa.Table:
+    """What entries that the window's snapshot does not show did to one relation's rows without a key."""
+    if not counted.num_rows:
+        return copies.NOTHING
+    rows = counted.filter(pa.array(counted.column("oid").to_numpy() == oid))
+    return copies.together([_balances(unsettled_rows(rows, visibility))])
+
+
+def _balances(counted: pa.Table) -> pa.Table:
+    return copies.changes(counted.column("key").combine_chunks(), counted.column("sign").to_numpy())
+
+
+def superseding_rows(touched: pa.Table, oid: int, visibility: Visibility) -> pa.LargeBinaryArray:
+    """The keys of one relation touched by transactions that the window's snapshot does not show."""
+    mine = touched.column("oid").to_numpy() == oid
+    if mine.any():
+        mine &= ~visibility.shows(touched.column("xid").to_numpy())
+    keys: pa.LargeBinaryArray = touched.column("key").filter(pa.array(mine)).combine_chunks()
+    return keys

@@ -1,0 +1,423 @@
+"""The change log: one persistent replication connection, read by a thread of the driver.
+
+Owns the connection, keepalives, and the bounds on what is held in memory; `assembler.py` decides
+where parts end, and nothing here decodes a row. The thread is the only user of the connection;
+everybody else talks to it through flags under one lock and a pipe that wakes it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import struct
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import psycopg
+from psycopg import pq
+
+from adapters.postgres.log.assembler import HEADER_BYTES, POSTGRES_EPOCH_S, Assembler, Commit, Cut
+from adapters.postgres.server.answering import answer, no_answer
+from adapters.postgres.server.replication import (
+    ANSWERED_WITHIN_S,
+    command,
+    connect_replication,
+    log_error,
+    result_error,
+)
+from adapters.postgres.server.sql import quote_ident, quote_literal
+from adapters.postgres.server.visibility import format_lsn
+from engine.errors import SourceError, TidemarkError, unforeseen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.model import Position
+
+_log = logging.getLogger("adapters")
+_XLOG_DATA, _KEEPALIVE, _BEGIN = b"wkB"
+_keepalive = struct.Struct(">qqb").unpack_from
+_status = struct.Struct(">cqqqqb").pack
+_HURRY_INTERVAL_S = 0.01
+_HELD_S = 1.0
+"""The log is held no longer than that, whatever becomes of who asked for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogBounds:
+    """How much of the log is held at once: a span's rows and bytes, and those of its parts.
+
+    A server that answers nothing for `silence_s` seconds is taken for lost; 0: no bound.
+    """
+
+    span_rows: int = 200_000
+    span_bytes: int = 64 << 20
+    part_rows: int = 50_000
+    part_bytes: int = 16 << 20
+    status_interval_s: float = 10.0
+    silence_s: float = 0.0
+
+    def shared(self, share: float) -> tuple[int, int]:
+        """Rows and bytes of a span that may use a share of the bounds."""
+        return max(1, int(self.span_rows * share)), max(1, int(self.span_bytes * share))
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What to read: a slot, a publication, and further options of the decoding plug-in."""
+
+    slot: str
+    publication: str
+    options: tuple[tuple[str, str], ...] = ()
+
+    def command(self, lsn: int) -> str:
+        """The replication command that starts at a place in the log."""
+        options = (
+            ("proto_version", "1"),
+            ("publication_names", quote_ident(self.publication)),
+            ("messages", "true"),
+            *self.options,
+        )
+        listed = ", ".join(f"{quote_ident(name)} {quote_literal(value)}" for name, value in options)
+        return f"START_REPLICATION SLOT {quote_ident(self.slot)} LOGICAL {format_lsn(lsn)} ({listed})"
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """The last commit that was sent; a session that begins before it, at `slot_lsn`, must bring it again."""
+
+    commit: Commit
+    slot_lsn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a session begins: behind a position; where the last commit before it ends, if that is known.
+
+    `timeline` is the server's, as it was when the position was compared with it.
+    """
+
+    position: Position
+    last_commit_end: int | None = None
+    sent: Sent | None = None
+    timeline: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The entries of `(start, end]`, in parts; `committed_at_s` is the last commit's time."""
+
+    start: Position
+    end: Position
+    cuts: tuple[Cut, ...]
+    committed_at_s: float
+    last_commit_end: int | None
+    last_commit: Commit | None = None
+
+    @property
+    def entries(self) -> int:
+        """How many row, truncate and message entries the span holds."""
+        return sum(cut.entries for cut in self.cuts)
+
+    @property
+    def silent(self) -> bool:
+        """Whether nothing but the position moved."""
+        return not self.cuts
+
+
+class PostgresLog:
+    """A replication session. `take` may be called by one thread.
+
+    Raises SourceError when the connection fails; then it is spent: close it and open another. `give_up` is
+    called, by the thread, where the server has become silent.
+    """
+
+    def __init__(
+        self,
+        conninfo: str,
+        *,
+        subscription: Subscription,
+        start: Start,
+        bounds: LogBounds = LogBounds(),
+        give_up: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._bounds, self._give_up = bounds, give_up
+        sent = start.sent
+        self._assembler = Assembler(
+            start.position,
+            last_commit_end=start.last_commit_end,
+            part_rows=bounds.part_rows,
+            part_bytes=bounds.part_bytes,
+            sent=sent.commit if sent else None,
+        )
+        self._start = start.position
+        # What is acknowledged is gone: nothing is, before it is certain that this is the log that was read.
+        self._acknowledged = sent.slot_lsn if sent else int(start.position.order[0])
+        self._heard_s, self._told = time.monotonic(), False
+        self._changed = threading.Condition()
+        self._hurry = self._full = self._closing = False
+        self._share = 1.0
+        self._held_until_s: float | None = None
+        self._failure: TidemarkError | None = None
+        # Before the pipe is made, which nobody would close if there is no connection.
+        self._session = _replicate(conninfo, subscription.command(self._acknowledged), start.timeline)
+        self._connection = self._session.pgconn
+        self._wake_r, self._wake_w = os.pipe()
+        os.set_blocking(self._wake_w, False)
+        self._thread = threading.Thread(target=self._run, name="tidemark-log", daemon=True)
+        self._thread.start()
+
+    def take(self, timeout_s: float) -> Span | None:
+        """What has come since the last call, waiting for `timeout_s` while there is nothing.
+
+        None when neither an entry came nor the position moved.
+        """
+        with self._changed:
+            self._changed.wait_for(self._has_news, timeout_s)
+            if self._failure:
+                raise self._failure
+            if self._assembler.position <= self._start:
+                return None
+            cuts, end = self._assembler.take(), self._assembler.position
+            span = Span(
+                self._start,
+                end,
+                cuts,
+                self._assembler.committed_at_s,
+                self._assembler.last_commit_end,
+                self._assembler.last_commit,
+            )
+            self._start = end
+            if self._full:
+                self._full = False
+                self._wake()
+            return span
+
+    def await_past(self, timeout_s: float) -> bool:
+        """Wait until what was sent before has been passed over; whether it has been.
+
+        Raises PositionLost if it does not come again.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: bool(self._failure or not self._assembler.passing), timeout_s)
+            if self._failure:
+                raise self._failure
+            return not self._assembler.passing
+
+    def _has_news(self) -> bool:
+        return bool(self._failure or self._assembler.position > self._start)
+
+    @property
+    def failure(self) -> TidemarkError | None:
+        """What the session ended with."""
+        return self._failure
+
+    def acknowledge(self, position: Position) -> None:
+        """Tell the server that everything up to `position` is safe; inside a transaction, nothing."""
+        lsn, sequence = (int(element) for element in position.order)
+        with self._changed:
+            if not sequence and lsn > self._acknowledged:
+                self._acknowledged = lsn
+                self._wake()
+
+    def hurry(self, *, on: bool) -> None:
+        """Ask the server for its position every 10 ms, while a window waits for it."""
+        with self._changed:
+            if self._hurry != on:
+                self._hurry = on
+                self._wake()
+
+    def limit(self, share: float) -> None:
+        """Hold less of the log; what is held already goes into one span."""
+        with self._changed:
+            self._share = share
+
+    def hold(self, lsn: int = 0) -> None:
+        """Begin no transaction that commits at `lsn` or later until `let_go`, or for a second at most.
+
+        Once this returns, `take` gives none that had not begun to arrive.
+        """
+        with self._changed:
+            if self._closing:
+                return
+            if self._held_until_s is None:
+                self._held_until_s = time.monotonic() + _HELD_S
+            self._hold(lsn)
+
+    def let_go(self) -> None:
+        """Go on with what was held."""
+        with self._changed:
+            if self._held_until_s is not None and not self._closing:
+                self._held_until_s = None
+                self._hold(None)
+
+    def _hold(self, lsn: int | None) -> None:
+        before = self._assembler.position
+        self._assembler.hold(lsn)
+        if self._assembler.position > before:
+            self._changed.notify_all()
+        self._wake()
+
+    def close(self) -> None:
+        """End the session; what was not taken is lost, and will be sent again."""
+        with self._changed:
+            self._closing = True
+            self._wake()
+        self._thread.join(timeout=10)
+        for descriptor in (self._wake_r, self._wake_w):
+            os.close(descriptor)
+
+    def _wake(self) -> None:
+        try:
+            os.write(self._wake_w, b"!")
+        except BlockingIOError:
+            return
+
+    # The thread.
+
+    def _run(self) -> None:
+        try:
+            self._receive()
+        except TidemarkError as error:
+            self._fail(error)
+        except psycopg.Error:
+            self._fail(self._lost())
+        except Exception as error:  # noqa: BLE001  a thread must hand over whatever happened
+            self._fail(unforeseen("the log reader", error))
+        finally:
+            self._session.close()
+
+    def _fail(self, error: TidemarkError) -> None:
+        with self._changed:
+            self._failure = error
+            self._changed.notify_all()
+
+    def _receive(self) -> None:
+        next_status = 0.0
+        while not self._closing:
+            now = time.monotonic()
+            acknowledged = self._acknowledged
+            if now >= next_status:
+                silent_s = self._silent_s(now)
+                self._send_status(reply=self._hurry or silent_s > self._bounds.status_interval_s)
+                next_status = now + (_HURRY_INTERVAL_S if self._hurry else self._bounds.status_interval_s)
+            self._let_go_after(now)
+            if not self._stopped and self._drain():
+                continue
+            self._wait(max(0.0, min(next_status, self._held_until_s or next_status) - time.monotonic()))
+            if self._acknowledged != acknowledged or self._hurry:
+                next_status = min(next_status, now + _HURRY_INTERVAL_S)
+
+    @property
+    def _stopped(self) -> bool:
+        """Whether nothing is taken from the connection."""
+        return self._full or self._assembler.waiting
+
+    def _let_go_after(self, now: float) -> None:
+        if self._held_until_s is not None and now >= self._held_until_s:
+            _log.debug("the log was held for %.1f s, and goes on", _HELD_S)
+            self.let_go()
+
+    def _silent_s(self, now: float) -> float:
+        """For how long the server has said nothing. Raises SourceError where that is too long."""
+        if self._stopped:
+            self._heard_s = now  # nobody listens
+        silent_s = now - self._heard_s
+        if silent_s < self._bounds.silence_s / 2:
+            self._told = False
+        elif not self._told and self._bounds.silence_s:
+            self._told = True
+            _log.warning("%s; it is given up after %.0f s", no_answer(silent_s), self._bounds.silence_s)
+        if 0 < self._bounds.silence_s < silent_s:
+            self._give_up()
+            raise SourceError(no_answer(silent_s), place="replication connection")
+        return silent_s
+
+    def _wait(self, timeout_s: float) -> None:
+        wanted = [self._wake_r] if self._stopped else [self._wake_r, self._connection.socket]
+        ready, _, _ = select.select(wanted, [], [], timeout_s)
+        if self._wake_r in ready:
+            os.read(self._wake_r, 1024)
+        if self._connection.socket in ready:
+            self._connection.consume_input()
+            self._heard_s = time.monotonic()
+
+    def _drain(self) -> bool:
+        """Take what libpq has buffered; True when there may be more at once."""
+        get, add, sequence_of_bytes = self._connection.get_copy_data, self._assembler.add, bytes
+        with self._changed:
+            before, passing = self._assembler.position, self._assembler.passing
+            most_rows, most_bytes = self._bounds.shared(self._share)
+            room = most_bytes - self._assembler.bytes
+            for _ in range(2000):
+                size, data = get(1)
+                if size <= 0:
+                    break
+                room -= size
+                payload = sequence_of_bytes(data)
+                if payload[0] == _XLOG_DATA:
+                    add(payload)
+                    if payload[HEADER_BYTES] == _BEGIN and self._assembler.waiting:
+                        break
+                elif payload[0] == _KEEPALIVE:
+                    self._answer(payload)
+                if room <= 0:
+                    break
+            else:
+                size = 1
+            self._full = self._assembler.entries >= most_rows or self._assembler.bytes >= most_bytes
+            if self._assembler.position > before or self._assembler.passing != passing:
+                self._changed.notify_all()
+        if size < 0:
+            raise self._lost()
+        return size > 0 and not self._stopped
+
+    def _answer(self, payload: bytes) -> None:
+        wal_end, _sent, wants_reply = _keepalive(payload, 1)
+        self._assembler.keepalive(wal_end)
+        if wants_reply:
+            self._send_status(reply=False)
+
+    def _send_status(self, *, reply: bool) -> None:
+        flushed = received = self._acknowledged
+        if not self._assembler.passing:
+            received = max(flushed, int(self._assembler.position.order[0]))
+        now_us = int((time.time() - POSTGRES_EPOCH_S) * 1_000_000)
+        self._connection.put_copy_data(_status(b"r", received, flushed, flushed, now_us, reply))
+        self._connection.flush()
+
+    def _lost(self) -> SourceError:
+        result = self._connection.get_result()
+        if result is not None and result.error_message:
+            return result_error(result)
+        said = self._connection.error_message or b"connection closed"
+        return log_error(said.decode(errors="replace").strip())
+
+
+def _check_timeline(connection: pq.abc.PGconn, timeline: int) -> None:
+    """Raise SourceError where another server has taken this one's place since the position was compared."""
+    ((_system, found, *_),) = command(connection, "IDENTIFY_SYSTEM")
+    if found != str(timeline):
+        raise SourceError(
+            f"the server's timeline was {timeline} a moment ago and is {found}: it was promoted meanwhile",
+            place="replication connection",
+        )
+
+
+def _replicate(conninfo: str, started: str, timeline: int | None) -> psycopg.Connection:
+    session = connect_replication(conninfo)
+    connection = session.pgconn
+    try:
+        if timeline is not None:
+            _check_timeline(connection, timeline)
+        result = answer(connection, started, ANSWERED_WITHIN_S)
+        if result.status != pq.ExecStatus.COPY_BOTH:
+            raise result_error(result)
+    except SourceError:
+        session.close()
+        raise
+    connection.nonblocking = 1
+    return session

@@ -1,0 +1,82 @@
+"""The log that the server keeps for the slot: watched, and warned of before it fills a disk or is given up.
+
+A slot keeps the log from the oldest transaction on that was open when the acknowledged position was
+written. It grows while the job lags or stands still, and with one long transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, LiteralString
+
+from adapters.postgres.server.connection import source_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import psycopg
+
+_log = logging.getLogger("adapters")
+_EVERY_S = 60.0
+_GIB = 1 << 30
+_KEPT: LiteralString = (
+    "SELECT coalesce(wal_status, 'reserved'),"
+    " coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint, safe_wal_size"
+    " FROM pg_replication_slots WHERE slot_name = %s"
+)
+_STATUSES = ("reserved", "extended", "unreserved", "lost")
+"""From good to bad, as `pg_replication_slots.wal_status` has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What the server keeps for a slot; `left` bytes more and it gives the slot up (None: never)."""
+
+    status: str
+    bytes: int
+    left: int | None = None
+
+    @property
+    def rank(self) -> int:
+        """How bad the status is; one that is not known is as bad as can be."""
+        return _STATUSES.index(self.status) if self.status in _STATUSES else len(_STATUSES)
+
+    def __str__(self) -> str:
+        until = "" if self.left is None else f"; the server gives the slot up after {_size(self.left)} more"
+        return f"{_size(self.bytes)} of log, status {self.status!r}{until}"
+
+
+class Retention:
+    """Looks at one slot from time to time, and warns when it got worse."""
+
+    def __init__(self, slot: str, warn_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._slot, self._warn_bytes, self._clock = slot, warn_bytes, clock
+        self._due = clock()
+        self._told: Kept | None = None
+
+    def look(self, connection: psycopg.Connection) -> None:
+        """Look if it is time. Raises SourceError."""
+        if self._clock() < self._due:
+            return
+        self._due = self._clock() + _EVERY_S
+        with source_errors("looking at the replication slot"):
+            row = connection.execute(_KEPT, [self._slot]).fetchone()
+        if row is not None:
+            self._judge(Kept(*row))
+
+    def _judge(self, kept: Kept) -> None:
+        if kept.bytes <= self._warn_bytes and not kept.rank:
+            self._told = None
+        elif self._told is None or kept.rank > self._told.rank or kept.bytes >= 2 * max(self._told.bytes, 1):
+            self._told = kept
+            _log.warning(
+                "the server keeps %s for slot %s: the job lags, or a transaction stays open;"
+                " tidemark.wal.warn.bytes is %s",
+                *(kept, self._slot, _size(self._warn_bytes)),
+            )
+
+
+def _size(count: int) -> str:
+    return f"{count / _GIB:.1f} GiB" if count >= _GIB // 10 else f"{count / (1 << 20):.1f} MiB"

@@ -1,0 +1,43 @@
+"""The slot's xmin for the source blocks of events, read at most as often as `xmin.fetch.interval.ms` says."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from adapters.postgres.server.connection import source_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from adapters.postgres.server.connection import Server
+
+
+class SlotXmin:
+    """The oldest transaction whose catalog rows the slot keeps; calling it gives the number, or None.
+
+    `interval_s` 0: never read, always None.
+    """
+
+    def __init__(
+        self, server: Server, slot: str, interval_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._server, self._slot = server, slot
+        self._interval_s, self._clock = interval_s, clock
+        self._due = clock()
+        self._last: int | None = None
+
+    def __call__(self) -> int | None:
+        """Give what was read last, read again when that is due. Raises SourceError."""
+        if self._interval_s and self._clock() >= self._due:
+            self._last = self._read()
+            self._due = self._clock() + self._interval_s
+        return self._last
+
+    def _read(self) -> int | None:
+        with self._server.connect() as connection, source_errors("the slot's xmin"):
+            row = connection.execute(
+                "SELECT catalog_xmin::text::bigint FROM pg_replication_slots WHERE slot_name = %s",
+                [self._slot],
+            ).fetchone()
+        return row[0] if row else None

@@ -1,0 +1,182 @@
+"""Whoever waits for the locks of our sessions, seen and let through by a thread of its own.
+
+Somebody who wants to change a table waits for the window that reads it. That shall take a second at most,
+whatever the job's own thread does meanwhile: it may stand in a sink that hangs, for minutes. So a thread
+beside it asks the server over a connection of its own, and ends the sessions that others wait for; what reads
+under them is told to stop, since it holds locks, too. The job's thread finds out when it asks next.
+
+    somebody waits ──┬── seen ─────── still waiting: the session is ended
+                0 … 0.25 s       at most 1 s from the beginning
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, LiteralString
+
+import psycopg
+
+from adapters.postgres.server.connection import source_errors
+from engine.errors import TidemarkError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+_log = logging.getLogger("adapters")
+_LOOK_S = 0.25
+_WAITS_S = 1.0
+_SLACK_S = 0.05
+"""A look may come a little early."""
+_KEPT_S, _ENDS_S = 10.0, 1.0
+ANSWERED_WITHIN_S = 5.0
+"""Its questions take milliseconds: a connection that takes longer stands still, and another one is opened."""
+_WAITED_FOR: LiteralString = (
+    "SELECT DISTINCT b.pid FROM pg_locks l CROSS JOIN LATERAL unnest(pg_blocking_pids(l.pid)) AS b (pid)"
+    " WHERE NOT l.granted AND b.pid = ANY (%s)"
+)
+_END: LiteralString = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+    " WHERE pid = %s AND usename = current_user AND application_name = 'tidemark'"
+)
+"""By now another session may have the number."""
+
+
+@dataclass(eq=False, slots=True)
+class Watched:
+    """A session that holds locks; `gave_way` once it is to end for somebody's sake, `ended` once it was.
+
+    `readers` are told then, by the watching thread; they must not block.
+    """
+
+    pid: int
+    gave_way: bool = False
+    ended: bool = False
+    waited_since_s: float | None = None
+    readers: list[Callable[[], None]] = field(default_factory=list)
+
+
+class LockWatch:
+    """Watches sessions while there are any; `connect` opens the connection that it asks over."""
+
+    def __init__(
+        self, connect: Callable[[], psycopg.Connection], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._connect, self._clock = connect, clock
+        self._changed = threading.Condition()
+        self._watched: list[Watched] = []
+        self._ending: Watched | None = None
+        self._connection: psycopg.Connection | None = None
+        self._thread: threading.Thread | None = None
+        self._closed = self._told = False
+
+    def watch(self, pid: int) -> Watched:
+        """Let through whoever waits for the locks of a session, from now on."""
+        watched = Watched(pid)
+        with self._changed:
+            self._watched.append(watched)
+            if self._thread is None and not self._closed:
+                self._thread = threading.Thread(target=self._run, name="tidemark-locks", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+        return watched
+
+    def forget(self, watched: Watched) -> bool:
+        """The session holds nothing any more; whether it is certain that nobody ends it from now on.
+
+        It is not where the server was asked to end it and has not answered within a second.
+        """
+        with self._changed:
+            if watched in self._watched:
+                self._watched.remove(watched)
+            return self._changed.wait_for(lambda: self._ending is not watched, _ENDS_S)
+
+    def close(self) -> None:
+        """Watch no longer, for good."""
+        with self._changed:
+            self._closed, self._watched = True, []
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join(timeout=_ENDS_S)
+
+    # The thread.
+
+    def _run(self) -> None:
+        idle_since_s = self._clock()
+        while not self._closed:
+            self.look()
+            with self._changed:
+                now_s = self._clock()
+                if self._watched:
+                    idle_since_s = now_s
+                elif now_s - idle_since_s > _KEPT_S:
+                    self._disconnect()
+                if not self._closed:
+                    self._changed.wait(_LOOK_S if self._watched or self._connection else None)
+        self._disconnect()
+
+    def look(self) -> None:
+        """Ask once who waits, and let through who has waited long enough."""
+        with self._changed:
+            pids = [watched.pid for watched in self._watched]
+        if not pids:
+            return
+        try:
+            waited_for = self._ask(pids)
+        except TidemarkError as error:
+            # The log's reader sees to a server that is out of reach.
+            if not self._told:
+                _log.warning("can't see who waits for the locks of a window: %s", error)
+            self._told = True
+            self._disconnect()
+            return
+        self._told = False
+        for watched in self._due(waited_for):
+            self._let_through(watched)
+
+    def _ask(self, pids: Collection[int]) -> frozenset[int]:
+        if self._connection is None:
+            self._connection = self._connect()
+        with source_errors("lock check"):
+            return frozenset(pid for (pid,) in self._connection.execute(_WAITED_FOR, [list(pids)]))
+
+    def _due(self, waited_for: frozenset[int]) -> list[Watched]:
+        """The sessions that somebody has waited for long enough, marked as given up."""
+        now_s, due = self._clock(), []
+        with self._changed:
+            for watched in self._watched:
+                if watched.pid not in waited_for:
+                    watched.waited_since_s = None
+                elif watched.waited_since_s is None:
+                    watched.waited_since_s = now_s
+                elif (
+                    now_s - watched.waited_since_s >= _WAITS_S - 2 * _LOOK_S - _SLACK_S and not watched.ended
+                ):
+                    watched.gave_way = True
+                    due.append(watched)
+        return due
+
+    def _let_through(self, watched: Watched) -> None:
+        with self._changed:
+            # Whoever has forgotten it has given the session back, to be used for something else.
+            self._ending = watched if watched in self._watched else None
+        # Not under the lock: the job's thread must not wait where the network stands still.
+        if self._ending is not None and self._connection is not None:
+            try:
+                self._connection.execute(_END, [watched.pid])
+                watched.ended = True
+            except psycopg.Error:
+                # The next look tries again, over another connection.
+                self._disconnect()
+        with self._changed:
+            self._ending = None
+            self._changed.notify_all()
+        for stop in list(watched.readers):
+            stop()
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

@@ -1,0 +1,170 @@
+"""Which tables are published, and since which entry of the publication: watched, since the log does not tell.
+
+A table that is taken out of the publication and added again, or a publication that is dropped and made anew,
+leaves no trace in the log but missing changes. The catalog shows it: the entry is another one. What was seen
+last is kept with the state, so a change while no job ran shows, too.
+
+    dropped        changed          made anew
+    ───────┬──────────┬──────────────────┬───────────►  log
+           └── in no log: a gap ─────────┘
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, LiteralString
+
+from adapters.postgres.server.connection import source_errors
+from engine.isolation.incomplete import Cause, Incomplete
+from engine.model import CollectionId
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    import psycopg
+
+    from adapters.postgres.server.publication import Publication
+
+_EVERY_S = 5.0
+_IN_PART = 150_000
+_DIGEST: LiteralString = """
+SELECT md5(concat_ws(';', p.oid, p.xmin,
+    (SELECT string_agg(concat_ws(' ', r.oid, r.xmin), ',' ORDER BY r.oid)
+     FROM pg_publication_rel r WHERE r.prpubid = p.oid){namespaces}))
+FROM pg_publication p WHERE p.pubname = %s
+"""
+_WHOLE = _DIGEST.format(namespaces="")
+_PARTS = _DIGEST.format(
+    namespaces=", (SELECT string_agg(concat_ws(' ', n.oid, n.xmin), ',' ORDER BY n.oid)"
+    " FROM pg_publication_namespace n WHERE n.pnpubid = p.oid)"
+)
+_NAMES: LiteralString = (
+    "SELECT c.oid::bigint, n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " WHERE c.oid = ANY (%s)"
+)
+
+
+@dataclass(frozen=True)
+class Members:
+    """The captured tables that are published, by oid, with the entries that publish each.
+
+    `publication` is its oid, and the transaction that altered its options last; empty where there is none.
+    """
+
+    publication: str = ""
+    entries: Mapping[int, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, marks: Mapping[int, str]) -> Members:
+        """From `Publication.marks`, each of which begins with the publication's two numbers."""
+        split = {oid: _split(mark) for oid, mark in marks.items()}
+        publication = next(iter(split.values()))[0] if split else ""
+        return cls(publication, {oid: entry for oid, (_publication, entry) in split.items()})
+
+    @cached_property
+    def saved(self) -> dict[str, Any]:
+        """As it is saved with each turn: oids by entry, since many tables may have the same."""
+        by_entry: dict[str, list[int]] = {}
+        for oid, entry in sorted(self.entries.items()):
+            by_entry.setdefault(entry, []).append(oid)
+        return {"publication": self.publication, "entries": by_entry}
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any] | None) -> Members | None:
+        """Read what `saved` gave; None where nothing was saved."""
+        if saved is None:
+            return None
+        entries = {oid: entry for entry, oids in saved["entries"].items() for oid in oids}
+        return cls(saved["publication"], entries)
+
+    def gaps(self, now: Members, name: str) -> dict[int, str]:
+        """By oid, why tables may lack changes that these members had until something else was seen."""
+        recreated = self.publication.split()[:1] != now.publication.split()[:1]
+        found: dict[int, str] = {}
+        for oid, entry in self.entries.items():
+            if oid not in now.entries:
+                found[oid] = f"publication {name!r} does not have it any more"
+            elif recreated:
+                found[oid] = f"publication {name!r} was dropped and made anew"
+            elif self.publication != now.publication:
+                found[oid] = f"the options of publication {name!r} were altered"
+            elif entry != now.entries[oid]:
+                found[oid] = (
+                    f"it was taken out of publication {name!r} and added again, or otherwise published"
+                )
+        return found
+
+
+def _split(mark: str) -> tuple[str, str]:
+    oid, xmin, *rest = mark.split(" ")
+    return f"{oid} {xmin}", " ".join(rest)
+
+
+class MembershipWatch:
+    """Looks at the publication from time to time, over the control connection.
+
+    `captures` are the include and exclude lists: a table that they leave out lacks nothing.
+    """
+
+    def __init__(
+        self,
+        connection: psycopg.Connection,
+        publication: Publication,
+        captures: Callable[[str, str], bool],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._connection, self._publication = connection, publication
+        self._captures, self._clock = captures, clock
+        self._due, self._digest = 0.0, ""
+        self._since = ""
+        self.members = Members()
+
+    def begin(self, saved: Mapping[str, Any] | None, position: str) -> list[Incomplete]:
+        """Compare with what was saved at a position; gives the tables that lack changes since then."""
+        self._digest = self._look()
+        now = Members.of(self._publication.marks(self._connection))
+        before = Members.from_json(saved) or now
+        self.members, self._since = now, position
+        self._due = self._clock() + _EVERY_S
+        return self._incomplete(before.gaps(now, self._publication.name), position)
+
+    def look(self, position: str) -> list[Incomplete]:
+        """The tables that lack changes since the last look, if it is time for another one."""
+        if self._clock() < self._due:
+            return []
+        self._due = self._clock() + _EVERY_S
+        digest, since = self._look(), self._since
+        self._since = position
+        if digest == self._digest:
+            return []
+        self._digest = digest
+        before, self.members = self.members, Members.of(self._publication.marks(self._connection))
+        return self._incomplete(before.gaps(self.members, self._publication.name), since)
+
+    def skipped(self, since: str) -> list[Incomplete]:
+        """All members, of which the log was passed over since a position."""
+        why = f"publication {self._publication.name!r} did not exist for a while"
+        return self._incomplete(dict.fromkeys(self.members.entries, why), since)
+
+    def _look(self) -> str:
+        with source_errors("looking at the publication"):
+            query = _PARTS if self._connection.info.server_version >= _IN_PART else _WHOLE
+            row = self._connection.execute(query, [self._publication.name]).fetchone()
+        return row[0] if row else ""
+
+    def _incomplete(self, gaps: Mapping[int, str], since: str) -> list[Incomplete]:
+        """Gaps by the tables' names; one that was dropped has none."""
+        names = self._names(gaps) if gaps else {}
+        return [
+            Incomplete(names[oid], Cause.GAP, since, why)
+            for oid, why in gaps.items()
+            if oid in names and self._captures(*names[oid].parts)
+        ]
+
+    def _names(self, oids: Iterable[int]) -> dict[int, CollectionId]:
+        wanted: Sequence[int] = list(oids)
+        with source_errors("looking for tables"):
+            rows = self._connection.execute(_NAMES, [wanted]).fetchall()
+        return {oid: CollectionId((schema, table)) for oid, schema, table in rows}

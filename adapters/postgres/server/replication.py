@@ -1,0 +1,96 @@
+"""Replication connections: opened, asked, and what their refusals mean."""
+
+from __future__ import annotations
+
+import re
+
+import psycopg
+from psycopg import pq
+from psycopg.conninfo import make_conninfo
+
+from adapters.postgres.server.answering import answer
+from adapters.postgres.server.failures import said_of
+from adapters.postgres.server.text_settings import startup_options
+from engine.errors import ConfigError, PositionLost, SourceError
+
+ANSWERED_WITHIN_S = 60.0
+"""How long a replication command may take; the making of a slot is not one of them."""
+
+_HINTS = {
+    re.compile(
+        r'(password|peer|SASL|certificate) authentication failed|(role|database) ".*" does not exist'
+        r"|no pg_hba.conf entry|no password supplied"
+    ): "check database.user, database.password, database.dbname and the server's pg_hba.conf",
+    re.compile(
+        r"certificate verify failed|does not match host name|root certificate file|does not support SSL"
+        r"|could not (load|read) (private key|certificate)"
+        r"|(certificate|private key) file .* (does not|has group)"
+        r"|alert (unknown ca|certificate required|bad certificate)|requires a valid client certificate"
+    ): "check database.sslmode, database.sslrootcert, database.sslcert and database.sslkey",
+    re.compile(
+        r"permission denied to start WAL sender|must be superuser or replication role to start walsender"
+    ): "run as a superuser: ALTER ROLE … REPLICATION, for the role of database.user",
+}
+"""What no retry mends, and what to look at; libpq gives a refused connection no SQLSTATE."""
+
+
+def refusal(said: str) -> ConfigError | None:
+    """The line of a refused connection that says what no retry mends, with what to do; None without one."""
+    for line in said.splitlines():
+        for pattern, hint in _HINTS.items():
+            if pattern.search(line):
+                return ConfigError(line.strip(), hint=hint)
+    return None
+
+
+def connect_replication(conninfo: str) -> psycopg.Connection:
+    """Open a connection that takes replication commands. Raises SourceError, ConfigError if it is refused."""
+    target = make_conninfo(conninfo, replication="database", options=startup_options())
+    try:
+        # libpq's own way to connect holds up every other thread until it is through.
+        return psycopg.connect(target, autocommit=True)
+    except psycopg.OperationalError as error:
+        said = str(error).strip()
+        raise refusal(said) or log_error(said) from error
+
+
+def command(connection: pq.abc.PGconn, text: str) -> list[tuple[str | None, ...]]:
+    """The rows that a command answers, as text. Raises SourceError."""
+    result = answer(connection, text, ANSWERED_WITHIN_S)
+    if result.status != pq.ExecStatus.TUPLES_OK:
+        raise result_error(result)
+    return [
+        tuple(
+            None if (value := result.get_value(row, column)) is None else value.decode(errors="replace")
+            for column in range(result.nfields)
+        )
+        for row in range(result.ntuples)
+    ]
+
+
+class PublicationMissing(SourceError):
+    """The log has come to where the publication did not exist; up to version 17 it can't be decoded there."""
+
+
+def result_error(result: pq.abc.PGresult) -> SourceError:
+    """What a failed replication command means; its detail tells that, too, but is not shown."""
+    return log_error(said_of(result), result.error_message.decode(errors="replace"))
+
+
+def log_error(said: str, detailed: str = "") -> SourceError:
+    """What a message of a replication connection means: PositionLost where no retry brings the log back.
+
+    `detailed` is the message with what is not to be shown.
+    """
+    whole = f"{said}\n{detailed}"
+    if re.search(r'publication ".*" does not exist', whole):
+        return PublicationMissing(f"the change log failed: {said}", place="replication slot")
+    lost = "requested WAL segment" in whole or "can no longer get changes from replication slot" in whole
+    if lost or "has been invalidated" in whole:
+        return PositionLost(
+            f"the change log is gone: {said}",
+            place="replication slot",
+            hint="drop the slot, start with an empty checkpoint and an empty sink directory,"
+            " and take snapshots again",
+        )
+    return SourceError(f"the change log failed: {said}", place="replication connection")

@@ -1,0 +1,84 @@
+"""Sessions that hold a window's snapshot, used again for the windows to come.
+
+Connecting takes a server several times as long as what a window asks of its session, and the stream waits
+meanwhile. Owns the sessions between two windows, and how long they are kept where no window follows.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import psycopg
+from psycopg import generators
+
+from adapters.postgres.server.connection import source_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_KEPT_S = 10.0
+_AT_ONCE = 2
+"""Windows in progress at once."""
+
+_IDLE = "'transaction_timeout', 'idle_in_transaction_session_timeout'"
+_OFF = "SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN"
+NO_TIMEOUTS = f"{_OFF} ('statement_timeout', {_IDLE})"
+"""A window lasts as long as it must, whatever the role or the database allows others."""
+NO_IDLE_TIMEOUTS = f"{_OFF} ({_IDLE})"
+"""So does a reader of its rows; its single queries are bounded by the reader's own start-up options."""
+
+
+class Sessions:
+    """Gives sessions without a time limit, new or used; `connect` opens one. For one thread."""
+
+    def __init__(
+        self,
+        connect: Callable[[], psycopg.Connection],
+        *,
+        kept: int = _AT_ONCE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._connect, self._kept, self._clock = connect, kept, clock
+        self._spare: list[tuple[psycopg.Connection, float]] = []
+
+    def take(self) -> psycopg.Connection:
+        """A session outside of a transaction. Raises SourceError."""
+        while self._spare:
+            session, _since_s = self._spare.pop()
+            try:
+                session.wait(generators.fetch_many(session.pgconn))
+                session.execute("SELECT")
+            except psycopg.Error:
+                session.close()
+            else:
+                return session
+        session = self._connect()
+        try:
+            with source_errors("setting up a window's session"):
+                session.execute(NO_TIMEOUTS)
+        except Exception:
+            session.close()
+            raise
+        return session
+
+    def give(self, session: psycopg.Connection) -> None:
+        """End the session's transaction, and keep it for a while. Waits for no answer of the server's."""
+        if len(self._spare) < self._kept and not session.closed:
+            with suppress(psycopg.Error):
+                session.pgconn.send_query(b"ROLLBACK")
+                session.pgconn.flush()
+                self._spare.append((session, self._clock()))
+                return
+        session.close()
+
+    def trim(self) -> None:
+        """Close those that nobody has wanted for a while."""
+        while self._spare and self._clock() - self._spare[0][1] > _KEPT_S:
+            self._spare.pop(0)[0].close()
+
+    def close(self) -> None:
+        """Close those that are kept."""
+        while self._spare:
+            self._spare.pop()[0].close()

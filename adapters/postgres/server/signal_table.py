@@ -1,0 +1,111 @@
+"""The signal table as it must stand on the server before the log is read.
+
+Owns the checks and the statements that mend what is missing: nobody would ever be told of a signal
+written to a table whose inserts are not in the log. What its rows ask for is `signals`'.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from adapters.postgres.server.connection import Server, source_errors
+from adapters.postgres.server.publication import Publication
+from adapters.postgres.server.sql import quote_ident, quote_table
+from engine.config.settings import Watermarking
+from engine.errors import ConfigError
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from engine.config.settings import Settings
+    from engine.model import CollectionId
+
+_COLUMNS = "(id varchar(42) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048))"
+_FIND = """
+SELECT (SELECT count(*) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
+       has_table_privilege(c.oid, 'INSERT'),
+       has_table_privilege(c.oid, 'DELETE'),
+       c.relreplident IN ('f', 'i')
+       OR c.relreplident = 'd' AND EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p')
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What the catalog tells: columns, and whether the role and the table allow what is needed."""
+
+    columns: int
+    published: bool
+    insert: bool
+    delete: bool
+    identified: bool
+
+
+def check_signal_table(server: Server, settings: Settings) -> None:
+    """Raise ConfigError, with the statement to run, unless the configured signal table can serve.
+
+    Does nothing where none is configured. To be called once the publication stands.
+    """
+    table = settings.signals.collection
+    if table is None:
+        return
+    database, name = settings.postgres.database, quote_table(*table.parts[-2:])
+    if len(table.parts) > 2 and table.parts[0] != database:
+        raise ConfigError(
+            f"the signal table {str(table)!r} is not in database {database!r}",
+            hint="set signal.data.collection to a table of database.dbname",
+        )
+    publication = settings.postgres.publication
+    with server.connect() as connection, source_errors("signal table"):
+        found = _find(connection, table, publication)
+    if found is None:
+        raise ConfigError(
+            f"the signal table {str(table)!r} does not exist", hint=f"run: CREATE TABLE {name} {_COLUMNS}"
+        )
+    _check_signals(found, table, name, publication)
+    _check_window_rows(found, table, name, settings)
+
+
+def _find(connection: psycopg.Connection, table: CollectionId, publication: str) -> _Found | None:
+    row = connection.execute(_FIND, [*table.parts[-2:]]).fetchone()
+    if row is None:
+        return None
+    published = Publication(publication, lambda schema, name: (schema, name) == table.parts[-2:])
+    return _Found(row[0], bool(published.captured(connection)), *row[1:])
+
+
+def _check_signals(found: _Found, table: CollectionId, name: str, publication: str) -> None:
+    if found.columns < 3:
+        raise ConfigError(
+            f"the signal table {str(table)!r} has {found.columns} columns, it needs id, type and data",
+            hint=f"run: DROP TABLE {name}; CREATE TABLE {name} {_COLUMNS}",
+        )
+    if not found.published:
+        raise ConfigError(
+            f"the signal table {str(table)!r} is not in publication {publication!r}",
+            hint=f"run: ALTER PUBLICATION {quote_ident(publication)} ADD TABLE {name}",
+        )
+
+
+def _check_window_rows(found: _Found, table: CollectionId, name: str, settings: Settings) -> None:
+    """What a watermarking strategy that writes rows needs beside."""
+    strategy = settings.snapshot.watermarking
+    if strategy is Watermarking.VISIBILITY:
+        return
+    deletes = strategy is Watermarking.INSERT_DELETE
+    missing = [] if found.insert else ["INSERT"]
+    missing += ["DELETE"] if deletes and not found.delete else []
+    if missing:
+        privileges, role = ", ".join(missing), quote_ident(settings.postgres.user)
+        raise ConfigError(
+            f"the role lacks {privileges} on the signal table {str(table)!r}, which {strategy.value!r} needs",
+            hint=f"run: GRANT {privileges} ON {name} TO {role}",
+        )
+    if deletes and not found.identified:
+        raise ConfigError(
+            f"the signal table {str(table)!r} has no replica identity, which {strategy.value!r} needs",
+            hint=f"run: ALTER TABLE {name} REPLICA IDENTITY FULL, or give it a primary key",
+        )

@@ -1,0 +1,298 @@
+"""The chunk reader: runs of keys read by Spark's JDBC source, encoded and staged by Python tasks.
+
+One Spark job reads a window. Every run is a branch of one UNION ALL query, so that a task may read
+one run of a large table or many whole small ones; each task's session adopts the window's exported
+snapshot and refuses to read under any other. Owns the query and the tasks; which runs there are is
+the engine's affair, how a row is written as one text column `rows.py`'s.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from adapters.postgres.events.rows import row_expression
+from adapters.postgres.server.session_pool import NO_IDLE_TIMEOUTS
+from adapters.postgres.server.sql import quote_literal
+from adapters.postgres.server.text_settings import TEXT_SETTINGS
+from adapters.postgres.snapshot.local_reader import Query
+from adapters.postgres.snapshot.trusted_sql import for_jdbc
+from adapters.spark.chunk_job import RESULT_DDL, ReadTask, nothing, staged_runs
+from adapters.spark.failures import SPARK_ERRORS, job_error
+from engine.config.references import fresh
+from engine.errors import TidemarkError
+from engine.events.values.row_texts import RowMode
+from engine.staging.reads import ReadEvents
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from adapters.postgres.snapshot.eligibility import ReadTable
+    from adapters.postgres.snapshot.local_reader import LocalReader
+    from adapters.postgres.snapshot.watermark import Exported
+    from engine.events.codec import TableCodec
+    from engine.events.values.row_texts import RowShape
+    from engine.model import CollectionId, Run, Staged
+    from engine.staging.staged_rows import StagingArea
+
+_log = logging.getLogger("adapters")
+_FETCH_BYTES = 4 << 20
+_MOST_BYTES = 32 << 20
+"""No fetch of several rows may hold more, whatever their size was thought to be."""
+_FEWER = 16
+
+
+@dataclass(frozen=True, slots=True)
+class RunRead:
+    """A run with all it takes to read it: the table, the codec, the READ events' source block.
+
+    `row_bytes` is the estimated size of a row.
+    """
+
+    run: Run
+    read: ReadTable
+    shape: RowShape
+    codec: TableCodec
+    source_json: str
+    row_bytes: float
+
+    def events(self, ts_ms: int) -> ReadEvents:
+        """How its rows become READ events at a time."""
+        return ReadEvents(self.codec, self.shape, self.source_json, ts_ms)
+
+    def query(self, index: int, task: int, mode: RowMode, spelt: Callable[[str], str]) -> str:
+        """One branch: the run's number, its task, and its rows as text.
+
+        `spelt` writes what others wrote as SQL the way the driver wants it.
+        """
+        expression = row_expression(self.shape, mode)
+        where = self._where()
+        for condition in (self.read.row_filter, self.read.condition):
+            where = f"({where}) AND ({spelt(condition)}\n)" if condition else where
+        return (
+            f"SELECT {index} AS run, {task} AS task, {expression} AS r"
+            f" FROM {spelt(self.read.relation)} WHERE {where}"
+        )
+
+    def _where(self) -> str:
+        if self.run.keys:
+            return self.read.merge.among(self.run.keys)
+        return self.read.keyset.between(self.run.after, self.run.upto)
+
+
+_FETCH_BOUND = "maxResultBuffer"
+"""The driver's property for the bytes of a fetch, which its error names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Jdbc:
+    """How Spark reaches the server. At most `fetch_rows` rows are fetched at once, fewer if large."""
+
+    url: str
+    properties: Mapping[str, str] = field(repr=False)
+    initial_statements: tuple[str, ...] = field(default=(), repr=False)
+    fetch_rows: int = 10_240
+
+    def full_url(self, most_bytes: int | None) -> str:
+        """The URL with the properties that Spark would lose, and a bound for the bytes of a fetch.
+
+        It writes properties' names in small letters, by which the driver does not know them. None of those
+        with others is a secret.
+        """
+        spelled = {name: value for name, value in self.properties.items() if name != name.lower()}
+        if most_bytes is not None:
+            spelled[_FETCH_BOUND] = str(most_bytes)
+        return f"{self.url}?{urlencode(spelled)}" if spelled else self.url
+
+
+@dataclass(frozen=True, slots=True)
+class _How:
+    """A window, the snapshot that it is read in, when that is, and by how many tasks at most."""
+
+    window_id: str
+    exported: Exported
+    ts_ms: int
+    tasks: int
+
+
+class ChunkReader:
+    """Reads windows through one SparkSession."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        jdbc: Jdbc,
+        area: StagingArea,
+        *,
+        tasks: int,
+        local: LocalReader | None = None,
+    ) -> None:
+        self._spark, self._jdbc, self._area, self._tasks = spark, jdbc, area, tasks
+        self._local = local
+        self._reached = False
+        self._fetched: dict[CollectionId, int] = {}
+
+    def read(
+        self,
+        window_id: str,
+        reads: Sequence[RunRead],
+        exported: Exported,
+        ts_ms: int,
+        *,
+        most_tasks: int = 0,
+    ) -> list[Staged]:
+        """Read and stage all runs; blocks until that is done. Runs without rows give nothing.
+
+        By no more than `most_tasks` tasks, 0: as many as there are. Raises SourceError. A run whose text
+        holds the separator is read again in the exact mode.
+        """
+        context = self._spark.sparkContext
+        context.setJobGroup(f"tidemark-{window_id}", f"window {window_id}", interruptOnCancel=True)
+        area = self._area.within(window_id)
+        how = _How(window_id, exported, ts_ms, min(most_tasks or self._tasks, self._tasks))
+        results = self._job(dict(enumerate(reads)), RowMode.FAST, how, area)
+        collided = {row["run"]: reads[row["run"]] for row in results if row["collided"]}
+        results = [row for row in results if not row["collided"]]
+        if collided:
+            results += self._job(collided, RowMode.EXACT, how, area.within("exact"))
+        return staged_runs(results, [read.run for read in reads])
+
+    def directory(self, window_id: str) -> str:
+        """Where a window's rows are staged."""
+        return self._area.within(window_id).directory
+
+    def cancel(self, window_id: str) -> None:
+        """Stop a window's tasks."""
+        if self._local is not None:
+            self._local.cancel(window_id)
+        # Also the job that is still being planned; PySpark has no method of its own for that.
+        context = self._spark.sparkContext._jsc.sc()  # noqa: SLF001
+        context.cancelJobGroupAndFutureJobs(f"tidemark-{window_id}")
+
+    def reach(self) -> None:
+        """Read nothing, once: tells early whether Spark reaches the server, and starts its workers."""
+        if self._reached:
+            return
+        try:
+            frame = self._load(f"SELECT ''::text AS r FROM generate_series(1, {self._tasks})", ["true"])
+            frame.repartition(self._tasks).mapInArrow(nothing, RESULT_DDL).collect()
+        except Exception as error:
+            raise job_error(error, "reading rows", "spark jdbc") from error
+        self._reached = True
+
+    def _job(
+        self, reads: Mapping[int, RunRead], mode: RowMode, how: _How, area: StagingArea
+    ) -> list[dict[str, Any]]:
+        known = {index: read.events(how.ts_ms) for index, read in reads.items()}
+        if self._local is not None and self._local.takes(
+            (read.run.chunks, read.row_bytes) for read in reads.values()
+        ):
+            local = ReadTask(known, area, mode)
+            try:
+                return self._local.read(how.window_id, _local_query(reads, mode, how.exported), local)
+            except TidemarkError:
+                raise
+            except Exception as error:
+                raise job_error(error, "reading rows", "driver") from error
+        alone = tuple(reads) if len(reads) <= how.tasks else ()
+        task = ReadTask(known, area, mode, alone)
+        while True:
+            fetched = self._fetched_at_once(reads)
+            try:
+                frame = self._frame(reads, mode, how, fetched).select("r", *([] if alone else ["run"]))
+                return [row.asDict() for row in frame.mapInArrow(task, RESULT_DDL).collect()]
+            except Exception as error:
+                if fetched == 1 or not _too_large(error):
+                    raise job_error(error, "reading rows", "spark jdbc") from error
+                self._fetch_fewer(reads, fetched)
+
+    def _fetched_at_once(self, reads: Mapping[int, RunRead]) -> int:
+        """How many rows to fetch at once: by their estimated size, and by what was too many before."""
+        widest = _widest(reads)
+        known = (self._fetched.get(read.run.target.collection) for read in reads.values())
+        estimated = min(self._jdbc.fetch_rows, int(_FETCH_BYTES / max(widest, 1.0)))
+        return max(1, min([estimated, *(rows for rows in known if rows is not None)]))
+
+    def _fetch_fewer(self, reads: Mapping[int, RunRead], fetched: int) -> None:
+        """Remember it: rows compress well, or large ones stand together among small ones."""
+        fewer = max(1, fetched // _FEWER)
+        _log.info("%d rows at once are more than %d bytes; fetching %d", fetched, _MOST_BYTES, fewer)
+        for read in reads.values():
+            self._fetched[read.run.target.collection] = fewer
+
+    def _frame(self, reads: Mapping[int, RunRead], mode: RowMode, how: _How, fetched: int) -> DataFrame:
+        tasks = min(how.tasks, len(reads))
+        branches = [
+            read.query(index, place % tasks, mode, for_jdbc)
+            for place, (index, read) in enumerate(reads.items())
+        ]
+        batch_rows = 2 * fetched if fetched > 1 else 1
+        self._spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(batch_rows))
+        # Any other bound makes Spark add up the batch's size anew at every row.
+        self._spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
+        return self._load(
+            " UNION ALL ".join(branches),
+            [f"task = {task}" for task in range(tasks)],
+            fetchsize=str(fetched),
+            most_bytes=_MOST_BYTES if fetched > 1 else None,
+            sessionInitStatement=session_statement(
+                how.exported, self._jdbc.initial_statements, unbounded=_unbounded(reads)
+            ),
+        )
+
+    def _load(
+        self, query: str, predicates: list[str], *, most_bytes: int | None = None, **options: str
+    ) -> DataFrame:
+        properties = {name: fresh(value) for name, value in self._jdbc.properties.items()}
+        properties |= {"driver": "org.postgresql.Driver", **options}
+        return self._spark.read.jdbc(
+            self._jdbc.full_url(most_bytes), f"({query}) AS q", predicates=predicates, properties=properties
+        )
+
+
+def _too_large(error: Exception) -> bool:
+    """Whether a fetch was refused by the driver for its size."""
+    try:
+        return _FETCH_BOUND in str(error)
+    except SPARK_ERRORS:  # the text is the JVM's, which may be gone
+        return False
+
+
+def _widest(reads: Mapping[int, RunRead]) -> float:
+    return max(read.row_bytes for read in reads.values())
+
+
+def _local_query(reads: Mapping[int, RunRead], mode: RowMode, exported: Exported) -> Query:
+    branches = (read.query(index, 0, mode, str) for index, read in reads.items())
+    session = session_statement(exported, unbounded=_unbounded(reads))
+    return Query(session, " UNION ALL ".join(branches), _widest(reads))
+
+
+def _unbounded(reads: Mapping[int, RunRead]) -> bool:
+    """Whether queries may take any time: those before the log, which the settings alone have a say in."""
+    return any(read.run.target.initial for read in reads.values())
+
+
+def session_statement(
+    exported: Exported, initial_statements: tuple[str, ...] = (), *, unbounded: bool = False
+) -> str:
+    """What a reader runs first: adopt the snapshot, and fail unless it is the exporter's.
+
+    Without a fetch size above 0 Spark would run it in a transaction of its own, and read under
+    another snapshot; the comparison makes that an error instead of a lost row.
+    """
+    bound = "SET statement_timeout = 0;" if unbounded else ""
+    settings = " ".join(f"SET {name} = {quote_literal(value)};" for name, value in TEXT_SETTINGS.items())
+    mine = "pg_current_snapshot()::text"
+    # The user's statements may query, and a transaction that has queried adopts no snapshot.
+    initial = "".join(f"{statement.rstrip(';')}; " for statement in initial_statements)
+    return (
+        f"{initial}{'COMMIT; ' if initial else ''}BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;"
+        f" SET TRANSACTION SNAPSHOT {quote_literal(exported.id)}; {settings}"
+        f" {NO_IDLE_TIMEOUTS}; {bound} SELECT CASE WHEN {mine} = {quote_literal(exported.text)} THEN 1"
+        f" ELSE ('the reader is on snapshot ' || {mine})::int END"
+    )

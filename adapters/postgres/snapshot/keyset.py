@@ -1,0 +1,190 @@
+"""Keys as SQL: order, comparison and boundaries, decided by the database alone.
+
+Bounds are literals of the database's own text, cast to the column's own type, so that PostgreSQL
+compares them under the column's collation as its index does, by the operators of its index. NULLs,
+which only a surrogate key can have, stand last, as in an ascending index. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from adapters.postgres.server.sql import IS_NULL, IS_THERE, quote_ident, quote_literal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.model import Key
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumn:
+    """One column of a key: its name, its type as SQL writes it, without a length, nullability, collation.
+
+    The type of a domain is what it is made of: a value may break a rule that was added later, and its
+    collation may be another than the column's. `operators` is the schema of the type's comparisons where
+    that is not PostgreSQL's own: no search path need name it, and a type that casts to another would in
+    silence be compared as that. `labels` are an enum's, in order.
+    """
+
+    name: str
+    type: str
+    nullable: bool = False
+    collation: int = 0
+    operators: str = ""
+    labels: tuple[str, ...] = ()
+
+    def literal(self, text: str) -> str:
+        """A value of this column."""
+        return f"{quote_literal(text)}::{self.type}"
+
+    def compared(self, operator: str, text: str) -> str:
+        """The column compared with a value; not true for NULL."""
+        if self.operators:
+            operator = f"OPERATOR({quote_ident(self.operators)}.{operator})"
+        return f"{quote_ident(self.name)} {operator} {self.literal(text)}"
+
+    @property
+    def fingerprint(self) -> str:
+        """What bounds depend on; a label that was renamed names no value any more."""
+        labels = "".join(f" {quote_literal(label)}" for label in self.labels)
+        return f"{quote_ident(self.name)} {self.type} {self.collation}{labels}"
+
+
+@dataclass(frozen=True, slots=True)
+class Keyset:
+    """The columns that a table's chunks are ordered by."""
+
+    columns: tuple[KeyColumn, ...]
+
+    @property
+    def fingerprint(self) -> tuple[str, ...]:
+        """What bounds depend on: the columns, their types, collations and labels, in order."""
+        return tuple(column.fingerprint for column in self.columns)
+
+    @property
+    def order(self) -> str:
+        """The columns, as ORDER BY takes them."""
+        return ", ".join(quote_ident(column.name) for column in self.columns)
+
+    @property
+    def reverse_order(self) -> str:
+        """The same, greatest key first."""
+        return ", ".join(f"{quote_ident(column.name)} DESC" for column in self.columns)
+
+    @property
+    def texts(self) -> str:
+        """Select list of the key as text; format() is the type's output function, '' for NULL."""
+        return ", ".join(
+            f"CASE WHEN {quoted} {IS_THERE} THEN format('%s', {quoted}) END"
+            for quoted in (quote_ident(column.name) for column in self.columns)
+        )
+
+    def beyond(self, key: Key) -> str:
+        """A condition for the keys greater than `key`."""
+        if not self._plain(key):
+            return self._nested(key, inclusive=False)
+        return self._compared(key, ">")
+
+    def up_to(self, key: Key) -> str:
+        """A condition for the keys not greater than `key`."""
+        if not self._plain(key):
+            return f"NOT coalesce({self._nested(key, inclusive=False)}, false)"
+        return self._compared(key, "<=")
+
+    def among(self, keys: Sequence[Key]) -> str:
+        """A condition for the rows under just these keys."""
+        if all(self._plain(key) for key in keys) and not any(column.operators for column in self.columns):
+            names = ", ".join(quote_ident(column.name) for column in self.columns)
+            values = ", ".join(f"({', '.join(_literals(self.columns, key))})" for key in keys)
+            return f"({names}) IN ({values})"
+        return " OR ".join(f"({self._equal(key)})" for key in keys)
+
+    def _equal(self, key: Key) -> str:
+        return " AND ".join(
+            f"{quote_ident(column.name)} {IS_NULL}" if text is None else column.compared("=", text)
+            for column, text in zip(self.columns, key, strict=True)
+        )
+
+    def between(self, after: Key | None, upto: Key | None) -> str:
+        """A condition for the keys of `(after, upto]`; `true` where both are None."""
+        conditions = [] if after is None else [self.beyond(after)]
+        if upto is not None:
+            conditions += [self.up_to(upto), *self._within(after, upto)]
+        return " AND ".join(f"({condition})" for condition in conditions) or "true"
+
+    def stretches(self, after: Key | None, upto: Key) -> list[str]:
+        """Conditions that together are `between`, in order, each for one stretch of the index.
+
+        An index that is asked for values or NULL would be read from its beginning.
+        """
+        first = self.columns[0]
+        if upto[0] is not None or (after is not None and after[0] is None):
+            within = [] if upto[0] is not None else [f"{quote_ident(first.name)} {IS_NULL}"]
+            return [" AND ".join([self.between(after, upto), *within])]
+        values = [f"{quote_ident(first.name)} {IS_THERE}"]
+        if after is not None and after[0] is not None:
+            values += [first.compared(">=", after[0]), f"({self.beyond(after)})"]
+        return [" AND ".join(values), f"{quote_ident(first.name)} {IS_NULL} AND ({self.up_to(upto)})"]
+
+    def _within(self, after: Key | None, upto: Key) -> list[str]:
+        """What lets an index serve a condition that does not compare rows; it follows from the rest."""
+        if self._plain(upto) or upto[0] is None:
+            return []
+        first = self.columns[0]
+        above = [] if after is None or after[0] is None else [first.compared(">=", after[0])]
+        return [*above, first.compared("<=", upto[0])]
+
+    def _plain(self, key: Key) -> bool:
+        """Whether rows can be compared as such."""
+        if None in key or any(column.nullable for column in self.columns):
+            return False
+        return len(key) == 1 or not any(column.operators for column in self.columns)
+
+    def _compared(self, key: Key, operator: str) -> str:
+        names = ", ".join(quote_ident(column.name) for column in self.columns)
+        values = _literals(self.columns, key)
+        if len(values) == 1:
+            return self.columns[0].compared(operator, str(key[0]))
+        return f"({names}) {operator} ({', '.join(values)})"
+
+    def _nested(self, key: Key, *, inclusive: bool) -> str:
+        """`a > ? OR (a = ? AND (b > ? …))`, with NULL as the greatest value of each column."""
+        condition = "true" if inclusive else "false"
+        for column, text in reversed(list(zip(self.columns, key, strict=True))):
+            name = quote_ident(column.name)
+            if text is None:
+                condition = f"({name} {IS_NULL} AND {condition})"
+                continue
+            beyond_null = f" OR {name} {IS_NULL}" if column.nullable else ""
+            equal = column.compared("=", text)
+            condition = f"({column.compared('>', text)}{beyond_null} OR ({equal} AND {condition}))"
+        return condition
+
+
+def _literals(columns: Sequence[KeyColumn], key: Key) -> list[str]:
+    return [column.literal(text) for column, text in zip(columns, key, strict=True) if text is not None]
+
+
+PLACES = Keyset((KeyColumn("ctid", '"pg_catalog"."tid"'),))
+"""Rows by where they are stored, `(page,number)`: for tables without a key, in one snapshot only."""
+
+
+_PAGE_BYTES = 8192
+
+
+def places(after: Key | None, upto: Key, step_bytes: float, count: int) -> list[Key]:
+    """Up to `count` places before `upto`, each about so many bytes of a table behind the one before."""
+    first, last = 0 if after is None else _page_of(after), _page_of(upto)
+    step = max(1, round(step_bytes / _PAGE_BYTES))
+    return [place_of(page) for page in range(first + step, last, step)][:count]
+
+
+def _page_of(key: Key) -> int:
+    return int((key[0] or "(0,0)")[1:].partition(",")[0])
+
+
+def place_of(page: int) -> Key:
+    """The place before a page's first row."""
+    return (f"({page},0)",)

@@ -1,0 +1,140 @@
+"""Transactions that may hold changes of a table from before it was published.
+
+What a transaction does to a table that is not published yet is never in the log, though it commits much
+later. It holds its lock on the table to the end. So when a table is looked at for the first time, being
+published now, whoever holds a writer's lock on it then is waited for; who comes later is in the log, and
+whoever has ended is in the rows. Transactions that have not written to the table don't matter.
+
+Which tables were published, and which transaction id came next then, is noted when a log is opened, and
+kept over restarts while nothing changes: of a table noted so, only older transactions matter. So one that
+waits for a missing standby for ever holds up nobody.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, LiteralString
+
+from adapters.postgres.server.connection import source_errors
+from engine.errors import TableBusy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import psycopg
+
+    from engine.model import CollectionId
+
+_WAIT_S = 0.05
+_POLL_S = 0.005
+_NAMED = 3
+_IDS = 1 << 32
+_HOLDERS: LiteralString = """
+WITH RECURSIVE tree (relid) AS (
+    SELECT %(oid)s::oid
+    UNION ALL SELECT i.inhrelid FROM tree JOIN pg_class c ON c.oid = tree.relid AND c.relkind = 'p'
+    JOIN pg_inherits i ON i.inhparent = c.oid),
+locks AS MATERIALIZED (SELECT * FROM pg_locks WHERE granted)
+SELECT DISTINCT x.transactionid::text,
+       coalesce('process ' || l.pid, 'prepared transaction ' || p.gid, 'somebody')
+       || coalesce(' since ' || to_char(coalesce(a.xact_start, p.prepared), 'YYYY-MM-DD HH24:MI:SS'), '')
+FROM locks l JOIN locks x ON x.virtualtransaction = l.virtualtransaction AND x.locktype = 'transactionid'
+     AND x.mode = 'ExclusiveLock'
+LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+LEFT JOIN pg_prepared_xacts p ON p.transaction = x.transactionid
+WHERE l.locktype = 'relation' AND l.mode IN ('RowExclusiveLock', 'AccessExclusiveLock')
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND l.relation IN (SELECT relid FROM tree) AND l.pid IS DISTINCT FROM pg_backend_pid()
+ORDER BY 1
+"""
+"""By transaction id, which a prepared transaction keeps; one without an id has changed nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedTables:
+    """Tables by oid that were published under these marks before transaction `xmax` began."""
+
+    marks: Mapping[int, str] = field(default_factory=dict)
+    xmax: int = 0
+
+    @classmethod
+    def now(cls, marks: Mapping[int, str], xmax: int, saved: Mapping[str, Any] | None) -> PublishedTables:
+        """What is seen now, `xmax` after the marks; where nothing has changed, the saved one stands."""
+        noted = cls(marks, xmax)
+        if saved and saved["marks"] == noted.to_json()["marks"]:
+            return cls(marks, int(saved["xmax"]))
+        return noted
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is saved: a digest of the marks."""
+        text = "\n".join(f"{oid} {mark}" for oid, mark in sorted(self.marks.items()))
+        return {"marks": sha256(text.encode()).hexdigest(), "xmax": self.xmax}
+
+    def may_lack(self, oid: int, mark: str, xid: str) -> bool:
+        """Whether a transaction, by its 32-bit id, may have changed the table before it was published."""
+        return self.marks.get(oid) != mark or 0 < (self.xmax - int(xid)) % _IDS < _IDS // 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A table under one publication mark, and who wrote to it when that was first seen."""
+
+    mark: str
+    writers: frozenset[str]
+
+
+class Writers:
+    """Who must end before a table's first window, for one session of the log."""
+
+    def __init__(
+        self,
+        connection: psycopg.Connection,
+        clock: Callable[[], float] = time.monotonic,
+        noted: PublishedTables = PublishedTables(),
+    ) -> None:
+        self._connection, self._clock, self._noted = connection, clock, noted
+        self._seen: dict[int, _Seen] = {}
+
+    def wait(self, oid: int, mark: str, name: CollectionId, until_s: float) -> None:
+        """Return once nobody is left to wait for; else TableBusy names who is.
+
+        To be called when the table was seen to be published, under this mark. Only the first time is
+        waited on the spot, until `until_s` by the clock: who asks again has other things to do.
+        """
+        seen = self._seen.get(oid)
+        asked_before = seen is not None and seen.mark == mark
+        while True:
+            known = seen.writers if seen is not None and seen.mark == mark else None
+            if known is not None and not known:
+                return
+            holders = self._holders(oid, mark)
+            left = frozenset(holders) if known is None else known.intersection(holders)
+            seen = self._seen[oid] = _Seen(mark, left)
+            if left and (asked_before or self._clock() >= until_s):
+                raise _busy(name, list(dict.fromkeys(holders[one] for one in sorted(left))))
+            if left:
+                time.sleep(_POLL_S)
+
+    def _holders(self, oid: int, mark: str) -> dict[str, str]:
+        """Who holds a writer's lock on the table or a partition: transactions, and how to name them."""
+        with source_errors("looking for open transactions"):
+            rows = self._connection.execute(_HOLDERS, {"oid": oid}).fetchall()
+        return {xid: name for xid, name in rows if self._noted.may_lack(oid, mark, xid)}
+
+
+def _busy(name: CollectionId, holders: list[str]) -> TableBusy:
+    more = f" and {len(holders) - _NAMED} more" if len(holders) > _NAMED else ""
+    return TableBusy(
+        "waits for transactions that were writing to it when it was first seen to be published: "
+        + ", ".join(holders[:_NAMED])
+        + more,
+        place=str(name),
+        hint="end them, or list the table in tidemark.snapshot.accept.risk",
+    )
+
+
+def patience(clock: Callable[[], float] = time.monotonic) -> float:
+    """Until when short transactions are waited for on the spot, by the clock."""
+    return clock() + _WAIT_S

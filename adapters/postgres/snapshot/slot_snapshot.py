@@ -1,0 +1,186 @@
+"""The snapshot that an initial snapshot reads: held until all is read, shared by all readers.
+
+A replication slot is created together with a snapshot that shows exactly what the log will not tell:
+every transaction up to the slot's first position. Its creator's session can hold it for a moment only,
+so a transaction that locks the tables adopts it and exports it once more. Which tables there are, and
+when to let go, is for others to say.
+"""
+
+from __future__ import annotations
+
+import logging
+import select
+import time
+from collections.abc import Callable  # noqa: TC003  a dataclass's field, shown by its repr
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from psycopg import pq
+
+from adapters.postgres.server.connection import drop_slot, source_errors
+from adapters.postgres.server.session_pool import Sessions
+from adapters.postgres.server.sql import quote_ident
+from adapters.postgres.server.visibility import format_lsn, parse_lsn
+from adapters.postgres.snapshot.watermark import ExportedSnapshot, Holding
+from engine.errors import ConfigError, SchemaChanged, SourceError, TableBusy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from adapters.postgres.server.connection import Server
+    from adapters.postgres.server.lock_watch import LockWatch
+    from engine.model import CollectionId
+
+_log = logging.getLogger("adapters")
+_TOLD_AFTER_S = 5.0
+_REFUSED = {"42501", "53400"}
+"""SQLSTATEs: insufficient privilege, no free slot."""
+
+_REWRITTEN = (
+    "SELECT c.oid::regclass::text FROM pg_class c WHERE c.relfilenode <> 0"
+    " AND c.relfilenode <> pg_relation_filenode(c.oid) AND c.oid IN"
+    " (SELECT relation FROM pg_locks WHERE pid = pg_backend_pid() AND mode = 'AccessShareLock')"
+)
+"""Tables whose rows the snapshot can't show: it has their old place, the server a newer one."""
+
+_WAITED_FOR = (
+    "SELECT string_agg(format('pid %s since %s', pid, date_trunc('second', xact_start)), ', ')"
+    " FROM pg_stat_activity WHERE backend_xid IS NOT NULL"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A snapshot of `tables`, held for the readers, taken at `ts_ms`; `lsn` is where the log begins."""
+
+    snapshot: ExportedSnapshot
+    tables: tuple[CollectionId, ...]
+    lsn: int
+    ts_ms: int
+
+    @property
+    def alive(self) -> bool:
+        """Whether the session that holds it still lives."""
+        return self.snapshot.alive
+
+
+def hold(server: Server, tables: Sequence[CollectionId], lock_timeout_ms: int) -> Held:
+    """Take a snapshot that no log belongs to."""
+    held = _exported(server, tables, Holding(lock_timeout_ms))
+    return Held(held, tuple(tables), held.exported.horizon, int(time.time() * 1000))
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What a log is begun with: the slot's name, how long to wait for a lock on a table, when to give up.
+
+    `watch` lets through who waits for the tables while their snapshot is held.
+    """
+
+    slot: str
+    lock_timeout_ms: int
+    stopping: Callable[[], object] = lambda: False
+    watch: LockWatch | None = None
+
+
+def begin_log(server: Server, beginning: Beginning, tables: Callable[[], Sequence[CollectionId]]) -> Held:
+    """Create a slot and hold the snapshot that it begins with; without the latter there is no slot either.
+
+    `tables` is asked when the slot exists: a table made later has no rows in the snapshot. Raises
+    ConfigError where the role may not create one, SourceError if a lock can't be had.
+    """
+    slot = beginning.slot
+    with _new_slot(server, beginning, "EXPORT_SNAPSHOT") as (lsn, name):
+        try:
+            listed = tuple(tables())
+            holding = Holding(beginning.lock_timeout_ms, adopt=name)
+            held = _exported(server, listed, holding, beginning.watch)
+        except Exception:
+            drop_slot(server, slot)
+            raise
+    _log.info("created replication slot %s at %s, its snapshot held", slot, format_lsn(lsn))
+    return Held(held, listed, lsn, int(time.time() * 1000))
+
+
+def _exported(
+    server: Server, tables: Sequence[CollectionId], holding: Holding, watch: LockWatch | None = None
+) -> ExportedSnapshot:
+    try:
+        held = ExportedSnapshot(Sessions(server.connect, kept=0), tables, holding, watch)
+    except TableBusy as error:
+        hint = "another session holds it locked; snapshot.lock.timeout.ms says how long to wait"
+        raise SourceError(error.message, place=error.place, hint=hint) from error
+    except SchemaChanged as error:
+        raise SourceError(error.message, place=error.place, hint=error.hint) from error
+    try:
+        _refuse_rewritten(held)
+    except SourceError:
+        held.close()
+        raise
+    return held
+
+
+def _refuse_rewritten(held: ExportedSnapshot) -> None:
+    """A table rewritten or truncated between the snapshot and the lock looks empty to the snapshot."""
+    with source_errors("checking what the snapshot shows"):
+        rewritten = held.query(_REWRITTEN)
+    if rewritten:
+        names = ", ".join(str(row[0]) for row in rewritten)
+        raise SourceError(f"rewritten while the snapshot began: {names}", hint="it is begun again")
+
+
+def create_slot(server: Server, beginning: Beginning) -> int:
+    """Create a slot, and hold nothing; gives its first position.
+
+    However long transactions take that write now: SQL's way to create one knows lock and statement timeouts.
+    Raises ConfigError where the role may not create one, SourceError if the job is to stop meanwhile.
+    """
+    with _new_slot(server, beginning, "NOEXPORT_SNAPSHOT") as (lsn, _name):
+        _log.info("created replication slot %s at %s", beginning.slot, format_lsn(lsn))
+        return lsn
+
+
+@contextmanager
+def _new_slot(server: Server, beginning: Beginning, snapshot: str) -> Iterator[tuple[int, str]]:
+    """Create a slot; gives its first position and its snapshot's name, "" for none, which lasts like this."""
+    with server.replication() as connection:
+        command = f"CREATE_REPLICATION_SLOT {quote_ident(beginning.slot)} LOGICAL pgoutput {snapshot}"
+        connection.send_query(command.encode())
+        result = _answer(server, connection, beginning)
+        _, lsn, name, *_ = (result.get_value(0, column) for column in range(result.nfields))
+        yield parse_lsn((lsn or b"").decode()), (name or b"").decode()
+
+
+def _answer(server: Server, connection: pq.abc.PGconn, beginning: Beginning) -> pq.abc.PGresult:
+    """The command's result; the server gives it once all transactions have ended that write now."""
+    tell_at = time.monotonic() + _TOLD_AFTER_S
+    while connection.is_busy():
+        select.select([connection.socket], [], [], 1.0)
+        with source_errors("creating the replication slot"):
+            connection.consume_input()
+        if beginning.stopping():
+            connection.get_cancel().cancel()
+            raise SourceError("stopped while the replication slot was made")
+        if time.monotonic() >= tell_at:
+            tell_at = float("inf")
+            _log.warning("the slot waits for transactions to end: %s", _waited_for(server))
+    result = connection.get_result()
+    if result is None or result.status != pq.ExecStatus.TUPLES_OK:
+        raise _refusal(result, connection)
+    return result
+
+
+def _waited_for(server: Server) -> str:
+    with server.connect() as connection, source_errors("looking for open transactions"):
+        row = connection.execute(_WAITED_FOR).fetchone()
+    return str(row[0] if row and row[0] else "none that can be seen")
+
+
+def _refusal(result: pq.abc.PGresult | None, connection: pq.abc.PGconn) -> Exception:
+    said = (result.error_message if result else connection.error_message).decode(errors="replace").strip()
+    state = (result.error_field(pq.DiagnosticField.SQLSTATE) if result else b"") or b""
+    if state.decode() in _REFUSED:
+        hint = "run as a superuser: ALTER ROLE … REPLICATION, or raise max_replication_slots"
+        return ConfigError(f"the replication slot can't be created: {said}", hint=hint)
+    return SourceError(f"the replication slot can't be created: {said}", place="postgresql")

@@ -1,0 +1,86 @@
+"""What decoded parts of the log mean to windows: keys that supersede, rows that are hidden, rows that moved.
+
+Pure. Which transactions count is decided by visibility (`pending_visibility.py` has the single steps); `ids`
+are the names of the relations that are asked about.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from adapters.postgres.log import pending_visibility
+from engine.snapshot.merge import Superseded
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from adapters.postgres.events.decode import Decoded
+    from adapters.postgres.log.pending_visibility import PendingVisibility
+    from adapters.postgres.server.visibility import Visibility
+    from engine.model import CollectionId
+
+    Ids = Mapping[int, CollectionId]
+    Pairs = frozenset[tuple[bytes | None, bytes]]
+
+
+def by(decoded: Sequence[Decoded], shown: Visibility, ids: Ids) -> Superseded:
+    """What the entries supersede in a window whose snapshot shows `shown`."""
+    superseded = Superseded()
+    for one in decoded:
+        superseded |= _by_part(one, shown, ids)
+    return superseded
+
+
+def _by_part(decoded: Decoded, shown: Visibility, ids: Ids) -> Superseded:
+    newer = shown.missing({xid for oid, xid in decoded.truncated if oid in ids})
+    return Superseded(
+        {
+            name: (keys,)
+            for oid, name in ids.items()
+            if len(keys := pending_visibility.superseding_rows(decoded.touched, oid, shown))
+        },
+        frozenset(ids[oid] for oid, xid in decoded.truncated if oid in ids and xid in newer),
+        {
+            name: pairs
+            for oid, name in ids.items()
+            if (pairs := pending_visibility.lacking_pairs(decoded.incomplete, oid, shown))
+        },
+        {
+            name: (balances,)
+            for oid, name in ids.items()
+            if (balances := pending_visibility.balances(decoded.copies, oid, shown)).num_rows
+        },
+    )
+
+
+def before(waiting: PendingVisibility, ids: Ids) -> Superseded:
+    """What streamed transactions supersede that a window opening now does not show."""
+    return Superseded(
+        {name: (keys,) for oid, name in ids.items() if len(keys := waiting.keys_of(oid))},
+        frozenset(name for oid, name in ids.items() if waiting.truncated(oid)),
+        {name: pairs for oid, name in ids.items() if (pairs := waiting.lacking_of(oid))},
+        {name: (balances,) for oid, name in ids.items() if (balances := waiting.copies_of(oid)).num_rows},
+    )
+
+
+def noted(
+    waiting: PendingVisibility, decoded: Sequence[Decoded], visibility: Visibility
+) -> PendingVisibility:
+    """With what the entries touched in transactions that `visibility` does not show, less what it does."""
+    waiting = waiting.seen(visibility)
+    for one in decoded:
+        waiting = waiting.add_keys(pending_visibility.unsettled_rows(one.touched, visibility))
+        waiting = waiting.add_lacking(pending_visibility.unsettled_rows(one.incomplete, visibility))
+        waiting = waiting.add_copies(pending_visibility.unsettled_rows(one.copies, visibility))
+        hidden = visibility.missing({xid for _oid, xid in one.truncated})
+        waiting = waiting.add_truncated((oid, xid) for oid, xid in one.truncated if xid in hidden)
+    return waiting
+
+
+def moved(decoded: Sequence[Decoded], ids: Ids) -> dict[CollectionId, Pairs]:
+    """The keys before and after of rows that lack a value and may have moved in a table being read."""
+    found: dict[CollectionId, Pairs] = {}
+    for one in decoded:
+        for oid, keys in pending_visibility.moved_keys(one.incomplete).items():
+            found[ids[oid]] = found.get(ids[oid], frozenset()) | keys
+    return found

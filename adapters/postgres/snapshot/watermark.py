@@ -1,0 +1,295 @@
+"""What a window knows about the log: an exported snapshot, and the position H that holds all of it.
+
+The window's rows are read in one snapshot, shared by all readers. A streamed transaction is contained
+in them exactly if the snapshot shows its id; and once the stream has passed H, taken after the
+snapshot, it has passed every change that the rows can contain. Nothing is written to the source.
+
+`SignalRows` is the alternative that Debezium's users know: an open and a close row in the signal
+table. The chunk reads still run in one snapshot, so what they contain is still told by visibility;
+the rows only say when the window may close.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, LiteralString, Protocol
+
+import psycopg
+from psycopg import sql
+
+from adapters.postgres.server.connection import source_errors, table_errors
+from adapters.postgres.server.visibility import Visibility, format_lsn, normalised, parse_lsn
+from engine.errors import SourceError
+from engine.model import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from adapters.postgres.server.lock_watch import LockWatch, Watched
+    from adapters.postgres.server.session_pool import Sessions
+    from engine.model import CollectionId
+
+_log = logging.getLogger("adapters")
+_PUSH_AFTER_S = 0.02
+_EXPORT: LiteralString = (
+    "SELECT pg_export_snapshot(), pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text,"
+    " pg_size_bytes(current_setting('wal_segment_size')), pg_size_bytes(current_setting('wal_block_size'))"
+)
+"""The position is looked up while the statement runs, behind its snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A snapshot other sessions can adopt: its id, its text as `pg_current_snapshot()` gives it."""
+
+    id: str
+    text: str
+    visibility: Visibility
+    horizon: int
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """How a snapshot is held: how long to wait for a lock, and the snapshot to adopt, "" for a new one."""
+
+    lock_timeout_ms: int | None = None
+    adopt: str = ""
+
+
+class ExportedSnapshot:
+    """A transaction that holds a snapshot, and ACCESS SHARE locks on the window's tables.
+
+    The locks keep out what is not MVCC-safe, a rewriting ALTER TABLE or a TRUNCATE, for as long as
+    the window lasts; `watch` lets through who waits for them.
+    """
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        tables: Sequence[CollectionId],
+        holding: Holding = Holding(),
+        watch: LockWatch | None = None,
+    ) -> None:
+        self._sessions, self._watch, self._closed = sessions, watch, False
+        self._watched: Watched | None = None
+        self.session = sessions.take()
+        try:
+            with source_errors("exporting a snapshot"):
+                self.exported = self._export(tables, holding)
+        except SourceError:
+            self.close()
+            raise
+        if watch is not None:
+            self._watched = watch.watch(self.session.info.backend_pid)
+
+    def _export(self, tables: Sequence[CollectionId], holding: Holding) -> Exported:
+        run = self.session.execute
+        run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        if holding.lock_timeout_ms is not None:
+            run(sql.SQL("SET LOCAL lock_timeout = {}").format(holding.lock_timeout_ms))
+        for table in tables:
+            # Before the snapshot is taken, which LOCK TABLE does not do.
+            with table_errors("locking the table", table):
+                run(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(sql.Identifier(*table.parts)))
+        if holding.adopt:
+            run(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(holding.adopt))
+        row = run(_EXPORT).fetchone()
+        if row is None:
+            raise SourceError("the server gave no snapshot")
+        name, text, lsn, *sizes = row
+        return Exported(name, text, Visibility.parse(text), normalised(parse_lsn(lsn), *sizes))
+
+    @property
+    def gave_way(self) -> bool:
+        """Whether it was ended for another session, which had waited for its locks."""
+        return self._watched is not None and self._watched.gave_way
+
+    def stops(self, reader: Callable[[], None]) -> None:
+        """Have a reader told, by another thread, when the locks are let go for somebody's sake."""
+        if self._watched is not None:
+            self._watched.readers.append(reader)
+            if self._watched.gave_way:
+                reader()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the transaction is still there."""
+        if self._closed or self.gave_way:
+            return False
+        try:
+            self.session.execute("SELECT")
+        except psycopg.Error:
+            return False
+        return True
+
+    def query(self, statement: LiteralString) -> list[tuple[Any, ...]]:
+        """What a statement gives under the snapshot."""
+        return self.session.execute(statement).fetchall()
+
+    def close(self) -> None:
+        """End the transaction; readers that have adopted the snapshot keep it."""
+        if not self._closed:
+            self._closed = True
+            if self._watch is None or self._watched is None or self._watch.forget(self._watched):
+                self._sessions.give(self.session)
+            else:
+                # It may be ended while it serves another window.
+                self.session.close()
+
+
+class GivesWay(Protocol):
+    """What holds locks on the tables that are read."""
+
+    @property
+    def gave_way(self) -> bool:
+        """Whether they were let go for another session, which had waited for them."""
+
+    def stops(self, reader: Callable[[], None]) -> None:
+        """Have a reader told, by another thread, when that happens."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether they are still held."""
+
+
+class Watermark(Protocol):
+    """When a window may close. `visibility` says which streamed transactions its rows contain."""
+
+    @property
+    def exported(self) -> Exported:
+        """The snapshot that the window's rows are read in."""
+
+    def seal(self) -> None:
+        """All rows have been read."""
+
+    def reached(self, position: Position) -> bool:
+        """Whether the stream has passed every change that the rows may contain."""
+
+    def close(self) -> None:
+        """Let go of the snapshot and its locks."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtBeginning:
+    """A window in the snapshot that the log begins with: of what the rows contain nothing is streamed."""
+
+    exported: Exported
+
+    def seal(self) -> None:
+        """Nothing to do."""
+
+    def reached(self, _position: Position) -> bool:
+        """At once."""
+        return True
+
+    def close(self) -> None:
+        """The snapshot is held for the windows to come."""
+
+
+class VisibilityWatermark:
+    """The default: closes once the stream has passed H. Writes no row.
+
+    On an idle server the stream may stop short of H, since a walsender sends only what has been
+    flushed; then an empty transaction is committed, which flushes it.
+    """
+
+    def __init__(
+        self, held: ExportedSnapshot, control: psycopg.Connection, clock: Callable[[], float]
+    ) -> None:
+        self._held, self._control, self._clock = held, control, clock
+        self._push_at = clock() + _PUSH_AFTER_S
+
+    @property
+    def exported(self) -> Exported:
+        """The snapshot that the window's rows are read in."""
+        return self._held.exported
+
+    def seal(self) -> None:
+        """Nothing to do: H was taken when the window opened."""
+
+    def reached(self, position: Position) -> bool:
+        """Whether the stream has passed H; asks the server to flush if that takes long."""
+        horizon = self._held.exported.horizon
+        if position >= Position((horizon, 0)):
+            return True
+        if self._clock() >= self._push_at:
+            _log.debug("flushing the log up to %s", format_lsn(horizon))
+            with source_errors("flushing the log"):
+                self._control.execute("SELECT pg_current_xact_id()")
+            self._push_at = self._clock() + 50 * _PUSH_AFTER_S
+        return False
+
+    def close(self) -> None:
+        """Let go of the snapshot."""
+        self._held.close()
+
+
+@dataclass(frozen=True, slots=True)
+class SignalTable:
+    """The table that window rows are written to, by `control`; `delete` removes an open row again."""
+
+    id: CollectionId
+    control: psycopg.Connection
+    delete: bool
+
+
+class SignalRows:
+    """A `snapshot-window-open` and a `snapshot-window-close` row; closes once the latter is streamed.
+
+    With `delete` the open row is deleted instead, so that the signal table does not grow. Rows are
+    known by the window's id: those of a window given up in a crash mean nothing to another one.
+    """
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        tables: Sequence[CollectionId],
+        window_id: str,
+        signals: SignalTable,
+        watch: LockWatch | None = None,
+    ) -> None:
+        self._control, self._delete, self._window_id = signals.control, signals.delete, window_id
+        self._table = sql.Identifier(*signals.id.parts)
+        self._closed = False
+        self._insert("open")
+        self._held = ExportedSnapshot(sessions, tables, watch=watch)
+
+    def _insert(self, what: str) -> None:
+        statement = sql.SQL("INSERT INTO {} VALUES (%s, %s, NULL)").format(self._table)
+        with source_errors("writing a window row"):
+            self._control.execute(statement, [f"{self._window_id}-{what}", f"snapshot-window-{what}"])
+
+    @property
+    def exported(self) -> Exported:
+        """The snapshot that the window's rows are read in."""
+        return self._held.exported
+
+    @property
+    def held(self) -> ExportedSnapshot:
+        """The exporting transaction."""
+        return self._held
+
+    def seal(self) -> None:
+        """Write the close row, or delete the open one."""
+        if not self._delete:
+            self._insert("close")
+            return
+        statement = sql.SQL("DELETE FROM {} WHERE id = %s").format(self._table)
+        with source_errors("deleting a window row"):
+            self._control.execute(statement, [f"{self._window_id}-open"])
+
+    def streamed(self, operation: str, row_id: str | None) -> None:
+        """Note a row of the signal table that was seen in the log."""
+        if self._delete:
+            self._closed |= operation == "d" and row_id == f"{self._window_id}-open"
+        else:
+            self._closed |= operation == "c" and row_id == f"{self._window_id}-close"
+
+    def reached(self, _position: Position) -> bool:
+        """Whether the closing row has been streamed."""
+        return self._closed
+
+    def close(self) -> None:
+        """Let go of the snapshot."""
+        self._held.close()

@@ -1,0 +1,82 @@
+"""A window in progress: its watermark, what it holds, and the rows that are read in the background."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from adapters.source.window_reader import Background
+from engine.errors import GaveWay, SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from adapters.postgres.snapshot.watermark import GivesWay, Watermark
+    from adapters.source.window_reader import Reading
+    from engine.model import Position, Staged
+    from engine.snapshot.merge import Superseded
+
+_log = logging.getLogger("adapters")
+
+
+@dataclass(frozen=True, slots=True)
+class TableLocks:
+    """What keeps a window's tables as they were when it opened: the locks of whoever holds its snapshot.
+
+    `compare` raises SchemaChanged where a table is another one now.
+    """
+
+    held: GivesWay
+    compare: Callable[[], None]
+
+
+class PostgresWindow:
+    """The engine's `OpenWindow` on PostgreSQL, over the relations `oids`."""
+
+    def __init__(
+        self,
+        oids: frozenset[int],
+        watermark: Watermark,
+        locks: TableLocks,
+        superseded: Superseded,
+        reading: Reading,
+    ) -> None:
+        self.oids, self.watermark, self.superseded = oids, watermark, superseded
+        self._locks, self._told = locks, False
+        self._rows = Background(reading, self._seal)
+        self._sealed = False
+        locks.held.stops(self._rows.stop)
+
+    def poll(self) -> Sequence[Staged] | None:
+        """The staged rows; None while they are read. Raises GaveWay if their tables' locks were let go.
+
+        Asked before every slice: while rows wait to go out, the locks keep their tables as they were.
+        """
+        if self._locks.held.gave_way and not self._sealed:
+            raise GaveWay("another session waited to change a table that the window reads")
+        staged = self._rows.staged()
+        if staged is not None and not self._locks.held.alive:
+            # What was read may go out all the same, as long as no table was altered or swapped since.
+            self._locks.compare()
+            if not self._told:
+                self._told = True
+                _log.warning(
+                    "the session that held a window's snapshot has ended; its tables are as they were"
+                )
+        return staged
+
+    def _seal(self) -> None:
+        if not self._locks.held.alive:
+            # Its locks went with it: a table may have been rewritten under the readers.
+            raise SourceError("the session that held the window's snapshot has ended")
+        self.watermark.seal()
+        self._sealed = True
+
+    def reached(self, position: Position) -> bool:
+        """Whether the stream has passed the watermark."""
+        return self.watermark.reached(position)
+
+    def close(self) -> None:
+        """Stop reading, release snapshot and locks, remove what was staged."""
+        self._rows.close(self.watermark.close)

@@ -1,0 +1,110 @@
+"""A table's codec from what the catalog, or the schema history, says of it.
+
+Rows of the log and rows read by a query have the same columns in the same order (`rows.readable`), so one
+codec serves both. Lists and masks name a table `schema.table` whatever its database, as Debezium 2.1.4
+matches them; topics and schemas have the database's name too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from adapters.sqlserver.events.defaults import default_text
+from adapters.sqlserver.events.jdbc_types import jdbc_column
+from adapters.sqlserver.events.source_block import SOURCE, source_table
+from adapters.sqlserver.events.types import conversion
+from adapters.sqlserver.server.rows import readable
+from engine.events.codec import TableCodec
+from engine.events.names import topic_of
+from engine.events.record import shaping
+from engine.events.record.columns import (
+    Described,
+    collisions,
+    header_wrap,
+    key_field,
+    key_wrap,
+    unmasked,
+    value_field,
+    value_wrap,
+)
+from engine.model import CollectionId
+
+if TYPE_CHECKING:
+    from adapters.sqlserver.server.table import Column, Table
+    from engine.events.settings import EventSettings
+
+
+def codec_for(
+    table: Table,
+    settings: EventSettings,
+    *,
+    merge_key: tuple[str, ...] = (),
+    emit: bool = True,
+    signal: bool | None = None,
+) -> TableCodec:
+    """The codec of a table's rows; its `columns` are those of `rows.readable`.
+
+    `merge_key` defaults to the table's key; it is empty where the rows lack one of its columns. `signal`
+    says whether rows are read as signals, by default where the table is `signal.data.collection`.
+    """
+    columns = readable(table)
+    names = tuple(column.name for column in columns)
+    named = listed_name(table.id)
+    described = {one.name: _described(one, index, settings) for index, one in enumerate(columns)}
+    included = [one for one in described.values() if shaping.is_included(named, one.name, settings)]
+    topic = topic_of(table.id, settings)
+    wanted = shaping.message_key(named, names, settings) or table.key
+    fields = tuple(field for one in included if (field := value_field(one, named, settings)))
+    key = tuple(
+        field for name in wanted if name in described and (field := key_field(described[name], settings))
+    )
+    merged = merge_key or table.key
+    return TableCodec(
+        table.id,
+        topic,
+        names,
+        fields,
+        key,
+        key_wrap(topic, key, settings),
+        value_wrap(topic, fields, SOURCE, settings),
+        (source_table(table.id), ""),
+        tuple(map(names.index, merged)) if set(merged) <= set(names) else (),
+        emit=emit,
+        signal=str(table.id) == settings.signal_collection if signal is None else signal,
+        warnings=(*_left_out(table), *collisions(fields), *unmasked(included, named, settings)),
+        header_wrap=header_wrap(topic, key, settings),
+    )
+
+
+def listed_name(collection: CollectionId) -> CollectionId:
+    """A table as lists of tables and columns name it: without its database."""
+    return CollectionId(collection.parts[-2:])
+
+
+def _described(column: Column, index: int, settings: EventSettings) -> Described:
+    seen = jdbc_column(column)
+    parameters = [
+        ("__debezium.source.column.type", seen.name.upper()),
+        ("__debezium.source.column.length", str(seen.length)),
+    ]
+    if seen.scale is not None:
+        parameters.append(("__debezium.source.column.scale", str(seen.scale)))
+    return Described(
+        column.name,
+        index,
+        seen.name,
+        conversion(column, settings),
+        nullable=column.nullable or column.computed,
+        default=None if column.computed else default_text(column),
+        length=seen.length,
+        parameters=tuple(parameters),
+    )
+
+
+def _left_out(table: Table) -> tuple[str, ...]:
+    shown = {column.name for column in readable(table)}
+    return tuple(
+        f"column {column.name!r} is left out: nothing can be made of its type {column.type}"
+        for column in table.columns
+        if column.name not in shown
+    )

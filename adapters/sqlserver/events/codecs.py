@@ -1,0 +1,60 @@
+"""The codecs of tables while the job runs, made once for each shape. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from adapters.source.table_faults import noting_faults
+from adapters.sqlserver.events.codec import codec_for
+from adapters.sqlserver.log.entries import instance_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from adapters.sqlserver.log.capture_instances import Instances
+    from adapters.sqlserver.log.entries import Instance
+    from adapters.sqlserver.server.table import Table
+    from engine.config.settings import Settings
+    from engine.events.codec import TableCodec
+    from engine.events.values.row_texts import RowMode
+    from engine.model import CollectionId
+
+_KEPT = 1_000
+
+
+class Codecs:
+    """Makes codecs by the settings and keeps them."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._events, self._signals = settings.events, frozenset(settings.sqlserver.signal_tables)
+        self._made: dict[tuple[Table, tuple[str, ...]], TableCodec] = {}
+
+    def codec(self, table: Table, merge_key: tuple[str, ...] = ()) -> TableCodec:
+        """The codec of a table; `merge_key` is its own key unless named."""
+        found = self._made.get((table, merge_key))
+        if found is None:
+            if len(self._made) >= _KEPT:
+                self._made.clear()
+            found = codec_for(table, self._events, merge_key=merge_key, signal=table.id in self._signals)
+            self._made[table, merge_key] = found
+        return found
+
+    def instances(
+        self,
+        known: Instances,
+        modes: Mapping[int, RowMode],
+        merges: Mapping[CollectionId, tuple[str, ...]],
+        aside: Collection[CollectionId] = (),
+    ) -> tuple[dict[int, Instance], dict[CollectionId, str]]:
+        """How the rows of each instance that a span has are read, by its index; and why some can't be.
+
+        `merges` are the merge keys of tables that are read beside. Tables in `aside` are left out.
+        """
+        faults: dict[CollectionId, str] = {}
+        made: dict[int, Instance] = {}
+        for index, mode in modes.items():
+            table = known.tables[known.captures[index].name]
+            if table.id not in aside:
+                with noting_faults(faults, table.id):
+                    made[index] = instance_of(table, self.codec(table, merges.get(table.id, ())), mode)
+        return made, faults

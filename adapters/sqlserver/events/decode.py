@@ -1,0 +1,222 @@
+"""A part of the log to events: raw change rows in, Arrow out. Pure; runs on executors.
+
+A part has the rows of all capture instances between two places; it never parts rows that share commit and
+change. Parts are decoded independently of each other, except where transaction metadata is on: then each
+needs the transaction that the part before it left open.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from adapters.source.table_faults import noting_faults
+from adapters.sqlserver.events.schema_changes import schema_change_group
+from adapters.sqlserver.events.source_block import CONNECTOR
+from adapters.sqlserver.events.transactions import OpenTransaction, commits, told
+from adapters.sqlserver.log.entries import (
+    DELETE,
+    INSERT,
+    Entries,
+    Instance,
+    InstanceRows,
+    in_order,
+    known_in,
+    new_groups,
+    of_instance,
+    updates,
+)
+from engine.events.damaged import reading_bytes
+from engine.events.record.assemble import EventGroup, event_batch
+from engine.events.record.drafts import TOMBSTONE_TURN, Change, Draft, drafts
+from engine.events.record.envelope import source_head, value_pieces
+from engine.events.values.stamps import stamp_values
+from engine.events.values.text import Ints, Piece, Text, digits, join
+from engine.snapshot.merge import Superseded
+from engine.snapshot.merge_key import merge_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from adapters.sqlserver.events.schema_changes import SchemaChange
+    from adapters.sqlserver.server.position import Place
+    from engine.events.settings import EventSettings
+    from engine.model import CollectionId, Part
+
+_MILLIS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What rows become: the settings, and each capture instance by its index; goes to the executors.
+
+    Rows of an instance without an entry are not captured: they are passed over. `clock_minutes` is how far
+    the server's clock is ahead of UTC, where times come without a zone.
+    """
+
+    settings: EventSettings
+    instances: Mapping[int, Instance]
+    clock_minutes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What to note for the open windows: all entries of these tables, streamed while they are open."""
+
+    tables: frozenset[CollectionId] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class SignalEntry:
+    """A row inserted into a signal table: its place and its three values."""
+
+    place: Place
+    id: str | None
+    type: str | None
+    data: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What a part holds: its events in order, and what the driver needs to know. `entries` counts rows.
+
+    `part` is what the events were written as, once they are; `faults` are tables whose rows can't be decoded,
+    and why.
+    """
+
+    events: pa.RecordBatch
+    signals: tuple[SignalEntry, ...]
+    superseded: Superseded
+    open: OpenTransaction | None
+    entries: int
+    part: Part | None = None
+    faults: Mapping[CollectionId, str] = field(default_factory=dict)
+
+
+def decode(
+    batches: Sequence[pa.RecordBatch],
+    rules: Rules,
+    watch: Watch,
+    now_ms: int,
+    before: OpenTransaction | None = None,
+    changes: Sequence[SchemaChange] = (),
+) -> Decoded:
+    """Decode and encode the rows of a part; `now_ms` is the `ts_ms` of its events.
+
+    `batches` have the columns of `changes.RAW`, in any order. Schema changes are told before the first row of
+    their commit or a later one. Raises SeparatorInData for an instance in FAST form that needs the other.
+    """
+    entries = in_order([batch for batch in batches if batch.num_rows])
+    made: list[Draft] = []
+    signals: list[SignalEntry] = []
+    keys: dict[CollectionId, tuple[pa.LargeBinaryArray, ...]] = {}
+    faults: dict[CollectionId, str] = {}
+    for index, instance in known_in(entries, rules.instances):
+        codec = instance.codec
+        rows = of_instance(entries, index, instance)
+        with noting_faults(faults, codec.collection):
+            for collection, found in _superseding(rows, watch):
+                keys[collection] = (*keys.get(collection, ()), found)
+            if codec.signal:
+                signals += _signals(rows, entries)
+            if codec.emit:
+                for change in _changes(rows, entries):
+                    made += drafts(change, codec, rules.settings)
+    groups, left = _events(entries, made, rules, now_ms, before)
+    groups += [schema_change_group(one, entries.from_commit(one.commit), rules.settings) for one in changes]
+    signals.sort(key=lambda one: one.place)
+    return Decoded(event_batch(groups), tuple(signals), Superseded(keys), left, len(entries), faults=faults)
+
+
+def _changes(rows: InstanceRows, entries: Entries) -> Iterator[Change]:
+    """The instance's rows encoded, by operation."""
+    codec = rows.instance.codec
+    for operation, op in ((DELETE, "d"), (INSERT, "c")):
+        numbers, columns = rows.of(operation)
+        if len(numbers):
+            row = codec.row(columns)
+            yield Change(op, numbers, row if op == "d" else None, row if op == "c" else None)
+    numbers, old, new = updates(rows, entries)
+    if len(numbers):
+        yield Change("u", numbers, codec.row(old), codec.row(new))
+
+
+def _superseding(rows: InstanceRows, watch: Watch) -> Iterator[tuple[CollectionId, pa.LargeBinaryArray]]:
+    """The merge keys of every row of the window's tables: whatever it says, the stream says it in full."""
+    codec = rows.instance.codec
+    if codec.collection in watch.tables and codec.merge_key and len(rows.numbers):
+        yield codec.collection, merge_keys([rows.columns[at] for at in codec.merge_key])
+
+
+def _signals(rows: InstanceRows, entries: Entries) -> list[SignalEntry]:
+    """The rows inserted, their values by the columns' names, or by their places where those are others."""
+    numbers, columns = rows.of(INSERT)
+    names = rows.instance.codec.columns
+    places = [names.index(name) if name in names else at for at, name in enumerate(("id", "type", "data"))]
+    nothing = [None] * len(numbers)
+    texts = [columns[at].to_pylist() if at < len(columns) else nothing for at in places]
+    return [
+        SignalEntry(entries.place(int(number)), *values)
+        for number, *values in zip(numbers, *texts, strict=True)
+    ]
+
+
+def _events(
+    entries: Entries, made: Sequence[Draft], rules: Rules, now_ms: int, before: OpenTransaction | None
+) -> tuple[list[EventGroup], OpenTransaction | None]:
+    times = _times(entries, rules, now_ms)
+    groups: list[EventGroup] = []
+    blocks: Sequence[Text | None] = [None] * len(made)
+    if rules.settings.transaction_metadata:
+        line = commits(entries.commits, times, new_groups(entries.keys), before)
+        heard = told(made, line, before, rules.settings)
+        blocks, before = heard.blocks, heard.open
+        groups += heard.groups
+    for draft, block in zip(made, blocks, strict=True):
+        groups.append(_finished(entries, draft, block, times, rules, now_ms))
+        if draft.tombstone:
+            topic = draft.codec.topic
+            groups.append(EventGroup(topic, draft.messages, TOMBSTONE_TURN, draft.key, None, draft.headers))
+    return groups, before
+
+
+def _times(entries: Entries, rules: Rules, now_ms: int) -> Ints:
+    """When each entry was committed, in milliseconds; the present where the server has forgotten."""
+    ahead = rules.clock_minutes * 60_000
+    with reading_bytes("the time of a commit"):
+        times = stamp_values(entries.committed, _MILLIS) - ahead
+    if entries.committed.null_count:
+        times[pc.is_null(entries.committed).to_numpy(zero_copy_only=False)] = now_ms
+    return times
+
+
+def _finished(
+    entries: Entries, draft: Draft, block: Text | None, times: Ints, rules: Rules, now_ms: int
+) -> EventGroup:
+    before, after = draft.codec.value_wrap
+    tail: list[Piece] = [f'{now_ms},"transaction":', "null" if block is None else block, f"}}{after}"]
+    source = _source(entries, draft, times, rules.settings)
+    pieces = value_pieces(draft.before, draft.after, source, draft.op, tail)
+    value = join([before, *pieces], len(draft.messages))
+    return EventGroup(draft.codec.topic, draft.messages, draft.turn, draft.key, value, draft.headers)
+
+
+def _source(entries: Entries, draft: Draft, times: Ints, settings: EventSettings) -> list[Piece]:
+    """The source blocks of a draft's events."""
+    numbers = draft.messages
+    rows = pa.array(numbers)
+    head: list[Piece] = [
+        source_head(CONNECTOR, settings),
+        _constant_or(times[numbers]),
+        draft.codec.source[0],
+        '"',
+    ]
+    places: list[Piece] = [entries.changes.take(rows), '","commit_lsn":"', entries.commits.take(rows)]
+    return [*head, *places, '","event_serial_no":', _constant_or(entries.serials[numbers]), "}"]
+
+
+def _constant_or(numbers: Ints) -> Piece:
+    return str(numbers[0]) if len(numbers) and (numbers == numbers[0]).all() else digits(pa.array(numbers))

@@ -1,0 +1,60 @@
+"""The source block of SQL Server's events: the database and table, the change's place in the log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine.events.record.envelope import source_head, source_schema
+from engine.events.record.schema import INT64, STRING
+from engine.events.values.text import quote
+
+if TYPE_CHECKING:
+    from engine.events.settings import EventSettings
+    from engine.model import CollectionId
+
+CONNECTOR = "sqlserver"
+SOURCE = source_schema(
+    "sqlserver",
+    ("schema", STRING),
+    ("table", STRING),
+    ("change_lsn", STRING.nullable()),
+    ("commit_lsn", STRING.nullable()),
+    ("event_serial_no", INT64.nullable()),
+)
+
+
+def source_table(collection: CollectionId, snapshot: str = "false") -> str:
+    """From after the time up to the change's LSN."""
+    database, schema, table = map(quote, collection.parts)
+    return (
+        f',"snapshot":"{snapshot}","db":{database},"sequence":null,"schema":{schema},"table":{table}'
+        ',"change_lsn":'
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlace:
+    """Where events of rows read, and schema changes, stand: `ts_ms` is the source's time, the rest the log's.
+
+    Incremental READs have the place of the last change streamed (as Debezium's have), initial ones the
+    snapshot's commit LSN alone, with `snapshot` "true". `serial` is `event_serial_no`.
+    """
+
+    ts_ms: int
+    commit: str | None = None
+    change: str | None = None
+    serial: int | None = None
+    snapshot: str = "incremental"
+
+
+def read_source(settings: EventSettings, collection: CollectionId, place: ReadPlace) -> str:
+    """The whole source block of a collection's events at a place."""
+    middle = f'{_text(place.change)},"commit_lsn":{_text(place.commit)}'
+    serial = "null" if place.serial is None else str(place.serial)
+    head = f"{source_head(CONNECTOR, settings)}{place.ts_ms}{source_table(collection, place.snapshot)}"
+    return f'{head}{middle},"event_serial_no":{serial}}}'
+
+
+def _text(lsn: str | None) -> str:
+    return "null" if lsn is None else quote(lsn)

@@ -1,0 +1,133 @@
+"""What is known of a database's capture instances at one time, and what has become of them since. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from adapters.sqlserver.log.span_planner import current
+from adapters.sqlserver.server.position import ZERO, after_lsn
+from engine.errors import PositionLost, SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from adapters.sqlserver.log.span_planner import Share
+    from adapters.sqlserver.server.position import Place
+    from adapters.sqlserver.server.table import Capture, Table
+    from engine.model import CollectionId
+
+
+@dataclass(frozen=True, slots=True)
+class Instances:
+    """The instances of captured tables, and the table of each, by the instance's name."""
+
+    captures: tuple[Capture, ...] = ()
+    tables: Mapping[str, Table] = field(default_factory=dict)
+
+    def at(self, place: Place) -> dict[CollectionId, Table]:
+        """The tables as the log behind a place tells of them."""
+        return {one.table: self.tables[one.name] for one in current(self.captures, place)}
+
+    def tellers(self, place: Place) -> dict[CollectionId, int]:
+        """The change table, by its id, that tells of each table behind a place."""
+        return {one.table: one.object_id for one in current(self.captures, place)}
+
+    def since(self, table: CollectionId, place: Place) -> str:
+        """From which commit on the younger instance of a table tells of it; not before a place's."""
+        starts = [one.start for one in self.captures if one.table == table]
+        return max([place.commit, *starts])
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        """What is to be saved of them."""
+        return tuple(Mark(one.name, one.object_id, one.start) for one in self.captures)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """An instance that was there: its name, its change table's id, where it began then."""
+
+    name: str
+    object_id: int
+    start: str
+
+
+def marks_of(saved: Sequence[Sequence[Any]]) -> tuple[Mark, ...]:
+    """From the state."""
+    return tuple(Mark(str(name), int(object_id), str(start)) for name, object_id, start in saved)
+
+
+def marks_out(marks: Sequence[Mark]) -> list[list[Any]]:
+    """For the state."""
+    return [[one.name, one.object_id, one.start] for one in marks]
+
+
+def gone(known: Sequence[Mark], found: Sequence[Capture]) -> list[tuple[str, int]]:
+    """The instances that are no more, by name and change table; what they had not told is lost with them."""
+    there = {(one.name, one.object_id) for one in found}
+    return [named for one in known if (named := (one.name, one.object_id)) not in there]
+
+
+def check_reach(
+    known: Sequence[Mark], found: Sequence[Capture], place: Place, never: Collection[CollectionId] = ()
+) -> dict[CollectionId, str]:
+    """The tables of which changes behind a place have been cleaned up, and how that is said.
+
+    Raises PositionLost where no table is left whose log is whole, and for one that may `never` lack any.
+    """
+    starts = {(one.name, one.object_id): one.start for one in known}
+    there = [one for one in found if (one.name, one.object_id) in starts]
+    lost = {
+        one.table: _lost(one, one.start, place)
+        for one in there
+        if starts[one.name, one.object_id] < one.start and one.start > _next(place)
+    }
+    return _apart(lost, {one.table for one in there}, never)
+
+
+def check_kept(
+    asked: Sequence[Share], least: Mapping[str, str], never: Collection[CollectionId] = ()
+) -> dict[CollectionId, str]:
+    """As `check_reach`, of rows that were asked for and may have been cleaned up while they were read.
+
+    `least` are the commits from which on the change tables were whole after the reading. Raises SourceError
+    where the server does not tell them.
+    """
+    lost: dict[CollectionId, PositionLost] = {}
+    for share in asked:
+        name, table = share.capture.name, share.capture.table
+        begins = least.get(name, share.first)  # one that is gone is told of when the instances are looked at
+        if begins == ZERO:
+            raise SourceError(
+                f"the server does not tell since when the change table of {table} is whole",
+                place=f"capture instance {name!r}",
+                hint="grant SELECT on the table's captured columns, and membership in the gating role",
+            )
+        if begins > share.first:
+            lost[table] = _lost(share.capture, begins, share.first)
+    return _apart(lost, {share.capture.table for share in asked}, never)
+
+
+def _apart(
+    lost: Mapping[CollectionId, PositionLost],
+    tables: Collection[CollectionId],
+    never: Collection[CollectionId],
+) -> dict[CollectionId, str]:
+    for table, error in lost.items():
+        if table in never or len(lost) == len(tables):
+            raise error
+    return {table: error.message for table, error in lost.items()}
+
+
+def _lost(capture: Capture, begins: str, stands: object) -> PositionLost:
+    return PositionLost(
+        f"the change table of {capture.table} begins at {begins}, and the stream stands at {stands}",
+        place=f"{capture.table.parts[0]}, capture instance {capture.name!r}",
+        hint="start with an empty checkpoint and an empty sink directory, take snapshots again,"
+        " and let cdc keep more (sys.sp_cdc_change_job @job_type = N'cleanup', @retention = …)",
+    )
+
+
+def _next(place: Place) -> str:
+    return after_lsn(place.commit) if place.whole else place.commit

@@ -1,0 +1,317 @@
+"""The end of one database's log: what was captured since, planned and read through one connection.
+
+Owns what is known of the capture instances while the log is read, and what is said when there is no
+greatest LSN. Used by the log's thread alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from adapters.sqlserver.log import change_statements
+from adapters.sqlserver.log.capture_instances import Instances, check_kept, check_reach, gone
+from adapters.sqlserver.log.reader import LogSlice
+from adapters.sqlserver.log.span_planner import Bounds, plan_span, shares
+from adapters.sqlserver.server.connection import rows
+from adapters.sqlserver.server.failures import source_errors
+from adapters.sqlserver.server.metadata import agent_status
+from adapters.sqlserver.server.position import Place, lsn_of_hex
+from engine.errors import TableBusy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from sqlalchemy import Connection
+
+    from adapters.sqlserver.log.capture_instances import Mark
+    from adapters.sqlserver.log.change_statements import Bound
+    from adapters.sqlserver.log.span_planner import Planned, Share
+    from adapters.sqlserver.log.span_reader import ChangeReader, Read
+    from adapters.sqlserver.server.catalog import Catalog
+    from engine.model import CollectionId
+
+_log = logging.getLogger("adapters")
+_CLOCK_S = 10.0
+_BUSY_TOLD_AFTER_S = 10.0
+_BRANCHES = 50
+"""Change tables that one statement asks; a server compiles each of them."""
+NOTHING_KNOWN = Instances()
+NOT_RUNNING = "No maximum LSN in the database; SQL Server Agent is not running"
+_NOTHING_YET = (
+    "no maximum LSN in database %r: nothing has been captured yet, or everything captured was cleaned up"
+)
+_UNKNOWN = (
+    "no maximum LSN in database %r: nothing has been captured yet, or SQL Server Agent is down; whether it"
+    " runs can't be asked (VIEW SERVER STATE, database.sqlserver.agent.status.query)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LogBounds:
+    """How much of the log is read at once; up to `local_rows` through the metadata connection."""
+
+    span_rows: int = 200_000
+    span_bytes: int = 64 << 20
+    local_rows: int = 2_000
+    part_rows: int = 25_000
+    parts: int = 4
+
+    def shared(self, share: float) -> LogBounds:
+        """For spans that may use a share of the bounds."""
+        rows, size = max(1, int(self.span_rows * share)), max(1, int(self.span_bytes * share))
+        return replace(self, span_rows=rows, span_bytes=size)
+
+    def of(self, row_bytes: float) -> Bounds:
+        """For rows of such a size."""
+        rows = max(1, min(self.span_rows, int(self.span_bytes / row_bytes)))
+        return Bounds(rows, min(self.local_rows, rows), max(1, min(self.part_rows, rows)), self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeTables:
+    """The probes of `span_planner.py` through a connection."""
+
+    connection: Connection
+    database: str
+
+    def counts(self, asked: Sequence[Share], most: int) -> list[int]:
+        """How many rows each share has, up to `most`."""
+        found = [0] * len(asked)
+        for first in range(0, len(asked), _BRANCHES):
+            few = asked[first : first + _BRANCHES]
+            for share, count in self._rows(change_statements.counts(few, most)):
+                found[first + share] = count
+        return found
+
+    def commits(self, asked: Sequence[Share], offsets: Sequence[int]) -> list[str | None]:
+        """The commit of the row at each share's offset."""
+        found: list[str | None] = [None] * len(asked)
+        for first in range(0, len(asked), _BRANCHES):
+            few, skipped = asked[first : first + _BRANCHES], offsets[first : first + _BRANCHES]
+            for share, lsn in self._rows(change_statements.commits(few, skipped)):
+                found[first + share] = lsn_of_hex(lsn)
+        return found
+
+    def changes(self, asked: Sequence[Share], step: int) -> list[list[tuple[int, str]]]:
+        """The command and the LSN of about every `step`-th change."""
+        found: list[list[tuple[int, str]]] = [[] for _share in asked]
+        for first in range(0, len(asked), _BRANCHES):
+            few = asked[first : first + _BRANCHES]
+            for share, command, lsn in self._rows(change_statements.changes(few, step)):
+                found[first + share].append((int(command), lsn_of_hex(lsn)))
+        return [sorted(one) for one in found]
+
+    def _rows(self, asked: Bound) -> Sequence[tuple[Any, ...]]:
+        with source_errors("asking change tables", self.database):
+            found = rows(self.connection, asked.text, asked.parameters)
+        return [(int(share), *values) for share, *values in found]
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """How much is read at once, and how the server is asked whether SQL Server Agent runs.
+
+    `gone` are the capture instances that were said to be gone, also by tails before this one: a session
+    that fails before it has saved anything must not have the next say it again. `unnumbered` are those that
+    were said to have no command ids, `never` the tables that may lack no change.
+    """
+
+    bounds: LogBounds = LogBounds()
+    agent_query: str = ""
+    gone: set[tuple[str, int]] = field(default_factory=set)
+    unnumbered: set[tuple[str, int]] = field(default_factory=set)
+    never: Collection[CollectionId] = ()
+
+
+class DatabaseTail:
+    """Reads one database's spans; see `log.DatabaseLog`.
+
+    `connect` raises SourceError; its connections wait for a lock no longer than a moment. `instances` are
+    those that the source knows, `known` those of the saved state, if there is one.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Connection],
+        catalog: Catalog,
+        reader: ChangeReader,
+        asking: Asking,
+        instances: Instances = NOTHING_KNOWN,
+        known: Sequence[Mark] = (),
+    ) -> None:
+        self._database, self._connect, self._catalog = catalog.database, connect, catalog
+        self._reader, self._asking = reader, asking
+        self._instances, self._known = instances, tuple(known) or instances.marks
+        self._minutes, self._ahead_s, self._asked_s = 0, 0.0, float("-inf")
+        self._connection: Connection | None = None
+        self._silent = ""
+        self._tracker = False
+        self._reach = instances.marks
+        self._gaps: dict[CollectionId, str] = {}
+        self._busy_since_s: float | None = None
+        self._busy_told = False
+        self._share = 1.0
+
+    def next(self, after: Place) -> LogSlice | None:
+        """The next span behind a place; None also while somebody holds a lock that reading it needs."""
+        try:
+            taken = self._next(after)
+        except TableBusy as error:
+            self._note_busy(error, time.monotonic())
+            return None
+        self._busy_since_s, self._busy_told = None, False
+        return taken
+
+    def _note_busy(self, error: TableBusy, now_s: float) -> None:
+        """Say once that the log waits, when it is no passing thing."""
+        if self._busy_since_s is None:
+            self._busy_since_s = now_s
+        if not self._busy_told and now_s - self._busy_since_s > _BUSY_TOLD_AFTER_S:
+            self._busy_told = True
+            _log.warning("the log of database %s waits for a lock: %s", self._database, error)
+
+    def _next(self, after: Place) -> LogSlice | None:
+        connection = self._connected()
+        polled_s = time.monotonic()
+        # In this order: an instance made in between has no changes up to that LSN.
+        upto = self._greatest(connection)
+        if upto is None:
+            return None
+        # What was found stays news until a span has told of it: reading may have to wait for a lock.
+        self._tracker = self._look(connection, after, moved=upto > after) or self._tracker
+        if after >= upto and not self._tracker and not self._gaps:
+            return None
+        planned = self._planned(connection, after, max(after, upto))
+        read = self._reader.read(connection, planned, self._instances.tables)
+        self._check_kept(connection, planned)
+        self._note_unnumbered(read)
+        if read.rows:
+            read = replace(read, clock_minutes=self._clock(connection))
+        behind = planned.end < upto and read.committed is not None
+        told_s = self._ahead_s + polled_s
+        if behind:
+            told_s = unix_s(read.committed or "", read.clock_minutes)
+        news, self._tracker = self._tracker, False
+        gaps, self._gaps = self._gaps, {}
+        return LogSlice(planned.end, read, self._instances, told_s, news, gaps, self._ahead_s)
+
+    def limit(self, share: float) -> None:
+        """Read no more than this share of the bounds at once."""
+        self._share = share
+
+    def close(self) -> None:
+        """Give up the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            self._connection = self._connect()
+        return self._connection
+
+    def _planned(self, connection: Connection, after: Place, upto: Place) -> Planned:
+        bounds = self._asking.bounds.shared(self._share).of(self._reader.row_bytes)
+        tables = ChangeTables(connection, self._database)
+        return plan_span(self._instances.captures, after, upto, bounds, tables)
+
+    def _greatest(self, connection: Connection) -> Place | None:
+        with source_errors("asking for the greatest LSN", self._database):
+            found = connection.exec_driver_sql(change_statements.MAX_LSN).scalar()
+        if found is None:
+            self._say_why(connection)
+            return None
+        self._silent = ""
+        return Place(lsn_of_hex(found))
+
+    def _say_why(self, connection: Connection) -> None:
+        """Say once why there is no greatest LSN."""
+        running = self._agent_runs(connection)
+        said = _UNKNOWN if running is None else _NOTHING_YET if running else NOT_RUNNING
+        if said != self._silent:
+            self._silent = said
+            _log.error(said) if said == NOT_RUNNING else _log.warning(said, self._database)
+
+    def _agent_runs(self, connection: Connection) -> bool | None:
+        """Whether SQL Server Agent runs; None where the server does not tell this login, or has none."""
+        if not self._asking.agent_query:
+            return True
+        if self._silent == _UNKNOWN:
+            return None
+        try:
+            query = agent_status(self._asking.agent_query, self._database)
+            return bool(connection.exec_driver_sql(query).scalar())
+        except SQLAlchemyError:
+            return None
+
+    def _look(self, connection: Connection, after: Place, *, moved: bool) -> bool:
+        """Look at the instances anew; whether any was made, dropped or changed."""
+        with source_errors("reading the capture instances", self._database):
+            captures = self._catalog.captures(connection)
+            self._gaps |= check_reach(self._reach, captures, after, self._asking.never)
+            # A column may be altered or dropped under an instance: rows captured behind that have NULL in
+            # a column that was NOT NULL, so what is known must not be older than the rows.
+            if captures == self._instances.captures and not moved:
+                return False
+            tables = self._catalog.tables(connection, captures)
+        self._note_gone(gone(self._known, captures))
+        found = Instances(captures, {one.name: table for one, table in zip(captures, tables, strict=True)})
+        news = found != self._instances
+        self._instances, self._known, self._reach = found, found.marks, found.marks
+        return news
+
+    def _check_kept(self, connection: Connection, planned: Planned) -> None:
+        """Rows are read from the change tables, of which the clean-up job may have taken some meanwhile."""
+        asked = shares(self._instances.captures, planned.after, planned.end)
+        if not asked:
+            return
+        with source_errors("asking for the least LSNs", self._database):
+            found = rows(connection, change_statements.LEAST_LSNS)
+        least = {name: lsn_of_hex(lsn) for name, lsn in found}
+        self._gaps |= check_kept(asked, least, self._asking.never)
+
+    def _note_unnumbered(self, read: Read) -> None:
+        """Say once of each instance that its changes have no sure order inside a transaction."""
+        for index in sorted(read.unnumbered):
+            capture = self._instances.captures[index]
+            if (capture.name, capture.object_id) not in self._asking.unnumbered:
+                self._asking.unnumbered.add((capture.name, capture.object_id))
+                _log.warning(
+                    "capture instance %s of database %s has changes without __$command_id: inside a"
+                    " transaction they are told in the order of __$seqval, which an update of keys does not"
+                    " follow; make the instance anew on a server that is up to date",
+                    *(capture.name, self._database),
+                )
+
+    def _note_gone(self, instances: Sequence[tuple[str, int]]) -> None:
+        """Say once of each that it is gone."""
+        for name, _object_id in (one for one in instances if one not in self._asking.gone):
+            _log.warning(
+                "capture instance %s of database %s is gone; what it had not told yet is lost",
+                *(name, self._database),
+            )
+        self._asking.gone.update(instances)
+
+    def _clock(self, connection: Connection) -> int:
+        """How many minutes the server's clock is ahead of UTC; its zone may change the time in summer.
+
+        Notes how far it is ahead of our own.
+        """
+        if time.monotonic() - self._asked_s > _CLOCK_S:
+            with source_errors("asking for the server's clock", self._database):
+                ((minutes, now),) = rows(connection, change_statements.CLOCK)
+            self._minutes, self._asked_s = int(minutes), time.monotonic()
+            self._ahead_s = unix_s(now, self._minutes) - self._asked_s
+        return self._minutes
+
+
+def unix_s(committed: str, minutes: int) -> float:
+    """The time of a text `yyyy-mm-dd hh:mm:ss[.nnn]` on a clock that is so many minutes ahead of UTC."""
+    zone = timezone(timedelta(minutes=minutes))
+    return datetime.fromisoformat(committed).replace(tzinfo=zone).timestamp()

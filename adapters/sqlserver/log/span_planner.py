@@ -1,0 +1,225 @@
+"""Which part of the log to take next: spans bounded by rows, whose ends every table's log agrees on. Pure.
+
+Change rows lie in a change table per capture instance, and one commit may be in all of them. So a span
+ends between two commits, at a place found by asking each change table how far so many rows reach;
+only a commit that is larger than a span is cut inside, by the order of its changes. The database is asked
+through callables, as `engine.snapshot.plan` does.
+
+    commits   a ─ a ─ a ─ b ─ c ─ c ─ c ─ c ─ c ─ d     change rows of all instances, in order
+    spans     └────── 4 ──────┘└ cut inside c ──┘└ …
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Protocol
+
+from adapters.sqlserver.server.position import UNKNOWN_COMMAND, ZERO, Place, after_lsn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from adapters.sqlserver.server.table import Capture
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one capture instance tells of a stretch of the log, `(after, upto]`.
+
+    `instance` is its index among the captures of the stretch. `first` and `last` are the LSNs of commits
+    between which its change table is asked, both inclusive: it has no others, or must not tell of them.
+    """
+
+    instance: int
+    capture: Capture
+    after: Place
+    upto: Place
+
+    @property
+    def first(self) -> str:
+        """The first commit that it is asked for; a commit streamed in part is asked for again."""
+        begins = after_lsn(self.after.commit) if self.after.whole else self.after.commit
+        return max(begins, self.capture.start)
+
+    @property
+    def last(self) -> str:
+        """The last commit that it is asked for."""
+        return self.upto.commit
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to ask for."""
+        return self.first > self.last or self.after >= self.upto
+
+    def between(self, after: Place, upto: Place) -> Share:
+        """What it tells of a stretch within."""
+        return replace(self, after=max(self.after, after), upto=min(self.upto, upto))
+
+
+def shares(captures: Sequence[Capture], after: Place, upto: Place) -> list[Share]:
+    """Which instance tells of which commits of `(after, upto]`.
+
+    Of two instances of one table the older tells of the commits before the younger's start.
+    """
+    found = []
+    for instance, capture in enumerate(captures):
+        ends = [one.start for one in captures if _follows(one, capture)]
+        last = min([upto, *(Place(after_lsn(start, -1)) for start in ends)])
+        found.append(Share(instance, capture, after, last))
+    return [share for share in found if not share.empty]
+
+
+def _follows(one: Capture, other: Capture) -> bool:
+    """Whether an instance takes over from another one."""
+    return one.table == other.table and _age(one) > _age(other)
+
+
+def _age(capture: Capture) -> tuple[str, str, int]:
+    return capture.created, capture.start, capture.object_id
+
+
+def current(captures: Sequence[Capture], place: Place) -> list[Capture]:
+    """Of each table the instance that tells of the next commit behind a place."""
+    taken = [one for one in captures if one.start <= after_lsn(place.commit)]
+    waiting = [one for one in captures if one not in taken]
+    chosen = [one for one in taken if not any(_follows(other, one) for other in taken)]
+    tables = {one.table for one in chosen}
+    # A table that was just enabled begins later, but is captured all the same.
+    for one in sorted(waiting, key=_age):
+        if one.table not in tables:
+            tables.add(one.table)
+            chosen.append(one)
+    return chosen
+
+
+class Probes(Protocol):
+    """Questions about the change rows of some shares; answers in the shares' order."""
+
+    def counts(self, asked: Sequence[Share], most: int) -> Sequence[int]:
+        """How many rows each has, up to `most`."""
+
+    def commits(self, asked: Sequence[Share], offsets: Sequence[int]) -> Sequence[str | None]:
+        """The commit of the row that has so many rows before it in its change table; None behind the last.
+
+        Each share's offset stands at the share's place.
+        """
+
+    def changes(self, asked: Sequence[Share], step: int) -> Sequence[Sequence[tuple[int, str]]]:
+        """Of shares of one commit: command and LSN of about every `step`-th row, in order; no last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A span of one database: what each instance tells of it, and how many rows at most if they are few.
+
+    `cuts` are the places at which the tasks that read it divide it, in order, its end excluded.
+    """
+
+    after: Place
+    end: Place
+    shares: tuple[Share, ...] = ()
+    rows: int | None = None
+    cuts: tuple[Place, ...] = ()
+
+    @property
+    def stretches(self) -> list[list[Share]]:
+        """What each task reads: the parts of the span in order, without those that hold nothing."""
+        edges = [self.after, *self.cuts, self.end]
+        found = [_within(self.shares, after, upto) for after, upto in pairwise(edges)]
+        return [one for one in found if one]
+
+
+def _within(asked: Iterable[Share], after: Place, upto: Place) -> list[Share]:
+    return [part for share in asked if not (part := share.between(after, upto)).empty]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How many rows a span may hold; up to `few` are read without a Spark job; `part` rows make a task's."""
+
+    rows: int
+    few: int
+    part: int
+    parts: int = 1
+
+
+def plan_span(captures: Sequence[Capture], after: Place, upto: Place, bounds: Bounds, ask: Probes) -> Planned:
+    """The next span behind `after`, at most to `upto`, which is the end of a commit."""
+    if not after.whole:
+        return _inside(captures, after, bounds, ask)
+    asked = shares(captures, after, upto)
+    few = min(bounds.few, bounds.rows)
+    counts = ask.counts(asked, few + 1) if asked else []
+    counted = [(share, count) for share, count in zip(asked, counts, strict=True) if count]
+    planned = Planned(after, upto, tuple(share for share, _count in counted), sum(counts))
+    if sum(counts) <= few:
+        return planned
+    return _large(captures, replace(planned, rows=None), _each(dict(counted), few, bounds.rows), bounds, ask)
+
+
+def _each(counts: Mapping[Share, int], few: int, rows: int) -> int:
+    """How many rows each of the shares may have that have more than a few."""
+    large = sum(count > few for count in counts.values()) or len(counts)
+    small = sum(count for count in counts.values() if count <= few) if large < len(counts) else 0
+    return max(1, (rows - small) // large)
+
+
+def _large(captures: Sequence[Capture], planned: Planned, each: int, bounds: Bounds, ask: Probes) -> Planned:
+    asked = planned.shares
+    reached = [one for one in ask.commits(asked, [each] * len(asked)) if one is not None]
+    if not reached:
+        return _cut(planned, bounds, ask)
+    earliest, first = min(reached), min(filter(None, ask.commits(asked, [0] * len(asked))))
+    if earliest == first:
+        return _inside(captures, Place(first, UNKNOWN_COMMAND, ZERO, 0), bounds, ask)
+    end = Place(after_lsn(earliest, -1))
+    within = tuple(_within(asked, planned.after, end))
+    if bounds.rows <= bounds.few:
+        return replace(planned, end=end, shares=within, rows=bounds.rows)
+    return _cut(replace(planned, end=end, shares=within), bounds, ask)
+
+
+def _cut(planned: Planned, bounds: Bounds, ask: Probes) -> Planned:
+    """With the places where tasks divide it: between commits."""
+    asked = [share for share in planned.shares for _cut in range(1, bounds.parts)]
+    offsets = [place * bounds.part for _share in planned.shares for place in range(1, bounds.parts)]
+    found = ask.commits(asked, offsets) if asked else []
+    cuts = {Place(after_lsn(one, -1)) for one in found if one is not None}
+    inside = sorted(cut for cut in cuts if planned.after < cut < planned.end)
+    return replace(planned, cuts=tuple(_thinned(inside, bounds.parts - 1)))
+
+
+def _thinned(cuts: Sequence[Place], most: int) -> Sequence[Place]:
+    """No more than so many of the cuts, evenly chosen."""
+    if len(cuts) <= most:
+        return cuts
+    return [cuts[(place + 1) * len(cuts) // (most + 1)] for place in range(most)]
+
+
+def _inside(captures: Sequence[Capture], after: Place, bounds: Bounds, ask: Probes) -> Planned:
+    """A span within one commit, which is larger than a span: to one of its changes, or to its end."""
+    whole = Place(after.commit)
+    asked = shares(captures, after, whole)
+    counts = ask.counts(asked, 1) if asked else []
+    asked = [share for share, count in zip(asked, counts, strict=True) if count]
+    each = max(1, bounds.rows // max(1, len(asked)))
+    steps = ask.changes(asked, each) if asked else []
+    ends = sorted({change for one in steps for change in one[:1]})
+    end = Place(after.commit, *ends[0], _LAST_OPERATION) if ends else whole
+    few = bounds.rows if bounds.rows <= bounds.few else None
+    planned = Planned(after, end, tuple(_within(asked, after, end)), few)
+    return replace(planned, cuts=_cuts_inside(planned, bounds, ask))
+
+
+_LAST_OPERATION = 9
+"""Greater than every operation's number: a change is streamed with all its rows."""
+
+
+def _cuts_inside(planned: Planned, bounds: Bounds, ask: Probes) -> tuple[Place, ...]:
+    if bounds.parts < 2 or not planned.shares:
+        return ()
+    steps = ask.changes(planned.shares, bounds.part)
+    found = {Place(planned.after.commit, *change, _LAST_OPERATION) for one in steps for change in one}
+    inside = sorted(place for place in found if planned.after < place < planned.end)
+    return tuple(_thinned(inside, bounds.parts - 1))

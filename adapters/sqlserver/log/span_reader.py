@@ -1,0 +1,232 @@
+"""Reads the change rows of a planned span: little of it by the metadata connection, the rest by Spark.
+
+One Spark job reads all capture instances of a span; each of its tasks takes a stretch of the log. What is
+read in which form is remembered: a table whose values hold the separator once is likely to do so again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
+from uuid import uuid4
+
+import pyarrow as pa
+
+from adapters.spark.failures import job_error
+from adapters.sqlserver.log import change_statements
+from adapters.sqlserver.log.changes import (
+    COLUMNS,
+    RAW,
+    RESULT_DDL,
+    Part,
+    StageChanges,
+    collided,
+    in_order,
+    raw_batch,
+    unnumbered,
+)
+from adapters.sqlserver.server.connection import rows
+from adapters.sqlserver.server.failures import source_errors
+from adapters.sqlserver.server.rows import readable
+from adapters.sqlserver.server.tsql import row_text
+from adapters.staging.span_files import SpanFile
+from engine.events.values.row_texts import RowMode
+from engine.model import Checksum
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql import SparkSession
+    from sqlalchemy import Connection
+
+    from adapters.sqlserver.log.span_planner import Planned, Share
+    from adapters.sqlserver.server.connection import Jdbc
+    from adapters.sqlserver.server.table import Table
+
+_FETCH_BYTES = 4 << 20
+_MOST_FETCHED = 10_000
+_FIRST_ROW_BYTES = 8 << 10
+
+
+class JdbcOf(Protocol):
+    """How Spark reaches a database."""
+
+    def __call__(self, database: str, query: str, session: Sequence[str] = ()) -> Jdbc:
+        """The driver, its options, and the query as it takes it, with the statements that hold for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What was read: parts in the log's order, how each instance's rows are written, the last commit's time.
+
+    `modes` are by the instances' indexes; `unnumbered` are those with rows without a command id. `committed`
+    is by the server's clock, None without rows, and that clock is `clock_minutes` ahead of UTC.
+    """
+
+    parts: tuple[Part, ...] = ()
+    modes: Mapping[int, RowMode] = field(default_factory=dict)
+    committed: str | None = None
+    clock_minutes: int = 0
+    unnumbered: frozenset[int] = frozenset()
+
+    @property
+    def rows(self) -> int:
+        """How many change rows."""
+        return sum(part.rows for part in self.parts)
+
+
+def forget(parts: Sequence[Part]) -> None:
+    """Remove the files of parts that nobody needs any more."""
+    for part in parts:
+        for file in part.files:
+            file.remove()
+
+
+class ChangeReader:
+    """Reads spans of one database; used by the log's thread alone."""
+
+    def __init__(self, spark: SparkSession, jdbc: JdbcOf, database: str, staging: str) -> None:
+        self._spark, self._jdbc = spark, jdbc
+        self._database, self._staging = database, staging
+        self._escaped: set[str] = set()
+        self.row_bytes = float(_FIRST_ROW_BYTES)
+
+    def read(self, connection: Connection, planned: Planned, tables: Mapping[str, Table]) -> Read:
+        """The rows of a span; `tables` has the table of every instance, by its name. Raises SourceError."""
+        if not planned.shares or planned.rows == 0:
+            return Read()
+        while True:
+            modes = {one.instance: self._mode(one) for one in planned.shares}
+            if planned.rows is not None:
+                read, again = self._local(connection, planned, tables, modes)
+            else:
+                read, again = self._far(planned, tables, modes)
+            if not again:
+                return read
+            forget(read.parts)
+            self._escaped |= {one.capture.name for one in planned.shares if one.instance in again}
+
+    def _mode(self, share: Share) -> RowMode:
+        return RowMode.ESCAPED if share.capture.name in self._escaped else RowMode.FAST
+
+    def _local(
+        self,
+        connection: Connection,
+        planned: Planned,
+        tables: Mapping[str, Table],
+        modes: Mapping[int, RowMode],
+    ) -> tuple[Read, set[int]]:
+        told = [_told(share, 0, tables, modes) for share in planned.shares]
+        found: list[tuple[Any, ...]] = []
+        with source_errors("reading change tables", self._database):
+            for portion in change_statements.portions(told):
+                asked = change_statements.change_rows(portion)
+                found += rows(connection, asked.text, asked.parameters)
+        if not found:
+            return Read(modes=modes), set()
+        table = in_order([_raw(found)])
+        batches = tuple(table.to_batches())
+        self._learn(table.num_rows, table.nbytes)
+        committed = max((row[_COMMITTED] for row in found if row[_COMMITTED]), default=None)
+        again = collided(batches, _widths(planned.shares, tables, modes))
+        read = Read((Part(len(found), batches=batches),), modes, committed)
+        return replace(read, unnumbered=frozenset(unnumbered(batches))), again
+
+    def _far(
+        self, planned: Planned, tables: Mapping[str, Table], modes: Mapping[int, RowMode]
+    ) -> tuple[Read, set[int]]:
+        told = [
+            _told(share, stretch, tables, modes)
+            for stretch, asked in enumerate(planned.stretches)
+            for share in asked
+        ]
+        # By instance first, so that each job has work for many tasks.
+        told.sort(key=lambda one: (one.share.instance, one.task))
+        widths = _widths(planned.shares, tables, modes)
+        results = [
+            one for portion in change_statements.portions(told) for one in self._portion(portion, widths)
+        ]
+        self._learn(sum(one["rows"] for one in results), sum(one["bytes"] for one in results))
+        parts = _parts(results)
+        committed = max((one["committed"] for one in results if one["committed"]), default=None)
+        read = Read(parts, modes, committed, unnumbered=frozenset(_indexes(results, "unnumbered")))
+        return read, _indexes(results, "again")
+
+    def _portion(
+        self, told: Sequence[change_statements.ShareRead], widths: Mapping[int, int]
+    ) -> Iterator[dict[str, Any]]:
+        """What the tasks of one job have staged; `stretch` is the number of that which a task read."""
+        stretches = sorted({one.task for one in told})
+        numbers = {stretch: task for task, stretch in enumerate(stretches)}
+        query = change_statements.change_query([replace(one, task=numbers[one.task]) for one in told])
+        stage = StageChanges(self._staging, f"changes-{uuid4().hex}", widths)
+        for one in self._job(query, len(stretches), stage):
+            yield {**one, "stretch": stretches[one["task"]]}
+
+    def _job(self, query: str, tasks: int, stage: StageChanges) -> list[dict[str, Any]]:
+        jdbc = self._jdbc(self._database, query)
+        fetched = max(1, min(_MOST_FETCHED, int(_FETCH_BYTES / self.row_bytes)))
+        properties = {**jdbc.properties, "driver": jdbc.driver, "fetchsize": str(fetched)}
+        predicates = [f"task = {task}" for task in range(tasks)]
+        try:
+            frame = self._spark.read.jdbc(
+                jdbc.url, f"({jdbc.query}) AS q", predicates=predicates, properties=properties
+            )
+            staged = frame.select(*COLUMNS).mapInArrow(stage, RESULT_DDL)
+            return [row.asDict() for row in staged.collect()]
+        except Exception as error:
+            raise job_error(error, "reading change tables", self._database) from error
+
+    def _learn(self, rows: int, size: int) -> None:
+        """How large rows are: at once when larger than was thought, no less than a quarter when smaller."""
+        if rows:
+            self.row_bytes = max(1.0, size / rows, self.row_bytes / 4)
+
+
+_COMMITTED = 1 + COLUMNS.index("committed")
+
+
+def _parts(results: Sequence[Mapping[str, Any]]) -> tuple[Part, ...]:
+    """A part of each stretch that has rows, in the log's order, with the files of all jobs."""
+    found: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+    for one in results:
+        found[one["stretch"]].append(one)
+    return tuple(
+        Part(sum(one["rows"] for one in of), tuple(_file(one) for one in of))
+        for _stretch, of in sorted(found.items())
+    )
+
+
+def _indexes(results: Sequence[Mapping[str, Any]], name: str) -> set[int]:
+    """The instances that the tasks' results list under a name."""
+    return {int(index) for one in results for index in one[name].split(",") if index}
+
+
+def _file(result: Mapping[str, Any]) -> SpanFile:
+    return SpanFile(result["path"], Checksum(result["size"], result["digest"]))
+
+
+def _raw(found: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+    """Rows of `statements.change_rows`, whose first column is the task."""
+    _task, *columns = zip(*found, strict=True)
+    kinds = [RAW.field(name).type for name in COLUMNS]
+    return raw_batch([pa.array(one, kind) for one, kind in zip(columns, kinds, strict=True)])
+
+
+def _told(
+    share: Share, task: int, tables: Mapping[str, Table], modes: Mapping[int, RowMode]
+) -> change_statements.ShareRead:
+    expression = row_text(readable(tables[share.capture.name]), modes[share.instance], "c")
+    return change_statements.ShareRead(share, expression, task)
+
+
+def _widths(
+    shares: Sequence[Share], tables: Mapping[str, Table], modes: Mapping[int, RowMode]
+) -> dict[int, int]:
+    """How many columns the rows of each instance have whose values stand as they are."""
+    return {
+        one.instance: len(readable(tables[one.capture.name]))
+        for one in shares
+        if modes[one.instance] is RowMode.FAST
+    }

@@ -1,0 +1,72 @@
+"""The shapes of tables that the stream has told of: what changed, and what is saved of them. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from adapters.sqlserver.events.schema_changes import ChangeType, SchemaChange, column_members
+from adapters.sqlserver.server.table import Column, Table
+from engine.model import CollectionId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from adapters.sqlserver.events.source_block import ReadPlace
+
+Shapes = dict[CollectionId, Table]
+
+
+def changed(known: Mapping[CollectionId, Table], found: Mapping[CollectionId, Table]) -> list[Table]:
+    """The tables that are new or have another shape, by name."""
+    return [
+        table
+        for name, table in sorted(found.items())
+        if name not in known or _told(known[name]) != _told(table)
+    ]
+
+
+def dropped(known: Mapping[CollectionId, Table], listed: Iterable[CollectionId]) -> list[Table]:
+    """The tables that are no more; one that is just no longer captured still has its shape."""
+    there = set(listed)
+    return [table for name, table in sorted(known.items()) if name not in there]
+
+
+def change(known: Mapping[CollectionId, Table], table: Table, place: ReadPlace, now_ms: int) -> SchemaChange:
+    """What is to be told of a new or another shape."""
+    kind = ChangeType.ALTER if table.id in known else ChangeType.CREATE
+    return SchemaChange(kind, table, place, now_ms)
+
+
+def _told(table: Table) -> tuple[Any, ...]:
+    """What events and the schema history say of a table; a history does not know more."""
+    members = [tuple(column_members(one, place).items()) for place, one in enumerate(table.columns, 1)]
+    defaults = [one.default for one in table.columns]
+    return members, defaults, table.key
+
+
+def to_json(tables: Mapping[CollectionId, Table]) -> list[dict[str, Any]]:
+    """For the state."""
+    return [
+        {
+            "name": list(name.parts),
+            "columns": [asdict(column) for column in table.columns],
+            "primary_key": list(table.primary_key),
+            "unique_key": list(table.unique_key),
+        }
+        for name, table in tables.items()
+    ]
+
+
+def from_json(saved: Sequence[Mapping[str, Any]]) -> Shapes:
+    """From the state."""
+    tables = [
+        Table(
+            CollectionId(tuple(one["name"])),
+            tuple(Column(**column) for column in one["columns"]),
+            tuple(one["primary_key"]),
+            tuple(one["unique_key"]),
+        )
+        for one in saved
+    ]
+    return {table.id: table for table in tables}

@@ -1,0 +1,90 @@
+"""The shapes of tables that the stream has told of, and what is new of them in a span.
+
+Owns what was told, in events and in the schema history, and the saved form of it. What a shape is, and when
+two are the same, is `table_schemas.py`'s to say.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from adapters.sqlserver.events.schema_changes import ChangeType, SchemaChange
+from adapters.sqlserver.events.source_block import ReadPlace
+from adapters.sqlserver.schema import table_schemas
+from adapters.sqlserver.server.position import after_lsn
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from adapters.sqlserver.databases import Databases
+    from adapters.sqlserver.events.codecs import Codecs
+    from adapters.sqlserver.log.capture_instances import Instances
+    from adapters.sqlserver.log.reader import LogSlice
+    from adapters.sqlserver.schema.history import History
+    from adapters.sqlserver.schema.table_schemas import Shapes
+    from adapters.sqlserver.server.position import Place
+
+_log = logging.getLogger("adapters")
+
+
+class SchemaTracker:
+    """What is new of the tables' shapes; used by the job's thread alone."""
+
+    def __init__(self, databases: Databases, codecs: Codecs, history: History | None) -> None:
+        self._databases, self._codecs, self._history = databases, codecs, history
+        self._shapes: Shapes = {}
+
+    def recover(self, saved: Sequence[Mapping[str, Any]] | None, places: Mapping[str, Place]) -> None:
+        """Take up what was told at these places of the databases: from the state, else from the history."""
+        if saved is not None:
+            self._shapes = table_schemas.from_json(saved)
+        elif self._history is not None:
+            self._shapes = self._history.recover(places)
+        else:
+            self._shapes = {}
+
+    def memory(self) -> list[dict[str, Any]]:
+        """For the state."""
+        return table_schemas.to_json(self._shapes)
+
+    def told(self, database: str, before: Place, taken: LogSlice, kind: str) -> list[SchemaChange]:
+        """The shapes that tables of a database take on in a span; recorded, and to be told in its events.
+
+        `kind` is what they say of a snapshot.
+        """
+        if not taken.news and not _begins(taken.instances, before, taken.end):
+            return []
+        known = {name: table for name, table in self._shapes.items() if name.parts[0] == database}
+        found = taken.instances.at(before) | taken.instances.at(taken.end)
+        now_ms = int(time.time() * 1000)
+        made = []
+        for table in table_schemas.changed(known, found):
+            place = ReadPlace(now_ms, taken.instances.since(table.id, before), snapshot=kind)
+            made.append(table_schemas.change(known, table, place, now_ms))
+            for warning in self._codecs.codec(table).warnings:
+                _log.warning("%s: %s", table.id, warning)
+        place = ReadPlace(now_ms, taken.end.commit, snapshot=kind)
+        missing = [name for name in known if name not in found]
+        # One that is there still is just no longer captured.
+        gone = table_schemas.dropped(
+            {name: known[name] for name in missing}, self._databases.listed(database) if missing else ()
+        )
+        made += [SchemaChange(ChangeType.DROP, table, place, now_ms) for table in gone]
+        self._record(made)
+        return made
+
+    def _record(self, made: Sequence[SchemaChange]) -> None:
+        if not made:
+            return
+        if self._history is not None:
+            self._history.record(made)
+        gone = {one.table.id for one in made if one.type is ChangeType.DROP}
+        self._shapes = {**self._shapes, **{one.table.id: one.table for one in made}}
+        self._shapes = {name: table for name, table in self._shapes.items() if name not in gone}
+
+
+def _begins(instances: Instances, before: Place, end: Place) -> bool:
+    """Whether an instance takes over in a span: it does once all before its start has been streamed."""
+    return any(before.commit <= one.start <= after_lsn(end.commit) for one in instances.captures)

@@ -1,0 +1,259 @@
+"""One server: connections to its databases, what they are, and its errors as ours.
+
+Owns how settings become connections of the two drivers, alike in encryption and trust, and the checks
+before a database's log is read. Each database has connections of its own, since LSNs, change tables and
+signal tables are its own. `Reach` is the one place through which all statements leave.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from sqlalchemy import create_engine
+from sqlalchemy.pool import NullPool
+
+from adapters.source.admission import admission
+from adapters.sqlserver.server.failures import source_errors
+from engine.config.references import fresh
+from engine.config.sources import Encryption
+from engine.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from sqlalchemy import Connection, Engine
+
+    from engine.config.sources import SqlServerSettings
+
+__all__ = ["Jdbc", "Reach", "Server", "jdbc_url", "odbc_string", "reach", "rows", "run", "source_errors"]
+
+JDBC_DRIVER = "com.microsoft.sqlserver.jdbc.SQLServerDriver"
+BEFORE = "prepareQuery"
+"""Spark's option for what stands before a query, in one batch with it.
+
+Not `sessionInitStatement`: the driver wraps every statement in sp_executesql, and what is set in one is set
+back at its end.
+"""
+_ACCESS_TOKEN = 1256
+"""The ODBC driver's number of the attribute."""
+_ODBC_ENCRYPTION = {Encryption.OPTIONAL: "no", Encryption.MANDATORY: "yes", Encryption.STRICT: "strict"}
+_JDBC_ENCRYPTION = {Encryption.OPTIONAL: "false", Encryption.MANDATORY: "true", Encryption.STRICT: "strict"}
+
+
+@dataclass(frozen=True, slots=True)
+class Jdbc:
+    """A query for Spark's JDBC source; `properties` hold the login and are never shown."""
+
+    url: str
+    driver: str
+    query: str
+    properties: Mapping[str, str] = field(repr=False)
+
+
+class Reach(Protocol):
+    """The way to the databases of one server."""
+
+    def engine(self, database: str) -> Engine:
+        """An engine of connections that commit each statement by itself unless one begins a transaction.
+
+        T-SQL goes through `Connection.exec_driver_sql`; a `?` stands for a parameter, of bytes alone.
+        """
+
+    def jdbc(self, database: str, query: str, session: Sequence[str] = ()) -> Jdbc:
+        """How Spark reads a query's rows; the query is a SELECT that can stand in brackets.
+
+        The statements of `session`, each a SET, hold for it.
+        """
+
+
+def login_of(settings: SqlServerSettings) -> tuple[str, ...]:
+    """What tells the server and the user from others."""
+    return settings.host, str(settings.port), settings.instance, str(settings.user)
+
+
+def reach(settings: SqlServerSettings) -> Reach:
+    """The real server, by Microsoft's two drivers."""
+    return _Drivers(settings)
+
+
+@dataclass(frozen=True, slots=True)
+class _Drivers:
+    settings: SqlServerSettings
+
+    def engine(self, database: str) -> Engine:
+        driver = _pyodbc()  # before SQLAlchemy looks for it, which says less of why it is not there
+        timeout = self.settings.login_timeout_s
+        query_timeout_s = _seconds(self.settings.query_timeout_ms)
+
+        def connect() -> Any:
+            # with the password or the token as it is now
+            text, token = odbc_string(self.settings, database), odbc_token(self.settings)
+            connection = driver.connect(text, autocommit=True, timeout=timeout, attrs_before=token)
+            connection.timeout = query_timeout_s
+            for kind in (driver.SQL_WCHAR, driver.SQL_WVARCHAR, driver.SQL_WLONGVARCHAR):
+                connection.add_output_converter(kind, unicode_text)
+            return connection
+
+        # a connection that comes back with a transaction open must not serve the next
+        return create_engine(
+            "mssql+pyodbc://", creator=connect, poolclass=NullPool, isolation_level="AUTOCOMMIT"
+        )
+
+    def jdbc(self, database: str, query: str, session: Sequence[str] = ()) -> Jdbc:
+        begins = {BEFORE: " ".join(f"{one};" for one in session)} if session else {}
+        properties = jdbc_properties(self.settings, database) | begins
+        return Jdbc(jdbc_url(self.settings), JDBC_DRIVER, query, properties)
+
+
+def unicode_text(raw: bytes) -> str:
+    """The text of an nvarchar; `?` stands for half a surrogate pair, as where Java writes UTF-8 for Spark.
+
+    The server stores any sixteen bits, and pyodbc's own decoder fails at some.
+    """
+    try:
+        return raw.decode("utf-16-le")
+    except UnicodeDecodeError:
+        return raw.decode("utf-16-le", "surrogatepass").encode("utf-8", "replace").decode()
+
+
+def _pyodbc() -> Any:
+    """Imported when it is used: it needs the system's ODBC libraries."""
+    try:
+        import pyodbc  # noqa: PLC0415
+    except ImportError as error:
+        raise ConfigError(
+            f"the SQL Server source can't use ODBC: {error}",
+            hint="install tidemark[sqlserver], and unixODBC (Debian: libodbc2)",
+        ) from error
+    pyodbc.pooling = False
+    return pyodbc
+
+
+def _seconds(ms: int) -> int:
+    """Rounded up, so that a bound stays one."""
+    return -(-ms // 1000)
+
+
+def odbc_string(settings: SqlServerSettings, database: str) -> str:
+    """The ODBC driver's connection string. It holds the password."""
+    words = {
+        "Driver": settings.odbc_driver,
+        "Server": f"tcp:{_host(settings)}" + (f",{settings.port}" if settings.port else ""),
+        "Database": database,
+        **({} if settings.access_token else {"UID": fresh(settings.user), "PWD": fresh(settings.password)}),
+        "Encrypt": _ODBC_ENCRYPTION[settings.encrypt],
+        "TrustServerCertificate": "yes" if settings.trust_server_certificate else "no",
+        "HostnameInCertificate": settings.certificate_host,
+        "ServerCertificate": settings.server_certificate,
+        "APP": settings.application,
+        "PacketSize": str(settings.packet_size or ""),
+        "MultiSubnetFailover": "Yes" if settings.multi_subnet_failover else "",
+    }
+    return ";".join(f"{name}={_braced(word)}" for name, word in words.items() if word or name == "PWD")
+
+
+def odbc_token(settings: SqlServerSettings) -> dict[int, bytes]:
+    """What the ODBC driver is given before it connects: a token as it wants it, behind its length."""
+    if not settings.access_token:
+        return {}
+    token = fresh(settings.access_token).encode("utf-16-le")
+    return {_ACCESS_TOKEN: len(token).to_bytes(4, "little") + token}
+
+
+def _login(settings: SqlServerSettings) -> dict[str, str]:
+    if settings.access_token:
+        return {"accessToken": fresh(settings.access_token)}
+    return {"user": fresh(settings.user), "password": fresh(settings.password)}
+
+
+def _host(settings: SqlServerSettings) -> str:
+    """The port is enough where it is known; an instance's name is looked up at its host."""
+    named = settings.instance and not settings.port
+    return f"{settings.host}\\{settings.instance}" if named else settings.host
+
+
+def _braced(word: str) -> str:
+    return "{" + word.replace("}", "}}") + "}"
+
+
+def jdbc_url(settings: SqlServerSettings) -> str:
+    """The JDBC driver's address, without any secret."""
+    return f"jdbc:sqlserver://{_host(settings)}" + (f":{settings.port}" if settings.port else "")
+
+
+def jdbc_properties(settings: SqlServerSettings, database: str) -> dict[str, str]:
+    """The JDBC driver's properties, and Spark's for it. They hold the password."""
+    words = {
+        **_login(settings),
+        "databaseName": database,
+        "encrypt": _JDBC_ENCRYPTION[settings.encrypt],
+        "trustServerCertificate": str(settings.trust_server_certificate).lower(),
+        "hostNameInCertificate": settings.certificate_host,
+        "serverCertificate": settings.server_certificate,
+        "applicationName": settings.application,
+        "loginTimeout": str(settings.login_timeout_s),
+        "packetSize": str(settings.packet_size or ""),
+        "multiSubnetFailover": "true" if settings.multi_subnet_failover else "",
+        "responseBuffering": "adaptive",
+        "queryTimeout": str(_seconds(settings.query_timeout_ms) or ""),  # Spark's, of every statement
+    }
+    return {name: word for name, word in words.items() if word or name == "password"}
+
+
+class Server:
+    """The databases of one server, each by connections of its own. Threads may share it.
+
+    `login` tells the server and the user from others.
+    """
+
+    def __init__(self, reach: Reach, login: tuple[str, ...] = ()) -> None:
+        self.reach, self._login = reach, login
+        self._engines: dict[str, Engine] = {}
+
+    def engine(self, database: str) -> Engine:
+        """The database's engine, made when it is first used."""
+        if database not in self._engines:
+            self._engines[database] = self.reach.engine(database)
+        return self._engines[database]
+
+    def open(self, database: str, doing: str = "connecting") -> Connection:
+        """A connection that is the caller's to close.
+
+        Raises LoginRefused where the login has expired, ConfigError where it never served.
+        """
+        with admission(self._login), source_errors(doing, database):
+            return self.engine(database).connect()
+
+    @contextmanager
+    def connect(self, database: str, doing: str = "asking the server") -> Iterator[Connection]:
+        """A connection of one's own; statements commit by themselves. Failures are SourceErrors."""
+        with self.open(database, doing) as connection, source_errors(doing, database):
+            yield connection
+
+    def query(self, database: str, statement: str, doing: str = "asking the server") -> list[tuple[Any, ...]]:
+        """The rows of a statement, on a connection of its own."""
+        with self.connect(database, doing) as connection:
+            return rows(connection, statement)
+
+    def run(self, database: str, statement: str, doing: str) -> None:
+        """A statement, on a connection of its own; the rows that it may have are not looked at."""
+        with self.connect(database, doing) as connection:
+            run(connection, statement)
+
+    def close(self) -> None:
+        """Give up the engines; another use makes others."""
+        engines, self._engines = self._engines, {}
+        for engine in engines.values():
+            engine.dispose()
+
+
+def rows(connection: Connection, statement: str, parameters: tuple[bytes, ...] = ()) -> list[tuple[Any, ...]]:
+    """The rows of a statement with a `?` for each parameter; errors are the caller's to wrap."""
+    return [tuple(row) for row in connection.exec_driver_sql(statement, parameters or None).fetchall()]
+
+
+def run(connection: Connection, statement: str) -> None:
+    """A statement without rows."""
+    connection.exec_driver_sql(statement)

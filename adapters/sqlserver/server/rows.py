@@ -1,0 +1,28 @@
+"""The shape of the texts that rows come as, from the log and from tables alike. Pure.
+
+`tsql.row_text` puts them together; both go by the same columns and the same flags.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from adapters.sqlserver.server.tsql import READABLE, may_be_empty
+from engine.events.values.row_texts import RowShape
+
+if TYPE_CHECKING:
+    from adapters.sqlserver.server.table import Column, Table
+
+
+def readable(table: Table) -> tuple[Column, ...]:
+    """The columns that rows are read with, in the table's order: all but those of types left out."""
+    return tuple(column for column in table.columns if column.type in READABLE)
+
+
+def row_shape(table: Table) -> RowShape:
+    """The shape of the texts of a table's rows."""
+    columns = readable(table)
+    flagged = (index for index, one in enumerate(columns) if one.may_be_null and may_be_empty(one))
+    return RowShape(
+        tuple(one.name for one in columns), tuple(one.may_be_null for one in columns), tuple(flagged)
+    )

@@ -1,0 +1,150 @@
+"""How a table is read by a snapshot, or why it can't be.
+
+Owns which tables can be snapshotted at all, by which key they are cut, and which of their columns are read:
+those that the log carries at the place where the stream stands, so that rows read and changes have one shape.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from adapters.sqlserver.server.rows import readable
+from adapters.sqlserver.server.tsql import declared, key_literal, quote_ident, quote_name
+from adapters.sqlserver.snapshot.keyset import Keyset
+from engine.errors import InvariantError, SignalError
+from engine.snapshot.surrogate_key import key_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from adapters.sqlserver.server.catalog import Listed
+    from adapters.sqlserver.server.table import Column, Table
+    from engine.model import CollectionId, Target
+
+LOCKED = "READCOMMITTEDLOCK"
+"""Reads committed rows behind their writers' locks, whatever the database's setting: a row version may hide
+a change that the log has told already."""
+_BYTES = frozenset({"binary", "varbinary", "timestamp", "hierarchyid"})
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the catalog says of a database's tables now.
+
+    `logged` are captured tables as the log tells of them, `listed` all tables and views by name, `actual`
+    those asked for as they are.
+    """
+
+    logged: Mapping[CollectionId, Table]
+    listed: Mapping[CollectionId, Listed]
+    actual: Mapping[CollectionId, Table]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTable:
+    """A table as a snapshot reads it: its columns in the log's order, the keyset it is cut by.
+
+    `missing` are columns that the log has and the table no longer, `there` the names of those that it has.
+    `hint` is how rows are locked, `statement` the SELECT that gives the rows instead of the table itself,
+    `merge` the key that the log tells rows by. `condition` is the signal's, as it may be sent.
+    """
+
+    table: Table
+    keyset: Keyset
+    merge: Keyset
+    missing: tuple[Column, ...] = ()
+    hint: str = LOCKED
+    statement: str | None = None
+    object_id: int = 0
+    condition: str | None = None
+    there: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The table's quoted name, without its database."""
+        return quote_name(*self.table.id.parts[1:])
+
+    @property
+    def relation(self) -> str:
+        """The rows in a FROM clause, as `t`."""
+        if self.statement is not None:
+            return f"({self.statement}\n) AS t"
+        hint = f" WITH ({self.hint})" if self.hint else ""
+        if not self.missing:
+            return f"{self.name} AS t{hint}"
+        # by name, for a star leaves out hidden columns
+        columns = [f"q.{quote_ident(name)}" for name in self.there]
+        columns += [f"CONVERT({declared(one)}, NULL) AS {quote_ident(one.name)}" for one in self.missing]
+        return f"(SELECT {', '.join(columns)} FROM {self.name} AS q{hint}) AS t"
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of a row's text."""
+        return readable(self.table)
+
+    @property
+    def fingerprint(self) -> tuple[str, ...]:
+        """What its ranges depend on (`Extent.key`): the key, and the table itself."""
+        keys = [f"key {one}" for one in self.keyset.fingerprint]
+        if self.merge != self.keyset:
+            keys += [f"key {one} to merge by" for one in self.merge.fingerprint]
+        return (*keys, f"table {self.object_id}")
+
+
+def reading(target: Target, known: Known, *, keyless: bool = False) -> ReadTable:
+    """How to read a target; SignalError says why it can't be.
+
+    With `keyless` a table without a key is read, too, as one: nothing could be told from its changes.
+    """
+    place = str(target.collection)
+    listed = known.listed.get(target.collection)
+    if listed is None:
+        raise SignalError("there is no such table", place=place)
+    if listed.view:
+        kind = "an indexed view" if listed.indexed else "a view"
+        raise SignalError(
+            f"{kind} can't be captured by CDC, so a snapshot of it can't be kept right", place=place
+        )
+    table = known.logged.get(target.collection)
+    if table is None:
+        raise SignalError(
+            "CDC does not capture the table",
+            place=place,
+            hint="run: EXEC sys.sp_cdc_enable_table; and see table.include.list",
+        )
+    actual = known.actual[target.collection]
+    columns = [column.name for column in actual.columns]
+    there = tuple(columns)
+    missing = tuple(column for column in readable(table) if column.name not in columns)
+    if keyless and not (target.surrogate_key or actual.key):
+        return ReadTable(table, Keyset(()), Keyset(()), missing, object_id=listed.object_id, there=there)
+    keyset = _keyset(actual, key_columns(target, actual.key, columns), place)
+    names = table.key
+    merge = _keyset(table, names, place) if names else keyset
+    if not names:
+        _check_merge(table, keyset, place)
+    return ReadTable(table, keyset, merge, missing, object_id=listed.object_id, there=there)
+
+
+def _check_merge(table: Table, keyset: Keyset, place: str) -> None:
+    """Without a key of its own, the log must at least tell rows by the surrogate one."""
+    logged = {column.name for column in readable(table) if not column.computed}
+    lacking = [column.name for column in keyset.columns if column.name not in logged]
+    if lacking:
+        raise SignalError(f"the log does not have the key column {lacking[0]!r}", place=place)
+
+
+def _keyset(table: Table, names: Sequence[str], place: str) -> Keyset:
+    columns = tuple(column for name in names if (column := table.column(name)))
+    for column in columns:
+        _check_key(column, place)
+    return Keyset(columns)
+
+
+def _check_key(column: Column, place: str) -> None:
+    """Refuse a column by which nothing can be ordered or compared."""
+    try:
+        key_literal(column, "00" if column.type in _BYTES else "0")
+    except InvariantError as error:
+        raise SignalError(f"column {column.name!r}: {error}", place=place) from error

@@ -1,0 +1,119 @@
+"""Keys as T-SQL: order, comparison and boundaries, decided by the server alone.
+
+Bounds are literals of the server's own text, converted to the column's own type and collation, so that it
+compares them as its index does: GUIDs by their last group first, texts by the column's collation and code
+page, and never a varchar column as nvarchar, which no index would serve. NULLs, which only a surrogate
+key can have, stand first, as in an ascending index. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from adapters.sqlserver.server.tsql import key_literal, quote_ident
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from adapters.sqlserver.server.table import Column
+    from engine.model import Key
+
+EVERY = "1 = 1"
+_NONE = "1 = 0"
+
+
+@dataclass(frozen=True, slots=True)
+class Keyset:
+    """The columns that a table's chunks are ordered by."""
+
+    columns: tuple[Column, ...]
+
+    @property
+    def fingerprint(self) -> tuple[str, ...]:
+        """What bounds depend on: the columns, their types and collations, in order."""
+        return tuple(
+            f"{quote_ident(one.name)} {one.type} {one.length} {one.precision} {one.scale} {one.collation}"
+            for one in self.columns
+        )
+
+    @property
+    def order(self) -> str:
+        """The columns of `t`, as ORDER BY takes them, which prefers an alias of the SELECT to a bare name."""
+        return ", ".join(f"t.{quote_ident(column.name)}" for column in self.columns)
+
+    @property
+    def reverse_order(self) -> str:
+        """The same, greatest key first."""
+        return ", ".join(f"t.{quote_ident(column.name)} DESC" for column in self.columns)
+
+    def beyond(self, key: Key) -> str:
+        """A condition for the keys greater than `key`."""
+        condition = _NONE
+        for column, text in reversed(list(zip(self.columns, key, strict=True))):
+            condition = _beyond(column, text, condition)
+        return condition
+
+    def up_to(self, key: Key) -> str:
+        """A condition for the keys not greater than `key`."""
+        condition = EVERY
+        for column, text in reversed(list(zip(self.columns, key, strict=True))):
+            condition = _up_to(column, text, condition)
+        return condition
+
+    def between(self, after: Key | None, upto: Key | None) -> str:
+        """A condition for the keys of `(after, upto]`; true for all where both are None."""
+        conditions = [] if after is None else [*self._least(after), self.beyond(after)]
+        conditions += [] if upto is None else [*self._most(upto), self.up_to(upto)]
+        return " AND ".join(f"({condition})" for condition in conditions) or EVERY
+
+    def among(self, keys: Sequence[Key]) -> str:
+        """A condition for the rows under just these keys."""
+        return " OR ".join(f"({self._equal(key)})" for key in keys)
+
+    def _equal(self, key: Key) -> str:
+        return " AND ".join(
+            f"{quote_ident(column.name)} IS NULL" if text is None else compared(column, "=", text)
+            for column, text in zip(self.columns, key, strict=True)
+        )
+
+    def _least(self, after: Key) -> list[str]:
+        """What lets an index be entered at the first column's bound; it follows from the rest."""
+        if len(self.columns) == 1 or after[0] is None:
+            return []
+        return [compared(self.columns[0], ">=", after[0])]
+
+    def _most(self, upto: Key) -> list[str]:
+        """The same at the other end; a range that has NULLs has no such bound."""
+        if len(self.columns) == 1 or upto[0] is None or self.columns[0].nullable:
+            return []
+        return [compared(self.columns[0], "<=", upto[0])]
+
+
+def compared(column: Column, operator: str, text: str) -> str:
+    """The column compared with a value; unknown for NULL."""
+    return f"{quote_ident(column.name)} {operator} {key_literal(column, text)}"
+
+
+def _beyond(column: Column, text: str | None, rest: str) -> str:
+    """`a > x OR (a = x AND …)`, `rest` being the condition for the columns behind."""
+    name = quote_ident(column.name)
+    if text is None:
+        there = f"{name} IS NOT NULL"
+        return there if rest == _NONE else f"({there} OR ({name} IS NULL AND {rest}))"
+    greater = compared(column, ">", text)
+    return greater if rest == _NONE else f"({greater} OR ({compared(column, '=', text)} AND {rest}))"
+
+
+def _up_to(column: Column, text: str | None, rest: str) -> str:
+    """`a < x OR (a = x AND …)`."""
+    name = quote_ident(column.name)
+    if text is None:
+        return f"{name} IS NULL" if rest == EVERY else f"({name} IS NULL AND {rest})"
+    if rest == EVERY:
+        less = compared(column, "<=", text)
+    else:
+        less = f"{compared(column, '<', text)} OR ({compared(column, '=', text)} AND {rest})"
+    if column.nullable:
+        return f"({name} IS NULL OR {less})"
+    return less if rest == EVERY else f"({less})"

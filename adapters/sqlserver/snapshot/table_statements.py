@@ -1,0 +1,70 @@
+"""The statements that measure and cut tables, and read their rows, as T-SQL. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from adapters.sqlserver.server.tsql import key_text, quote_ident, quote_literal, row_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from adapters.sqlserver.snapshot.eligibility import ReadTable
+    from engine.events.values.row_texts import RowMode
+
+
+def size(read: ReadTable) -> str:
+    """Rows and bytes of a table, as the server keeps count of them, for every login that may read it."""
+    table = f"p.[object_id] = {read.object_id} AND p.[index_id] IN (0, 1)"
+    return (
+        f"SELECT COALESCE((SELECT SUM(p.[rows]) FROM sys.partitions AS p WHERE {table}), 0) AS [rows],"
+        " COALESCE((SELECT SUM(a.[used_pages]) FROM sys.partitions AS p JOIN sys.allocation_units AS a"
+        f" ON a.[container_id] IN (p.[hobt_id], p.[partition_id]) WHERE {table}), 0) * 8192 AS [bytes]"
+    )
+
+
+def edge(read: ReadTable, order: str, where: str = "", skipped: int = 0) -> str:
+    """The key of one row, in the form that `tsql.key_of` takes: the first in an order, behind so many."""
+    texts = ", ".join(
+        f"{key_text(column)} AS [key{place}]" for place, column in enumerate(read.keyset.columns)
+    )
+    condition = f" WHERE {where}" if where else ""
+    return (
+        f"SELECT {texts} FROM {read.relation}{condition}"
+        f" ORDER BY {order} OFFSET {skipped} ROWS FETCH NEXT 1 ROWS ONLY"
+    )
+
+
+def probe(read: ReadTable, condition: str = "1 = 1") -> str:
+    """No row: only whether the rows may be read, and a condition be asked of them."""
+    return f"SELECT TOP (0) 1 AS [one] FROM {read.relation} WHERE ({condition}\n)"
+
+
+def run_rows(read: ReadTable, where: str, mode: RowMode, numbers: tuple[int, int]) -> str:
+    """The rows of a run as text; `numbers` are the run's and its task's."""
+    run, task = numbers
+    text = row_text(read.columns, mode, "t")
+    return f"SELECT {run} AS [run], {task} AS [task], {text} AS [r] FROM {read.relation} WHERE {where}"
+
+
+def signal_row(table: str, columns: Sequence[str], row_id: str, kind: str) -> str:
+    """Writes a row of the signal table; `columns` are those of the id, the type and the data."""
+    named = ", ".join(map(quote_ident, columns))
+    return f"INSERT INTO {table} ({named}) VALUES ({quote_literal(row_id)}, {quote_literal(kind)}, NULL)"
+
+
+def signal_gone(table: str, column: str, row_id: str) -> str:
+    """Removes a row of the signal table; `column` is that of the id."""
+    return f"DELETE FROM {table} WHERE {quote_ident(column)} = {quote_literal(row_id)}"
+
+
+LOG_END = "SELECT CONVERT(nvarchar(30), s.[log_end_lsn]) AS [lsn] FROM sys.dm_db_log_stats(DB_ID()) AS s"
+"""The end of the transaction log, as `00000025:00000d98:00a2`."""
+
+OPEN_TRANSACTIONS = "SELECT @@TRANCOUNT AS [open]"
+"""How many transactions the session has open."""
+
+
+def lock(table: str) -> str:
+    """Takes an exclusive lock on a table, to be held by the transaction."""
+    return f"SELECT TOP (1) 1 AS [one] FROM {table} WITH (TABLOCKX, HOLDLOCK)"

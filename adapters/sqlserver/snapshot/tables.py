@@ -1,0 +1,249 @@
+"""What can be asked for, how large it is, and where to cut it: the engine's `Tables` on SQL Server.
+
+Owns the questions for the extent and the boundaries of a table. All of them use the key's index; none reads
+a table through. Whether a table can be read, and how, is `eligibility.py`'s to say.
+
+Boundaries only cut, so that keys will do which are never committed: they are asked for without locks. The
+greatest key is where reading ends, and must not miss a row that was committed before the window's place, so
+it is asked for behind its writers' locks; where those are not had soon the table waits for its turn.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from adapters.disclosure import condition_refused
+from adapters.source.conditions import rendered
+from adapters.sqlserver.server.connection import rows
+from adapters.sqlserver.server.failures import busy, native_number, source_errors, table_errors
+from adapters.sqlserver.server.tsql import key_of
+from adapters.sqlserver.snapshot import table_statements
+from adapters.sqlserver.snapshot.conditions import GRAMMAR, check_trusted, finder
+from adapters.sqlserver.snapshot.eligibility import Known, reading
+from engine.config.settings import Conditions
+from engine.errors import SchemaChanged, SignalError, TableBusy
+from engine.model import CollectionId
+from engine.snapshot.extent import Extent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from sqlalchemy import Connection
+
+    from adapters.sqlserver.server.catalog import Catalog
+    from adapters.sqlserver.server.table import Table
+    from adapters.sqlserver.snapshot.eligibility import ReadTable
+    from engine.model import Key, Target
+
+_WHOLE_BYTES = 1 << 20
+_DENSE = 0.2
+_INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
+
+
+class Databases(Protocol):
+    """The databases of the server, as the job's thread uses them."""
+
+    def connection(self, database: str) -> Connection:
+        """The connection for small questions."""
+
+    def catalog(self, database: str) -> Catalog:
+        """The catalog."""
+
+    def logged(self, database: str) -> Mapping[CollectionId, Table]:
+        """The captured tables as the log tells of them where the stream stands."""
+
+    def refusal(self, database: str) -> SignalError | None:
+        """Why no table of a database can be snapshotted, if so."""
+
+    def adapted(self, read: ReadTable, target: Target) -> ReadTable:
+        """How a target is read, if otherwise than any."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """All databases."""
+
+
+class SqlServerTables:
+    """Measures and cuts tables; used by the job's thread alone.
+
+    `keyless` says whether initial entries without a key can be read, which is so while the log waits;
+    `conditions` what those of signals may be.
+    """
+
+    def __init__(
+        self,
+        databases: Databases,
+        *,
+        whole_bytes: int = _WHOLE_BYTES,
+        keyless: Callable[[], bool] = lambda: False,
+        conditions: Conditions = Conditions.EXPRESSIONS,
+    ) -> None:
+        self._databases, self._whole_bytes, self._keyless = databases, whole_bytes, keyless
+        self._conditions = conditions
+        self._row_bytes: dict[CollectionId, float] = {}
+
+    def captured(self) -> Sequence[CollectionId]:
+        """The tables whose changes are captured, by name."""
+        return sorted(one for name in self._databases.names for one in self._databases.logged(name))
+
+    def groups(self) -> Mapping[CollectionId, Sequence[CollectionId]]:
+        """Names without their database, where only one database has them."""
+        found: dict[CollectionId, list[CollectionId]] = defaultdict(list)
+        for one in self.captured():
+            found[CollectionId(one.parts[1:])].append(one)
+        return {name: meant for name, meant in found.items() if len(meant) == 1}
+
+    def measure(
+        self, targets: Sequence[Target], *, bounded: bool = False
+    ) -> list[Extent | SignalError | TableBusy]:
+        """The extent of each table, or why it can't be read, now or at all."""
+        try:
+            known = self._known([target.collection for target in targets])
+        except TableBusy as error:  # somebody changes tables, and the catalog waits for them
+            return [error for _target in targets]
+        return [self._judged(target, known, bounded=bounded) for target in targets]
+
+    def _known(self, names: Sequence[CollectionId]) -> dict[str, Known]:
+        """What the catalogs say of the databases of some tables."""
+        found = {}
+        for database in dict.fromkeys(name.parts[0] for name in names):
+            if database not in self._databases.names:
+                continue
+            catalog, connection = self._databases.catalog(database), self._databases.connection(database)
+            with source_errors("reading the catalog", database):
+                listed = {one.id: one for one in catalog.listed(connection)}
+                wanted = [listed[name] for name in names if name in listed and not listed[name].view]
+                actual = {one.id: one for one in catalog.describe(connection, wanted)}
+            found[database] = Known(self._databases.logged(database), listed, actual)
+        return found
+
+    def _judged(
+        self, target: Target, known: Mapping[str, Known], *, bounded: bool
+    ) -> Extent | SignalError | TableBusy:
+        try:
+            read = self._reading(target, known)
+            with table_errors("measuring the table", target.collection):
+                return self._measured(read, target, bounded=bounded)
+        except (SignalError, TableBusy) as error:
+            return error
+        except SchemaChanged as error:
+            return SignalError(error.message, place=error.place, hint=error.hint)
+
+    def _reading(self, target: Target, known: Mapping[str, Known]) -> ReadTable:
+        database = target.collection.parts[0]
+        if database not in known:
+            raise SignalError("'database.names' does not name its database", place=str(target.collection))
+        refusal = None if target.initial else self._databases.refusal(database)
+        if refusal is not None:
+            raise SignalError(refusal.message, place=str(target.collection), hint=refusal.hint)
+        keyless = target.initial and self._keyless()
+        read = self._databases.adapted(reading(target, known[database], keyless=keyless), target)
+        return read if target.condition is None else replace(read, condition=self._condition(target, read))
+
+    def _condition(self, target: Target, read: ReadTable) -> str:
+        """The signal's condition as it may be sent. Raises SignalError where it may not be at all."""
+        text, place = target.condition or "", str(target.collection)
+        match self._conditions:
+            case Conditions.OFF:
+                raise SignalError(
+                    "conditions are not taken", place=place, hint="see tidemark.snapshot.conditions"
+                )
+            case Conditions.SQL:
+                check_trusted(text, place)
+                return text
+            case Conditions.EXPRESSIONS:
+                return rendered(text, GRAMMAR, finder(read.table.columns, read.table.id.parts[-1]), place)
+
+    def row_bytes(self, target: Target) -> float:
+        """The estimated size of a row, as measured last."""
+        return self._row_bytes.get(target.collection, 1000.0)
+
+    def _measured(self, read: ReadTable, target: Target, *, bounded: bool) -> Extent:
+        connection = self._databases.connection(target.collection.parts[0])
+        ((count, size),) = rows(connection, table_statements.size(read))
+        count, size = int(count), int(size)
+        self._check_condition(connection, read)
+        self._row_bytes[target.collection] = size / max(count, 1)
+        key = read.fingerprint
+        whole = read.statement is not None or not read.keyset.columns
+        if whole or (size <= self._whole_bytes and not bounded):
+            return Extent(0 if bounded else count, size, whole=True, key=key)
+        greatest = self._edge(connection, read, read.keyset.reverse_order)
+        return Extent(
+            count, size, greatest=greatest, span=self._span(connection, read, greatest, count), key=key
+        )
+
+    @staticmethod
+    def _check_condition(connection: Connection, read: ReadTable) -> None:
+        """Let the server compile the rows' query, with the signal's condition, which may be refused."""
+        if read.condition is None:
+            rows(connection, table_statements.probe(read))
+            return
+        try:
+            rows(connection, table_statements.probe(read, read.condition))
+        except SQLAlchemyError as error:
+            if busy(error):
+                raise
+            raise SignalError(
+                f"the condition is refused: {condition_refused(native_number(error) or None)}",
+                place=str(read.table.id),
+                hint="a SELECT TOP 0 with this condition says more",
+            ) from error
+
+    @staticmethod
+    def _edge(
+        connection: Connection, read: ReadTable, order: str, where: str = "", skipped: int = 0
+    ) -> Key | None:
+        found = rows(connection, table_statements.edge(read, order, where, skipped))
+        if not found:
+            return None
+        return tuple(key_of(column, told) for column, told in zip(read.keyset.columns, found[0], strict=True))
+
+    def _span(
+        self, connection: Connection, read: ReadTable, greatest: Key | None, count: int
+    ) -> tuple[int, int] | None:
+        """Least and greatest value of a single integer key, if it is used densely enough."""
+        columns = read.keyset.columns
+        if greatest is None or len(columns) != 1 or columns[0].type not in _INTEGERS or columns[0].nullable:
+            return None
+        least = self._edge(connection, _unlocked(read), read.keyset.order)
+        if least is None or least[0] is None or greatest[0] is None:
+            return None
+        low, high = int(least[0]), int(greatest[0])
+        return (low, high) if count >= _DENSE * (high - low + 1) else None
+
+    def boundaries(
+        self, target: Target, after: Key | None, upto: Key, step_rows: int, count: int
+    ) -> list[Key]:
+        """Keys below `upto` at every `step_rows` rows behind `after`, each found from the last one."""
+        read = _unlocked(self.readings([target])[target])
+        connection = self._databases.connection(target.collection.parts[0])
+        found: list[Key] = []
+        with table_errors("finding chunk boundaries", target.collection):
+            while len(found) < count:
+                where = read.keyset.between(after, upto)
+                after = self._edge(connection, read, read.keyset.order, where, step_rows - 1)
+                if after is None or after == upto:
+                    break
+                found.append(after)
+        return found
+
+    def readings(self, targets: Sequence[Target]) -> dict[Target, ReadTable]:
+        """How to read each target now; SchemaChanged if one can't be read any more."""
+        known = self._known([target.collection for target in targets])
+        found = {}
+        for target in targets:
+            try:
+                found[target] = self._reading(target, known)
+            except SignalError as error:
+                raise SchemaChanged(error.message, place=error.place, hint=error.hint) from error
+        return found
+
+
+def _unlocked(read: ReadTable) -> ReadTable:
+    """As the table is asked for keys to cut at: of rows that may never be committed, and behind no lock."""
+    return replace(read, hint="NOLOCK")

@@ -1,0 +1,182 @@
+"""What a window knows about the log: signal rows in each of its databases, or the end of the log there.
+
+Every entry behind the place that was streamed when the window opened supersedes the row that it is about:
+whatever of it the row may show, the stream tells in full. What was streamed before was committed before, and
+rows are read behind locks, so all of them show it. What is left to know is when the stream has passed every
+change that the rows may show: when it has told of a row that was written after the last of them was read,
+or has come to where the log ended then.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from adapters.sqlserver.server.connection import rows, run
+from adapters.sqlserver.server.failures import NO_SUCH_OBJECT, native_number, source_errors
+from adapters.sqlserver.server.position import Place
+from adapters.sqlserver.server.tsql import quote_name
+from adapters.sqlserver.snapshot import table_statements
+from engine.config.settings import Watermarking
+from engine.errors import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy import Connection
+
+    from engine.model import CollectionId
+
+
+_log = logging.getLogger("adapters")
+
+
+class Watermark(Protocol):
+    """A window's knowledge of the log of one database."""
+
+    def streamed(self, signal_id: str | None) -> None:
+        """A row inserted into the database's signal table has been streamed."""
+
+    def seal(self) -> None:
+        """All rows are read."""
+
+    def reached(self, place: Place) -> bool:
+        """Whether the stream, at this place of the database, has passed what the rows may show."""
+
+    def close(self) -> None:
+        """The window is done with."""
+
+
+class AtBeginning:
+    """Rows of the snapshot before the log: nothing has been streamed yet.
+
+    `alive` tells whether the locks that the rows were read under are still held.
+    """
+
+    def __init__(self, alive: Callable[[], bool]) -> None:
+        self._alive = alive
+
+    def streamed(self, signal_id: str | None) -> None:
+        """Nothing to learn."""
+
+    def seal(self) -> None:
+        """Raise SourceError where the rows may show changes that came when the locks were lost."""
+        if not self._alive():
+            raise SourceError("the initial snapshot's locks were lost while rows were read")
+
+    def reached(self, place: Place) -> bool:  # noqa: ARG002  wherever the stream is
+        """At once."""
+        return True
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignalTable:
+    """A signal table; `columns` are those of the id, the type and the data."""
+
+    id: CollectionId
+    columns: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The quoted name, without the database."""
+        return quote_name(*self.id.parts[1:])
+
+
+class SignalRows:
+    """A `snapshot-window-open` row when the window opens, a `-close` row when its rows are read.
+
+    With `delete` the open row is removed at the end, so that the signal table does not grow. Rows are known
+    by the window's id: those of a window given up in a crash mean nothing to another one.
+    """
+
+    def __init__(
+        self, connection: Connection, signal: SignalTable, window_id: str, strategy: Watermarking
+    ) -> None:
+        self._connection, self._signal, self._window_id = connection, signal, window_id
+        self._deletes = strategy is Watermarking.INSERT_DELETE
+        self._closed = False
+        self._insert("open")
+
+    def streamed(self, signal_id: str | None) -> None:
+        """Look for the closing row."""
+        self._closed = self._closed or signal_id == f"{self._window_id}-close"
+
+    def seal(self) -> None:
+        """Write the closing row."""
+        self._insert("close")
+
+    def reached(self, place: Place) -> bool:  # noqa: ARG002  the row says it
+        """Whether the closing row has been streamed."""
+        return self._closed
+
+    def close(self) -> None:
+        """Remove what was written, where that is asked for; rows that can't be removed stay."""
+        if not self._deletes:
+            return
+        try:
+            for edge in ("open", "close"):
+                name = f"{self._window_id}-{edge}"
+                self._run(table_statements.signal_gone(self._signal.name, self._signal.columns[0], name))
+        except SourceError as error:
+            # Windows are closed after faults too, when the connection may be gone.
+            _log.warning("a window's rows stay in the signal table: %s", error)
+
+    def _insert(self, edge: str) -> None:
+        row = (f"{self._window_id}-{edge}", f"snapshot-window-{edge}")
+        self._run(table_statements.signal_row(self._signal.name, self._signal.columns, *row))
+
+    def _run(self, statement: str) -> None:
+        with source_errors("writing to the signal table", str(self._signal.id)):
+            run(self._connection, statement)
+
+
+class LogEnd:
+    """Writes nothing: the rows are passed once the stream has come to where the log ended after reading.
+
+    On a database where nothing is changed that may take minutes, until CDC makes an entry of its own.
+    """
+
+    def __init__(self, connection: Connection, database: str) -> None:
+        self._connection, self._database = connection, database
+        self._end: Place | None = None
+        self._ask()  # tells early whether the login may
+
+    def streamed(self, signal_id: str | None) -> None:
+        """Nothing to learn."""
+
+    def seal(self) -> None:
+        """Note where the log ends."""
+        self._end = Place(self._ask())
+
+    def reached(self, place: Place) -> bool:
+        """Whether the stream has come there."""
+        return self._end is not None and place >= self._end
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _ask(self) -> str:
+        with source_errors("asking where the log ends", self._database):
+            try:
+                found = rows(self._connection, table_statements.LOG_END)
+            except SQLAlchemyError as error:
+                if native_number(error) != NO_SUCH_OBJECT:
+                    raise
+                raise SourceError(
+                    "the server does not have sys.dm_db_log_stats, which came with SQL Server 2016 SP2",
+                    place=self._database,
+                    hint="let windows write rows: read.only=false",
+                ) from error
+        if not found or not found[0][0]:
+            raise SourceError(
+                "the server does not say where its log ends",
+                place=self._database,
+                hint="GRANT VIEW DATABASE STATE, or let windows write rows: read.only=false",
+            )
+        return str(found[0][0]).lower()

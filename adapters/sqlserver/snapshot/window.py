@@ -1,0 +1,76 @@
+"""A window in progress: its watermark in each database, and the rows that are read in the background.
+
+A window whose tables changed their capture instance meanwhile is read again: its rows have the columns of
+the instance that the stream has left.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from adapters.source.window_reader import Background
+from adapters.sqlserver.server.position import places_of
+from engine.errors import SchemaChanged
+from engine.snapshot.merge import Superseded
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from adapters.source.window_reader import Reading
+    from adapters.sqlserver.snapshot.watermark import Watermark
+    from engine.model import CollectionId, Position, Staged
+
+
+class SqlServerWindow:
+    """The engine's `OpenWindow` on SQL Server. Nothing streamed before it opened is newer than its rows.
+
+    `watermarks` are by the databases' numbers; a close row that is sealed later than others holds for all,
+    since each database's rows are judged by its own log. `merges` are the tables that it reads, and the
+    columns by which rows and changes of each are told to be the same.
+    """
+
+    def __init__(
+        self,
+        watermarks: Mapping[int, Watermark],
+        merges: Mapping[CollectionId, tuple[str, ...]],
+        reading: Reading,
+    ) -> None:
+        self.watermarks, self.merges, self.superseded = watermarks, merges, Superseded()
+        self._switched: list[CollectionId] = []
+        self._rows = Background(reading, self._seal)
+
+    def poll(self) -> Sequence[Staged] | None:
+        """The staged rows; None while they are read."""
+        if self._switched:
+            raise SchemaChanged("another capture instance took over", place=str(self._switched[0]))
+        return self._rows.staged()
+
+    def _seal(self) -> None:
+        for watermark in self.watermarks.values():
+            watermark.seal()
+
+    def streamed(self, database: int, signal_id: str | None) -> None:
+        """Note a row of a database's signal table."""
+        watermark = self.watermarks.get(database)
+        if watermark is not None:
+            watermark.streamed(signal_id)
+
+    def switched(self, table: CollectionId) -> None:
+        """Note that a table's changes have another shape from here on."""
+        if table in self.merges:
+            self._switched.append(table)
+
+    def reached(self, position: Position) -> bool:
+        """Whether the stream has passed the watermarks."""
+        if self._switched:
+            return False
+        places = places_of(position)
+        return all(watermark.reached(places[number]) for number, watermark in self.watermarks.items())
+
+    def close(self) -> None:
+        """Stop reading, remove what was staged."""
+        self._rows.close(self._release)
+
+    def _release(self) -> None:
+        for watermark in self.watermarks.values():
+            watermark.close()

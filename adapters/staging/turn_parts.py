@@ -1,0 +1,197 @@
+"""Where the parts of a turn wait until it is committed, and how they reach the disk.
+
+Owns the attempt directories, the part files, and what is forced to disk. What a committed turn is, each
+sink decides.
+
+    <root>/turn-000000000042.<attempt>/part-00000.jsonl         a finished part
+                                      /.part-00001.<task>       a part being written
+
+Every attempt has a directory of its own, and nobody but `begin` creates one: a task left over from
+an earlier attempt fails, instead of adding to a turn that is not its own. Nor does `begin` create the root: a
+job whose root was taken away by the next one fails, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from adapters.storage.disk import force_directory, make_private
+from engine.errors import InvariantError, SinkError
+from engine.events.values.text import text_parts
+from engine.model import NO_FILE, Checksum, Part
+from engine.staging.checksum import ChecksumFile
+from engine.staging.files import sink_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+
+
+def turn_name(turn: int) -> str:
+    """The name of a turn's directory; sorts as the turns do."""
+    return f"turn-{turn:012d}"
+
+
+class Staging:
+    """The attempt directories under one hidden root, which is made here; held by the driver."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._begun: tuple[int, Path] | None = None
+        with sink_errors(root):
+            make_private(root)
+
+    def begin(self, turn: int) -> Path:
+        """Remove what earlier attempts left and make a directory for a new one."""
+        self.clear()
+        path = self._root / f"{turn_name(turn)}.{uuid.uuid4().hex}"
+        with sink_errors(path):
+            path.mkdir()
+        self._begun = (turn, path)
+        return path
+
+    def begun(self, turn: int) -> Path:
+        """The directory of the attempt in progress; raises InvariantError if there is none."""
+        if self._begun is None or self._begun[0] != turn:
+            raise InvariantError(f"turn {turn} is committed without having been begun")
+        return self._begun[1]
+
+    def clear(self) -> None:
+        """Remove every attempt. One that a stray task still writes to may stay until next time."""
+        self._begun = None
+        with (
+            sink_errors(self._root),
+            contextlib.suppress(FileNotFoundError),
+            os.scandir(self._root) as entries,
+        ):
+            for entry in entries:
+                shutil.rmtree(entry.path, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class StagedWriter:
+    """Writes parts into an attempt's directory, each event rendered by `render`.
+
+    `mode` is that of the parts; None: as the umask says.
+    """
+
+    directory: Path
+    render: Callable[[pa.RecordBatch], pa.LargeStringArray]
+    mode: int | None = None
+
+    def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> Part:
+        """Render the part and write it; memory: one batch and its text at a time."""
+        return self.write_texts(part, map(self.render, batches))
+
+    def write_texts(self, part: int, texts: Iterable[pa.LargeStringArray]) -> Part:
+        """Write the part under a name of its own, force it to disk, then give it its real name.
+
+        A part without events leaves no file.
+        """
+        with replacing(self._path(part)) as partial:
+            events, checksum = _write(partial, texts, self.mode)
+            if not events:
+                partial.unlink()
+        return Part(part, events, checksum if events else NO_FILE)
+
+    def take(self, part: int, path: str, events: int, checksum: Checksum) -> Part:
+        """Give a file, which is on disk, the part's name as well; copy it where that can't be."""
+        with replacing(self._path(part)) as partial, sink_errors(partial):
+            try:
+                partial.hardlink_to(path)
+            except OSError:
+                _copy(path, partial, checksum, self.mode)
+        return Part(part, events, checksum)
+
+    def _path(self, part: int) -> Path:
+        return self.directory / f"part-{part:05d}.jsonl"
+
+
+def _write(path: Path, texts: Iterable[pa.LargeStringArray], mode: int | None) -> tuple[int, Checksum]:
+    """Write texts; how many they are, and the file's checksum."""
+    events = 0
+    with sink_errors(path):
+        file = ChecksumFile(path, mode)
+    # Only the file's own errors are the sink's: `texts` may fail for reasons of its own.
+    with contextlib.closing(file):
+        for some in texts:
+            ends, data = text_parts(some)
+            if len(some):
+                events += len(some)
+                with sink_errors(path):
+                    file.write(data[ends[0] : ends[-1]].data)
+        with sink_errors(path):
+            file.force()
+    return events, file.checksum
+
+
+def _copy(source: str, target: Path, checksum: Checksum, mode: int | None) -> None:
+    with open(source, "rb") as original, contextlib.closing(ChecksumFile(target, mode)) as copy:  # noqa: PTH123
+        while piece := original.read(1 << 20):
+            copy.write(piece)
+        copy.force()
+        if copy.checksum != checksum:
+            raise SinkError("rows that were staged are damaged", place=source, hint="they are read again")
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a name to write to, of nobody else's, which becomes `path`; no file there: none here either.
+
+    So a part appears whole, and one that is written again replaces itself.
+    """
+    partial = path.with_name(f".{path.stem}.{uuid.uuid4().hex}")
+    try:
+        yield partial
+        with sink_errors(path):
+            if partial.exists():
+                partial.replace(path)
+            else:
+                path.unlink(missing_ok=True)
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def part_files(directory: Path) -> list[Path]:
+    """The finished parts of an attempt, in the order of their numbers.
+
+    An attempt whose directory was taken away is a SinkError, not an attempt without parts.
+    """
+    with sink_errors(directory):
+        found = [path for path in directory.iterdir() if path.name.startswith("part-")]
+    return sorted(found, key=number)
+
+
+def written_files(directory: Path, parts: Sequence[Part]) -> list[Path]:
+    """The finished parts of an attempt, if they are just those that were written; else SinkError."""
+    found = part_files(directory)
+    expected = {part.number: part.checksum.bytes for part in parts if part.events}
+    with sink_errors(directory):
+        sizes = {number(path): path.stat().st_size for path in found}
+    for part in sorted(expected.keys() | sizes.keys()):
+        if part not in sizes or part not in expected:
+            how = "is missing" if part not in sizes else "was written by somebody else"
+            raise SinkError(f"part {part} {how}", place=str(directory), hint="the turn is begun again")
+        if expected[part] != sizes[part]:
+            how = f"has {sizes[part]} bytes of {expected[part]}"
+            raise SinkError(f"part {part} {how}", place=str(directory), hint="the turn is begun again")
+    return found
+
+
+def number(path: Path) -> int:
+    """The number of a part, by its file's name."""
+    return int(path.stem.removeprefix("part-"))
+
+
+def force(directory: Path) -> None:
+    """Force a directory's entries to disk; a failure is a SinkError."""
+    with sink_errors(directory):
+        force_directory(directory)

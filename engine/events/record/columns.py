@@ -1,0 +1,157 @@
+"""Columns described to the fields of an event, and a table's codec out of them.
+
+An adapter says of each column what the database knows: name, type, whether it may be NULL, its default. What
+becomes of it then (masks, propagated types, defaults in schemas, names of fields) is the same for every
+relational database, and is decided here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import orjson
+import pyarrow as pa
+
+from engine.events.names import field_name, schema_name
+from engine.events.record import shaping
+from engine.events.record.envelope import envelope_schema
+from engine.events.record.field import Field
+from engine.events.record.schema import Schema, struct, with_schema
+from engine.events.settings import HeaderConverter
+from engine.events.values.text import join
+from engine.expressions import matches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from engine.events.record.field import Conversion
+    from engine.events.settings import ColumnMask, EventSettings
+    from engine.model import CollectionId
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A column with all that is known of it.
+
+    `index` is that of the input column; `type` is its type's name as lists and messages name it;
+    `conversion` None leaves it out. `default` is the default as the type's own text, ready for the
+    conversion. `length` is the column's own, None for no limit; `parameters` are what
+    `column.propagate.source.type` adds to the schema.
+    """
+
+    name: str
+    index: int
+    type: str
+    conversion: Conversion | None
+    nullable: bool = True
+    default: str | None = None
+    length: int | None = None
+    parameters: tuple[tuple[str, str], ...] = ()
+
+
+def key_field(one: Described, settings: EventSettings) -> Field | None:
+    """The column as a member of a key, never masked; None where it is left out."""
+    conversion = one.conversion
+    if conversion is None:
+        return None
+    default = _default(one, conversion)
+    schema = replace(conversion.schema, optional=one.nullable, default=default)
+    missing = "null" if one.nullable else conversion.filler
+    if default is not None and (not one.nullable or settings.replace_null_with_default):
+        missing = default
+    return Field(field_name(one.name, settings), one.index, conversion, schema, missing)
+
+
+def value_field(one: Described, named: CollectionId, settings: EventSettings) -> Field | None:
+    """The column as a member of the row: masked, or with what the source says of it where that is asked for.
+
+    `named` is the table as lists name it. Only one of these applies, as in Debezium; there, though, a
+    propagated type lifts a hash.
+    """
+    made = key_field(one, settings)
+    mask = shaping.mask_of(named, one.name, settings)
+    if made is None:
+        return None
+    if mask is None:
+        return replace(made, schema=_with_parameters(made.schema, _propagated(one, named, settings)))
+    if mask.truncate and one.length is not None and one.length <= mask.length:
+        return made
+    made = replace(made, schema=_with_parameters(made.schema, shaping.mask_parameters(mask)))
+    return _shaped(made, mask, one.length)
+
+
+def _shaped(made: Field, mask: ColumnMask, length: int | None) -> Field:
+    conversion = made.conversion
+    if not (conversion.plain if mask.truncate else conversion.text):
+        return made
+    return replace(
+        made,
+        shape=shaping.shape_of(mask, length),
+        raw_missing=None if made.schema.optional else orjson.loads(made.missing),
+        raw_placeholder=orjson.loads(conversion.placeholder) if conversion.placeholder else None,
+    )
+
+
+def unmasked(columns: Iterable[Described], named: CollectionId, settings: EventSettings) -> tuple[str, ...]:
+    """Warnings: columns that are to be masked, but hold no text."""
+    found = []
+    for one in columns:
+        mask = shaping.mask_of(named, one.name, settings)
+        if mask is not None and not mask.truncate and one.conversion is not None and not one.conversion.text:
+            found.append(f"column {one.name!r} is not masked: a {one.type} is no text")
+    return tuple(found)
+
+
+def collisions(fields: Sequence[Field]) -> tuple[str, ...]:
+    """Warnings: several columns that become one field."""
+    names = [one.name for one in fields]
+    return tuple(
+        f"several columns become the field {name!r}" for name in dict.fromkeys(names) if names.count(name) > 1
+    )
+
+
+def key_wrap(topic: str, key: Sequence[Field], settings: EventSettings) -> tuple[str, str]:
+    """What stands around the key's payload."""
+    schema = struct(schema_name(topic, "Key", settings), *((one.name, one.schema) for one in key))
+    return with_schema(schema, enabled=settings.key_schemas)
+
+
+def header_wrap(topic: str, key: Sequence[Field], settings: EventSettings) -> tuple[str, str] | None:
+    """What stands around the key's payload in a header; None where headers are no JSON."""
+    if settings.header_converter is HeaderConverter.SIMPLE:
+        return None
+    return key_wrap(topic, key, replace(settings, key_schemas=settings.header_schemas))
+
+
+def value_wrap(
+    topic: str, fields: Sequence[Field], source: Schema, settings: EventSettings
+) -> tuple[str, str]:
+    """What stands around a value's payload; `source` is the source block's schema."""
+    row = struct(schema_name(topic, "Value", settings), *((one.name, one.schema) for one in fields))
+    schema = envelope_schema(schema_name(topic, "Envelope", settings), row, source)
+    return with_schema(schema, enabled=settings.value_schemas)
+
+
+def _default(one: Described, conversion: Conversion) -> str | None:
+    """The default as JSON, as the conversion writes it."""
+    if one.default is None or conversion.schema.type in {"struct", "array", "map"}:
+        return None
+    try:
+        pieces = Field("", 0, conversion, conversion.schema, "null").pieces(
+            pa.array([one.default], pa.large_string())
+        )
+    except ValueError:  # a word that only the server understands, such as 'now' or 'today'
+        return None
+    shown: str = join(pieces, 1)[0].as_py()
+    return None if shown == "null" else shown
+
+
+def _propagated(one: Described, named: CollectionId, settings: EventSettings) -> tuple[tuple[str, str], ...]:
+    by_name = matches(settings.propagate_columns, f"{named}.{one.name}")
+    by_type = matches(settings.propagate_types, f"{named}.{one.type}")
+    return one.parameters if by_name or by_type else ()
+
+
+def _with_parameters(schema: Schema, more: tuple[tuple[str, str], ...]) -> Schema:
+    return replace(schema, parameters=schema.parameters + more)

@@ -1,0 +1,92 @@
+"""Kafka Connect schemas as values, and their JSON as the JsonConverter writes it.
+
+Owns the order of a schema's members; what schema a database type gets is the adapters' affair.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from engine.events.values.text import quote
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """One schema. `default` is JSON text; `fields` are a struct's, `items` an array's or a map's values."""
+
+    type: str
+    optional: bool = False
+    name: str | None = None
+    version: int | None = None
+    doc: str | None = None
+    parameters: tuple[tuple[str, str], ...] = ()
+    default: str | None = None
+    fields: tuple[tuple[str, Schema], ...] = ()
+    keys: Schema | None = None
+    items: Schema | None = None
+
+    def json(self, field: str | None = None) -> str:
+        """JSON text; `field` names the member of a struct that this schema describes."""
+        members = [f'"type":{quote(self.type)}', *self._inner(), f'"optional":{_flag(value=self.optional)}']
+        if self.name is not None:
+            members.append(f'"name":{quote(self.name)}')
+        if self.version is not None:
+            members.append(f'"version":{self.version}')
+        if self.doc is not None:
+            members.append(f'"doc":{quote(self.doc)}')
+        if self.parameters:
+            pairs = ",".join(f"{quote(key)}:{quote(value)}" for key, value in self.parameters)
+            members.append(f'"parameters":{{{pairs}}}')
+        if self.default is not None:
+            members.append(f'"default":{self.default}')
+        if field is not None:
+            members.append(f'"field":{quote(field)}')
+        return "{" + ",".join(members) + "}"
+
+    def _inner(self) -> list[str]:
+        if self.type == "struct":
+            return ['"fields":[' + ",".join(schema.json(name) for name, schema in self.fields) + "]"]
+        if self.items is None:
+            return []
+        if self.keys is None:
+            return [f'"items":{self.items.json()}']
+        return [f'"keys":{self.keys.json()}', f'"values":{self.items.json()}']
+
+    def nullable(self, *, optional: bool = True) -> Schema:
+        """The same schema, optional or not."""
+        return replace(self, optional=optional)
+
+
+def struct(
+    name: str,
+    *fields: tuple[str, Schema],
+    version: int | None = None,
+    doc: str | None = None,
+    optional: bool = False,
+) -> Schema:
+    """A struct of these fields."""
+    return Schema("struct", optional, name, version, doc, fields=fields)
+
+
+def array(items: Schema) -> Schema:
+    """An array of `items`."""
+    return Schema("array", items=items)
+
+
+def with_schema(schema: Schema, *, enabled: bool) -> tuple[str, str]:
+    """What stands before and after a payload, with and without the schema beside it."""
+    return (f'{{"schema":{schema.json()},"payload":', "}") if enabled else ("", "")
+
+
+def _flag(*, value: bool) -> str:
+    return "true" if value else "false"
+
+
+BOOLEAN = Schema("boolean")
+INT16 = Schema("int16")
+INT32 = Schema("int32")
+INT64 = Schema("int64")
+FLOAT = Schema("float")
+DOUBLE = Schema("double")
+STRING = Schema("string")
+BYTES = Schema("bytes")

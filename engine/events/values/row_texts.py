@@ -1,0 +1,118 @@
+r"""Rows read by a query: one text per row, taken apart here in bulk.
+
+The query puts a row's values, as the database writes them, into one text (what expression does that is the
+adapters' affair). Three forms:
+
+- `RowMode.FAST`: flags, then each column after a separator (U+001F). A flag says whether a column
+  whose text may be empty is NULL (`t`) or not (`f`); elsewhere empty text means NULL. A value that holds
+  the separator can only add one, so counting finds every such row: `SeparatorInData` asks to read it again
+- `RowMode.EXACT`: lengths in bytes (-1: NULL) before the values; right for any data, slower
+- `RowMode.ESCAPED`: as FAST, with `\` written as `\b` and the separator as `\s` in every value; right for any
+  data too, where a database can't count bytes of UTF-8.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.errors import InvariantError, SourceError
+from engine.events.damaged import reading_bytes
+from engine.events.values.text import Bytes, Ints, Text, slices, text_parts
+
+SEPARATOR = "\x1f"
+ESCAPES = (("\\", "\\b"), (SEPARATOR, "\\s"))
+"""What a value's characters become in the escaped form, in the order in which they are replaced."""
+
+
+class RowMode(StrEnum):
+    """How a row's values are put into one text."""
+
+    FAST = "fast"
+    EXACT = "exact"
+    ESCAPED = "escaped"
+
+
+class SeparatorInData(SourceError):
+    """A value holds the separator; the rows must be read again in an exact form."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowShape:
+    """The columns of a row text in order. `flagged` are indexes of those with a flag for NULL.
+
+    `nullable` says which columns may be NULL; a column that is neither flagged nor nullable never is.
+    """
+
+    columns: tuple[str, ...]
+    nullable: tuple[bool, ...]
+    flagged: tuple[int, ...]
+
+
+def split_rows(texts: pa.Array, shape: RowShape, mode: RowMode) -> list[Text]:
+    """The columns of row texts, null for NULL.
+
+    `texts` are strings or large strings without null. Raises SeparatorInData in FAST mode, SourceError in
+    EXACT mode for lengths that are not those of the values.
+    """
+    if texts.null_count:
+        raise InvariantError("a row's text is null")
+    if not shape.columns or len(texts) == 0:
+        return [pa.nulls(0, pa.large_string()) for _ in shape.columns]
+    offsets, data = text_parts(texts)
+    if mode is RowMode.EXACT:
+        with reading_bytes("a row with lengths"):
+            return _split_exact(texts, offsets, data, shape)
+    columns = _split_fast(offsets, data, shape)
+    return [_unescaped(one) for one in columns] if mode is RowMode.ESCAPED else columns
+
+
+def _unescaped(texts: Text) -> Text:
+    for plain, escaped in reversed(ESCAPES):
+        texts = pc.replace_substring(texts, escaped, plain)
+    return texts
+
+
+def _split_fast(offsets: Ints, data: Bytes, shape: RowShape) -> list[Text]:
+    rows, width = len(offsets) - 1, len(shape.columns)
+    marks = np.flatnonzero(data[offsets[0] : offsets[-1]] == ord(SEPARATOR)) + offsets[0]
+    if len(marks) != rows * width:
+        raise SeparatorInData("a value holds the character U+001F", hint="read the rows in exact mode")
+    places = marks.reshape(rows, width)
+    if (places[:, 0] != offsets[:-1] + len(shape.flagged)).any() or (places[:, -1] >= offsets[1:]).any():
+        raise SeparatorInData("a value holds the character U+001F", hint="read the rows in exact mode")
+    edges = np.empty((width + 1, rows), np.int64)
+    edges[:width] = places.T
+    edges[width] = offsets[1:]
+    columns = []
+    for index in range(width):
+        begins, ends = edges[index] + 1, edges[index + 1]
+        columns.append(slices(data, begins, ends, _given(offsets, data, shape, index, begins < ends)))
+    return columns
+
+
+def _given(offsets: Ints, data: Bytes, shape: RowShape, index: int, filled: np.ndarray) -> np.ndarray:
+    if index in shape.flagged:
+        flags: np.ndarray = data[offsets[:-1] + shape.flagged.index(index)] == ord("f")
+        return flags
+    return filled if shape.nullable[index] else np.ones(len(filled), bool)
+
+
+def _split_exact(texts: pa.Array, offsets: Ints, data: Bytes, shape: RowShape) -> list[Text]:
+    rows, width = len(offsets) - 1, len(shape.columns)
+    heads = pc.list_element(pc.split_pattern(texts, ",;", max_splits=1), 0)
+    lengths = (
+        pc.cast(pc.list_flatten(pc.split_pattern(heads, ",")), pa.int64()).to_numpy().reshape(rows, width)
+    )
+    begins = offsets[:-1] + pc.binary_length(heads).to_numpy() + 2
+    columns = []
+    for index in range(width):
+        given = lengths[:, index] >= 0
+        ends = begins + np.where(given, lengths[:, index], 0)
+        columns.append(slices(data, begins, ends, given))
+        begins = ends
+    return columns

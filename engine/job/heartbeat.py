@@ -1,0 +1,46 @@
+"""Heartbeats: an event and a statement at an interval, so that consumers and an idle log move on.
+
+Owns when one is due. What the event looks like is the codec's affair, what is run the source's.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine.errors import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+    from engine.model import Part
+    from engine.ports import PartWriter
+
+_log = logging.getLogger("engine")
+
+
+@dataclass(slots=True)
+class Heartbeat:
+    """`event` gives a heartbeat for a time in ms, `act` runs the statement; 0 s: never due."""
+
+    interval_s: float
+    event: Callable[[int], pa.RecordBatch]
+    act: Callable[[], None]
+    next_s: float = float("-inf")
+
+    def due(self, clock_s: float) -> bool:
+        """Whether a heartbeat should go with this turn, by a clock that never goes back."""
+        return self.interval_s > 0 and clock_s >= self.next_s
+
+    def beat(self, writer: PartWriter, part: int, clock_s: float, now_s: float) -> Part:
+        """Write the event, of Unix time `now_s`, and run the statement; its failure is a warning."""
+        self.next_s = clock_s + self.interval_s
+        written = writer.write(part, [self.event(int(now_s * 1000))])
+        try:
+            self.act()
+        except SourceError as error:
+            _log.warning("the heartbeat's statement failed: %s", error)
+        return written

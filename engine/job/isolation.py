@@ -1,0 +1,297 @@
+"""What becomes of one bad table: it is set aside, or read anew, and the rest goes on.
+
+Owns the reactions, the dead letters and the words in the log; which collections are incomplete is
+`engine.isolation.incomplete`'s value, kept in the state.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from engine.errors import PositionLost, SignalError, SourceError, TopicRemade
+from engine.isolation import incomplete
+from engine.isolation.incomplete import Cause, Incomplete
+from engine.isolation.kept_events import Bundle, bundled, size_of
+from engine.isolation.release import Releases, under_epoch
+from engine.model import ExecuteSnapshot, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from engine.errors import SinkError, TopicsRefused
+    from engine.isolation.incomplete import Letters
+    from engine.isolation.release import Piece
+    from engine.job.parts import JobParts, Pace
+    from engine.job.state import State
+    from engine.job.windows import Windows
+    from engine.model import CollectionId, Part
+    from engine.ports import Encoded
+    from engine.snapshot.queue import Snapshot
+
+_log = logging.getLogger("engine")
+_IN_PART = "the table is set aside: only a snapshot of all its rows can take it up"
+_GONE = "no snapshot tells of rows that are gone: remove them from the copy"
+_ADVICE = "other tables go on; a completed snapshot of this one makes its copy whole"
+_COMES_BACK = (
+    "other tables go on; what is kept goes out once the topic takes events again,"
+    " and a completed snapshot makes its copy whole, too"
+)
+_MOVED = "events went elsewhere while its topic refused them"
+
+
+class Isolation:
+    """Keeps one table's faults from the others."""
+
+    def __init__(self, job_parts: JobParts, pace: Pace, windows: Windows) -> None:
+        self._parts, self._pace, self._windows = job_parts, pace, windows
+        self._refused: dict[str, SinkError] = {}
+        self._releases = Releases(job_parts.letters, pace.probe_s, pace.longest_probe_s)
+
+    def moved(self, state: State) -> State:
+        """The state of a job whose events go elsewhere now: what was kept was for where they went before."""
+        found = tuple(
+            Incomplete(one.collection, Cause.GAP, one.since, _MOVED) if one.cause is Cause.REFUSED else one
+            for one in state.incomplete
+        )
+        return replace(state, incomplete=found)
+
+    def resume(self, state: State) -> State:
+        """Say what is incomplete, and remove the letters of turns that were not saved."""
+        for one in state.incomplete:
+            _log.warning("%s; %s", one, _advice(one))
+        letters = self._parts.letters
+        letters.settle(state.turn, [one.collection for one in state.incomplete])
+        marked = tuple(under_epoch(one, state.turn + 1, letters.epoch) for one in state.incomplete)
+        return state if marked == state.incomplete else replace(state, incomplete=marked)
+
+    def refused(self, refused: TopicsRefused) -> None:
+        """Note topics that refuse events; the turn is done again without the tables of theirs.
+
+        Raises it where that is to stop the job, or was of no use.
+        """
+        stops = not self._pace.isolates and not all(map(_remade, refused.reasons.values()))
+        if stops or refused.reasons.keys() & self._refused.keys():
+            raise refused
+        self._refused |= refused.reasons
+
+    def found(self, state: State) -> list[Incomplete]:
+        """The collections whose topics refuse events, until they are saved as incomplete.
+
+        Raises the reason of a topic that is no collection's: it stops the job, or may pass with time.
+        """
+        if not self._refused:
+            return []
+        job_parts = self._parts
+        since = job_parts.show(state.position) if state.position else "the beginning"
+        queued = [table.target.collection for table in state.snapshot.tables]
+        collections = dict.fromkeys((*job_parts.source.tables().captured(), *queued))
+        found = {
+            topic: [one for one in collections if job_parts.topic(one) == topic] for topic in self._refused
+        }
+        for topic, theirs in found.items():
+            if not theirs:
+                raise self._refused.pop(topic)
+        return [
+            Incomplete(collection, _cause(self._refused[topic]), since, _why(self._refused[topic]))
+            for topic, theirs in found.items()
+            for collection in theirs
+        ]
+
+    def hidden(self, known: Sequence[Incomplete]) -> frozenset[CollectionId]:
+        """The collections whose entries become letters; those whose topics refuse events are encoded."""
+        return incomplete.aside(known) - frozenset(self._withheld(known).values())
+
+    def withheld(self, state: State) -> dict[str, CollectionId]:
+        """The topics that get no events for now, each with its collection."""
+        return self._withheld(state.incomplete)
+
+    def _withheld(self, known: Iterable[Incomplete]) -> dict[str, CollectionId]:
+        """Of topics that several collections have nobody could tell the events apart."""
+        refused = [one.collection for one in known if one.cause is Cause.REFUSED]
+        topics = Counter(map(self._parts.topic, refused))
+        aside = incomplete.aside(known) & frozenset(refused)
+        found = {self._parts.topic(one): one for one in aside}
+        return {topic: one for topic, one in found.items() if topics[topic] == 1}
+
+    def withhold(self, state: State, parts: Sequence[Part], withheld: Mapping[str, CollectionId]) -> State:
+        """Keep the events of a turn for topics that refuse them, in the place of sending them."""
+        for topic, collection in withheld.items():
+            state = self._kept_events(state, collection, self._parts.sink.withhold(parts, topic))
+        return state
+
+    def _kept_events(
+        self, state: State, collection: CollectionId, batches: Iterable[pa.RecordBatch]
+    ) -> State:
+        letters = self._parts.letters
+        room = self._pace.letters_bytes - sum(one.size for one in state.incomplete)
+        kept = size = dropped = 0
+        for number, lines in enumerate(bundled(batches)):
+            if size + size_of(lines) > room:
+                dropped += len(lines)
+                continue
+            letters.keep_bundle(Bundle(state.turn, number, letters.epoch, collection), lines)
+            kept, size = kept + len(lines), size + size_of(lines)
+        if not kept + dropped:
+            return state
+
+        def added(one: Incomplete) -> Incomplete:
+            if one.collection != collection:
+                return one
+            more = replace(one, kept=one.kept + kept, size=one.size + size, dropped=one.dropped + dropped)
+            return under_epoch(more, state.turn, letters.epoch)
+
+        return replace(state, incomplete=tuple(map(added, state.incomplete)))
+
+    def next_release(self, state: State) -> Piece | None:
+        """What to offer next to a topic that refused events, of what is kept for it."""
+        if not state.incomplete or self._refused:
+            return None
+        mine = set(self._withheld(state.incomplete).values())
+        releasable = [one for one in state.incomplete if one.collection in mine]
+        return self._releases.next(releasable, self._parts.clock())
+
+    def released(self, piece: Piece) -> None:
+        """A piece has been taken, and the state is saved."""
+        if self._releases.taken(piece):
+            _log.info("%s: its topic takes events again, %d were kept", piece.collection, piece.before.kept)
+        if piece.after is not None and piece.after.streamed:
+            self._parts.letters.drop(piece.collection)
+            _log.warning("%s; %s", piece.after, _advice(piece.after))
+
+    def not_released(self, piece: Piece, refused: TopicsRefused) -> None:
+        """A topic refuses events still; raises it where that is another one."""
+        topic = self._parts.topic(piece.collection)
+        if refused.reasons.keys() - {topic}:
+            raise refused
+        if _remade(refused.reasons[topic]):
+            self._refused |= refused.reasons
+            return
+        pause_s = self._releases.refused(piece.collection, self._parts.clock())
+        _log.info("%s is set aside still: %s; offered again in %.0f s", piece.collection, refused, pause_s)
+
+    def note(self, state: State, encoded: Encoded) -> State:
+        """The state with what a span has found; keeps the letters of its turn.
+
+        Raises PositionLost where a table's fault is to stop the job.
+        """
+        new = [one for one in encoded.incomplete if not _known(state, one)]
+        for one in new:
+            isolates = self._pace.isolates or one.cause is Cause.DELETIONS
+            if not isolates and not self._is_remade(one.collection):
+                raise PositionLost(one.why, place=str(one.collection), hint="see tidemark.table.errors")
+            _log.error("%s; %s", one, _advice(one))
+        state = replace(state, incomplete=incomplete.noted(state.incomplete, encoded.incomplete))
+        for one in encoded.incomplete:
+            if one.collection not in encoded.replaced:
+                state = self._interrupted(state, one)
+        return self._kept(self._begun_anew(state, encoded.replaced), encoded.letters)
+
+    def _begun_anew(self, state: State, replaced: Mapping[CollectionId, tuple[int, ...]]) -> State:
+        """Read collections from their beginning that got other rows while they were read."""
+        snapshot, anew = state.snapshot.replaced(replaced)
+        for table in anew:
+            _log.warning("%s is read anew: other rows took the place of its own", table.target.collection)
+        self._windows.drop(anew)
+        return replace(state, snapshot=snapshot)
+
+    def _interrupted(self, state: State, one: Incomplete) -> State:
+        """What a fault does to the snapshots of its collection: they end, or begin anew behind a gap.
+
+        Deletions that nobody tells of are told by no snapshot either: what is read of the rest stays right.
+        """
+        if one.cause is Cause.DELETIONS:
+            return state
+        tables = [table for table in state.snapshot.tables if table.target.collection == one.collection]
+        self._windows.drop(tables)
+        snapshot = state.snapshot.forgot([one.collection])
+        if one.cause is Cause.REFUSED and any(table.target.condition is None for table in tables):
+            state = replace(state, incomplete=incomplete.with_gap(state.incomplete, one.collection))
+        if one.cause is Cause.GAP:
+            snapshot = self._with_snapshot(snapshot.anew_of(one.collection), one.collection)
+            return replace(state, snapshot=snapshot)
+        for table in tables:
+            self._parts.desk.failed(table, SourceError(one.why, place=str(one.collection)))
+        return replace(state, snapshot=snapshot.without(tables))
+
+    def _is_remade(self, collection: CollectionId) -> bool:
+        return isinstance(self._refused.get(self._parts.topic(collection)), TopicRemade)
+
+    def _with_snapshot(self, snapshot: Snapshot, collection: CollectionId) -> Snapshot:
+        """With the snapshot that is to be taken of a collection whose topic was made anew."""
+        reason = self._refused.get(self._parts.topic(collection))
+        target = Target(collection)
+        if not isinstance(reason, TopicRemade) or not reason.snapshot:
+            return snapshot
+        if any(table.target == target for table in snapshot.tables):
+            return snapshot
+        return snapshot.execute(ExecuteSnapshot(f"topic {reason.place} made anew", (target,)))
+
+    def _kept(self, state: State, letters: Mapping[CollectionId, Letters]) -> State:
+        room = self._pace.letters_bytes - sum(one.size for one in state.incomplete)
+        kept = []
+        for collection, found in letters.items():
+            if found.size <= room:
+                self._parts.letters.keep(state.turn, collection, found.lines())
+                kept.append(collection)
+                room -= found.size
+        return replace(state, incomplete=incomplete.counted(state.incomplete, letters, kept))
+
+    def settle(self, state: State) -> State:
+        """The state with those taken up that the queue reads whole, and all others set aside.
+
+        A snapshot of some rows of a table that is set aside is refused: no log would keep them right.
+        """
+        if not state.incomplete:
+            return state
+        settled = incomplete.taken_up(state.incomplete, state.snapshot.tables, state.turn)
+        aside = incomplete.aside(settled)
+        in_vain = [table for table in state.snapshot.tables if table.target.collection in aside]
+        self._windows.drop(in_vain)
+        for table in in_vain:
+            self._parts.desk.failed(table, SignalError(_IN_PART, place=str(table.target.collection)))
+        back = aside - incomplete.aside(state.incomplete)
+        return replace(state, incomplete=settled, snapshot=state.snapshot.without(in_vain).forgot(back))
+
+    def saved(self, before: State, after: State) -> None:
+        """A turn is saved: the letters of collections that are whole now are dropped."""
+        for one in after.incomplete:
+            reason = self._refused.get(self._parts.topic(one.collection))
+            if reason is not None and not _remade(reason):
+                self._releases.refused(one.collection, self._parts.clock())
+        self._refused.clear()
+        left = {one.collection for one in after.incomplete}
+        for one in before.incomplete:
+            if one.collection not in left:
+                _log.info("%s is complete again", one.collection)
+                self._parts.letters.drop(one.collection)
+
+
+def _advice(one: Incomplete) -> str:
+    if one.cause is Cause.REFUSED:
+        return _COMES_BACK
+    return _GONE if one.cause is Cause.DELETIONS else _ADVICE
+
+
+def _remade(error: SinkError) -> bool:
+    return isinstance(error, TopicRemade)
+
+
+def _cause(error: SinkError) -> Cause:
+    """A topic that was made anew takes events: what it had is a gap."""
+    return Cause.GAP if _remade(error) else Cause.REFUSED
+
+
+def _why(error: SinkError) -> str:
+    return f"{error.message}; {error.hint}" if error.hint else error.message
+
+
+def _known(state: State, new: Incomplete) -> bool:
+    return any(
+        (one.collection, one.cause, one.taken_up) == (new.collection, new.cause, 0)
+        for one in state.incomplete
+    )

@@ -1,0 +1,445 @@
+"""The job: one turn after another, from the log to the sink. The only place that retries.
+
+A turn takes a span of the log and sends its events; then, if a window's rows have been read and the
+stream has passed its watermark, the READ events that survive. Its order is what makes a crash
+harmless: the events are written where nobody sees them, the state that will hold after the turn is
+saved as pending, the sink commits, the state is promoted, and only then is the log acknowledged.
+
+    take ─► encode ─► commands ─► emit window ─► save pending ─► commit ─► promote ─► acknowledge
+                                                                                 └─► open a window
+
+The loop also turns when the log is silent, so a finished window never waits for traffic. Nothing
+here knows Spark, a database or a clock: they come in by the ports.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from engine.errors import (
+    PositionLost,
+    SignalError,
+    SinkError,
+    SinkRefused,
+    SourceError,
+    StateError,
+    StateNotSaved,
+    TidemarkError,
+    TopicsRefused,
+)
+from engine.isolation.incomplete import noted
+from engine.job import state as saved
+from engine.job.isolation import Isolation
+from engine.job.observation import Observation
+from engine.job.progress_log import goes_on
+from engine.job.turn_size import TurnSize
+from engine.job.window_scheduler import with_moved
+from engine.job.windows import Windows
+from engine.model import ExecuteSnapshot, LogMessage, StopSnapshot
+from engine.ports import Encoded
+from engine.snapshot.groups import spread
+from engine.snapshot.queue import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from engine.isolation.incomplete import Incomplete
+    from engine.job.parts import JobParts, Pace
+    from engine.job.state import State
+    from engine.model import CollectionId, Command, Part, Window
+    from engine.ports import (
+        LogReader,
+        PartWriter,
+        Span,
+    )
+
+_log = logging.getLogger("engine")
+_RELEASING_S = 2.0
+
+
+class Job:
+    """One source's loop. `run` until told to stop, or `start`, then `turn` by hand."""
+
+    def __init__(
+        self, job_parts: JobParts, pace: Pace, observe: Callable[[Observation], None] = lambda _seen: None
+    ) -> None:
+        self._parts, self._pace, self._observe = job_parts, pace, observe
+        self._windows = Windows(job_parts, pace)
+        self._isolation = Isolation(job_parts, pace, self._windows)
+        self.state: State = saved.State()
+        self._log: LogReader | None = None
+        self._lag_s = 0.0
+        self._saved = self.state
+        self._saved_s = 0.0
+        self._failures = 0
+        self._was_open = False
+        self._size = TurnSize()
+        self._settled = False
+
+    @property
+    def window(self) -> Window | None:
+        """The window that was opened last, of those in progress."""
+        return self._windows.window
+
+    def run(self, stopping: Callable[[], bool]) -> None:
+        """Turn until `stopping`; after a failure that may pass reopen the log, with growing pauses."""
+        try:
+            while not self._run_session(stopping):
+                pass
+        finally:
+            self.close()
+        at = self._parts.show(self._saved.position) if self._saved.position else "no position"
+        _log.info("stopped after turn %d at %s", self._saved.turn, at)
+        self._say_goes_on(" with the next start")
+
+    def _say_goes_on(self, when: str) -> None:
+        if line := goes_on(self._saved.snapshot.tables):
+            _log.info("%s%s", line, when)
+
+    def _run_session(self, stopping: Callable[[], bool]) -> bool:
+        """Turn until `stopping` or the end of all there is to do, which is True, or until a failure."""
+        try:
+            with self._undisturbed():
+                self._turn_until(stopping)
+        except TopicsRefused as refused:
+            self._isolation.refused(refused)
+            self.close()
+            self._settled = False
+            return False
+        except (PositionLost, SinkRefused):
+            raise
+        except (SourceError, SinkError, StateNotSaved) as error:
+            self._failures += 1
+            if isinstance(error, SinkError):
+                self._size = self._size.failed()
+            self.close()
+            self._settled = False
+            unopened = isinstance(error, SourceError) and not self._was_open
+            most = self._pace.first_retries if unopened else self._pace.retries
+            if most is not None and self._failures > most:
+                raise
+            pause_s = self._pace.pause_s(self._failures, was_open=self._was_open)
+            _log.warning("%s; trying again in %.1f s", error, pause_s)
+            self._parts.sleep(pause_s)
+            return False
+        return True
+
+    def _turn_until(self, stopping: Callable[[], bool]) -> None:
+        if not self._settled:
+            self.settle()
+            if not self._failures:
+                self._say_goes_on("")
+        if not stopping():
+            self.start()
+        while not stopping() and not self._parts.done(self._saved):
+            self.turn()
+            self._failures = 0
+
+    @contextmanager
+    def _undisturbed(self) -> Iterator[None]:
+        """Whatever fails because another job has taken over is LeaseLost: files are gone, sessions ended."""
+        try:
+            yield
+        except TidemarkError:
+            self._parts.lease.confirm()
+            raise
+
+    def settle(self) -> None:
+        """Load the newest state; a turn left pending counts if the sink has all of it."""
+        job_parts = self._parts
+        job_parts.lease.check()
+        states = job_parts.store.load()
+        if states.pending is not None:
+            turn = states.pending.turn
+            if job_parts.sink.applied(turn):
+                job_parts.store.promote(turn)
+            else:
+                job_parts.store.discard(turn)
+            states = job_parts.store.load()
+        state = saved.State()
+        if states.promoted is not None:
+            state = saved.from_json(states.promoted.document, job_parts.store.load_beside)
+        self.state = self._saved = self._at_destination(self._not_behind(state))
+        self._settled = True
+        job_parts.sink.resume(self.state.sink)
+        job_parts.desk.resume(self.state.channels)
+        self.state = self._isolation.resume(self.state)
+        self.state = self._without_excluded(self.state)
+
+    def _without_excluded(self, state: State) -> State:
+        """The state less queued collections that the settings leave out since they were queued."""
+        tables = state.snapshot.tables
+        excluded = [table for table in tables if self._parts.excluded(table.target.collection)]
+        for table in excluded:
+            self._parts.desk.stopped(table, "the settings leave the table out now")
+        collections = {table.target.collection for table in excluded}
+        return replace(state, snapshot=state.snapshot.without(excluded).forgot(collections))
+
+    def _not_behind(self, state: State) -> State:
+        """The state, unless the sink holds turns that it does not know: others would be mixed with them."""
+        newest = self._parts.sink.newest()
+        if newest is None or newest <= state.turn:
+            return state
+        if self._pace.repeats_behind_sink:
+            _log.warning(
+                "the sink holds turns up to %d, the checkpoint knows %d: going on behind them;"
+                " what was sent since is sent again",
+                newest,
+                state.turn,
+            )
+            return replace(state, turn=newest)
+        knows = f"ends at turn {state.turn}" if state.turn else "is empty"
+        raise SinkRefused(
+            f"the sink holds turns up to {newest}, and the checkpoint {knows}",
+            place="checkpoint",
+            hint="use the checkpoint that this directory belongs to, or an empty directory; or set"
+            " tidemark.sink.ahead=repeat for one start, which goes on behind those turns and sends"
+            " what came since the checkpoint again",
+        )
+
+    def _at_destination(self, state: State) -> State:
+        """The state with where its events go. Raises StateError if those before went elsewhere."""
+        now = dict(self._parts.destination())
+        moved = [
+            f"{name} {then!r}, now {now[name]!r}"
+            for name, then in state.destination.items()
+            if now.get(name, then) != then
+        ]
+        if moved and self._pace.moves:
+            _log.warning("what was sent before is not there, and is not sent again: %s", ", ".join(moved))
+            state = self._isolation.moved(state)
+        elif moved:
+            raise StateError(
+                f"the saved state belongs to events that went elsewhere: {', '.join(moved)}",
+                hint="set it back; or use an empty checkpoint, which takes a new snapshot; or, where what was"
+                " sent has been copied, set tidemark.destination=moved for one start",
+            )
+        return replace(state, destination=now)
+
+    def start(self) -> None:
+        """Open the log where the state stands."""
+        if self._log is None:
+            self.state, self._log = self._parts.source.open_log(self.state)
+            self._saved_s = self._parts.clock()
+            self._was_open = True
+            if self._size.share < 1:
+                self._log.limit(self._size.share)
+
+    def close(self) -> None:
+        """Give up the window and the session; the next start goes on from the saved state."""
+        self._windows.close()
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    # One turn.
+
+    def turn(self) -> bool:
+        """Take a span, send its events and a finished window's rows. Whether there was anything."""
+        log = self._session()
+        released = self._release(log)
+        found = [*self._parts.source.tick(self.state), *self._isolation.found(self.state)]
+        span = self._take(log)
+        self.state = self._windows.poll(self.state)
+        log.hurry(on=self._windows.read)
+        sends = bool(span or found) or self._due() or self._windows.may_emit(self.state)
+        if sends:
+            self._send(log, span, found)
+        self.state = self._windows.consider(self.state, self._lag_s)
+        return sends or released
+
+    def _due(self) -> bool:
+        """Whether a turn is due though the log is silent: a signal, a heartbeat, or an old save."""
+        job_parts = self._parts
+        return job_parts.desk.pending() or job_parts.pulse.due(job_parts.clock()) or self._unsaved_for_long()
+
+    def _take(self, log: LogReader) -> Span | None:
+        """The next span; one that only moves the position is noted, and saved with the next turn."""
+        if self._parts.source.holds_log(self.state):
+            self._parts.sleep(self._pace.waiting_s)
+            return None
+        span = log.take(self._patience_s())
+        self._lag_s = max(0.0, self._parts.now() - span.committed_at_s) if span and span.entries else 0.0
+        if span is None or not span.silent:
+            return span
+        self.state = replace(self.state, position=span.end)
+        return None
+
+    def _patience_s(self) -> float:
+        """How long to wait for a silent log: not at all while rows wait to go out."""
+        if self._windows.may_emit(self.state):
+            return 0.0
+        return self._pace.waiting_s if self.window else self._pace.idle_s
+
+    def _session(self) -> LogReader:
+        if self._log is None:
+            self.start()
+        if self._log is None:
+            raise SourceError("the log did not open")
+        return self._log
+
+    def _unsaved_for_long(self) -> bool:
+        """Whether queue or sink have changed since the last save, or the position a while ago."""
+        if self.state.snapshot != self._saved.snapshot and not self.window:
+            return True
+        if self._parts.sink.memory() != self._saved.sink:
+            return True
+        return self.state is not self._saved and self._parts.clock() - self._saved_s >= self._pace.save_s
+
+    def _send(self, log: LogReader, span: Span | None, found: Sequence[Incomplete]) -> None:
+        job_parts, now, clock_s = self._parts, self._parts.now(), self._parts.clock()
+        after = self.state.next_turn()
+        writer = job_parts.sink.writer(after.turn)
+        encoded = self._encode(span, writer, after, found) if span else Encoded()
+        if encoded.lag_s is not None:
+            self._lag_s = encoded.lag_s
+        encoded = replace(encoded, incomplete=(*found, *encoded.incomplete))
+        after = replace(after, memory=dict(job_parts.source.memory()))
+        if span:
+            after = replace(after, position=span.end)
+        after = self._isolation.note(after, encoded)
+        refused = self._isolation.withheld(after)
+        after = self._isolation.settle(self._obey(after, encoded))
+        after = self._note_moved(after, encoded)
+        self._windows.supersede(encoded)
+        after, emitted = self._windows.emit(after, writer, _next_number(encoded.parts))
+        parts = [*encoded.parts, *emitted]
+        events = sum(part.events for part in parts)
+        if job_parts.pulse.due(clock_s):
+            parts.append(job_parts.pulse.beat(writer, _next_number(parts), clock_s, now))
+        after = self._isolation.withhold(after, parts, refused)
+        begun_s = job_parts.clock()
+        after = self._commit(after, parts)
+        if span:
+            self._resize(log, job_parts.clock() - begun_s)
+        self._windows.committed()
+        self._committed(log, after, events, now, clock_s)
+
+    def _committed(self, log: LogReader, after: State, events: int, now_s: float, clock_s: float) -> None:
+        self._isolation.saved(self._saved, after)
+        self.state = self._saved = after
+        self._saved_s = clock_s
+        self._parts.desk.tell()
+        if after.position is not None:
+            log.acknowledge(after.position)
+        self._observe(Observation(after, events, self._lag_s, now_s, self.window, clock_s))
+
+    def _release(self, log: LogReader) -> bool:
+        """Offer topics that refused events what is kept for them, for a while. Whether any was taken.
+
+        Each piece is a turn of its own: if it is refused, nothing else has to be sent again.
+        """
+        job_parts, begun_s, taken = self._parts, self._parts.clock(), False
+        while job_parts.clock() - begun_s < _RELEASING_S and (
+            piece := self._isolation.next_release(self.state)
+        ):
+            now_s, clock_s = job_parts.now(), job_parts.clock()
+            after = self.state.next_turn()
+            part = job_parts.sink.writer(after.turn).write(0, [piece.events])
+            after = replace(
+                after, incomplete=piece.taken(after.incomplete), memory=dict(job_parts.source.memory())
+            )
+            try:
+                after = self._commit(after, [part])
+            except TopicsRefused as refused:
+                job_parts.store.discard(after.turn)
+                self._isolation.not_released(piece, refused)
+                continue
+            self._committed(log, after, part.events, now_s, clock_s)
+            self._isolation.released(piece)
+            taken = True
+        return taken
+
+    def _resize(self, log: LogReader, seconds: float) -> None:
+        """Take less of the log at once where the sink is slow, and more again where it is not."""
+        size = self._size.took(seconds)
+        if size != self._size:
+            self._size = size
+            log.limit(size.share)
+
+    def _commit(self, after: State, parts: Sequence[Part]) -> State:
+        """Save the state as pending, commit the turn, promote the state; each only while the lease is ours.
+
+        Whoever has lost the lease between a check and the step behind it is stopped by that step itself: its
+        files' names are gone, see `adapters/storage/lease.py`.
+        """
+        job_parts = self._parts
+        job_parts.lease.check()
+        after = replace(after, channels=dict(job_parts.desk.memory()), sink=job_parts.sink.memory())
+        after = self._with_beside(after)
+        job_parts.store.save_pending(after.turn, saved.to_json(after))
+        job_parts.lease.check()
+        job_parts.sink.commit(after.turn, parts)
+        job_parts.lease.check()
+        job_parts.store.promote(after.turn)
+        return after
+
+    def _with_beside(self, after: State) -> State:
+        """The state with much that changes seldom in a document of its own, written where it has changed."""
+        if not saved.is_long(after):
+            return replace(after, beside="")
+        if self._saved.beside and saved.same_beside(self._saved, after):
+            return replace(after, beside=self._saved.beside)
+        beside = self._parts.store.save_beside(after.turn, saved.beside_to_json(after))
+        return replace(after, beside=beside)
+
+    def _encode(self, span: Span, writer: PartWriter, state: State, found: Sequence[Incomplete]) -> Encoded:
+        hidden = self._isolation.hidden(noted(state.incomplete, found))
+        return self._parts.source.encode(span, writer, hidden, state.snapshot.reading)
+
+    @staticmethod
+    def _note_moved(state: State, encoded: Encoded) -> State:
+        return replace(state, snapshot=with_moved(state.snapshot, encoded.moved))
+
+    def _obey(self, state: State, encoded: Encoded) -> State:
+        job_parts = self._parts
+        queued = [table.target.collection for table in state.snapshot.tables]
+        tables = job_parts.source.tables()
+        groups: dict[CollectionId, Sequence[CollectionId]] = {}
+
+        def known() -> Sequence[CollectionId]:
+            groups.update(tables.groups())
+            return (*tables.captured(), *groups, *queued)
+
+        for command in job_parts.desk.commands(encoded.signals, known):
+            state = self._apply(state, spread(command, groups))
+        return state
+
+    def _apply(self, state: State, command: Command) -> State:
+        match command:
+            case ExecuteSnapshot() if not self._has_room(state, command):
+                self._refuse(command, state.snapshot.queued)
+                return state
+            case ExecuteSnapshot():
+                snapshot = state.snapshot.execute(command, self._windows.tickets)
+                return replace(state, snapshot=snapshot)
+            case StopSnapshot():
+                snapshot, stopped = state.snapshot.stop(command)
+                for table in stopped:
+                    self._parts.desk.stopped(table)
+                self._windows.drop(stopped)
+                return replace(state, snapshot=snapshot)
+            case LogMessage():
+                return state
+
+    def _has_room(self, state: State, command: ExecuteSnapshot) -> bool:
+        """Whether the command's collections may be queued; what names none is never too much."""
+        count = len(command.targets)
+        return not count or state.snapshot.queued + count <= self._pace.most_queued
+
+    def _refuse(self, command: ExecuteSnapshot, queued: int) -> None:
+        """Answer that the queue is full, once for all that the command names."""
+        target = command.targets[0]
+        error = SignalError(
+            f"{queued} collections are queued, and none of the {len(command.targets)} named is taken on top",
+            hint=f"tidemark.signals.max.queued allows {self._pace.most_queued}; send the signal again when"
+            " the queue is shorter",
+        )
+        self._parts.desk.failed(Table(0, command.signal, target, id=command.id), error)
+
+
+def _next_number(parts: Sequence[Part]) -> int:
+    return max((part.number for part in parts), default=-1) + 1

@@ -1,0 +1,345 @@
+"""The snapshot's side of a turn: the windows in progress, and what becomes of their rows.
+
+Owns the open windows and what has superseded their rows so far. Once all rows of one are read they wait
+for the stream, then go out run by run, in slices that take a turn no longer than a moment; what supersedes
+those still waiting is counted to the end. Meanwhile the next window is read, from where this one ends: so
+the one in front must go out whole, and if it is given up, so is the one behind it.
+
+The merge rule is `merge.py`'s. Which window opens next, and what a failure means, is `window_scheduler.py`'s.
+Saving and sending are the job's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from engine.errors import (
+    GaveWay,
+    LoginRefused,
+    PositionLost,
+    SchemaChanged,
+    SinkError,
+    SinkRefused,
+    SourceError,
+    TableBusy,
+)
+from engine.job.completion import ended, gave_up, restless
+from engine.job.emission import Emission
+from engine.job.window_scheduler import WindowScheduler
+from engine.snapshot.extent import Advance
+from engine.snapshot.markers import marks
+from engine.snapshot.merge import Superseded
+from engine.snapshot.merge_key import key_of, merge_keys_of
+from engine.snapshot.slices import Slices
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from engine.job.emission import Emitted
+    from engine.job.parts import JobParts, Pace
+    from engine.job.state import State
+    from engine.model import Part, Position, Run, Staged, Window
+    from engine.ports import Encoded, OpenWindow, PartWriter
+    from engine.snapshot.queue import Table
+
+_log = logging.getLogger("engine")
+
+
+_AT_ONCE = 2
+"""Windows in progress: one whose rows go out, one that is read."""
+
+
+@dataclass(slots=True)
+class _Opened:
+    """A window in progress: what was planned, what has superseded its rows so far.
+
+    `hidden` is what had before it opened, by changes that it does not show. Of its runs `sent` have gone
+    out, the first ones. `staged` are its rows, once all are read, which took `read_s`; `reached` is whether
+    the stream has passed the watermark since.
+    """
+
+    window: Window
+    reading: OpenWindow
+    superseded: Superseded
+    hidden: Superseded
+    since_s: float
+    staged: Sequence[Staged] | None = None
+    read_s: float = 0.0
+    reached: bool = False
+    sent: int = 0
+
+    def reads(self, tickets: Collection[int]) -> bool:
+        """Whether it reads one of these entries of the queue."""
+        return any(run.ticket in tickets for run in self.window.runs)
+
+    @property
+    def waiting(self) -> list[Staged]:
+        """The files that have not gone out."""
+        return [one for one in self.staged or () if one.run >= self.sent]
+
+    def next_slice(self, most_bytes: float) -> tuple[int, list[Staged]]:
+        """The end of the next slice, as a number of a run, and its files: at least one, and no more bytes."""
+        size = 0
+        taken: list[Staged] = []
+        for one in self.waiting:
+            size += one.bytes
+            if taken and size > most_bytes:
+                return one.run, taken
+            taken.append(one)
+        return len(self.window.runs), taken
+
+    def ahead(self) -> list[Advance]:
+        """What it will have done once all of it has gone out, if nothing need be read again."""
+        runs: dict[int, list[Run]] = {}
+        rows: Counter[int] = Counter()
+        size: Counter[int] = Counter()
+        for run in self.window.runs[self.sent :]:
+            runs.setdefault(run.ticket, []).append(run)
+        for one in self.waiting:
+            rows[one.ticket] += one.rows
+            size[one.ticket] += one.bytes
+        return [
+            Advance(ticket, tuple(its), rows=rows[ticket], bytes=size[ticket]) for ticket, its in runs.items()
+        ]
+
+
+class Windows:
+    """Opens one window after the other and emits what survives of each, in order."""
+
+    def __init__(self, job_parts: JobParts, pace: Pace) -> None:
+        self._parts, self._pace = job_parts, pace
+        self._opened: list[_Opened] = []
+        self._opening = WindowScheduler(job_parts, pace)
+        self._slices = Slices(pace.slice_s, pace.slice_bytes)
+
+    @property
+    def window(self) -> Window | None:
+        """The window that was opened last."""
+        return self._opened[-1].window if self._opened else None
+
+    @property
+    def tickets(self) -> frozenset[int]:
+        """The entries of the queue that are read, or were and have not gone out."""
+        return frozenset(run.ticket for one in self._opened for run in one.window.runs)
+
+    @property
+    def read(self) -> bool:
+        """Whether rows are read and wait: for the stream, or to go out."""
+        return any(one.staged is not None for one in self._opened)
+
+    def close(self) -> None:
+        """Give up the windows in progress; their rows are read again."""
+        self._give_up(0)
+
+    def drop(self, tables: Sequence[Table]) -> None:
+        """Give up the windows that read one of these entries of the queue."""
+        tickets = {table.ticket for table in tables}
+        self._give_up(next((at for at, one in enumerate(self._opened) if one.reads(tickets)), _AT_ONCE))
+
+    def _give_up(self, first: int) -> None:
+        """Close a window and those behind it, which begin where it would have ended."""
+        self._opened, given_up = self._opened[:first], self._opened[first:]
+        with ExitStack() as closing:
+            for one in given_up:
+                closing.callback(one.reading.close)
+
+    # Emitting.
+
+    def poll(self, state: State) -> State:
+        """See how far reading has come; deals with a window that failed."""
+        for at, opened in enumerate(self._opened):
+            try:
+                staged = opened.reading.poll()
+            except SourceError as error:
+                self._give_up(at)
+                return self._failed(state, opened.window, error)
+            except SinkRefused:
+                raise
+            except SinkError as error:
+                # Nothing is wrong with the log, nor with the window in front.
+                self._give_up(at)
+                self._opening.held_up(error)
+                return state
+            self._note(opened, staged, state.position)
+        return state
+
+    def _note(self, opened: _Opened, staged: Sequence[Staged] | None, position: Position | None) -> None:
+        if staged is None:
+            return
+        now_s = self._parts.clock()
+        if opened.staged is None:
+            opened.staged, opened.read_s = staged, now_s - opened.since_s
+        if not opened.reached and position is not None and opened.reading.reached(position):
+            opened.reached = True
+            self._opening.waited(now_s - opened.since_s - opened.read_s)
+
+    def _failed(self, state: State, window: Window, error: SourceError) -> State:
+        if isinstance(error, GaveWay):
+            return self._opening.yielded(state, window, error, behind=bool(self._opened))
+        if isinstance(error, SchemaChanged) or self._opened:
+            # What is behind another window is judged once it is read alone.
+            _log.warning("window %s is given up and will be read again: %s", window.id, error)
+            self._opening.gave_way()
+            return state
+        if isinstance(error, TableBusy):
+            return self._opening.refused(state, error)
+        if isinstance(error, LoginRefused):
+            self._opening.held_up(error)  # nothing is wrong with the rows
+            return state
+        return self._opening.failed(state, window, error)
+
+    def may_emit(self, state: State) -> bool:
+        """Whether rows may go out at the state's position."""
+        if not self._opened or self._opened[0].staged is None or state.position is None:
+            return False
+        return self._opened[0].reading.reached(state.position)
+
+    def supersede(self, encoded: Encoded) -> None:
+        """Count what a span has brought for all open windows, and for some by their ids.
+
+        What is newer than the rows of the one in front may be contained in those of the next. Where a source
+        can't tell, both leave it out, which loses nothing: the stream has carried it.
+        """
+        for one in self._opened:
+            own = encoded.superseded_in.get(one.window.id, Superseded())
+            one.superseded |= encoded.superseded | own
+
+    def emit(self, state: State, writer: PartWriter, first_part: int) -> tuple[State, list[Part]]:
+        """Write what survives of the next slice, if the watermark is reached, as parts from `first_part` on.
+
+        Gives the state with the progress recorded, and the parts.
+        """
+        if not self.may_emit(state):
+            return state, []
+        opened = self._opened[0]
+        if not opened.sent:
+            self._note(opened, opened.staged, state.position)
+            self._opening.went_well(opened.window, sum(one.rows for one in opened.waiting), opened.read_s)
+        end, files = opened.next_slice(self._slices.most_bytes)
+        runs = opened.window.runs[opened.sent : end]
+        known = self._parts.marks
+        marked = [one.among(known) for one in marks(state.snapshot, runs, files)]
+        collections = {one.collection for one in files}
+        newer = {collection: opened.superseded.of(collection) for collection in collections}
+        emissions = [
+            Emission(one, newer[one.collection], part, its)
+            for part, (one, its) in enumerate(zip(files, marked, strict=True), first_part)
+        ]
+        self._slices.begin(sum(one.bytes for one in files), self._parts.clock())
+        emitted = self._write(emissions, writer)
+        state = self._record(state, opened, runs, list(zip(files, emitted, strict=True)))
+        opened.sent = end
+        if end == len(opened.window.runs):
+            del self._opened[0]
+            opened.reading.close()
+        return state, [one.part for one in emitted]
+
+    def committed(self) -> None:
+        """A turn's events are in the sink: what a slice of a window takes is learned from it."""
+        self._slices.end(self._parts.clock())
+
+    def _write(self, emissions: Sequence[Emission], writer: PartWriter) -> list[Emitted]:
+        if sum(emission.staged.rows for emission in emissions) <= self._parts.local_rows:
+            return [emission.write(writer) for emission in emissions]
+        return self._parts.executors.map(EmitTo(writer), emissions)
+
+    def _record(
+        self, state: State, opened: _Opened, runs: Sequence[Run], results: Sequence[tuple[Staged, Emitted]]
+    ) -> State:
+        for ticket in dict.fromkeys(run.ticket for run in runs):
+            mine = [(read, sent) for read, sent in results if read.ticket == ticket]
+            advance = _advance(opened, _runs_of(runs, ticket), mine)
+            if advance.vain:
+                self._opening.gave_way()
+            before = state.snapshot.find(ticket)
+            rounds = before.progress.rounds if before and before.progress else 0
+            state = replace(state, snapshot=state.snapshot.advanced(advance))
+            state = self._restless(state, ticket, rounds)
+        return ended(state, self._parts.desk)
+
+    def _restless(self, state: State, ticket: int, rounds: int) -> State:
+        """Space the rounds of a collection whose last rows change while they are read; give it up in the end.
+
+        `rounds` had gone by before.
+        """
+        table = state.snapshot.find(ticket)
+        if table is None or table.progress is None or table.progress.done:
+            return state
+        if table.progress.rounds < self._pace.reread_rounds:
+            if table.progress.rounds > rounds:
+                self._opening.rest(table)
+            return state
+        return gave_up(state, self._parts.desk, [table], restless(table))
+
+    # Opening.
+
+    def consider(self, state: State, lag_s: float) -> State:
+        """Open the next window if there is something to read and the stream keeps up."""
+        crowded = [table for table in state.snapshot.tables if self._crowded(table)]
+        if crowded:
+            self.drop(crowded)
+            state = self._opening.crowded(state, crowded)
+        if len(self._opened) == _AT_ONCE or any(one.staged is None for one in self._opened):
+            return state
+        try:
+            state, window = self._opening.next(
+                state, lag_s, [advance for one in self._opened for advance in one.ahead()]
+            )
+            if window is None:
+                return state
+            self._open(window)
+        except (TableBusy, SchemaChanged) as error:
+            return self._opening.refused(state, error, behind=bool(self._opened))
+        except SourceError as error:
+            if isinstance(error, PositionLost) or not self._opened:
+                raise
+            # If the session is lost the log tells, or the next window once it is alone.
+            _log.warning("the next window does not open yet: %s", error)
+            self._opening.gave_way()
+            return state
+        before = {run.ticket for one in self._opened[:-1] for run in one.window.runs}
+        tickets = {run.ticket for run in window.runs} - before
+        return replace(state, snapshot=state.snapshot.opened(tickets, int(self._parts.now() * 1000)))
+
+    def _crowded(self, table: Table) -> bool:
+        return table.progress is not None and len(table.progress.reread) > self._pace.most_reread
+
+    def _open(self, window: Window) -> None:
+        since_s = self._parts.clock()
+        reading = self._parts.source.open_window(window)
+        self._opened.append(_Opened(window, reading, reading.superseded, reading.superseded, since_s))
+
+
+def _runs_of(runs: Sequence[Run], ticket: int) -> tuple[Run, ...]:
+    return tuple(run for run in runs if run.ticket == ticket)
+
+
+def _advance(opened: _Opened, runs: tuple[Run, ...], results: Sequence[tuple[Staged, Emitted]]) -> Advance:
+    dropped = [key for _read, sent in results for key in sent.lacking]
+    asked = [key for run in runs for key in run.keys]
+    reread = merge_keys_of(asked)
+    unsent = opened.superseded.unsent(runs[0].target.collection, dropped, reread)
+    return Advance(
+        ticket=runs[0].ticket,
+        runs=runs,
+        rows=sum(read.rows for read, _sent in results),
+        emitted=sum(sent.rows for _read, sent in results),
+        bytes=sum(read.bytes for read, _sent in results),
+        lacking=frozenset(key_of(key) for key in unsent),
+        vain=opened.hidden.of(runs[0].target.collection).names(reread),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EmitTo:
+    """The task that writes one emission; goes to the executors."""
+
+    writer: PartWriter
+
+    def __call__(self, emission: Emission) -> Emitted:
+        """Write it."""
+        return emission.write(self.writer)

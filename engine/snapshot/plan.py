@@ -1,0 +1,208 @@
+"""Which keys to read next: windows cut to a budget, runs cut for the tasks that read them. Pure.
+
+A window takes the collections of the queue in order until its budget is used up. Keys of a densely
+used integer column are split by arithmetic; for all others the database is asked for boundaries,
+through a callable, always onwards from the last one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import TYPE_CHECKING
+
+from engine.model import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from engine.model import Key, Range, Target
+    from engine.snapshot.extent import Progress
+    from engine.snapshot.queue import Snapshot, Table
+
+    Boundaries = Callable[[Target, Key | None, Key, int, int], Sequence[Key]]
+    """`(target, after, upto, step_rows, count)`: up to `count` keys below `upto`, each about
+    `step_rows` rows behind the one before, the first that far behind `after`; fewer at the end."""
+
+REREAD_AT_ONCE = 5_000
+"""Keys named in one query."""
+_SLACK = 1.1
+"""How many more rows may be left than estimated without another window for a few of them."""
+_PIECES = 12
+_PIECE_ROWS = 25_000
+"""A task reads several runs one after the other, of no fewer rows each, nor of fewer than a chunk has.
+
+A window goes out run by run.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What one window may read: rows, bytes, chunks of `chunk_rows` rows, by `tasks` tasks at once.
+
+    `alone`: no more than one run.
+    """
+
+    rows: int
+    bytes: int
+    tasks: int
+    chunk_rows: int
+    chunks: int | None = None
+    alone: bool = False
+
+    def less(self, *, rows: int, size: int, chunks: int) -> Budget:
+        """What is left after some of it was planned."""
+        left = None if self.chunks is None else self.chunks - chunks
+        return replace(self, rows=self.rows - rows, bytes=self.bytes - size, chunks=left)
+
+    @property
+    def spent(self) -> bool:
+        """Whether nothing more fits."""
+        few = self.rows <= 0 or self.bytes <= 0 or (self.chunks is not None and self.chunks <= 0)
+        return self.alone or few
+
+    def rows_for(self, row_bytes: float) -> int:
+        """How many rows of this size the budget holds: at least one chunk, of large rows at least one row."""
+        rows = self.rows if self.chunks is None else min(self.rows, self.chunks * self.chunk_rows)
+        return max(1, min(max(rows, self.chunk_rows), int(self.bytes / max(row_bytes, 1.0))))
+
+
+def plan_window(snapshot: Snapshot, budget: Budget, boundaries: Boundaries) -> tuple[Run, ...]:
+    """Cut the next window's runs out of the queue's measured collections, in order.
+
+    Stops before the first collection that has not begun; initial entries and others don't mix, nor do keys
+    and ranges, since a source may stop its stream for a few keys. Empty when there is nothing to read.
+    """
+    runs: list[Run] = []
+    for table in snapshot.tables:
+        if table.progress is None or (runs and budget.spent) or table.initial != snapshot.tables[0].initial:
+            break
+        planned, finished = _plan_table(table, table.progress, budget, boundaries)
+        if runs and planned and bool(runs[0].keys) != bool(planned[0].keys):
+            break
+        runs += planned
+        if not finished:
+            break
+        budget = _after(budget, table.progress, planned)
+    return tuple(runs)
+
+
+def _after(budget: Budget, progress: Progress, planned: Sequence[Run]) -> Budget:
+    extent, chunks = progress.extent, sum(run.chunks for run in planned)
+    rows = min(extent.rows, chunks * budget.chunk_rows)
+    size = int(rows * extent.bytes / max(extent.rows, 1))
+    return budget.less(rows=rows, size=size, chunks=chunks)
+
+
+def _plan_table(
+    table: Table, progress: Progress, budget: Budget, boundaries: Boundaries
+) -> tuple[list[Run], bool]:
+    """The collection's runs, and whether they are its last ones."""
+    extent = progress.extent
+    if not progress.left or len(progress.reread) >= REREAD_AT_ONCE:
+        # Many are read in between, so that they never become too many to be kept.
+        return _plan_again(table, progress, budget), not progress.left
+    if extent.whole:
+        chunks = max(1, ceil(extent.rows / budget.chunk_rows))
+        return [Run(table.ticket, table.target, None, None, chunks, key=extent.key)], True
+    rows = _rows_now(progress, budget)
+    tasks = 1 if budget.alone else max(1, min(budget.tasks, rows // budget.chunk_rows))
+    piece_rows = max(_PIECE_ROWS, budget.chunk_rows)
+    count = 1 if budget.alone else tasks * max(1, min(_PIECES, rows // (tasks * piece_rows)))
+    step = ceil(rows / count)
+    runs: list[Run] = []
+    for place, left in enumerate(progress.left):
+        planned, finished = _plan_range(table, progress, left, step, count - len(runs), boundaries)
+        runs += [replace(run, chunks=max(1, round(step / budget.chunk_rows))) for run in planned]
+        if not finished or len(runs) >= count:
+            return runs, finished and place == len(progress.left) - 1
+    return runs, True
+
+
+def _rows_now(progress: Progress, budget: Budget) -> int:
+    """The rows of this window; when few are left, these, so that all tasks get their share of them."""
+    extent = progress.extent
+    rows, left = budget.rows_for(extent.bytes / max(extent.rows, 1)), _rows_left(progress)
+    if left is None or budget.alone or budget.tasks == 1:
+        return rows
+    return min(rows, max(budget.chunk_rows, ceil(left * _SLACK)))
+
+
+def _rows_left(progress: Progress) -> float | None:
+    """An estimate; None where more have been read than were thought to be there."""
+    span = progress.extent.span
+    if span is None:
+        left = progress.extent.rows - progress.rows
+        return left if left > 0 else None
+    ends = [_ends(left, span) for left in progress.left]
+    return sum((end - start) * _density(progress, start, span) for start, end in ends)
+
+
+def _plan_again(table: Table, progress: Progress, budget: Budget) -> list[Run]:
+    """The keys to read once more, as one run."""
+    if not progress.reread:
+        return []
+    at_once = min(REREAD_AT_ONCE, budget.rows) if budget.alone else REREAD_AT_ONCE
+    keys = progress.reread[: max(1, at_once)]
+    chunks = ceil(len(keys) / budget.chunk_rows)
+    return [Run(table.ticket, table.target, None, None, chunks, keys, progress.extent.key)]
+
+
+def _plan_range(
+    table: Table, progress: Progress, left: Range, step: int, count: int, boundaries: Boundaries
+) -> tuple[list[Run], bool]:
+    """Up to `count` runs of about `step` rows from a range's beginning, and whether that is all of it."""
+    bounds: list[Key | None] = [*_bounds(table, progress, left, step, count, boundaries)]
+    finished = len(bounds) < count
+    if finished:
+        bounds.append(left.upto)
+    runs = [
+        Run(table.ticket, table.target, after, upto, key=progress.extent.key)
+        for after, upto in zip([left.after, *bounds], bounds, strict=False)
+    ]
+    return runs, finished
+
+
+def _bounds(
+    table: Table, progress: Progress, left: Range, step: int, count: int, boundaries: Boundaries
+) -> Sequence[Key]:
+    if left.upto is None:
+        return []
+    if progress.extent.span is None:
+        return boundaries(table.target, left.after, left.upto, step, count)
+    start, end = _ends(left, progress.extent.span)
+    width = ceil(step / _density(progress, start, progress.extent.span))
+    uptos = (start + width * (index + 1) for index in range(count))
+    return [(str(upto),) for upto in uptos if upto < end]
+
+
+def _ends(left: Range, span: tuple[int, int]) -> tuple[int, int]:
+    """A range of integer keys `(start, end]`."""
+    start = span[0] - 1 if left.after is None else _integer(left.after)
+    return start, span[1] if left.upto is None else _integer(left.upto)
+
+
+def _density(progress: Progress, start: int, span: tuple[int, int]) -> float:
+    """Rows per key value, the greater of what was estimated and what has been seen."""
+    least, highest = span
+    density = progress.extent.rows / (highest - least + 1)
+    if progress.rows and start >= least:
+        density = max(density, progress.rows / (start - least + 1))
+    return min(1.0, max(density, 1e-9))
+
+
+def _integer(key: Key) -> int:
+    (text,) = key
+    return int(text or 0)
+
+
+def fraction_read(progress: Progress) -> float:
+    """How much of a collection has been read, from 0 to 1; an estimate where keys are no integers."""
+    if not progress.left:
+        return 1.0
+    if progress.extent.span is not None:
+        least, highest = progress.extent.span
+        ends = [_ends(left, progress.extent.span) for left in progress.left]
+        left = sum(end - start for start, end in ends)
+        return min(1.0, max(0.0, 1 - left / max(1, highest - least + 1)))
+    return min(1.0, progress.rows / max(1, progress.extent.rows))

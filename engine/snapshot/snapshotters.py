@@ -1,0 +1,53 @@
+"""Who decides on the snapshot before the log: a mode, or the class that `snapshot.mode=custom` names.
+
+Owns finding the user's own, as an entry point or as `package.module:Name`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module, metadata
+from typing import TYPE_CHECKING, cast
+
+from engine.config.settings import SnapshotMode
+from engine.errors import ConfigError
+from engine.snapshot.initial import Mode
+
+if TYPE_CHECKING:
+    from engine.config.settings import SnapshotSettings
+    from engine.snapshot.initial import Snapshotter
+
+GROUP = "tidemark.snapshotters"
+"""The entry points' group."""
+
+
+def snapshotter(settings: SnapshotSettings) -> Snapshotter:
+    """The snapshotter of the settings; the user's own is made without arguments.
+
+    Raises ConfigError when there is none of that name, or when it is none.
+    """
+    if settings.mode is not SnapshotMode.CUSTOM:
+        return Mode(settings.mode)
+    name = settings.custom_name
+    try:
+        made = _class(name)()
+    except (ImportError, AttributeError, TypeError) as error:
+        raise ConfigError(f"the snapshotter {name!r} can't be made: {error}", hint=_hint()) from error
+    lacking = [one for one in ("should_snapshot", "should_stream", "statement") if not hasattr(made, one)]
+    if lacking:
+        raise ConfigError(f"{name!r} is no snapshotter: it has no {', '.join(lacking)}")
+    return cast("Snapshotter", made)
+
+
+def _class(name: str) -> type:
+    known = {one.name: one for one in metadata.entry_points(group=GROUP)}
+    if name in known:
+        return cast("type", known[name].load())
+    module, separator, attribute = name.partition(":")
+    if not separator:
+        raise ImportError("no entry point of that name")
+    return cast("type", getattr(import_module(module), attribute))
+
+
+def _hint() -> str:
+    known = ", ".join(sorted(one.name for one in metadata.entry_points(group=GROUP))) or "none"
+    return f"give package.module:Name, or an entry point of group {GROUP}; known: {known}"

@@ -1,0 +1,73 @@
+"""How old what the log brings is, by the cluster's clock and not by ours."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, cast
+
+from bson import encode
+from bson.timestamp import Timestamp
+
+from adapters.mongodb.log.reader import MongoLog
+from adapters.mongodb.log.stream import Batch, _cluster_s
+from engine.model import Position
+
+FAR_AHEAD_S = 4_000_000_000
+
+
+def position(seconds: int) -> Position:
+    return Position((f"82{seconds:08X}{1:08X}", "", 0))
+
+
+class Stream:
+    """Gives one batch, then nothing."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batches = [batch]
+
+    def next(self, _most: int, _await_ms: int) -> Batch:
+        if self._batches:
+            return self._batches.pop()
+        time.sleep(0.01)
+        return Batch((), position(0))
+
+    def close(self) -> None:
+        pass
+
+
+def lag_s(batch: Batch) -> float | None:
+    log = MongoLog(cast("Any", Stream(batch)), position(1))
+    try:
+        span = log.take(10.0)
+        assert span is not None
+        return span.lag_s(time.monotonic())
+    finally:
+        log.close()
+
+
+def test_a_change_is_as_old_as_the_cluster_has_gone_on_since():
+    lag = lag_s(Batch((b"change",), position(FAR_AHEAD_S), FAR_AHEAD_S + 30))
+
+    assert lag is not None
+    assert 30 <= lag < 35
+
+
+def test_a_change_ages_while_it_waits_to_be_taken():
+    log = MongoLog(cast("Any", Stream(Batch((b"change",), position(FAR_AHEAD_S), FAR_AHEAD_S))), position(1))
+    span = log.take(10.0)
+    log.close()
+
+    assert span is not None
+    assert 100 <= (span.lag_s(time.monotonic() + 100) or 0) < 105
+
+
+def test_nothing_is_said_without_a_change_or_a_clock():
+    assert lag_s(Batch((), position(FAR_AHEAD_S), FAR_AHEAD_S + 30)) is None
+    assert lag_s(Batch((b"change",), position(FAR_AHEAD_S))) is None
+
+
+def test_the_cluster_s_time_stands_in_every_answer():
+    told = encode({"ok": 1, "$clusterTime": {"clusterTime": Timestamp(FAR_AHEAD_S, 7)}})
+
+    assert _cluster_s(told) == FAR_AHEAD_S
+    assert _cluster_s(encode({"ok": 1})) is None

@@ -1,0 +1,84 @@
+"""What a change stream asks for behind an event that the server can't send."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import bson
+import pytest
+from bson.raw_bson import RawBSONDocument
+from bson.timestamp import Timestamp
+from pymongo import MongoClient
+from pymongo.errors import OperationFailure
+
+from adapters.mongodb.log.options import StreamOptions
+from adapters.mongodb.log.stream import ChangeStream
+from engine.config.sources import Oversize
+from engine.errors import ConfigError, SourceError
+
+TOKEN = {"_data": "826B03928D000000010000000000"}
+
+
+class Server:
+    """A server that can't send its next event; keeps the pipelines that it was asked for."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+        self.pipelines: list[list[dict[str, Any]]] = []
+
+    def __getitem__(self, _database: str) -> Server:
+        return self
+
+    def start_session(self) -> None:
+        return None
+
+    def command(self, command: dict[str, Any], **_more: Any) -> RawBSONDocument:
+        if "getMore" in command:
+            raise OperationFailure("it is too large", self.code)
+        self.pipelines.append(command["pipeline"])
+        cursor = {"id": bson.Int64(7), "firstBatch": [], "postBatchResumeToken": TOKEN}
+        return RawBSONDocument(bson.encode({"cursor": cursor, "operationTime": Timestamp(1, 1)}))
+
+
+def opened(server: Server, oversize: Oversize) -> ChangeStream:
+    return ChangeStream(
+        cast("MongoClient[dict[str, Any]]", server), StreamOptions(oversize=oversize), start=None
+    )
+
+
+def take(stream: ChangeStream) -> None:
+    """Take what comes, which is nothing."""
+    for _ in range(9):
+        assert stream.next(100, 1).changes == ()
+
+
+@pytest.mark.parametrize("code", [10334, 7182500])
+@pytest.mark.parametrize(("oversize", "others"), [("fail", "'skip' or 'split'"), ("split", "'skip'")])
+def test_an_event_that_can_not_be_sent_even_with_less_ends_the_job(code: int, oversize: str, others: str):
+    # 7182500: a part of it has no room for one of its fields.
+    stream = opened(server := Server(code), Oversize(oversize))
+
+    with pytest.raises(ConfigError, match="over 16 MB") as told:
+        take(stream)
+
+    assert told.value.hint == f"set 'cursor.oversize.handling.mode' to {others}"
+    assert "fullDocument" in server.pipelines[0][0]["$changeStream"]
+    assert "fullDocument" not in server.pipelines[-1][0]["$changeStream"]
+
+
+def test_where_it_may_be_left_out_only_its_name_is_asked_for_in_the_end():
+    stream = opened(server := Server(7182500), Oversize.SKIP)
+
+    with pytest.raises(ConfigError, match="over 16 MB"):
+        take(stream)
+
+    assert server.pipelines[-1][-1] == {
+        "$project": {"operationType": 1, "clusterTime": 1, "ns": 1, "documentKey": 1}
+    }
+
+
+def test_any_other_error_is_told():
+    stream = opened(Server(43), Oversize.FAIL)
+
+    with pytest.raises(SourceError, match="reading the change stream failed"):
+        take(stream)

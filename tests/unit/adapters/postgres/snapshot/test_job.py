@@ -1,0 +1,78 @@
+"""A PostgreSQL job put together: what its connections are given, and in which order it starts."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from adapters.postgres.job import jdbc_properties, libpq_parameters, run
+from adapters.postgres.server.connection import Server
+from adapters.postgres.snapshot.chunk_reader import Jdbc
+from adapters.source import wiring
+from engine.config import parse
+from engine.errors import ConfigError, SourceError
+
+LEAST = {
+    "database.hostname": "db",
+    "database.user": "reader",
+    "database.password": "pa55word",
+    "database.dbname": "app",
+    "topic.prefix": "tm",
+    "snapshot.mode": "never",
+    "plugin.name": "pgoutput",
+    "tidemark.sink": "null",
+}
+
+
+class SparkStarted(Exception):
+    """Raised in the place of a start of Spark."""
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """What reaching the server raises; Spark must not start before."""
+    errors: list[Exception] = []
+
+    def identity(_server: Server, *, replicates: bool) -> dict[str, str]:  # noqa: ARG001  it is asked by name
+        if errors:
+            raise errors.pop()
+        return {}
+
+    def start(*_args: object) -> None:
+        raise SparkStarted
+
+    monkeypatch.setattr(Server, "identity", identity)
+    monkeypatch.setattr(wiring, "spark_session", start)
+    return errors
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [({}, "10"), ({"database.connectTimeout": "3"}, "3"), ({"database.connectTimeout": "0"}, "0")],
+)
+def test_a_connection_is_not_waited_for_without_end(more, expected):
+    assert libpq_parameters(parse(LEAST | more).postgres)["connect_timeout"] == expected
+
+
+def test_a_refused_login_is_told_before_spark_starts(told):
+    told.append(ConfigError("password authentication failed for user 'reader'"))
+
+    with pytest.raises(ConfigError, match="password authentication failed"):
+        run(parse(LEAST), stop=threading.Event())
+
+
+def test_a_server_that_is_not_up_yet_is_told_and_waited_for(told, caplog):
+    told.append(SourceError("connection failed: connection refused", place="postgresql"))
+
+    with caplog.at_level("WARNING", "adapters"), pytest.raises(SparkStarted):
+        run(parse(LEAST), stop=threading.Event())
+
+    assert caplog.messages == ["postgresql: connection failed: connection refused"]
+
+
+def test_no_secret_shows_in_a_repr():
+    postgres = parse(LEAST).postgres
+    jdbc = Jdbc("jdbc:postgresql://db/app", jdbc_properties(postgres), ("SET a.b = 'pa55word'",))
+
+    assert "pa55word" not in repr(jdbc)

@@ -1,0 +1,51 @@
+"""A window's rows read in the background: what is let go of, whatever fails."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from adapters.source.window_reader import Background, Reading
+from engine.errors import SourceError
+from engine.model import Staged
+
+
+def test_one_whose_end_fails_is_closed_all_the_same(tmp_path: Path):
+    staged, going, closed = tmp_path / "window", threading.Event(), []
+    staged.mkdir()
+
+    def cancel() -> None:
+        going.set()
+        raise SourceError("the connection is lost")
+
+    def read() -> list[Staged]:
+        going.wait(10.0)
+        return []
+
+    background = Background(Reading(read, cancel, str(staged), lambda: closed.append(1)), lambda: None)
+    with pytest.raises(SourceError):
+        background.close()
+    background._pool.shutdown(wait=True)
+
+    assert closed == [1]
+    assert not staged.exists()
+
+
+def test_it_may_be_closed_twice_and_after_the_reading_is_done(tmp_path: Path):
+    staged, closed = tmp_path / "window", []
+    staged.mkdir()
+    background = Background(
+        Reading(list, lambda: closed.append("cancelled"), str(staged), lambda: closed.append("closed")),
+        lambda: None,
+    )
+    while background.staged() is None:
+        time.sleep(0.001)
+    background.close()
+    background.close()
+    background._pool.shutdown(wait=True)
+
+    assert closed == ["closed", "closed"]
+    assert not staged.exists()
