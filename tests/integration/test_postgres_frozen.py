@@ -123,6 +123,34 @@ def test_who_waits_is_told_that_the_server_is_given_up(shop, proxy):
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
+class TestAConnectionThatTheServerLost:
+    @pytest.fixture
+    def server(self, shop, proxy, monkeypatch):
+        monkeypatch.setattr(server_module, "_LEAST_SILENCE_S", 0.5)
+        return Server(parameters(shop) | {"port": str(proxy.port)})
+
+    def test_is_not_waited_for(self, server, proxy):
+        with server.connect() as connection:
+            connection.execute("SELECT 1")
+            proxy.lose()
+            began = time.monotonic()
+            with pytest.raises(SourceError, match="answered nothing"), server_module.source_errors("it"):
+                connection.execute("SELECT 1")
+
+            assert time.monotonic() - began < 5
+
+    def test_nor_where_nobody_can_be_asked(self, server, proxy, monkeypatch):
+        monkeypatch.setattr(server_module, "_PROBE_S", 2)
+        with server.connect() as connection:
+            proxy.freeze()
+            with pytest.raises(SourceError, match="answered nothing"), server_module.source_errors("it"):
+                connection.execute("SELECT 1")
+
+    def test_a_slow_answer_is_waited_for(self, server):
+        with server.connect() as connection:
+            assert connection.execute("SELECT 1 FROM pg_sleep(2)").fetchone() == (1,)
+
+
 def test_slow_rows_are_answers(shop):
     server = Server(parameters(shop), query_timeout_s=0.4)
     with server.connect() as connection:

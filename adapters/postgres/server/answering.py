@@ -1,8 +1,11 @@
 """Connections that wait for an answer for so long and no longer.
 
 A network that stands still ends no connection, and neither does whoever freezes between the two. A server
-that says nothing for the time that its answer may take is taken for lost; so is one that the log's reader
-has given up meanwhile, which hears from it every few seconds.
+that says nothing for the time that its answer may take is taken for lost. Three things say so sooner:
+
+    the log's reader has given the server up, which it hears from every few seconds while it listens
+    another connection, opened after a while to ask, finds no process behind this one
+    that connection is not answered, either
 """
 
 from __future__ import annotations
@@ -26,6 +29,11 @@ V = TypeVar("V")
 _LOOK_S = 0.1
 
 
+def served(_backend: int) -> bool:
+    """A server that nobody asks."""
+    return True
+
+
 def nothing_lost() -> bool:
     """A network that nobody gives up."""
     return False
@@ -34,11 +42,14 @@ def nothing_lost() -> bool:
 class AnsweringConnection(psycopg.Connection):
     """Raises OperationalError, and is closed, where an answer takes longer than `within_s` seconds (0: any).
 
-    The same where `lost` says that the server is out of reach; it is asked every 100 ms of a wait.
+    The same where `lost` says that the server is out of reach, which is asked every 100 ms of a wait; or
+    where `served` says that the process of this connection is gone, asked every `ask_s` seconds (0: never).
     """
 
     within_s: float = 0.0
+    ask_s: float = 0.0
     lost: Callable[[], bool] = staticmethod(nothing_lost)
+    served: Callable[[int], bool] = staticmethod(served)
 
     def wait(self, gen: PQGen[V], interval: float = _LOOK_S, timeout: float | None = None) -> V:
         """Wait for what `gen` waits for."""
@@ -50,16 +61,20 @@ class AnsweringConnection(psycopg.Connection):
 
     def _bounded(self, gen: PQGen[V]) -> Generator[Wait, Ready | int, V]:
         """The same, but nothing is waited for longer than it may take; what comes in parts is an answer."""
-        heard_s = time.monotonic()
+        heard_s = asked_s = time.monotonic()
         try:
             wanted = next(gen)
             while True:
                 ready = yield wanted
                 now = time.monotonic()
                 if ready:
-                    heard_s = now
+                    heard_s = asked_s = now
                 elif self.lost() or 0 < self.within_s < now - heard_s:
                     raise psycopg.errors.ConnectionTimeout(no_answer(now - heard_s))
+                elif 0 < self.ask_s < now - asked_s:
+                    if not self.served(self.pgconn.backend_pid):
+                        raise psycopg.errors.ConnectionTimeout(no_answer(now - heard_s))
+                    asked_s = now
                 wanted = gen.send(ready)
         except StopIteration as end:
             value: V = end.value

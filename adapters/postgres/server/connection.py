@@ -45,6 +45,9 @@ _NOT_THE_TABLES_FAULT = frozenset({"08", "53", "57", "58", "XX"})
 _LOCK_TIMEOUT_MS = 250
 _ENDED_WITHIN_S = 5.0
 _ON_ITS_WAY_S = 30.0
+_PROBE_S = 5
+"""How long it may take to ask whether a connection is served."""
+_SERVED: LiteralString = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = %s)"
 _LEAST_SILENCE_S, _MOST_SILENCE_S = 30.0, 300.0
 """The second where the server lets a reader be silent for good: it may be busy for long, too."""
 
@@ -182,7 +185,22 @@ class Server:
             connection.within_s = self._query_timeout_s + _ON_ITS_WAY_S
         times_lost = self._times_lost
         connection.lost = lambda: self._times_lost != times_lost
+        connection.ask_s, connection.served = _LEAST_SILENCE_S, self._serves
         return connection
+
+    def _serves(self, backend: int) -> bool:
+        """Whether a connection's process is there, as far as another connection can tell."""
+        try:
+            with AnsweringConnection.connect(
+                self.conninfo, autocommit=True, connect_timeout=_PROBE_S
+            ) as connection:
+                connection.within_s = _PROBE_S
+                row = connection.execute(_SERVED, [backend]).fetchone()
+        except psycopg.errors.ConnectionTimeout:
+            return False
+        except (psycopg.Error, SourceError):
+            return True  # the server has an answer, if none that helps
+        return row is not None and bool(row[0])
 
     def identity(self, *, replicates: bool = True) -> Identity:
         """What tells this database from every other one, and how far its log has come.
