@@ -294,11 +294,12 @@ class MongoSource:
             )
             for index, run in enumerate(window.runs)
         ]
+        most = self._settings.snapshot.max_threads if window.initial else 0
         opened = MongoWindow(
             frozenset(run.target.collection for run in window.runs),
             watermark,
             Reading(
-                read=partial(self._reader.read, window.id, reads, watermark.at),
+                read=partial(self._reader.read, window.id, reads, watermark.at, most_tasks=most),
                 cancel=partial(self._reader.cancel, window.id),
                 directory=self._reader.directory(window.id),
                 closed=partial(self._windows.pop, window.id, None),

@@ -12,14 +12,14 @@ from engine.config import mongodb, sqlserver
 from engine.config.connect import CONNECT
 from engine.config.connector import CONNECTOR
 from engine.config.driver import DRIVER
-from engine.config.own import OWN
+from engine.config.own import OWN_OF_POSTGRES
 from engine.config.row import Catalogue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-POSTGRES = Catalogue((*CONNECTOR, *OWN, *CONNECT, *DRIVER))
+POSTGRES = Catalogue((*CONNECTOR, *OWN_OF_POSTGRES, *CONNECT, *DRIVER))
 MONGODB = Catalogue(mongodb.ROWS)
 SQLSERVER = Catalogue(sqlserver.ROWS)
 _NAMED = {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from engine.config.connect import CONNECT
 from engine.config.connector import CONNECTOR
 from engine.config.filters import FILTER, MATCHES
-from engine.config.own import OWN
+from engine.config.own import OWN_OF_OTHERS
 from engine.config.row import APPLIED, IGNORED, REFUSED, RENAMED, Property
 from engine.config.settings import (
     CaptureSettings,
@@ -202,7 +202,7 @@ def _rows() -> tuple[Property, ...]:
     )
     mine = {row.name for row in own}
     signals = [row for row in CONNECTOR if row.name.startswith("signal.")]
-    shared = [*(row for row in CONNECTOR if row.name in _SHARED), *signals, *OWN, *CONNECT]
+    shared = [*(row for row in CONNECTOR if row.name in _SHARED), *signals, *OWN_OF_OTHERS, *CONNECT]
     return (*own, *(row for row in shared if row.name not in mine))
 
 

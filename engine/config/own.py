@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from engine.config.row import APPLIED, Property
+from dataclasses import replace
+
+from engine.config.row import APPLIED, IGNORED, Property
 from engine.config.settings import (
     Conditions,
     Destination,
@@ -20,7 +22,7 @@ from engine.events.settings import Fault
 P = Property
 _MS = whole(1, 2**31 - 1)
 
-OWN = (
+_SHARED = (
     P("tidemark.checkpoint", APPLIED, "directory or URI of the job's saved state", TEXT),
     P("tidemark.staging.dir", APPLIED, "directory for what is not yet committed", TEXT),
     P(
@@ -117,13 +119,6 @@ OWN = (
         "0",
     ),
     P(
-        "tidemark.window.local.rows",
-        APPLIED,
-        "rows of a window that the driver reads itself, without a Spark job, at most; 0: none",
-        whole(0, 2**31 - 1),
-        "10000",
-    ),
-    P(
         "tidemark.span.max.rows",
         APPLIED,
         "entries of the log in one turn, at most",
@@ -147,6 +142,24 @@ OWN = (
     ),
     P("tidemark.max.lag.ms", APPLIED, "no window opens while the stream is further behind", _MS, "5000"),
     P(
+        "tidemark.snapshot.conditions",
+        APPLIED,
+        "conditions of signals: expressions over the table's columns; sql: anything that the job's role may"
+        " read or run; off: none",
+        choice(Conditions),
+        "expressions",
+    ),
+    P("tidemark.progress.interval.ms", APPLIED, "how often progress is logged", _MS, "5000"),
+)
+_POSTGRES = (
+    P(
+        "tidemark.window.local.rows",
+        APPLIED,
+        "rows of a window that the driver reads itself, without a Spark job, at most; 0: none",
+        whole(0, 2**31 - 1),
+        "10000",
+    ),
+    P(
         "tidemark.snapshot.accept.risk",
         APPLIED,
         "tables that are snapshotted though their log may lack changes",
@@ -159,14 +172,6 @@ OWN = (
         choice(GeneratedColumns),
         "published",
     ),
-    P(
-        "tidemark.snapshot.conditions",
-        APPLIED,
-        "conditions of signals: expressions over the table's columns; sql: anything that the job's role may"
-        " read or run; off: none",
-        choice(Conditions),
-        "expressions",
-    ),
     P("tidemark.wal.warn.bytes", APPLIED, "log kept for the slot, above which is warned", SIZE, "10g"),
     P(
         "tidemark.keep.debezium.faults",
@@ -175,5 +180,6 @@ OWN = (
         " with quotes or keywords, texts (name and ltree columns are null), intervals, arrays, scales",
         subset(tuple(Fault), everything="all"),
     ),
-    P("tidemark.progress.interval.ms", APPLIED, "how often progress is logged", _MS, "5000"),
 )
+OWN_OF_POSTGRES = (*_SHARED, *_POSTGRES)
+OWN_OF_OTHERS = (*_SHARED, *(replace(row, kind=IGNORED, text="PostgreSQL's alone") for row in _POSTGRES))

@@ -47,7 +47,6 @@ def event_settings(v: Values, database: str, signal_collection: str) -> EventSet
         times=v.get("time.precision.mode", TimeMode),
         replace_null_with_default=v.get("value.converter.replace.null.with.default", bool),
         schema_names=v.get("schema.name.adjustment.mode", NameAdjustment),
-        field_names=v.get("field.name.adjustment.mode", NameAdjustment),
         sanitize_fields=v.get("sanitize.field.names", bool),
         include_columns=v.get("column.include.list", tuple),
         exclude_columns=v.get("column.exclude.list", tuple),

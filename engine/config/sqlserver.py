@@ -15,7 +15,7 @@ from engine.config.connect import CONNECT
 from engine.config.connector import CONNECTOR
 from engine.config.history import HISTORY, history_settings
 from engine.config.jdbc import DRIVER, driver_name
-from engine.config.own import OWN
+from engine.config.own import OWN_OF_OTHERS
 from engine.config.row import APPLIED, IGNORED, LATER_REFUSED, REFUSED, Property
 from engine.config.settings import SnapshotMode, Watermarking
 from engine.config.shapes import FLAG, NAMES, TEXT, VERBATIM, Shape, choice, harmless, text, whole
@@ -185,7 +185,7 @@ def _rows() -> tuple[Property, ...]:
     )
     mine = {row.name for row in own} | {"slot.drop_on_stop", "toasted.value.placeholder"}
     signals = [row for row in CONNECTOR if row.name.startswith("signal.")]
-    shared = [*(row for row in CONNECTOR if row.name in _SHARED), *signals, *OWN, *CONNECT]
+    shared = [*(row for row in CONNECTOR if row.name in _SHARED), *signals, *OWN_OF_OTHERS, *CONNECT]
     return (*own, *(row for row in shared if row.name not in mine))
 
 

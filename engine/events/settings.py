@@ -126,7 +126,6 @@ class EventSettings:
     unavailable_value: bytes = b"__debezium_unavailable_value"
     include_unknown_types: bool = False
     schema_names: NameAdjustment = NameAdjustment.NONE
-    field_names: NameAdjustment = NameAdjustment.NONE
     sanitize_fields: bool = False
     include_columns: tuple[str, ...] = ()
     exclude_columns: tuple[str, ...] = ()

@@ -164,11 +164,17 @@ class ChunkReader:
             self._executors.map(Reach(self._connection), range(self._tasks))
             self._reached = True
 
-    def read(self, window_id: str, reads: Sequence[RunRead], at: tuple[int, int]) -> list[Staged]:
-        """Read all runs as of a cluster time; the staged ones in their order. Blocks."""
+    def read(
+        self, window_id: str, reads: Sequence[RunRead], at: tuple[int, int], *, most_tasks: int = 0
+    ) -> list[Staged]:
+        """Read all runs as of a cluster time; the staged ones in their order. Blocks.
+
+        By no more than `most_tasks` tasks, 0: as many as there are.
+        """
         self._context.setJobGroup(f"tidemark-{window_id}", "tidemark window", interruptOnCancel=True)
         task = ReadRuns(self._connection, at, self._area.within(window_id), self._batch_rows)
-        groups = [list(reads[first :: self._tasks]) for first in range(min(self._tasks, len(reads)))]
+        tasks = min(most_tasks or self._tasks, self._tasks, len(reads))
+        groups = [list(reads[first::tasks]) for first in range(tasks)]
         done = [one for staged in self._executors.map(task, groups) for one in staged]
         return [staged for _index, staged in sorted(done, key=lambda one: one[0])]
 
