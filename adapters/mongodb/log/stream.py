@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from pymongo.errors import OperationFailure, PyMongoError
 
-from adapters.mongodb.documents.bson_walk import Kind, documents, fields, int64
-from adapters.mongodb.log.position import event_position, position_of, shown
+from adapters.mongodb.documents.bson_walk import Kind, cluster_time, documents, fields, int64
+from adapters.mongodb.log.position import event_position, position_of, shown, time_of
 from adapters.mongodb.log.split_events import Parts
 from adapters.mongodb.server.connection import RAW, source_error
 from engine.config.sources import Oversize
@@ -25,6 +25,7 @@ from engine.events.damaged import reading_bytes
 if TYPE_CHECKING:
     from pymongo import MongoClient
 
+    from adapters.mongodb.documents.bson_walk import Value
     from adapters.mongodb.log.options import StreamOptions
     from engine.model import Position
 
@@ -187,8 +188,20 @@ def answer(raw: bytes, batch: str) -> Answer:
         token = cursor.get("postBatchResumeToken")
         if token is None or token.kind != Kind.DOCUMENT:
             raise SourceError("the server gave no resume token", place="change stream")
-        end = position_of(raw, token, whole=not came)
+        end = position_of(raw, token, whole=not came and _has_come_to(raw, token))
         return Answer(int64(raw, cursor["id"].start)[0], came, end, _cluster_s(raw))
+
+
+def _has_come_to(raw: bytes, token: Value) -> bool:
+    """Whether the server has come to the time of a resume token that no event has.
+
+    A stream that starts at the end of the log starts one tick after it. The next operation may have exactly
+    that time, so the token must not say that it has been streamed.
+    """
+    told = fields(raw).get("operationTime")
+    if told is None or told.kind != Kind.TIMESTAMP:
+        return True
+    return cluster_time(raw, told.start) >= time_of(position_of(raw, token, whole=False))
 
 
 def _cluster_s(raw: bytes) -> int | None:

@@ -12,7 +12,8 @@ from pymongo import MongoClient
 from pymongo.errors import OperationFailure
 
 from adapters.mongodb.log.options import StreamOptions
-from adapters.mongodb.log.stream import ChangeStream
+from adapters.mongodb.log.position import has_passed, time_of
+from adapters.mongodb.log.stream import ChangeStream, answer
 from engine.config.sources import Oversize
 from engine.errors import ConfigError, SourceError
 
@@ -82,3 +83,14 @@ def test_any_other_error_is_told():
 
     with pytest.raises(SourceError, match="reading the change stream failed"):
         take(stream)
+
+
+@pytest.mark.parametrize(("ordinal", "passed"), [(0, False), (1, True), (2, True)])
+def test_a_token_ahead_of_the_server_does_not_say_that_its_time_was_streamed(ordinal: int, passed: bool):  # noqa: FBT001
+    at = (0x6B03928D, 1)
+    cursor = {"id": bson.Int64(7), "nextBatch": [], "postBatchResumeToken": TOKEN}
+    told = bson.encode({"cursor": cursor, "operationTime": Timestamp(at[0], ordinal)})
+
+    position = answer(told, "nextBatch").end
+
+    assert (time_of(position), has_passed(position, at)) == (at, passed)
