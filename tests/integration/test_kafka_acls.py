@@ -74,13 +74,13 @@ def test_a_job_that_may_write_to_no_topic_makes_no_slot(broker, tables, tmp_path
         for table in ("signals", "a", "b"):
             broker.create_topic(f"{tables.name}.public.{table}")
             broker.allow("job", AclOperation.DESCRIBE, f"{tables.name}.public.{table}")
-    before = broker.topics()
+    before = sorted(broker.topics())
     with pytest.raises(SinkError, match=rf"{tables.name}\.public\.a: the topic .*; let the job's user write"):
         start(tables, tmp_path, spark, **into(broker, tables))
 
     assert slots(tables) == 0
-    assert broker.topics() == before
-    assert not any(broker.count(name) for name in broker.topics())
+    assert sorted(broker.topics()) == before
+    assert not any(broker.count(name) for name in before if name.startswith(f"{tables.name}."))
 
 
 def test_a_table_whose_topic_is_forbidden_is_told_of_and_goes_on_when_it_is_allowed(
