@@ -1,10 +1,29 @@
-"""Transactions that were streamed before a new snapshot shows them, with the keys they touched.
+"""Transactions that are already streamed but not visible yet, with the keys that they touched. Pure.
 
-A transaction is in the log a moment before it is visible, and for ever before where a synchronous
-standby is missing. A window that opens meanwhile does not contain it, although its entries have
-gone by: their keys count as superseded from the start. Of a transaction that touched very many keys
-of a relation none are kept: no window may open on that relation before the transaction is visible.
-Pure; saved with the state.
+The rule: a window starts with these keys superseded. A row that its snapshot reads under one of them is
+dropped.
+
+Why it holds: PostgreSQL writes a commit to the log first and makes the transaction visible to snapshots
+afterwards. The gap is mostly microseconds; with `synchronous_commit` it lasts until the standby confirms, and
+without that standby for ever. A window that opens inside the gap reads the rows as they were *before* the
+transaction. Its entries were streamed before the window opened and do not come again, so no entry would
+supersede those rows, and an old row would follow a newer change.
+
+    log         ──── UPDATE k ── COMMIT 7 ───────────────────────────────►   sent to the sink at once
+    pending               {}            { 7: k }                  {}
+    snapshots   ────── 7 not visible ──────────────────┼── 7 visible ────►
+                                          ▲            ▲             ▲
+                                    window A           │       window B
+                        reads the old row of k;        │       reads the new row of k;
+                        k is superseded from the       │       nothing to drop
+                        start, the row is dropped      └ the commit becomes visible; 7 is forgotten
+
+A transaction is added when it is streamed and the server's current snapshot does not show it yet. It is
+removed once a later snapshot shows it: every snapshot after that one does too. The set is saved with the
+state, since a restart does not stream these entries again.
+
+Memory is bounded by KEPT_KEYS for each transaction and relation. Above that no keys are kept, and no window
+may open on the relation until the transaction is visible.
 """
 
 from __future__ import annotations
@@ -28,18 +47,18 @@ if TYPE_CHECKING:
     from adapters.postgres.server.visibility import Visibility
 
 KEPT_KEYS = 100_000
-"""Keys, and rows that lack a value, that are kept of one transaction and relation."""
+"""How many keys, and how many rows that lack a value, are kept for one transaction and relation."""
 Pairs: TypeAlias = frozenset[tuple[bytes | None, bytes]]
-"""The keys before and after of rows that lack a value; None before: it came into the row filter."""
+"""The old and new keys of rows that lack a value. An old key of None: the row came into the row filter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Touches:
-    """What one transaction touched, by relation: merge keys, each once, and relations it truncated.
+    """What one transaction touched, by relation: its distinct merge keys, and the relations it truncated.
 
-    `lacking` are its rows that lack a value, `copies` the balances of rows without a key, `whole` the
-    relations of which it touched so much that nothing of it is kept. `serial` counts the transactions that
-    have balances, in the order of the log.
+    A row lacks a value where the log left an unchanged large value out: `lacking` has these rows. `copies`
+    has the balances of rows without a key. `whole` are the relations of which it touched too much to keep
+    anything. `serial` numbers the transactions that have balances, in log order.
     """
 
     keys: Mapping[int, pa.LargeBinaryArray] = field(default_factory=dict)
@@ -50,7 +69,7 @@ class Touches:
     serial: int = 0
 
     def __or__(self, other: Touches) -> Touches:
-        """With what came later."""
+        """Add what came later."""
         whole = self.whole | other.whole
         keys, lacking, counted = dict(self.keys), dict(self.lacking), dict(self.copies)
         for oid, more in other.keys.items():
@@ -74,12 +93,12 @@ class Touches:
 
 @dataclass(frozen=True, slots=True)
 class PendingVisibility:
-    """Transactions by their 32-bit id."""
+    """Pending transactions, by 32-bit id."""
 
     transactions: Mapping[int, Touches] = field(default_factory=dict)
 
     def seen(self, visibility: Visibility) -> PendingVisibility:
-        """Less the transactions that a snapshot shows."""
+        """Remove the transactions that a snapshot shows."""
         if not self.transactions:
             return self
         missing = visibility.missing(self.transactions)
@@ -88,28 +107,28 @@ class PendingVisibility:
         )
 
     def add(self, more: Mapping[int, Touches]) -> PendingVisibility:
-        """With what other parts of transactions touched."""
+        """Add what more entries of transactions touched."""
         held = self.transactions
         return PendingVisibility(
             {**held, **{xid: held.get(xid, Touches()) | one for xid, one in more.items()}}
         )
 
     def add_keys(self, touched: pa.Table) -> PendingVisibility:
-        """With rows `(oid, xid, key)`."""
+        """Add rows `(oid, xid, key)`."""
         found: dict[int, dict[int, pa.LargeBinaryArray]] = {}
         for xid, oid, rows in _grouped(touched):
             found.setdefault(xid, {})[oid] = rows.column("key").unique()
         return self.add({xid: Touches(keys) for xid, keys in found.items()})
 
     def add_lacking(self, lacking: pa.Table) -> PendingVisibility:
-        """With rows `(oid, xid, key, old)` that lack a value."""
+        """Add rows `(oid, xid, key, old)` that lack a value."""
         found: dict[int, dict[int, Pairs]] = {}
         for xid, oid, rows in _grouped(lacking):
             found.setdefault(xid, {})[oid] = frozenset(_pairs(rows))
         return self.add({xid: Touches(lacking=pairs) for xid, pairs in found.items()})
 
     def add_copies(self, counted: pa.Table) -> PendingVisibility:
-        """With rows of COUNTED, in the order of the log."""
+        """Add rows of COUNTED, which are in log order."""
         found: dict[int, dict[int, pa.Table]] = {}
         for xid, oid, rows in _grouped(counted):
             found.setdefault(xid, {})[oid] = copies.together([_balances(rows)])
@@ -118,21 +137,21 @@ class PendingVisibility:
         return self.add({xid: Touches(copies=found[xid], serial=serial) for serial, xid in order})
 
     def add_truncated(self, truncated: Iterable[tuple[int, int]]) -> PendingVisibility:
-        """With relations truncated, each with the transaction."""
+        """Add truncated relations: pairs `(oid, xid)`."""
         found: dict[int, frozenset[int]] = {}
         for oid, xid in truncated:
             found[xid] = found.get(xid, frozenset()) | {oid}
         return self.add({xid: Touches(truncated=oids) for xid, oids in found.items()})
 
     def add_whole(self, xids: Iterable[int], oids: Iterable[int]) -> PendingVisibility:
-        """With relations of which nobody knows what these transactions touched."""
+        """Add relations for which it is not known what these transactions touched."""
         touched = Touches(whole=frozenset(oids))
         return self.add(dict.fromkeys(xids, touched))
 
     def moved_keys(self, untold: Collection[int] = ()) -> dict[int, Pairs]:
-        """By relation, the keys before and after of rows that lack a value and may have moved.
+        """The old and new keys, by relation, of rows that lack a value and may have moved.
 
-        Those of `untold` relations may have moved under the same key.
+        Rows of `untold` relations may have moved even where both keys are equal.
         """
         found: dict[int, Pairs] = {}
         for touches in self.transactions.values():
@@ -142,31 +161,31 @@ class PendingVisibility:
         return found
 
     def lacking_of(self, oid: int) -> tuple[tuple[bytes | None, bytes], ...]:
-        """The keys before and after of a relation's rows that lack a value."""
+        """The old and new keys of a relation's rows that lack a value."""
         return tuple(
             pair for touches in self.transactions.values() for pair in _sorted(touches.lacking.get(oid, ()))
         )
 
     def keys_of(self, oid: int) -> pa.LargeBinaryArray:
-        """The keys of a relation that any of the transactions touched, each once."""
+        """The distinct keys of a relation that any of the transactions touched."""
         return _union([one.keys[oid] for one in self.transactions.values() if oid in one.keys])
 
     def copies_of(self, oid: int) -> pa.Table:
-        """The balances of a relation's rows without a key, over the transactions in their order."""
+        """The balances of a relation's rows without a key, over all transactions in log order."""
         found = sorted(self.transactions.values(), key=lambda one: one.serial)
         return copies.together([one.copies[oid] for one in found if oid in one.copies])
 
     def truncated(self, oid: int) -> bool:
-        """Whether any of the transactions emptied the relation."""
+        """Whether any of the transactions truncated the relation."""
         return any(oid in touches.truncated for touches in self.transactions.values())
 
     def everything_of(self, oid: int) -> bool:
-        """Whether any of the transactions touched more of the relation than is kept."""
+        """Whether any of the transactions touched too much of the relation for its keys to be kept."""
         return any(oid in touches.whole for touches in self.transactions.values())
 
     @property
     def size(self) -> int:
-        """How many keys are held."""
+        """The number of keys held."""
         return sum(
             len(kept)
             for one in self.transactions.values()
@@ -174,7 +193,7 @@ class PendingVisibility:
         )
 
     def to_json(self) -> list[dict[str, Any]]:
-        """As it is saved; keys are bytes, so in base64."""
+        """The form in the saved state; keys are in base64."""
         return [
             {
                 "xid": xid,
@@ -200,7 +219,7 @@ class PendingVisibility:
 
 
 def from_json(saved: Iterable[dict[str, Any]]) -> PendingVisibility:
-    """Read what `to_json` gave. Raises LookupError, TypeError or ValueError for anything else."""
+    """Read what `to_json` wrote. Raises LookupError, TypeError or ValueError for anything else."""
     return PendingVisibility(
         {
             read_integer(one["xid"]): Touches(
@@ -211,7 +230,7 @@ def from_json(saved: Iterable[dict[str, Any]]) -> PendingVisibility:
                     for oid, pairs in one["lacking"].items()
                 },
                 frozenset(map(read_integer, one["whole"])),
-                # Older states have none.
+                # States of older versions have none.
                 {int(oid): _balances_in(**balances) for oid, balances in one.get("copies", {}).items()},
                 read_integer(one.get("serial", 0)),
             )
@@ -229,7 +248,7 @@ def _key_in(key: str | None) -> bytes | None:
 
 
 def _packed(keys: pa.LargeBinaryArray) -> dict[str, str]:
-    """All keys as two texts: their lengths (little-endian, four bytes each), and their bytes in a row."""
+    """All keys as two base64 texts: their lengths (four bytes each, little-endian), and their bytes."""
     if not len(keys):
         return {"lengths": "", "bytes": ""}
     _, offsets, data = keys.buffers()
@@ -244,7 +263,7 @@ def _balances_in(net: list[int], low: list[int], **keys: str) -> pa.Table:
 
 
 def _unpacked(lengths: str, bytes: str) -> pa.LargeBinaryArray:  # noqa: A002  as it is saved
-    """The keys of `_packed`."""
+    """Undo `_packed`."""
     each, together = np.frombuffer(b64decode(lengths), "<i4"), b64decode(bytes)
     if (each < 0).any() or each.sum(dtype=np.int64) != len(together):
         raise ValueError("lengths that are not those of the keys")
@@ -258,7 +277,7 @@ def _union(arrays: list[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
 
 
 def _grouped(rows: pa.Table) -> Iterator[tuple[int, int, pa.Table]]:
-    """The rows of each transaction and relation: `(xid, oid, rows)`."""
+    """The rows of each transaction and relation, as `(xid, oid, rows)`."""
     oids, xids = rows.column("oid").to_numpy(), rows.column("xid").to_numpy()
     order = np.lexsort((oids, xids))
     oids, xids, rows = oids[order], xids[order], rows.take(pa.array(order))
@@ -287,14 +306,14 @@ def unsettled_rows(touched: pa.Table, visibility: Visibility) -> pa.Table:
 def lacking_pairs(
     lacking: pa.Table, oid: int, visibility: Visibility
 ) -> tuple[tuple[bytes | None, bytes], ...]:
-    """The keys before and after of one relation's rows that lack a value, less what the window holds."""
+    """The old and new keys of one relation's rows that lack a value and that the snapshot does not show."""
     rows = lacking.filter(pa.array(lacking.column("oid").to_numpy() == oid))
     rows = unsettled_rows(rows, visibility)
     return tuple(_pairs(rows))
 
 
 def moved_keys(lacking: pa.Table) -> dict[int, Pairs]:
-    """By relation, the keys before and after of rows that lack a value and may have moved."""
+    """The old and new keys, by relation, of rows that lack a value and may have moved."""
     found: dict[int, Pairs] = {}
     moved = lacking.filter(lacking.column("moved"))
     for oid in moved.column("oid").unique().to_pylist():
@@ -304,7 +323,7 @@ def moved_keys(lacking: pa.Table) -> dict[int, Pairs]:
 
 
 def balances(counted: pa.Table, oid: int, visibility: Visibility) -> pa.Table:
-    """What entries that the window's snapshot does not show did to one relation's rows without a key."""
+    """The balances of one relation's rows without a key, over entries that the snapshot does not show."""
     if not counted.num_rows:
         return copies.NOTHING
     rows = counted.filter(pa.array(counted.column("oid").to_numpy() == oid))
@@ -316,7 +335,7 @@ def _balances(counted: pa.Table) -> pa.Table:
 
 
 def superseding_rows(touched: pa.Table, oid: int, visibility: Visibility) -> pa.LargeBinaryArray:
-    """The keys of one relation touched by transactions that the window's snapshot does not show."""
+    """The keys of one relation that were touched by transactions which the snapshot does not show."""
     mine = touched.column("oid").to_numpy() == oid
     if mine.any():
         mine &= ~visibility.shows(touched.column("xid").to_numpy())
