@@ -1,21 +1,20 @@
-"""From a stream of replication messages to parts of a span, with the position after each.
+"""Assembles replication messages into parts of a span, with the position after each.
 
-Owns everything that can be known without decoding a row: transaction boundaries, the sequence of
-entries inside a transaction, which relation definition is in force, and where to cut. Decoding is
-`decode.py`, receiving `reader.py`. Pure.
+Handles everything that needs no decoding of rows: transaction boundaries, the sequence of entries inside a
+transaction, the relation definition in force, and where to cut. `reader.py` receives the messages,
+`decode.py` decodes them. Pure.
 
-After a restart the server may send again what was sent before: everything since the slot's own place. It is
-passed over up to the last commit that was sent, which must come again, the same: a log without it is another
-server's, a copy's, or one that was restored. So a history that has lost our past is told from one that goes
-on.
+After a restart the server may send entries again, from the slot's confirmed position on. The assembler skips
+them up to the last commit that was sent. That commit must come again unchanged: if it does not, the log
+belongs to another server, to a copy, or to a server that was restored. This tells a log that lost our past
+from one that continues it.
 
-The stream can be held at a place: no transaction that commits there or behind it is begun, until it is let
-go. The BEGIN that would be the first one waits.
+The stream can be held at an LSN: no transaction that commits there or later begins until the hold is
+released. The BEGIN of the first such transaction waits.
 
-A position is `(lsn, sequence)`. Outside a transaction: everything committed before `lsn` has been
-seen. Inside one: `lsn` is where its commit record starts, and `sequence` of its entries have been
-seen. Only row, truncate and message entries are counted, since a server sends relation messages
-again in every session.
+A position is `(lsn, sequence)`. Outside a transaction: everything committed before `lsn` has been seen.
+Inside a transaction: its commit record starts at `lsn`, and `sequence` of its entries have been seen. Only
+row, truncate and message entries count, because a server sends relation messages again in every session.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 HEADER_BYTES = 25
 POSTGRES_EPOCH_S = 946_684_800
-"""2000-01-01, from which PostgreSQL counts, in Unix seconds."""
+"""2000-01-01, PostgreSQL's epoch, in Unix seconds."""
 _BEGIN, _COMMIT, _RELATION, _MESSAGE = b"BCRM"
 _ENTRIES = frozenset(b"IUDTM")
 _TRANSACTIONAL = 1
@@ -48,7 +47,7 @@ _oid = struct.Struct(">I").unpack_from
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A transaction's commit: where its record ends, its 32-bit id, its time in microseconds since 1970."""
+    """A commit: the LSN where its record ends, the 32-bit id, the time in microseconds since 1970."""
 
     end: int
     xid: int
@@ -57,7 +56,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A part of a span, the relation definitions in force in it by oid, its number of entries."""
+    """A part of a span, with the relation definitions in force (by oid) and the number of its entries."""
 
     part: SpanPart
     definitions: Mapping[int, Definition]
@@ -66,10 +65,10 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A pgoutput relation message, and which of all the session's messages it was.
+    """A pgoutput relation message, and its serial number among the session's relation messages.
 
-    A server sends one again whenever the table's catalog entry may have changed, also where the
-    message itself is the same: a default or NOT NULL does not show in it.
+    The server sends the message again whenever the table's catalog entry may have changed. The message can be
+    identical then: a changed default or NOT NULL does not show in it.
     """
 
     serial: int
@@ -77,11 +76,11 @@ class Definition:
 
 
 class Assembler:
-    """Collects the messages of one replication session; `take` hands over what came, as parts.
+    """Collects the messages of one replication session; `take` hands them over as parts.
 
-    A part holds at most `part_rows` entries or about `part_bytes` bytes, and every relation has
-    one definition inside it, so that parts can be decoded apart from each other. With `sent`, the last commit
-    that was sent, the session begins before it, and everything up to it is passed over.
+    A part holds at most `part_rows` entries and about `part_bytes` bytes. Each relation has one definition
+    within a part, so parts can be decoded independently. `sent` is the last commit that was sent: the session
+    begins before it, and everything up to it is skipped.
     """
 
     def __init__(
@@ -126,7 +125,7 @@ class Assembler:
 
     @property
     def position(self) -> Position:
-        """Where the stream stands after everything added."""
+        """The position after everything added."""
         if self._resume:
             return Position(self._resume)
         if self._passing is not None:
@@ -137,23 +136,23 @@ class Assembler:
 
     @property
     def committed_at_s(self) -> float:
-        """When the last transaction seen was committed, in Unix seconds."""
+        """The commit time of the last transaction seen, in Unix seconds."""
         return self._commit_ts / 1_000_000
 
     @property
     def passing(self) -> bool:
-        """Whether the last commit that was sent has not come again yet."""
+        """Whether the stream is still skipping up to the last commit that was sent."""
         return self._passing is not None
 
     @property
     def waiting(self) -> bool:
-        """Whether a transaction waits at the place that `hold` was told; nothing may be added meanwhile."""
+        """Whether a transaction waits at the LSN given to `hold`. Nothing may be added while one does."""
         return self._waiting is not None
 
     def hold(self, lsn: int | None) -> None:
-        """Begin no transaction whose commit record starts at `lsn` or behind it; None: begin all.
+        """Begin no transaction whose commit record starts at `lsn` or later; None releases the hold.
 
-        Every transaction before the one that waits has been added then, so the position moves up to `lsn`.
+        All transactions before the waiting one have been added by then, so the position moves up to `lsn`.
         """
         self._limit = lsn
         payload, self._waiting = self._waiting, None
@@ -161,9 +160,9 @@ class Assembler:
             self._began(payload)
 
     def add(self, payload: bytes) -> None:
-        """Take one XLogData payload, its 25 byte header included.
+        """Add one XLogData payload, including its 25-byte header.
 
-        Raises PositionLost where the log is not the one that was read before, SourceError for a damaged one.
+        Raises PositionLost if this is not the log that was read before, SourceError if a message is damaged.
         """
         try:
             self._add(payload)
@@ -198,7 +197,7 @@ class Assembler:
             self._defined(payload)
 
     def _pass_over(self, sent: Commit, kind: int, payload: bytes) -> None:
-        """Pass over what was sent before, until its last commit comes."""
+        """Skip what was sent before, until its last commit comes."""
         if kind == _BEGIN:
             commit_lsn, commit_ts, self._xid = _begin(payload, HEADER_BYTES + 1)
             self._commit_ts = commit_ts + POSTGRES_EPOCH_S * 1_000_000
@@ -214,7 +213,7 @@ class Assembler:
                 raise _other_log(sent, f"a commit that ends at {format_lsn(end)}, of transaction {found.xid}")
 
     def _sent_before(self, payload: bytes) -> bool:
-        """Whether a message outside transactions was sent before the saved position was reached."""
+        """Whether a non-transactional message was already sent before the saved position."""
         flags, lsn = _message(payload, HEADER_BYTES + 1)
         return not flags & _TRANSACTIONAL and lsn <= self._start
 
@@ -228,8 +227,8 @@ class Assembler:
         if not flags & _TRANSACTIONAL:
             self.last_commit_end = lsn
         if self._xid is None:
-            # Its record ends there, where the commit record of the next transaction may begin: asked
-            # for a byte later, the server would skip that transaction in silence.
+            # The message's record ends at `lsn`, and the commit record of the next transaction may begin
+            # right there. If asked for one byte later, the server would silently skip that transaction.
             self._end = max(self._end, lsn)
         else:
             self._sequence += 1
@@ -246,7 +245,7 @@ class Assembler:
             self._append(payload)
         self._xid, self._commit_lsn, self._commit_ts, self._sequence = xid, commit_lsn, commit_ts, sequence
         if sequence:
-            # The decoder must count on from the saved position, so it gets no BEGIN but its context.
+            # The decoder must continue counting from the saved position: it gets the context and no BEGIN.
             self._cut()
 
     def _resumed(self, commit_lsn: int) -> int:
@@ -282,9 +281,9 @@ class Assembler:
             self._append(payload)
 
     def keepalive(self, wal_end: int) -> None:
-        """Move the position to where the server says it has sent everything, if that is ahead.
+        """Move the position up to where the server says it has sent everything, if that is ahead.
 
-        Raises PositionLost where the last commit that was sent should have come by then.
+        Raises PositionLost if the last commit that was sent should have come by then.
         """
         if self._passing is not None:
             if self._xid is None and wal_end >= self._passing.end:

@@ -1,4 +1,4 @@
-"""Row entries of the log by relation and form, their tuples read; no events yet."""
+"""Row entries of the log, grouped by relation and form, with their tuples read but not yet encoded."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _TRUNCATE, _OLD_ROW = ord("T"), ord("O")
 class Entries:
     """Rows of one relation and one form. `op` is c, u or d; `messages` are their numbers, ascending.
 
-    `old` is None where the log carries no old tuple; `full` says whether it holds all columns
-    (REPLICA IDENTITY FULL) or those of the identity only. Unchanged values that the old tuple holds are
-    already filled in.
+    `old` is None where the log carries no old tuple. `full` says whether the old tuple has all columns
+    (REPLICA IDENTITY FULL) or only those of the identity. Unchanged values that the old tuple has are already
+    filled in.
     """
 
     oid: int
@@ -41,7 +41,7 @@ class Entries:
 
 
 def relations_in(payloads: pa.Array) -> frozenset[int]:
-    """The relations, by oid, whose rows the messages hold or that they truncate."""
+    """The oids of the relations whose rows the messages contain or that they truncate."""
     messages = read_messages(payloads)
     rows = messages.starts[np.isin(messages.kinds, _ROWS)]
     found = {int(oid) for oid in np.unique(messages.int32(rows + 1))}
@@ -52,7 +52,7 @@ def relations_in(payloads: pa.Array) -> frozenset[int]:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Rows of one relation and one form that were not read yet."""
+    """Rows of one relation and one form that are not read yet."""
 
     messages: Messages
     numbers: Ints
@@ -61,16 +61,16 @@ class Group:
 
     @property
     def oid(self) -> int:
-        """The relation."""
+        """The relation's oid."""
         return self.form >> 16
 
     def read(self) -> Entries:
-        """Read them. Raises SourceError where they are not as their relation says."""
+        """Read the rows. Raises SourceError if they do not match their relation."""
         return _entries(self.messages, self.numbers, self.codec, self.form)
 
 
 def row_groups(messages: Messages, codecs: Mapping[int, TableCodec]) -> Iterator[Group]:
-    """The rows of captured relations, group by group. Raises SourceError where a message ends too soon."""
+    """Group the rows of captured relations. Raises SourceError if a message ends too soon."""
     rows = np.flatnonzero(np.isin(messages.kinds, _ROWS))
     if len(rows) == 0:
         return
@@ -104,10 +104,11 @@ def _entries(messages: Messages, numbers: Ints, codec: TableCodec, form: int) ->
 
 
 def _filled(new: Tuples, old: Tuples, never: frozenset[int]) -> Tuples:
-    """The new tuples with their unchanged values taken from the old ones.
+    """Fill unchanged values of the new tuples in from the old ones.
 
-    An old tuple of the identity only matters too: a server logs it without a key change where the key is
-    stored out of line, and then the new tuple lacks the key. The columns `never` are left as they are.
+    This matters even where the old tuple has only the identity: if the key is stored out of line, the server
+    logs the old tuple without a key change, and the new tuple lacks the key. The columns `never` are left as
+    they are.
     """
     marks = [None if i in never else mark for i, mark in enumerate(new.unchanged)]
     columns = [_fill(column, old.columns[i], marks[i]) for i, column in enumerate(new.columns)]
@@ -120,7 +121,7 @@ def _fill(column: Text, old: Text, mark: Mask | None) -> Text:
 
 
 def _left(mark: Mask | None, old: Text) -> Mask | None:
-    """The rows whose unchanged value the old tuple does not hold either; such a value is never NULL."""
+    """The rows whose unchanged value the old tuple lacks too; such a value is never NULL."""
     if mark is None or not old.null_count:
         return None
     both: Mask = mark & old.is_null().to_numpy(zero_copy_only=False)

@@ -1,10 +1,10 @@
-"""Where the logs of two timelines part, and whether the one there now goes on from what was sent. Pure.
+"""Where two timelines fork, and whether the server's log continues what was sent. Pure.
 
-A promoted server goes on under a new timeline from a place in the old one, the *fork*. What was committed
-behind it on the old one is gone there.
+A promoted server continues under a new timeline from a place in the old one, the *fork*. It does not have
+what was committed on the old timeline after the fork.
 
     timeline 1  ────── L ────── F ─ ─ ─ x ─ ─        L: the last commit sent   x: a commit that is lost
-    timeline 2                  └──────────────►     goes on if L ≤ F
+    timeline 2                  └──────────────►     continues if L ≤ F
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from engine.errors import PositionLost
 
 
 def fork_of(history: str, timeline: int) -> int | None:
-    """Where a timeline ends in the history file of a later one; None if it is none of its ancestors.
+    """The LSN where a timeline ends, from the history file of a later one; None if it is no ancestor.
 
     A line is `parent <tab> lsn <tab> reason`; see "Timeline History" in PostgreSQL's documentation.
     """
@@ -26,9 +26,9 @@ def fork_of(history: str, timeline: int) -> int | None:
 
 
 def check_fork(saved: int, now: int, history: str, sent: int) -> int:
-    """The fork between a saved timeline and the one that is there now.
+    """The LSN of the fork between a saved timeline and the current one.
 
-    `sent` is where the last thing sent ends. Raises PositionLost where the log does not go on from there.
+    `sent` is where the last commit sent ends. Raises PositionLost if the log does not continue from there.
     """
     fork = fork_of(history, saved)
     if fork is None:
@@ -47,7 +47,7 @@ def check_fork(saved: int, now: int, history: str, sent: int) -> int:
 
 
 def check_reach(position: int, server: int) -> None:
-    """Raise PositionLost where the server has not come to a position that it had come to before."""
+    """Raise PositionLost if the server's log ends before a position that it had reached earlier."""
     if position > server:
         raise PositionLost(
             f"the server's log ends at {format_lsn(server)}, before the saved position"

@@ -1,8 +1,9 @@
 """The wire format of pgoutput (protocol version 1), read in bulk with numpy.
 
-A message is a CopyData payload of XLogData: `w`, the WAL start, the WAL end and the send time (eight
-bytes each, big endian), then pgoutput's message. Rows of one relation and kind are walked together,
-column by column, with a cursor for each row. Says nothing of transactions or events.
+A message is a CopyData payload of XLogData: `w`, the WAL start, the WAL end and the send time (eight bytes
+each, big endian), then pgoutput's message. Rows of one relation and kind are parsed together, column by
+column, with one cursor for each row. Knows nothing of transactions or events.
+
 Source: PostgreSQL's documentation, "Logical Replication Message Formats".
 """
 
@@ -27,16 +28,16 @@ if TYPE_CHECKING:
     from engine.events.record.field import Mask
 
 HEADER = 25
-"""Bytes of XLogData before pgoutput's message."""
+"""The length of the XLogData header before pgoutput's message."""
 _HINT = "read the span again"
 _TEXT, _NULL, _UNCHANGED = ord("t"), ord("n"), ord("u")
 
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Messages side by side: `data` holds all bytes, message i begins (with its kind) at `starts[i]`.
+    """Messages in one buffer: `data` holds all bytes; message i begins (with its kind) at `starts[i]`.
 
-    `kinds` are the bytes that name the kinds, `lsns` the WAL starts.
+    `kinds` are the messages' kind bytes, `lsns` their WAL starts.
     """
 
     data: Bytes
@@ -49,17 +50,17 @@ class Messages:
         return len(self.starts)
 
     def int32(self, at: Ints) -> Ints:
-        """Unsigned 32-bit numbers at these places."""
+        """The unsigned 32-bit numbers at these offsets."""
         return _numbers(self.data, ">u4", at)
 
     def int64(self, at: Ints) -> Ints:
-        """64-bit numbers at these places."""
+        """The 64-bit numbers at these offsets."""
         return _numbers(self.data, ">i8", at)
 
 
 @dataclass(frozen=True, slots=True)
 class Tuples:
-    """The same columns of many rows. `unchanged[i]` is None where column i has no unchanged value."""
+    """Columns of many rows. `unchanged[i]` is None if column i has no unchanged value."""
 
     columns: list[Text]
     unchanged: list[Mask | None]
@@ -86,9 +87,10 @@ def _numbers(data: Bytes, kind: str, at: Ints) -> Ints:
 
 
 def read_tuples(messages: Messages, at: Ints, width: int) -> tuple[Tuples, Ints]:
-    """Rows whose tuples begin at `at` (ascending, after the byte that marks old or new), and their ends.
+    """Read the rows whose tuples begin at `at`, and return where each ends.
 
-    Raises SourceError unless each has `width` columns, which end where there are messages.
+    `at` is ascending and points behind the byte that marks a tuple as old or new. Raises SourceError unless
+    each row has `width` columns that end within the messages.
     """
     if (_numbers(messages.data, ">u2", at) != width).any():
         raise SourceError("a row of the log has not as many columns as its relation", hint=_HINT)
@@ -106,7 +108,7 @@ def _tuples(messages: Messages, cursor: Ints, width: int) -> tuple[Tuples, Ints]
         begins = cursor + np.where(given, 5, 1)
         cursor = begins + lengths
         if len(cursor) and cursor.max() > len(messages.data):
-            raise IndexError  # before as much memory is asked for
+            raise IndexError  # before that much memory is allocated
         columns.append(slices(messages.data, begins, cursor, given))
         missing = kinds == _UNCHANGED
         unchanged.append(missing if missing.any() else None)
@@ -114,7 +116,7 @@ def _tuples(messages: Messages, cursor: Ints, width: int) -> tuple[Tuples, Ints]
 
 
 def parse_relation(payload: bytes) -> Relation:
-    """The relation that a message of kind `R` describes; `payload` begins with the kind.
+    """Parse a message of kind `R`; `payload` begins with the kind.
 
     Raises SourceError for any other message.
     """
@@ -145,7 +147,7 @@ def _relation(payload: bytes) -> Relation:
 
 
 def parse_truncate(payload: bytes) -> tuple[int, ...]:
-    """The oids of the relations that a message of kind `T` empties, in its order. Raises SourceError."""
+    """The oids of the relations that a message of kind `T` truncates, in its order. Raises SourceError."""
     count = int.from_bytes(payload[1:5], "big")
     if 6 + 4 * count > len(payload):
         raise _damaged("a truncate message")
@@ -163,7 +165,7 @@ class LogicalMessage:
 
 
 def parse_message(payload: bytes) -> LogicalMessage:
-    """The contents of a message of kind `M`. Raises SourceError."""
+    """Parse a message of kind `M`. Raises SourceError."""
     with _whole("a logical message"):
         prefix, at = _text_at(payload, 10)
         size = int.from_bytes(payload[at : at + 4], "big")
@@ -175,7 +177,7 @@ def parse_message(payload: bytes) -> LogicalMessage:
 
 @contextmanager
 def _whole(what: str) -> Iterator[None]:
-    """Where a message is taken apart: what lies outside of it, or is no text, is a fault of the message."""
+    """Raise SourceError if parsing inside runs past the end of a message or finds invalid text."""
     try:
         yield
     except (IndexError, ValueError):

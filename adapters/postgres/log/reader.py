@@ -1,8 +1,8 @@
 """The change log: one persistent replication connection, read by a thread of the driver.
 
-Owns the connection, keepalives, and the bounds on what is held in memory; `assembler.py` decides
-where parts end, and nothing here decodes a row. The thread is the only user of the connection;
-everybody else talks to it through flags under one lock and a pipe that wakes it.
+Owns the connection, keepalives, and the bounds on what is held in memory. `assembler.py` decides where parts
+end; nothing here decodes a row. Only the thread uses the connection. Other threads reach it through flags
+under one lock, and a pipe that wakes it.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _keepalive = struct.Struct(">qqb").unpack_from
 _status = struct.Struct(">cqqqqb").pack
 _HURRY_INTERVAL_S = 0.01
 _HELD_S = 1.0
-"""The log is held no longer than that, whatever becomes of who asked for it."""
+"""The log is held no longer than this, even if the caller never releases it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """How much of the log is held at once: a span's rows and bytes, and those of its parts.
+    """How much of the log is held at once: rows and bytes of a span, and of its parts.
 
-    A server that answers nothing for `silence_s` seconds is taken for lost; 0: no bound.
+    A server that sends nothing for `silence_s` seconds is considered lost; 0: no bound.
     """
 
     span_rows: int = 200_000
@@ -61,7 +61,7 @@ class LogBounds:
     silence_s: float = 0.0
 
     def shared(self, share: float) -> tuple[int, int]:
-        """Rows and bytes of a span that may use a share of the bounds."""
+        """The rows and bytes of a span that may use a share of the bounds."""
         return max(1, int(self.span_rows * share)), max(1, int(self.span_bytes * share))
 
 
@@ -74,7 +74,7 @@ class Subscription:
     options: tuple[tuple[str, str], ...] = ()
 
     def command(self, lsn: int) -> str:
-        """The replication command that starts at a place in the log."""
+        """The replication command that starts at an LSN."""
         options = (
             ("proto_version", "1"),
             ("publication_names", quote_ident(self.publication)),
@@ -87,7 +87,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The last commit that was sent; a session that begins before it, at `slot_lsn`, must bring it again."""
+    """The last commit that was sent. A session that begins before it, at `slot_lsn`, must bring it again."""
 
     commit: Commit
     slot_lsn: int
@@ -95,9 +95,9 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a session begins: behind a position; where the last commit before it ends, if that is known.
+    """Where a session begins: the position, and where the last commit before it ends, if known.
 
-    `timeline` is the server's, as it was when the position was compared with it.
+    `timeline` is the server's timeline at the time when the position was compared with it.
     """
 
     position: Position
@@ -119,20 +119,20 @@ class Span:
 
     @property
     def entries(self) -> int:
-        """How many row, truncate and message entries the span holds."""
+        """The number of row, truncate and message entries in the span."""
         return sum(cut.entries for cut in self.cuts)
 
     @property
     def silent(self) -> bool:
-        """Whether nothing but the position moved."""
+        """Whether only the position moved."""
         return not self.cuts
 
 
 class PostgresLog:
-    """A replication session. `take` may be called by one thread.
+    """A replication session. Only one thread may call `take`.
 
-    Raises SourceError when the connection fails; then it is spent: close it and open another. `give_up` is
-    called, by the thread, where the server has become silent.
+    Raises SourceError when the connection fails. The session can't be used after that: close it and open
+    another. The thread calls `give_up` when the server has become silent.
     """
 
     def __init__(
@@ -154,7 +154,8 @@ class PostgresLog:
             sent=sent.commit if sent else None,
         )
         self._start = start.position
-        # What is acknowledged is gone: nothing is, before it is certain that this is the log that was read.
+        # The server discards what is acknowledged. So acknowledge nothing until it is certain that this is
+        # the log that was read before.
         self._acknowledged = sent.slot_lsn if sent else int(start.position.order[0])
         self._heard_s, self._told = time.monotonic(), False
         self._changed = threading.Condition()
@@ -162,7 +163,7 @@ class PostgresLog:
         self._share = 1.0
         self._held_until_s: float | None = None
         self._failure: TidemarkError | None = None
-        # Before the pipe is made, which nobody would close if there is no connection.
+        # Connect before the pipe is made: if this fails, nobody would close the pipe.
         self._session = _replicate(conninfo, subscription.command(self._acknowledged), start.timeline)
         self._connection = self._session.pgconn
         self._wake_r, self._wake_w = os.pipe()
@@ -171,9 +172,9 @@ class PostgresLog:
         self._thread.start()
 
     def take(self, timeout_s: float) -> Span | None:
-        """What has come since the last call, waiting for `timeout_s` while there is nothing.
+        """Return what has come since the last call; wait up to `timeout_s` if there is nothing.
 
-        None when neither an entry came nor the position moved.
+        Returns None if no entry came and the position did not move.
         """
         with self._changed:
             self._changed.wait_for(self._has_news, timeout_s)
@@ -197,7 +198,7 @@ class PostgresLog:
             return span
 
     def await_past(self, timeout_s: float) -> bool:
-        """Wait until what was sent before has been passed over; whether it has been.
+        """Wait until everything sent before has been skipped; returns whether it has been.
 
         Raises PositionLost if it does not come again.
         """
@@ -212,11 +213,11 @@ class PostgresLog:
 
     @property
     def failure(self) -> TidemarkError | None:
-        """What the session ended with."""
+        """The error that ended the session."""
         return self._failure
 
     def acknowledge(self, position: Position) -> None:
-        """Tell the server that everything up to `position` is safe; inside a transaction, nothing."""
+        """Tell the server that everything up to `position` is safe. Does nothing inside a transaction."""
         lsn, sequence = (int(element) for element in position.order)
         with self._changed:
             if not sequence and lsn > self._acknowledged:
@@ -231,14 +232,14 @@ class PostgresLog:
                 self._wake()
 
     def limit(self, share: float) -> None:
-        """Hold less of the log; what is held already goes into one span."""
+        """Hold less of the log from now on. What is held already goes into one span."""
         with self._changed:
             self._share = share
 
     def hold(self, lsn: int = 0) -> None:
-        """Begin no transaction that commits at `lsn` or later until `let_go`, or for a second at most.
+        """Begin no transaction that commits at `lsn` or later until `let_go`, for one second at most.
 
-        Once this returns, `take` gives none that had not begun to arrive.
+        Once this returns, `take` returns no such transaction unless it had already begun to arrive.
         """
         with self._changed:
             if self._closing:
@@ -248,7 +249,7 @@ class PostgresLog:
             self._hold(lsn)
 
     def let_go(self) -> None:
-        """Go on with what was held."""
+        """Release the hold."""
         with self._changed:
             if self._held_until_s is not None and not self._closing:
                 self._held_until_s = None
@@ -262,7 +263,7 @@ class PostgresLog:
         self._wake()
 
     def close(self) -> None:
-        """End the session; what was not taken is lost, and will be sent again."""
+        """End the session. Entries not taken are dropped; the server will send them again."""
         with self._changed:
             self._closing = True
             self._wake()
@@ -276,7 +277,7 @@ class PostgresLog:
         except BlockingIOError:
             return
 
-    # The thread.
+    # What the thread runs.
 
     def _run(self) -> None:
         try:
@@ -313,7 +314,7 @@ class PostgresLog:
 
     @property
     def _stopped(self) -> bool:
-        """Whether nothing is taken from the connection."""
+        """Whether nothing is read from the connection now."""
         return self._full or self._assembler.waiting
 
     def _let_go_after(self, now: float) -> None:
@@ -322,9 +323,9 @@ class PostgresLog:
             self.let_go()
 
     def _silent_s(self, now: float) -> float:
-        """For how long the server has said nothing. Raises SourceError where that is too long."""
+        """How long the server has sent nothing, in seconds. Raises SourceError if that is too long."""
         if self._stopped:
-            self._heard_s = now  # nobody listens
+            self._heard_s = now  # nothing is read, so this is no silence
         silent_s = now - self._heard_s
         if silent_s < self._bounds.silence_s / 2:
             self._told = False
@@ -346,7 +347,7 @@ class PostgresLog:
             self._heard_s = time.monotonic()
 
     def _drain(self) -> bool:
-        """Take what libpq has buffered; True when there may be more at once."""
+        """Take what libpq has buffered; returns True if there may be more right away."""
         get, add, sequence_of_bytes = self._connection.get_copy_data, self._assembler.add, bytes
         with self._changed:
             before, passing = self._assembler.position, self._assembler.passing
@@ -398,7 +399,7 @@ class PostgresLog:
 
 
 def _check_timeline(connection: pq.abc.PGconn, timeline: int) -> None:
-    """Raise SourceError where another server has taken this one's place since the position was compared."""
+    """Raise SourceError if another server has replaced this one since the position was compared."""
     ((_system, found, *_),) = command(connection, "IDENTIFY_SYSTEM")
     if found != str(timeline):
         raise SourceError(

@@ -1,7 +1,7 @@
-"""The log that the server keeps for the slot: watched, and warned of before it fills a disk or is given up.
+"""Watches the log that the server keeps for the slot, and warns before it fills a disk or the slot is lost.
 
-A slot keeps the log from the oldest transaction on that was open when the acknowledged position was
-written. It grows while the job lags or stands still, and with one long transaction.
+A slot keeps the log back to the oldest transaction that was open when the acknowledged position was written.
+The log grows while the job lags or is stopped, and while one long transaction is open.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _KEPT: LiteralString = (
     " FROM pg_replication_slots WHERE slot_name = %s"
 )
 _STATUSES = ("reserved", "extended", "unreserved", "lost")
-"""From good to bad, as `pg_replication_slots.wal_status` has them."""
+"""From good to bad, as in `pg_replication_slots.wal_status`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What the server keeps for a slot; `left` bytes more and it gives the slot up (None: never)."""
+    """What the server keeps for a slot. After `left` more bytes it invalidates the slot (None: never)."""
 
     status: str
     bytes: int
@@ -40,7 +40,7 @@ class Kept:
 
     @property
     def rank(self) -> int:
-        """How bad the status is; one that is not known is as bad as can be."""
+        """How bad the status is; an unknown status counts as the worst."""
         return _STATUSES.index(self.status) if self.status in _STATUSES else len(_STATUSES)
 
     def __str__(self) -> str:
@@ -49,7 +49,7 @@ class Kept:
 
 
 class Retention:
-    """Looks at one slot from time to time, and warns when it got worse."""
+    """Looks at one slot periodically, and warns when its state got worse."""
 
     def __init__(self, slot: str, warn_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._slot, self._warn_bytes, self._clock = slot, warn_bytes, clock
@@ -57,7 +57,7 @@ class Retention:
         self._told: Kept | None = None
 
     def look(self, connection: psycopg.Connection) -> None:
-        """Look if it is time. Raises SourceError."""
+        """Look if it is time to. Raises SourceError."""
         if self._clock() < self._due:
             return
         self._due = self._clock() + _EVERY_S

@@ -1,8 +1,8 @@
-"""A slot that another reader has left, and how much of what it holds may be sent again.
+"""Taking over a slot from another reader: counts the changes that may be sent twice.
 
-Debezium acknowledges the log now and then. What it has sent since is still in the slot, and whoever reads on
-sends it once more. Only the consumers can tell which changes these are. Here those are counted that were in
-the slot when it was taken over.
+Debezium acknowledges the log only from time to time. What it sent after its last acknowledgement is still in
+the slot, so the next reader sends it again. Only the consumers can tell which changes these are. This module
+counts the changes that were in the slot when it was taken over.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CHANGES = np.frombuffer(b"IUD", np.uint8)
 
 @dataclass(slots=True)
 class Takeover:
-    """The log from `begins`, up to which its former reader had acknowledged it, to `ends`, where it ended."""
+    """The log from `begins`, which the former reader had acknowledged, to `ends`, its end at the takeover."""
 
     slot: str
     begins: int
@@ -37,7 +37,7 @@ class Takeover:
     told: bool = False
 
     def count(self, span: Span, captured: Collection[int]) -> None:
-        """Count the changes of captured relations, by oid, that a span holds before the end."""
+        """Count a span's changes to captured relations (by oid) that lie before `ends`."""
         if self.told or int(span.start.order[0]) >= self.ends:
             return
         wanted = np.fromiter(captured, np.int64, len(captured))
@@ -47,7 +47,7 @@ class Takeover:
             self.changes += int(np.isin(messages.int32(messages.starts[rows] + 1), wanted).sum())
 
     def tell(self, position: Position | None) -> None:
-        """Say once the stream is past the end what was counted."""
+        """Log the count, once, when the stream has passed `ends`."""
         if self.told or position is None or int(position.order[0]) < self.ends:
             return
         self.told = True

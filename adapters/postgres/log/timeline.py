@@ -1,8 +1,8 @@
-"""Transactions along a part of the log: who wrote each message, when, and at which place in line.
+"""The transactions in a part of the log: for each message its transaction, its time, and its place in it.
 
-Two counters walk along. `sequence` counts the row, truncate and message entries of a transaction (a
-relation message is sent again in each session, so it does not count): with the commit's LSN it is
-an entry's position. The metadata counters are those of `provide.transaction.metadata`.
+Keeps two kinds of counters. `sequence` counts the row, truncate and message entries of a transaction;
+together with the commit's LSN it is an entry's position. Relation messages do not count, because the server
+sends them again in each session. The metadata counters are those of `provide.transaction.metadata`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from engine.events.values.text import Ints
 
 _EPOCH_US = 946_684_800_000_000
-"""2000-01-01, from which PostgreSQL counts, in microseconds since 1970."""
+"""2000-01-01, PostgreSQL's epoch, in microseconds since 1970."""
 ENTRIES = np.frombuffer(b"IUDTM", np.uint8)
 
 
@@ -27,12 +27,11 @@ ENTRIES = np.frombuffer(b"IUDTM", np.uint8)
 class TransactionContext:
     """What came before a part of the log.
 
-    `xid` is the open transaction's 32-bit id (None between transactions), `commit_lsn` its final LSN
-    and `commit_ts_us` its commit time in microseconds since 1970; between transactions the latter
-    two are the last transaction's (0: none yet). `last_commit_end` is the end of the last commit
-    streamed, or a later message outside transactions. `sequence` counts the open transaction's
-    entries so far; `events` and `collections` are its metadata counters (collections in the order of
-    their first event).
+    `xid` is the open transaction's 32-bit id (None between transactions), `commit_lsn` its final LSN and
+    `commit_ts_us` its commit time in microseconds since 1970. Between transactions the latter two are those
+    of the last transaction (0: none yet). `last_commit_end` is the end of the last commit streamed, or a
+    later message outside transactions. `sequence` counts the open transaction's entries so far. `events` and
+    `collections` are its metadata counters; collections are in the order of their first event.
     """
 
     xid: int | None = None
@@ -46,10 +45,10 @@ class TransactionContext:
 
 @dataclass(frozen=True, slots=True)
 class SpanPart:
-    """Messages of the log in order and what came before them.
+    """Messages of the log in order, and what came before them.
 
-    `messages` is a `large_binary` array of CopyData payloads (XLogData, its header kept). Within a
-    part each relation has one definition.
+    `messages` is a `large_binary` array of CopyData payloads (XLogData, including its header). Within a part
+    each relation has one definition.
     """
 
     messages: pa.Array
@@ -60,9 +59,9 @@ class SpanPart:
 class Timeline:
     """Messages and transactions, by number.
 
-    Per message: the `ordinal` of its transaction (0: the one open at the start), its `sequence` there,
-    and `after`, the last commit's end (-1: none). Per transaction: `xids`, `commit_lsns`, `times_ms`.
-    `end` is the context after the last message.
+    Per message: the `ordinal` of its transaction (0: the one open at the start), its `sequence` there, and
+    `after`, the end of the last commit before it (-1: none). Per transaction: `xids`, `commit_lsns`,
+    `times_ms`. `end` is the context after the last message.
     """
 
     ordinal: Ints
@@ -75,7 +74,7 @@ class Timeline:
 
 
 def timeline(messages: Messages, context: TransactionContext) -> Timeline:
-    """Where each message stands."""
+    """Find the place of each message."""
     begins = np.flatnonzero(messages.kinds == ord("B"))
     at = messages.starts[begins]
     ordinal = np.cumsum(messages.kinds == ord("B"))

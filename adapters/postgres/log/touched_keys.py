@@ -1,4 +1,4 @@
-"""The merge keys that entries of the log touch, for the merge rule: from raw entries, before any filter."""
+"""The merge keys that log entries touch, for the merge rule. Taken from raw entries, before any filter."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ TOUCHED = pa.schema(
 LACKING = TOUCHED.append(pa.field("old", pa.large_binary())).append(
     pa.field("moved", pa.bool_(), nullable=False)
 )
-"""Keys whose new row lacks a value, and the keys that those rows had before (mostly the same).
+"""Keys of rows whose new image lacks a value, with the keys those rows had before (mostly the same).
 
-A row without an old key came into the publication's row filter. `moved`: it may have changed its place in a
-table that is being read.
+A row without an old key came into the publication's row filter. `moved` says whether the row may have changed
+its place in a table being read.
 """
 
 
 COUNTED = TOUCHED.append(pa.field("at", pa.int64(), nullable=False)).append(
     pa.field("sign", pa.int64(), nullable=False)
 )
-"""Whole images of rows without a key: where in a part each stands, and whether it went (-1) or came (1)."""
+"""Whole images of rows without a key: each one's place in its part, and whether it went (-1) or came (1)."""
 
 
 class Visible(Protocol):
-    """Which of these 32-bit transaction ids (as int64) are in a snapshot, or settled."""
+    """Tells which of these 32-bit transaction ids (as int64) are in a snapshot, or settled."""
 
     def __call__(self, xids: Ints, /) -> Mask:
         """True for each id that is."""
@@ -60,9 +60,10 @@ class Visible(Protocol):
 class Watch:
     """Which entries matter to the merge rule.
 
-    An entry does when its relation is one of `oids` (those of the open windows) and its transaction is
-    not `contained` in the first one's snapshot, or when its transaction is not `settled`. None answers
-    "contains nothing" and "all are settled". `cuts` are the keys that cut the relations being read.
+    An entry matters in two cases: its relation is one of `oids` (those of the open windows) and the snapshot
+    of the first window does not contain its transaction (`contained`); or its transaction is not `settled`.
+    If `contained` is None, the snapshot contains nothing; if `settled` is None, all transactions are settled.
+    `cuts` are the keys that cut the relations being read.
     """
 
     oids: frozenset[int] = frozenset()
@@ -88,14 +89,15 @@ def watched(entries: Entries, line: Timeline, watch: Watch) -> Mask:
 
 
 def touched(entries: Entries, codec: TableCodec, line: Timeline, watch: Watch) -> Iterable[pa.Table]:
-    """The keys of entries that matter: the new key of an update, the old one where it is known.
+    """The keys of entries that matter: an update's new key, and the old key where it is known.
 
-    Rows without a key are counted instead (`copies`).
+    Rows without a key are counted instead (see `copies`).
 
-    An insert needs none. If a window's snapshot does not contain it, its row is not in the window; and
-    a row of the window that had the key before was deleted or got another key, which is in the log too.
-    So is the new key of an update under REPLICA IDENTITY FULL, where the old row is always known. What
-    counts is that neither drops other rows, where rows that are not the same have one key.
+    An insert needs no key. If a window's snapshot does not contain the insert, its row is not in the window.
+    If the window has a row that had this key before, that row was deleted or got another key, and the log has
+    that entry too. The same holds for the new key of an update under REPLICA IDENTITY FULL, where the old row
+    is always known. Counting these keys would do harm where different rows share a key: it would drop the
+    other rows.
     """
     if watch.idle or not codec.merge_key or entries.op == "c" or codec.bag:
         return
@@ -108,9 +110,9 @@ def touched(entries: Entries, codec: TableCodec, line: Timeline, watch: Watch) -
 
 
 def incomplete(entries: Entries, codec: TableCodec, line: Timeline, watch: Watch) -> Iterable[pa.Table]:
-    """The keys of rows that lack values which the log left out and no old tuple holds.
+    """The keys of rows lacking values that the log left out and that no old tuple has.
 
-    Given are those that matter, and those that may have moved in a table that is being read.
+    Includes entries that matter, and rows that may have moved in a table being read.
     """
     if entries.new is None or not codec.merge_key or watch.idle or codec.bag:
         return
@@ -133,7 +135,7 @@ def incomplete(entries: Entries, codec: TableCodec, line: Timeline, watch: Watch
 
 
 def copies(entries: Entries, codec: TableCodec, line: Timeline, watch: Watch) -> Iterable[pa.Table]:
-    """The images of rows without a key that entries which matter took away or brought, as COUNTED."""
+    """The images of rows without a key that entries which matter removed or added, as COUNTED."""
     if watch.idle or not codec.bag:
         return
     rows = watched(entries, line, watch)
@@ -161,7 +163,7 @@ def _counted(rows: pa.Table, places: Ints, sign: int) -> pa.Table:
 
 
 def in_order(counted: Iterable[pa.Table]) -> pa.Table:
-    """All of a part's, in the order of the log."""
+    """Join a part's rows, in log order."""
     found = together(counted, COUNTED)
     return found.sort_by("at") if found.num_rows else found
 
@@ -174,6 +176,6 @@ def _table(entries: Entries, codec: TableCodec, line: Timeline, columns: list[Te
 
 
 def together(tables: Iterable[pa.Table], schema: pa.Schema = TOUCHED) -> pa.Table:
-    """All of them as one, of this schema."""
+    """Join the tables into one of this schema."""
     found = list(tables)
     return pa.concat_tables(found) if found else schema.empty_table()

@@ -1,4 +1,4 @@
-"""The slot's xmin for the source blocks of events, read at most as often as `xmin.fetch.interval.ms` says."""
+"""The slot's xmin for the events' source blocks, read at most once per `xmin.fetch.interval.ms`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class SlotXmin:
-    """The oldest transaction whose catalog rows the slot keeps; calling it gives the number, or None.
+    """The oldest transaction whose catalog rows the slot keeps; calling it returns its id, or None.
 
-    `interval_s` 0: never read, always None.
+    With `interval_s` 0 it is never read and always None.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class SlotXmin:
         self._last: int | None = None
 
     def __call__(self) -> int | None:
-        """Give what was read last, read again when that is due. Raises SourceError."""
+        """Return the last value, after reading it again if due. Raises SourceError."""
         if self._interval_s and self._clock() >= self._due:
             self._last = self._read()
             self._due = self._clock() + self._interval_s
