@@ -1,9 +1,9 @@
-"""The chunk reader: runs of keys read by Spark's JDBC source, encoded and staged by Python tasks.
+"""The chunk reader: Spark's JDBC source reads runs of keys; Python tasks encode and stage them.
 
-One Spark job reads a window. Every run is a branch of one UNION ALL query, so that a task may read
-one run of a large table or many whole small ones; each task's session adopts the window's exported
-snapshot and refuses to read under any other. Owns the query and the tasks; which runs there are is
-the engine's affair, how a row is written as one text column `rows.py`'s.
+One Spark job reads a window. Every run is a branch of one UNION ALL query, so a task can read one run of a
+large table or many small tables. Each task's session adopts the window's exported snapshot and refuses to
+read under any other. Owns the query and the tasks. The engine decides which runs there are; `rows.py` decides
+how a row is written as one text column.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger("adapters")
 _FETCH_BYTES = 4 << 20
 _MOST_BYTES = 32 << 20
-"""No fetch of several rows may hold more, whatever their size was thought to be."""
+"""No fetch of several rows may hold more, whatever their estimated size."""
 _FEWER = 16
 
 
 @dataclass(frozen=True, slots=True)
 class RunRead:
-    """A run with all it takes to read it: the table, the codec, the READ events' source block.
+    """A run with everything needed to read it: the table, the codec, the READ events' source block.
 
     `row_bytes` is the estimated size of a row.
     """
@@ -61,13 +61,13 @@ class RunRead:
     row_bytes: float
 
     def events(self, ts_ms: int) -> ReadEvents:
-        """How its rows become READ events at a time."""
+        """How its rows become READ events with this timestamp."""
         return ReadEvents(self.codec, self.shape, self.source_json, ts_ms)
 
     def query(self, index: int, task: int, mode: RowMode, spelt: Callable[[str], str]) -> str:
-        """One branch: the run's number, its task, and its rows as text.
+        """One branch of the query: the run's number, its task, and its rows as text.
 
-        `spelt` writes what others wrote as SQL the way the driver wants it.
+        `spelt` rewrites SQL that others wrote into what the driver understands.
         """
         expression = row_expression(self.shape, mode)
         where = self._where()
@@ -85,12 +85,15 @@ class RunRead:
 
 
 _FETCH_BOUND = "maxResultBuffer"
-"""The driver's property for the bytes of a fetch, which its error names."""
+"""The driver's property for the most bytes of a fetch; the driver's error names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Jdbc:
-    """How Spark reaches the server. At most `fetch_rows` rows are fetched at once, fewer if large."""
+    """How Spark reaches the server.
+
+    At most `fetch_rows` rows are fetched at once, fewer if they are large.
+    """
 
     url: str
     properties: Mapping[str, str] = field(repr=False)
@@ -100,8 +103,8 @@ class Jdbc:
     def full_url(self, most_bytes: int | None) -> str:
         """The URL with the properties that Spark would lose, and a bound for the bytes of a fetch.
 
-        It writes properties' names in small letters, by which the driver does not know them. None of those
-        with others is a secret.
+        Spark writes property names in lower case, and the driver does not recognise those that have capitals.
+        None of these properties is a secret.
         """
         spelled = {name: value for name, value in self.properties.items() if name != name.lower()}
         if most_bytes is not None:
@@ -111,7 +114,7 @@ class Jdbc:
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    """A window, the snapshot that it is read in, when that is, and by how many tasks at most."""
+    """A window, its snapshot, the READ events' timestamp, and the most tasks to read it with."""
 
     window_id: str
     exported: Exported
@@ -145,10 +148,10 @@ class ChunkReader:
         *,
         most_tasks: int = 0,
     ) -> list[Staged]:
-        """Read and stage all runs; blocks until that is done. Runs without rows give nothing.
+        """Read and stage all runs, and block until that is done. Runs without rows return nothing.
 
-        By no more than `most_tasks` tasks, 0: as many as there are. Raises SourceError. A run whose text
-        holds the separator is read again in the exact mode.
+        Uses at most `most_tasks` tasks; 0: as many as there are. A run whose text contains the separator is
+        read again in the exact mode. Raises SourceError.
         """
         context = self._spark.sparkContext
         context.setJobGroup(f"tidemark-{window_id}", f"window {window_id}", interruptOnCancel=True)
@@ -169,12 +172,12 @@ class ChunkReader:
         """Stop a window's tasks."""
         if self._local is not None:
             self._local.cancel(window_id)
-        # Also the job that is still being planned; PySpark has no method of its own for that.
+        # This also cancels a job that is still being planned. PySpark has no method of its own for that.
         context = self._spark.sparkContext._jsc.sc()  # noqa: SLF001
         context.cancelJobGroupAndFutureJobs(f"tidemark-{window_id}")
 
     def reach(self) -> None:
-        """Read nothing, once: tells early whether Spark reaches the server, and starts its workers."""
+        """Run a job that reads nothing, once: checks that Spark reaches the server, starts its workers."""
         if self._reached:
             return
         try:
@@ -211,14 +214,14 @@ class ChunkReader:
                 self._fetch_fewer(reads, fetched)
 
     def _fetched_at_once(self, reads: Mapping[int, RunRead]) -> int:
-        """How many rows to fetch at once: by their estimated size, and by what was too many before."""
+        """How many rows to fetch at once, by their estimated size and by earlier fetches that failed."""
         widest = _widest(reads)
         known = (self._fetched.get(read.run.target.collection) for read in reads.values())
         estimated = min(self._jdbc.fetch_rows, int(_FETCH_BYTES / max(widest, 1.0)))
         return max(1, min([estimated, *(rows for rows in known if rows is not None)]))
 
     def _fetch_fewer(self, reads: Mapping[int, RunRead], fetched: int) -> None:
-        """Remember it: rows compress well, or large ones stand together among small ones."""
+        """Fetch fewer rows from now on: rows may compress well, or large rows may be clustered."""
         fewer = max(1, fetched // _FEWER)
         _log.info("%d rows at once are more than %d bytes; fetching %d", fetched, _MOST_BYTES, fewer)
         for read in reads.values():
@@ -232,7 +235,7 @@ class ChunkReader:
         ]
         batch_rows = 2 * fetched if fetched > 1 else 1
         self._spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(batch_rows))
-        # Any other bound makes Spark add up the batch's size anew at every row.
+        # With any other bound Spark recomputes the batch's size at every row.
         self._spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
         return self._load(
             " UNION ALL ".join(branches),
@@ -255,10 +258,10 @@ class ChunkReader:
 
 
 def _too_large(error: Exception) -> bool:
-    """Whether a fetch was refused by the driver for its size."""
+    """Whether the driver refused a fetch for its size."""
     try:
         return _FETCH_BOUND in str(error)
-    except SPARK_ERRORS:  # the text is the JVM's, which may be gone
+    except SPARK_ERRORS:  # the text is in the JVM, which may be gone
         return False
 
 
@@ -273,22 +276,22 @@ def _local_query(reads: Mapping[int, RunRead], mode: RowMode, exported: Exported
 
 
 def _unbounded(reads: Mapping[int, RunRead]) -> bool:
-    """Whether queries may take any time: those before the log, which the settings alone have a say in."""
+    """Whether queries may take any time. Reads before the log may; for them only the settings set limits."""
     return any(read.run.target.initial for read in reads.values())
 
 
 def session_statement(
     exported: Exported, initial_statements: tuple[str, ...] = (), *, unbounded: bool = False
 ) -> str:
-    """What a reader runs first: adopt the snapshot, and fail unless it is the exporter's.
+    """What a reader's session runs first: adopt the snapshot, and fail unless it is the exporter's.
 
-    Without a fetch size above 0 Spark would run it in a transaction of its own, and read under
-    another snapshot; the comparison makes that an error instead of a lost row.
+    With a fetch size of 0 Spark would run this in a transaction of its own and then read under another
+    snapshot. The comparison turns that into an error; otherwise rows would be lost.
     """
     bound = "SET statement_timeout = 0;" if unbounded else ""
     settings = " ".join(f"SET {name} = {quote_literal(value)};" for name, value in TEXT_SETTINGS.items())
     mine = "pg_current_snapshot()::text"
-    # The user's statements may query, and a transaction that has queried adopts no snapshot.
+    # The user's statements may run queries, and a transaction that has run a query can't adopt a snapshot.
     initial = "".join(f"{statement.rstrip(';')}; " for statement in initial_statements)
     return (
         f"{initial}{'COMMIT; ' if initial else ''}BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;"

@@ -1,9 +1,9 @@
-"""Conditions of signals as PostgreSQL's: what they may hold, and how it is written. Pure.
+"""Conditions of signals in PostgreSQL's SQL: what they may contain, and how it is written. Pure.
 
-Every operator and function is written with its schema, so that none which somebody made elsewhere on the
-search path is taken in its place: such a one would run with the job's rights. A comparison that the server
-would look up by the name `=` alone (IN, BETWEEN, CASE, IS DISTINCT FROM) is spelled out. The numbers of
-`_PRECEDENCE` are those of the documentation's table, from OR at 1 up to a cast at 15.
+Every operator and function is written with its schema. Otherwise the server could pick one that somebody
+created elsewhere on the search path, and run it with the job's rights. For IN, BETWEEN, CASE and IS DISTINCT
+FROM the server looks operators up by the name `=` alone, so these are spelled out as comparisons. The numbers
+in `_PRECEDENCE` are the rows of the documentation's table, from OR at 1 to a cast at 15.
 
 https://www.postgresql.org/docs/current/sql-syntax-lexical.html#SQL-PRECEDENCE
 """
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from engine.model import CollectionId
 
 _SYNTAX: Final = ("CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
-"""Functions whose arguments have words between them."""
+"""Functions whose arguments are separated by keywords."""
 
 
 _JSON_OPERATORS: Final[dict[TokenType, type[exp.Expr]]] = {
@@ -59,7 +59,7 @@ def _json_operator(kind: type[exp.Expr], _parser: Any, left: exp.Expr, right: ex
 
 
 class _Postgres(Postgres):
-    """PostgreSQL's grammar without sqlglot's own readings of functions, JSON paths and subscripts."""
+    """PostgreSQL's grammar, without sqlglot's own parsing of functions, JSON paths and subscripts."""
 
     INDEX_OFFSET = 0
 
@@ -90,16 +90,16 @@ FUNCTIONS: Final = frozenset(
         *("masklen", "network", "lower_inc", "lower_inf", "upper_inc", "upper_inf", "isempty", "uuid_send"),
     )
 )
-"""Functions of pg_catalog that change nothing and give the same for the same row throughout a query.
+"""Functions of pg_catalog that change nothing and return the same for the same row throughout a query.
 
-Not among them: what takes or gives memory by a number (repeat, lpad), asks the system (current_setting,
-pg_sleep, pg_read_file), or turns text into SQL.
+Not included: functions that allocate memory by a number (repeat, lpad), that query the system
+(current_setting, pg_sleep, pg_read_file), or that turn text into SQL.
 """
 _CONSTRUCTS: Final = frozenset({"coalesce", "greatest", "least"})
-"""Words of the grammar that look like functions, and have no schema."""
+"""Keywords that look like functions and have no schema."""
 
 _QUANTIFIERS: Final = frozenset({"all", "some"})
-"""Words that sqlglot takes for functions."""
+"""Keywords that sqlglot parses as functions."""
 
 _OPERATORS: Final[dict[type[exp.Expr], str]] = {
     exp.EQ: "=",
@@ -192,7 +192,7 @@ _KINDS: Final = {
     "CHAR": "bpchar",
     "VARBINARY": "bytea",
 }
-"""sqlglot's names of types, and pg_catalog's where those are others."""
+"""sqlglot's type names, with pg_catalog's name where it differs."""
 _WITH_LENGTH: Final = frozenset({"DECIMAL", "VARCHAR", "CHAR", "TIME", "TIMESTAMP", "TIMESTAMPTZ", "TIMETZ"})
 _UNITS: Final = frozenset(
     {"YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND", "DECADE"}
@@ -217,11 +217,11 @@ _WORDS: Final = frozenset(
         "user",
     )
 )
-"""What the server takes for something else than a column of that name, unless it is quoted."""
+"""Names that the server does not take for a column unless they are quoted."""
 
 
 def named_column(reference: Reference, table: CollectionId) -> str | None:
-    """The name of the table's column that is meant, as the server folds it; None for another table's."""
+    """The table's column that is meant, as the server folds its name; None for another table's column."""
     before = [name.lower() for name in reference.qualifiers]
     if before not in ([], [table.parts[-1].lower()], [part.lower() for part in table.parts]):
         return None
@@ -235,7 +235,7 @@ def named_column(reference: Reference, table: CollectionId) -> str | None:
 
 
 def _operator(writer: Writer, sign: str, *operands: exp.Expr | None) -> str:
-    """An operator of pg_catalog; of the schema of its operands' type, where that is an extension's."""
+    """An operator of pg_catalog, or of the schema of its operands' type if an extension defines that."""
     numbers = [number for one in operands if (number := writer.reference(one)) is not None]
 
     def schema(found: Sequence[Found]) -> str:
@@ -268,7 +268,7 @@ def _equal(left: str, right: str) -> str:
 
 
 def _distinct(*, negated: bool) -> Writing:
-    """IS [NOT] DISTINCT FROM; the server would look for any operator of the name `=`."""
+    """IS [NOT] DISTINCT FROM; the server would look for any operator named `=`."""
 
     def write(writer: Writer, node: exp.Expr) -> str:
         left, right = node.this, node.args.get("expression")
@@ -289,7 +289,7 @@ def _between(writer: Writer, node: exp.Expr) -> str:
 
 
 def _among(writer: Writer, node: exp.Expr) -> str:
-    """IN, as comparisons with an array where all its values are of one kind, else one by one."""
+    """IN: one comparison with an array if all values are of one kind, otherwise one comparison per value."""
     value, among = node.this, node.expressions
     operator, text = _operator(writer, "=", value), writer.operand(value, node)
     values = [writer.within(one) for one in among]
@@ -312,7 +312,7 @@ _LIKES: Final[dict[type[exp.Expr], str]] = {exp.Like: "~~", exp.ILike: "~~*"}
 
 
 def _like(writer: Writer, node: exp.Expr) -> str:
-    """LIKE and ILIKE, whose operators have names of their own."""
+    """LIKE and ILIKE, whose operators have other names."""
     pattern = writer.operand(node.args.get("expression"), node, left=False)
     return f"({writer.operand(node.this, node)} {_like_operator(writer, node)} {pattern})"
 
@@ -322,7 +322,7 @@ def _like_operator(writer: Writer, node: exp.Expr) -> str:
 
 
 def _escape(writer: Writer, node: exp.Expr) -> str:
-    """LIKE with a sign of its own for escapes."""
+    """LIKE with an ESCAPE character."""
     like = node.this
     if type(like) not in _LIKES:
         writer.refuse(node)
@@ -343,7 +343,7 @@ def _regex(sign: str) -> Writing:
 
     def write(writer: Writer, node: exp.Expr) -> str:
         if isinstance(node.args.get("expression"), (exp.Any, exp.All)):
-            # sqlglot reads both `NOT a ~ ANY …` and `a !~ ANY …` so
+            # sqlglot parses both `NOT a ~ ANY …` and `a !~ ANY …` like this
             raise Unwritable(f"{named(node)} with ANY or ALL is not in the list")
         return infix(writer, node)
 
@@ -436,7 +436,7 @@ def _function(writer: Writer, name: str, arguments: Sequence[exp.Expr]) -> str:
 
 
 def _null_if(writer: Writer, arguments: Sequence[exp.Expr]) -> str:
-    """NULLIF, which looks for any operator of the name `=`."""
+    """NULLIF; the server would look for any operator named `=`."""
     one, other = (writer.within(argument) for argument in arguments)
     return f"(CASE WHEN {_equal(one, other)} THEN NULL ELSE {one} END)"
 

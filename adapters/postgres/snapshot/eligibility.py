@@ -1,7 +1,7 @@
-"""How a table is read by a snapshot, or why it can't be.
+"""How a snapshot reads a table, or why it can't.
 
-Owns which tables can be snapshotted at all, by which key they are cut, which of their columns and rows
-are read (those that the log carries), and which risks an operator may take.
+Decides which tables can be snapshotted at all, by which key they are cut, which of their columns and rows are
+read (those that the log carries), and which risks an operator may accept.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _KEY_TYPES: LiteralString = (
     " FROM made JOIN pg_type t ON t.oid = made.type AND t.typtype <> 'd'"
     " JOIN pg_namespace n ON n.oid = t.typnamespace"
 )
-"""What key columns' types are made of, where their operators are, and the labels of enums."""
+"""The base types of key columns' types, the schemas of their operators, and the labels of enums."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +69,11 @@ class _KeyType:
 
 @dataclass(frozen=True, slots=True)
 class ReadTable:
-    """A table as a snapshot reads it: the catalog's description, the keyset it is cut by, its merge key.
+    """A table as a snapshot reads it: the catalog's description, the keyset that cuts it, its merge key.
 
     `columns` and `row_filter` are what is published of it (`Share`), `traits` the rest of its fingerprint.
-    `statement` gives the rows instead of the table itself. `condition` is the signal's, as it may be sent.
+    `statement` replaces the table as the source of its rows. `condition` is the signal's, in the form that is
+    sent.
     """
 
     table: Table
@@ -86,7 +87,7 @@ class ReadTable:
 
     @property
     def relation(self) -> str:
-        """The table in a FROM clause. Heirs are tables of their own; partitions are not."""
+        """The table in a FROM clause. Inheriting tables are separate tables; partitions are not."""
         if self.statement is not None:
             return f"({self.statement}\n) AS {quote_ident(self.table.name)}"
         only = "" if self.table.kind == _PARTITIONED else "ONLY "
@@ -94,7 +95,7 @@ class ReadTable:
 
     @property
     def mark(self) -> str:
-        """Under which entries of the publication it is published (`Share.mark`)."""
+        """The publication's entries that publish the table (`Share.mark`)."""
         return self.traits[-1].removeprefix(_PUBLICATION)
 
     @property
@@ -107,22 +108,22 @@ class ReadTable:
 
 
 class First(Protocol):
-    """The snapshot before the log, as far as it matters to how a table is read."""
+    """The snapshot before the log, as far as reading a table depends on it."""
 
     @property
     def snapshot_id(self) -> str:
-        """The snapshot that is held for all its windows; empty when none is."""
+        """The snapshot that is held for all its windows; empty when none is held."""
 
     @property
     def session(self) -> psycopg.Connection | None:
         """The session that holds it."""
 
     def statement(self, collection: CollectionId) -> str | None:
-        """The SELECT that gives a table's rows; None for all of them."""
+        """The SELECT that returns a table's rows; None for all of them."""
 
 
 class Readable:
-    """Judges tables by the catalog and the publication, through the control connection."""
+    """Decides how tables are read, from the catalog and the publication, through the control connection."""
 
     def __init__(
         self,
@@ -140,23 +141,23 @@ class Readable:
 
     @property
     def held_session(self) -> psycopg.Connection | None:
-        """The session that holds the snapshot of the snapshot before the log, while it is held."""
+        """The session that holds the snapshot before the log, while it is held."""
         return self._first.session if self._first is not None else None
 
     @property
     def held(self) -> bool:
-        """Whether the windows of the snapshot before the log are all read in one snapshot."""
+        """Whether all windows of the snapshot before the log are read in one snapshot."""
         return self._first is not None and bool(self._first.snapshot_id)
 
     def looked_up(self, names: Sequence[CollectionId], *, defaults: bool = False) -> CatalogAnswer:
-        """What the catalog says of these tables now, in a fixed number of queries."""
+        """Look these tables up in the catalog, in a fixed number of queries."""
         tables = {one.id: one for one in self._catalog.describe(names, defaults=defaults).values()}
         oids = [table.oid for table in tables.values()]
         shares = self._publication.shares(self._connection, oids) if oids else {}
         return CatalogAnswer(tables, shares, forms(self._connection, oids) if oids else {})
 
     def reading(self, target: Target, looked: CatalogAnswer) -> ReadTable:
-        """How to read a target; SignalError says why it can't be."""
+        """How to read a target. Raises SignalError with the reason if it can't be read."""
         table = looked.tables.get(target.collection)
         if table is None:
             raise SignalError("there is no such table", place=str(target.collection))
@@ -178,7 +179,10 @@ class Readable:
         return ReadTable(table, keyset, merge, share.columns, share.row_filter, traits, condition=condition)
 
     def _condition(self, target: Target, table: Table, share: Share) -> str | None:
-        """The signal's condition as it may be sent. Raises SignalError where it may not be at all."""
+        """The signal's condition in the form that is sent.
+
+        Raises SignalError if it may not be sent at all.
+        """
         if target.condition is None:
             return None
         place = str(table.id)
@@ -206,9 +210,10 @@ class Readable:
         return Found(quote_ident(column.name), kind.name, kind.compared[0] and quote_ident(kind.compared[0]))
 
     def _first_reading(self, table: Table, looked: CatalogAnswer, first: First) -> ReadTable:
-        """How the snapshot before the log reads a table: every one, be it published or not.
+        """How the snapshot before the log reads a table; here any table can be read, published or not.
 
-        Without a key it is cut by the places of its rows, which hold as long as its snapshot does.
+        A table without a key is cut by its rows' places (ctid), which are valid as long as the snapshot is
+        held.
         """
         self._check_rows(table)
         if not first.snapshot_id:
@@ -225,7 +230,7 @@ class Readable:
         return ReadTable(table, keyset, merge, share.columns, share.row_filter, traits, statement)
 
     def _check_rows(self, table: Table) -> None:
-        """Refuse a table of which the role sees a part."""
+        """Refuse a table of which the role sees only some rows."""
         if table.row_security and self._hides_rows(table):
             raise SignalError(
                 "row-level security hides rows of the table from the role",
@@ -246,7 +251,7 @@ class Readable:
             )
 
     def _check_leaves(self, table: Table) -> None:
-        """Refuse a table of whose partitions the log has something else than a key of the whole table."""
+        """Refuse a table if the log of a partition does not have a key of the whole table."""
         leaf = untold(table)
         if leaf is None:
             return
@@ -262,7 +267,7 @@ class Readable:
         )
 
     def _refuse_risk(self, table: CollectionId, said: str, mend: str, taken: str) -> None:
-        """Raise SignalError, unless the user accepts the risk for the table; then warn of what may come."""
+        """Raise SignalError, unless the user accepts the risk for this table; then log a warning."""
         if not self.accepts_risk(table):
             hint = f"{mend}; or list the table in tidemark.snapshot.accept.risk"
             raise SignalError(said, place=str(table), hint=hint)
@@ -275,9 +280,9 @@ class Readable:
         return share
 
     def check_operations(self, table: Table) -> None:
-        """Refuse a snapshot of a table of which the log carries less than what happens to it.
+        """Refuse a snapshot of a table if the publication leaves out some kinds of changes.
 
-        A row that it does not tell of could be read over, or for ever stay behind.
+        Without them the snapshot could miss a row, or a row could stay in the sink for ever.
         """
         lacking = self._publication.lacking(self._connection)
         if not lacking:
@@ -290,7 +295,7 @@ class Readable:
         )
 
     def warn(self, table: CollectionId, text: str) -> None:
-        """Say it once in a session."""
+        """Log a warning once per session."""
         if (table, text) not in self._warned:
             self._warned.add((table, text))
             _log.warning("%s: %s", table, text)
@@ -339,7 +344,7 @@ class Readable:
 
 @dataclass(frozen=True, slots=True)
 class CatalogAnswer:
-    """What the catalog said of some tables at one time."""
+    """The catalog's description of some tables at one time."""
 
     tables: Mapping[CollectionId, Table]
     shares: Mapping[int, Share]
@@ -347,7 +352,7 @@ class CatalogAnswer:
 
 
 def _refuse_unpublished(table: Table, keyset: Keyset, share: Share) -> None:
-    """The log would tell of no row by which key it was changed."""
+    """Refuse a table if the log leaves out a key column, so that changed rows can't be identified."""
     known = {*table.identity_key, *table.primary_key, *table.unique_key}
     known.update(column.name for column in keyset.columns)
     published = share.columns or ()

@@ -1,12 +1,13 @@
-"""What a table must keep for ranges of its rows, read at different times, to be of one piece.
+"""What must stay the same in a table so that ranges of its rows, read at different times, fit together.
 
-A change of one of these between two windows is in no log: rows already read would be out of date, or the
-bounds of the rest cut anywhere. Then the table is read anew. Owns the query and the words.
+No log shows when one of these changes between two windows. Rows already read would be outdated, or the bounds
+of the remaining ranges would be wrong. So the table is read again from scratch. Owns the query and the words
+for it.
 
-What tells of rows made anew is neither the table's file (a TRUNCATE changes it, and is in the log; so
-does a VACUUM FULL, and changes no row) nor its oid alone: every ALTER TABLE that can change what rows
-hold writes the columns' entries in the catalog again, and one that makes the table unlogged for a while
-gives it another TOAST table.
+To detect rewritten rows, neither the table's file nor its oid is enough. TRUNCATE changes the file, but is in
+the log; VACUUM FULL changes the file, but no row. Instead: every ALTER TABLE that can change rows' values
+rewrites the columns' catalog entries, and one that makes the table unlogged for a while gives it another
+TOAST table.
 """
 
 from __future__ import annotations
@@ -49,9 +50,10 @@ WITH RECURSIVE made (relid, type) AS (
 SELECT made.relid::bigint, md5(string_agg(concat_ws(' ', e.oid, e.enumlabel), ',' ORDER BY e.oid))
 FROM made JOIN pg_enum e ON e.enumtypid = made.type GROUP BY made.relid
 """
-"""The labels that values of a table's columns may have, also within arrays, domains, ranges and composites.
+"""The enum labels that values of a table's columns may have.
 
-What a server brings along has smaller numbers, and no labels.
+Includes labels within arrays, domains, ranges and composites. Built-in types have oids below 16384, and no
+labels.
 """
 _WORDS = {
     "key": "its key was changed",
@@ -65,10 +67,10 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A table's rows as they are laid out now: its own columns, and its partitions by oid.
+    """A table's current layout: its own columns, and its partitions by oid.
 
-    `partitions` are those that hold rows, None for a table that is not partitioned; `files` are where each
-    has them. `labels` are those of enums that its values may have, "" where there are none.
+    `partitions` are those that hold rows, None for a table that is not partitioned; `files` are their file
+    numbers. `labels` are those of enums that its values may have, "" if there are none.
     """
 
     columns: str
@@ -88,7 +90,7 @@ class Form:
 
 
 def forms(connection: psycopg.Connection, oids: Sequence[int]) -> dict[int, Form]:
-    """The forms of these tables by oid."""
+    """The forms of these tables, by oid."""
     with source_errors("looking at the tables' columns"), connection.pipeline():
         trees = connection.execute(_TREES, [list(oids)])
         labelled = connection.execute(_LABELS, [list(oids)])

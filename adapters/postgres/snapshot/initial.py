@@ -1,9 +1,9 @@
-"""The snapshot before the log, on PostgreSQL: how a start goes about it, and what is held for it.
+"""The snapshot before the log, on PostgreSQL: how a start proceeds, and what is held for it.
 
-Owns the way from a saved state and a slot to a state with tables queued, and the snapshot that they are
-read in as long as it is held. Once it is not, be it by a crash or because a session waits to change a
-table, what is left is read in windows like any other while the log is streamed. What a mode asks for is
-`engine/snapshot/initial.py`'s to say, how rows are read the windows'.
+Leads from a saved state and a slot to a state with tables queued, and owns the snapshot that they are read in
+while it is held. After a crash, or when a session waits to change a table, it is no longer held; what is left
+is then read in ordinary windows while the log is streamed. `engine/snapshot/initial.py` decides what a mode
+asks for; the windows decide how rows are read.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ _TABLES: LiteralString = (
     " AND (c.relkind = 'r' OR (c.relkind = 'p'"
     "  AND EXISTS (SELECT FROM pg_publication WHERE pubname = %s AND pubviaroot)))"
 )
-"""A partitioned table is its partitions, unless changes come under its own name."""
+"""A partitioned table is listed as its partitions, unless changes come under its own name."""
 
 
 class InitialSnapshot:
-    """The initial snapshot of one run of the job; used by the job's thread alone.
+    """The initial snapshot of one run of the job. Only the job's thread uses it.
 
-    `pause` waits some seconds, and is true when the job is to stop. `previous` held the job's lease before,
-    and may still have the slot. `watch` lets through who waits for a table, where a log can make up for it.
-    After `start`, `sent` is what the log must bring again before it goes on. `takeover` is a slot that was
-    found without a saved state.
+    `pause` waits some seconds and returns true when the job is to stop. `previous` held the job's lease
+    before, and may still be using the slot. `watch` makes the snapshot give way to sessions that wait for a
+    table, where the log can make up for it. After `start`, `sent` is what the log must bring again before it
+    continues. `takeover` is a slot that was found without a saved state.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class InitialSnapshot:
         self._held: Held | None = None
         self.takeover: Takeover | None = None
 
-    # What others ask.
+    # What other modules ask.
 
     @property
     def streams(self) -> bool:
@@ -93,7 +93,7 @@ class InitialSnapshot:
 
     @property
     def snapshot_id(self) -> str:
-        """The snapshot that is held; empty when none is."""
+        """The snapshot that is held; empty when none is held."""
         return self._held.snapshot.exported.id if self._held else ""
 
     @property
@@ -102,12 +102,12 @@ class InitialSnapshot:
         return self._held.snapshot.session if self._held else None
 
     def statement(self, collection: CollectionId) -> str | None:
-        """The SELECT that gives a table's rows; None for all of them."""
+        """The SELECT that returns a table's rows; None for all of them."""
         overrides = self._settings.snapshot.select_overrides
         return overrides.get(str(collection)) or self._snapshotter.statement(collection)
 
     def holds(self, state: State) -> bool:
-        """Whether the log must wait; lets go of the snapshot when everything has been read in it."""
+        """Whether the log must wait. Releases the snapshot once everything has been read in it."""
         if not self.streams:
             return True
         if self._held is not None and not state.snapshot.initial:
@@ -122,11 +122,11 @@ class InitialSnapshot:
         return not self.streams and state.position is not None and not state.snapshot.initial
 
     def memory(self) -> dict[str, Any]:
-        """What must be saved: which run began, and where the log did."""
+        """What must be saved: which run began the snapshot, and where the log began."""
         return {"run": self._run, "begins_at": self._begins_at}
 
     def held(self) -> Held | None:
-        """The snapshot to read in; None where what is left is read in windows."""
+        """The snapshot to read in; None if what is left is read in windows."""
         if self._held is not None and not self._held.alive:
             self.release()
             if not self.streams:
@@ -136,16 +136,16 @@ class InitialSnapshot:
 
     @property
     def gave_way(self) -> bool:
-        """Whether it was let go for another session, which had waited for one of its locks."""
+        """Whether it was released for another session that waited for one of its locks."""
         return self._held is not None and self._held.snapshot.gave_way
 
     def stops(self, reader: Callable[[], None]) -> None:
-        """Have a reader told, by another thread, when that happens."""
+        """Register a reader's callback; another thread calls it when the snapshot gives way."""
         if self._held is not None:
             self._held.snapshot.stops(reader)
 
     def let_pass(self) -> None:
-        """Give the snapshot up if it was let go while no window was open."""
+        """Give the snapshot up if it gave way while no window was open."""
         if self.gave_way:
             self.release()
             _log.warning(
@@ -155,17 +155,17 @@ class InitialSnapshot:
 
     @property
     def alive(self) -> bool:
-        """Whether a snapshot is held, by a session that lives."""
+        """Whether a snapshot is held by a session that is still alive."""
         return self._held is not None and self._held.alive
 
     def release(self) -> None:
-        """Let go of the snapshot and its locks."""
+        """Release the snapshot and its locks."""
         if self._held is not None:
             self._held.snapshot.close()
             self._held = None
 
     def place(self, exported: Exported) -> ReadPlace:
-        """Where the READs of a window under this snapshot stand."""
+        """The position and time that READs of a window under this snapshot carry."""
         own = self._held is not None and self._held.snapshot.exported is exported
         ts_ms, lsn = (
             (self._held.ts_ms, self._held.lsn)
@@ -177,10 +177,10 @@ class InitialSnapshot:
     # Starting.
 
     def start(self, state: State, identity: Identity, lost: PositionLost | None = None) -> State:
-        """The state to go on from: with a position, and with the tables queued that are to be read.
+        """The state to continue from: with a position, and with the tables queued that are to be read.
 
-        `lost` says why the log can't go on, where that is known. Raises PositionLost where it can't and no
-        mode asks to begin anew.
+        `lost` says why the log can't continue, if that is known. Raises PositionLost if it can't continue and
+        no mode asks to start from scratch.
         """
         self.sent = None
         continued = self._continued(state)
@@ -223,7 +223,7 @@ class InitialSnapshot:
     def _slot(
         self, state: State, identity: Identity, lost: PositionLost | None
     ) -> tuple[State, Slot | None, PositionLost | None]:
-        """The state at a position that this server has, the slot, and why the log can't go on."""
+        """The state at a position that this server has, the slot, and why the log can't continue."""
         postgres = self._settings.postgres
         if not self.streams or lost is not None:
             return state, None, lost
@@ -238,14 +238,14 @@ class InitialSnapshot:
         return state, slot, None
 
     def _on_this_timeline(self, state: State, identity: Identity) -> State:
-        """The state, behind the fork if the server was promoted. Raises PositionLost."""
+        """The state, moved back to the fork if the server was promoted. Raises PositionLost."""
         if state.position is None:
             return state
         lsn, sequence = (int(element) for element in state.position.order)
         saved = int(state.identity.get("timeline", identity.timeline))
         if saved != identity.timeline:
             commit, loose = _last_commit(state), state.memory.get("last_commit_end") or 0
-            # Of a transaction that was sent in part the commit must be there, too.
+            # For a transaction that was sent in part, the server must have its commit, too.
             ends = lsn + 1 if sequence else lsn if commit is None else max(commit.end, loose)
             fork = check_fork(saved, identity.timeline, self._server.history(identity.timeline), ends)
             _log.warning(
@@ -259,7 +259,7 @@ class InitialSnapshot:
         return state
 
     def _sent_before(self, state: State, slot: Slot) -> Sent | None:
-        """The last commit that was sent, if the slot begins before it and will bring it again as it was."""
+        """The last commit that was sent, if the slot begins before it and will bring it again unchanged."""
         commit = _last_commit(state)
         same = state.memory.get("subscription") == self.subscription
         return (
@@ -268,7 +268,7 @@ class InitialSnapshot:
 
     @property
     def subscription(self) -> str:
-        """What of the settings decides what the slot brings; kept with the state."""
+        """The settings that decide what the slot brings; kept with the state."""
         postgres = self._settings.postgres
         return f"{postgres.slot} {postgres.publication} {postgres.stream_params}"
 
@@ -295,7 +295,7 @@ class InitialSnapshot:
         return self._noted(replace(state, position=position))
 
     def _take_over(self, slot: Slot) -> None:
-        """Go on from a slot of which nothing is known but where its reader had acknowledged the log."""
+        """Continue from a slot of which only the confirmed position is known."""
         name = self._settings.postgres.slot
         with self._server.connect() as connection, source_errors("asking where the log ends"):
             row = connection.execute("SELECT pg_current_wal_insert_lsn() - '0/0'").fetchone()
@@ -343,7 +343,10 @@ class InitialSnapshot:
         return self._queued(state, self._held)
 
     def _queued(self, state: State, held: Held) -> State:
-        """Everything queued, at a log's beginning: nothing that is known of an earlier one holds."""
+        """Queue all tables at the beginning of a log.
+
+        Nothing known of an earlier snapshot applies any more.
+        """
         tables, lsn = held.tables, held.lsn
         _log.info("an initial snapshot of %d tables is taken at %s", len(tables), format_lsn(lsn))
         snapshot = state.snapshot.anew().begin(tables, _LABEL)
@@ -358,7 +361,10 @@ class InitialSnapshot:
             raise SourceError("stopped before the initial snapshot began")
 
     def await_past(self, log: PostgresLog) -> None:
-        """Return once the log has brought again what was sent before. Raises PositionLost if it doesn't."""
+        """Return once the log has brought again what was sent before.
+
+        Raises PositionLost if it does not come.
+        """
         tell_at = time.monotonic() + _TOLD_AFTER_S
         while not log.await_past(_LOOK_S):
             if self._pause(0.0):
@@ -390,7 +396,7 @@ class InitialSnapshot:
         if statement is None:
             return
         try:
-            # Prepared: the extended protocol takes one statement and no more.
+            # Prepared: the extended protocol accepts only one statement.
             described = connection.execute(
                 f"SELECT * FROM ({statement}\n) AS t LIMIT 0".encode(), prepare=True
             )

@@ -1,8 +1,8 @@
-"""Keys as SQL: order, comparison and boundaries, decided by the database alone.
+"""Keys as SQL: order, comparison and boundaries, all decided by the database.
 
-Bounds are literals of the database's own text, cast to the column's own type, so that PostgreSQL
-compares them under the column's collation as its index does, by the operators of its index. NULLs,
-which only a surrogate key can have, stand last, as in an ascending index. Pure.
+Bounds are literals of the database's own text, cast to the column's own type. So PostgreSQL compares them
+under the column's collation and with the operators of its index, as the index does. Only a surrogate key can
+have NULLs; they sort last, as in an ascending index. Pure.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """One column of a key: its name, its type as SQL writes it, without a length, nullability, collation.
+    """One column of a key: its name, its SQL type without a length, nullability, collation.
 
-    The type of a domain is what it is made of: a value may break a rule that was added later, and its
-    collation may be another than the column's. `operators` is the schema of the type's comparisons where
-    that is not PostgreSQL's own: no search path need name it, and a type that casts to another would in
-    silence be compared as that. `labels` are an enum's, in order.
+    For a domain, `type` is the base type: a value may violate a constraint that was added later, and the
+    domain's collation may differ from the column's. `operators` is the schema of the type's comparisons if
+    that is not pg_catalog. It is written out because the search path may lack it, and a type that casts to
+    another one would silently be compared as that one. `labels` are an enum's, in order.
     """
 
     name: str
@@ -36,7 +36,7 @@ class KeyColumn:
     labels: tuple[str, ...] = ()
 
     def literal(self, text: str) -> str:
-        """A value of this column."""
+        """A value of this column as a literal."""
         return f"{quote_literal(text)}::{self.type}"
 
     def compared(self, operator: str, text: str) -> str:
@@ -47,7 +47,10 @@ class KeyColumn:
 
     @property
     def fingerprint(self) -> str:
-        """What bounds depend on; a label that was renamed names no value any more."""
+        """What bounds depend on.
+
+        Labels are included because a bound with a renamed label names no value any more.
+        """
         labels = "".join(f" {quote_literal(label)}" for label in self.labels)
         return f"{quote_ident(self.name)} {self.type} {self.collation}{labels}"
 
@@ -65,12 +68,12 @@ class Keyset:
 
     @property
     def order(self) -> str:
-        """The columns, as ORDER BY takes them."""
+        """The columns for ORDER BY."""
         return ", ".join(quote_ident(column.name) for column in self.columns)
 
     @property
     def reverse_order(self) -> str:
-        """The same, greatest key first."""
+        """The columns for ORDER BY, greatest key first."""
         return ", ".join(f"{quote_ident(column.name)} DESC" for column in self.columns)
 
     @property
@@ -82,19 +85,19 @@ class Keyset:
         )
 
     def beyond(self, key: Key) -> str:
-        """A condition for the keys greater than `key`."""
+        """A condition for keys greater than `key`."""
         if not self._plain(key):
             return self._nested(key, inclusive=False)
         return self._compared(key, ">")
 
     def up_to(self, key: Key) -> str:
-        """A condition for the keys not greater than `key`."""
+        """A condition for keys not greater than `key`."""
         if not self._plain(key):
             return f"NOT coalesce({self._nested(key, inclusive=False)}, false)"
         return self._compared(key, "<=")
 
     def among(self, keys: Sequence[Key]) -> str:
-        """A condition for the rows under just these keys."""
+        """A condition for the rows with exactly these keys."""
         if all(self._plain(key) for key in keys) and not any(column.operators for column in self.columns):
             names = ", ".join(quote_ident(column.name) for column in self.columns)
             values = ", ".join(f"({', '.join(_literals(self.columns, key))})" for key in keys)
@@ -108,16 +111,16 @@ class Keyset:
         )
 
     def between(self, after: Key | None, upto: Key | None) -> str:
-        """A condition for the keys of `(after, upto]`; `true` where both are None."""
+        """A condition for the keys in `(after, upto]`; `true` if both are None."""
         conditions = [] if after is None else [self.beyond(after)]
         if upto is not None:
             conditions += [self.up_to(upto), *self._within(after, upto)]
         return " AND ".join(f"({condition})" for condition in conditions) or "true"
 
     def stretches(self, after: Key | None, upto: Key) -> list[str]:
-        """Conditions that together are `between`, in order, each for one stretch of the index.
+        """Conditions that together equal `between`, in order, each for one stretch of the index.
 
-        An index that is asked for values or NULL would be read from its beginning.
+        If one condition asked for values or NULL, the index would be read from its beginning.
         """
         first = self.columns[0]
         if upto[0] is not None or (after is not None and after[0] is None):
@@ -129,7 +132,7 @@ class Keyset:
         return [" AND ".join(values), f"{quote_ident(first.name)} {IS_NULL} AND ({self.up_to(upto)})"]
 
     def _within(self, after: Key | None, upto: Key) -> list[str]:
-        """What lets an index serve a condition that does not compare rows; it follows from the rest."""
+        """A redundant condition that lets an index serve one that does not compare rows."""
         if self._plain(upto) or upto[0] is None:
             return []
         first = self.columns[0]
@@ -137,7 +140,7 @@ class Keyset:
         return [*above, first.compared("<=", upto[0])]
 
     def _plain(self, key: Key) -> bool:
-        """Whether rows can be compared as such."""
+        """Whether the key can be compared as one row value."""
         if None in key or any(column.nullable for column in self.columns):
             return False
         return len(key) == 1 or not any(column.operators for column in self.columns)
@@ -168,14 +171,14 @@ def _literals(columns: Sequence[KeyColumn], key: Key) -> list[str]:
 
 
 PLACES = Keyset((KeyColumn("ctid", '"pg_catalog"."tid"'),))
-"""Rows by where they are stored, `(page,number)`: for tables without a key, in one snapshot only."""
+"""Rows by where they are stored, `(page,number)`: for tables without a key, within one snapshot only."""
 
 
 _PAGE_BYTES = 8192
 
 
 def places(after: Key | None, upto: Key, step_bytes: float, count: int) -> list[Key]:
-    """Up to `count` places before `upto`, each about so many bytes of a table behind the one before."""
+    """Up to `count` places before `upto`, each about `step_bytes` of the table after the one before."""
     first, last = 0 if after is None else _page_of(after), _page_of(upto)
     step = max(1, round(step_bytes / _PAGE_BYTES))
     return [place_of(page) for page in range(first + step, last, step)][:count]

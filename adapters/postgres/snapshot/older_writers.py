@@ -1,13 +1,13 @@
-"""Transactions that may hold changes of a table from before it was published.
+"""Transactions that may have changed a table before it was published.
 
-What a transaction does to a table that is not published yet is never in the log, though it commits much
-later. It holds its lock on the table to the end. So when a table is looked at for the first time, being
-published now, whoever holds a writer's lock on it then is waited for; who comes later is in the log, and
-whoever has ended is in the rows. Transactions that have not written to the table don't matter.
+What a transaction does to a table that is not published yet is never in the log, even if it commits much
+later. It holds its lock on the table until it ends. So when a table is first seen as published, the job waits
+for every transaction that holds a writer's lock on it at that time. Later transactions are in the log, and
+those that have ended are in the rows. Transactions that have not written to the table don't matter.
 
-Which tables were published, and which transaction id came next then, is noted when a log is opened, and
-kept over restarts while nothing changes: of a table noted so, only older transactions matter. So one that
-waits for a missing standby for ever holds up nobody.
+When a log is opened, the job records which tables are published and the next transaction id. The record is
+kept over restarts while nothing changes. For a recorded table only older transactions matter, so a
+transaction that waits for a missing standby for ever delays nobody.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ WHERE l.locktype = 'relation' AND l.mode IN ('RowExclusiveLock', 'AccessExclusiv
   AND l.relation IN (SELECT relid FROM tree) AND l.pid IS DISTINCT FROM pg_backend_pid()
 ORDER BY 1
 """
-"""By transaction id, which a prepared transaction keeps; one without an id has changed nothing."""
+"""By transaction id, which a prepared transaction keeps. A transaction without an id has changed nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,32 +61,32 @@ class PublishedTables:
 
     @classmethod
     def now(cls, marks: Mapping[int, str], xmax: int, saved: Mapping[str, Any] | None) -> PublishedTables:
-        """What is seen now, `xmax` after the marks; where nothing has changed, the saved one stands."""
+        """The current marks, with `xmax` read after them; if nothing has changed, the saved `xmax` stays."""
         noted = cls(marks, xmax)
         if saved and saved["marks"] == noted.to_json()["marks"]:
             return cls(marks, int(saved["xmax"]))
         return noted
 
     def to_json(self) -> dict[str, Any]:
-        """As it is saved: a digest of the marks."""
+        """The form in the saved state: a digest of the marks."""
         text = "\n".join(f"{oid} {mark}" for oid, mark in sorted(self.marks.items()))
         return {"marks": sha256(text.encode()).hexdigest(), "xmax": self.xmax}
 
     def may_lack(self, oid: int, mark: str, xid: str) -> bool:
-        """Whether a transaction, by its 32-bit id, may have changed the table before it was published."""
+        """Whether a transaction (32-bit id) may have changed the table before it was published."""
         return self.marks.get(oid) != mark or 0 < (self.xmax - int(xid)) % _IDS < _IDS // 2
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A table under one publication mark, and who wrote to it when that was first seen."""
+    """A table under one publication mark, and who wrote to it when the mark was first seen."""
 
     mark: str
     writers: frozenset[str]
 
 
 class Writers:
-    """Who must end before a table's first window, for one session of the log."""
+    """The transactions that must end before a table's first window, for one session of the log."""
 
     def __init__(
         self,
@@ -98,10 +98,10 @@ class Writers:
         self._seen: dict[int, _Seen] = {}
 
     def wait(self, oid: int, mark: str, name: CollectionId, until_s: float) -> None:
-        """Return once nobody is left to wait for; else TableBusy names who is.
+        """Return once no writer is left to wait for. Otherwise raise TableBusy, naming the writers.
 
-        To be called when the table was seen to be published, under this mark. Only the first time is
-        waited on the spot, until `until_s` by the clock: who asks again has other things to do.
+        Call this when the table was seen to be published under this mark. Only the first call blocks, until
+        `until_s` by the clock; later calls raise at once, since their caller has other work.
         """
         seen = self._seen.get(oid)
         asked_before = seen is not None and seen.mark == mark
@@ -118,7 +118,7 @@ class Writers:
                 time.sleep(_POLL_S)
 
     def _holders(self, oid: int, mark: str) -> dict[str, str]:
-        """Who holds a writer's lock on the table or a partition: transactions, and how to name them."""
+        """The transactions holding a writer's lock on the table or a partition, each with a description."""
         with source_errors("looking for open transactions"):
             rows = self._connection.execute(_HOLDERS, {"oid": oid}).fetchall()
         return {xid: name for xid, name in rows if self._noted.may_lack(oid, mark, xid)}
@@ -136,5 +136,5 @@ def _busy(name: CollectionId, holders: list[str]) -> TableBusy:
 
 
 def patience(clock: Callable[[], float] = time.monotonic) -> float:
-    """Until when short transactions are waited for on the spot, by the clock."""
+    """Until when to block for short transactions, by the clock."""
     return clock() + _WAIT_S

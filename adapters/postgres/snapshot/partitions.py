@@ -1,12 +1,12 @@
-"""Partitions that come, go or are emptied: none of it is in the log of changes under their root's name.
+"""Partitions that are attached, detached or truncated. The log shows none of this under the root's name.
 
-Owns what the partitioned tables that were read as one looked like last, and what is said when that changes.
-A table that is still being read is begun anew for partitions that come or go (`fingerprint.py`).
+Keeps the last known layout of the partitioned tables that were read as one, and says what changed. If
+partitions come or go while a table is being read, it is read again from scratch (`fingerprint.py`).
 
-TRUNCATE of a partition is published under the partition's name alone, so under its root's it is lost; and
-no snapshot mends it, for it tells of no row that is gone. What shows it is that the partition's rows are in
-another file now, which VACUUM FULL and CLUSTER do, too. So the table is said to lack deletions until a
-snapshot is completed.
+TRUNCATE of a partition is published under the partition's name only, so the root misses it. No snapshot
+repairs this, because a snapshot does not show rows that are gone. The only sign is that the partition's rows
+are in another file, which VACUUM FULL and CLUSTER cause, too. So the table is reported as lacking deletions
+until a snapshot is completed.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ class Partitions:
         self._emptied: dict[CollectionId, str] = {}
 
     def resume(self, saved: Mapping[str, str]) -> None:
-        """Go on from what `digests` gave in the session before."""
+        """Continue from the `digests` of the session before."""
         self._digests = dict(saved)
 
     @property
     def digests(self) -> dict[str, str]:
-        """Where the partitions' rows are, by the root's oid: saved, so that a restart forgets nothing."""
+        """Digests of where the partitions' rows are, by the root's oid; saved over restarts."""
         return self._digests
 
     def emptied(self) -> dict[CollectionId, str]:
-        """The tables of which partitions may have been truncated since the last call, and which, in words."""
+        """The tables with partitions that may have been truncated since the last call, and which they are."""
         found, self._emptied = self._emptied, {}
         return found
 
     def note(self, looked: CatalogAnswer) -> None:
-        """Compare the tables that were looked at, and those known before, with what they were."""
+        """Compare the tables just looked up, and those known before, with their last known layout."""
         names = {table.oid: name for name, table in looked.tables.items()}
         unseen = [oid for oid in self._known if oid not in names]
         found = {**looked.forms, **(forms(self._connection, unseen) if unseen else {})}
@@ -88,7 +88,7 @@ class Partitions:
 
 
 def _digest(form: Form) -> str:
-    """Of the partitions and of where their rows are."""
+    """A digest of the partitions and of where their rows are."""
     text = " ".join(f"{oid}:{file}" for oid, file in sorted(form.files.items()))
     return sha256(f"{form.partitions_columns} {text}".encode()).hexdigest()[:16]
 

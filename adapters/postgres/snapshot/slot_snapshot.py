@@ -1,9 +1,9 @@
 """The snapshot that an initial snapshot reads: held until all is read, shared by all readers.
 
-A replication slot is created together with a snapshot that shows exactly what the log will not tell:
-every transaction up to the slot's first position. Its creator's session can hold it for a moment only,
-so a transaction that locks the tables adopts it and exports it once more. Which tables there are, and
-when to let go, is for others to say.
+A replication slot is created together with a snapshot that shows exactly what the log will not contain: every
+transaction up to the slot's first position. The session that creates the slot can hold it only for a moment,
+so a transaction that locks the tables adopts it and exports it again. Callers decide which tables to read and
+when to release it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _REWRITTEN = (
     " AND c.relfilenode <> pg_relation_filenode(c.oid) AND c.oid IN"
     " (SELECT relation FROM pg_locks WHERE pid = pg_backend_pid() AND mode = 'AccessShareLock')"
 )
-"""Tables whose rows the snapshot can't show: it has their old place, the server a newer one."""
+"""Tables whose rows the snapshot can't show: it has their old file, the server has a newer one."""
 
 _WAITED_FOR = (
     "SELECT string_agg(format('pid %s since %s', pid, date_trunc('second', xact_start)), ', ')"
@@ -61,21 +61,21 @@ class Held:
 
     @property
     def alive(self) -> bool:
-        """Whether the session that holds it still lives."""
+        """Whether the session that holds it is still alive."""
         return self.snapshot.alive
 
 
 def hold(server: Server, tables: Sequence[CollectionId], lock_timeout_ms: int) -> Held:
-    """Take a snapshot that no log belongs to."""
+    """Take a snapshot that belongs to no log."""
     held = _exported(server, tables, Holding(lock_timeout_ms))
     return Held(held, tuple(tables), held.exported.horizon, int(time.time() * 1000))
 
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What a log is begun with: the slot's name, how long to wait for a lock on a table, when to give up.
+    """How to begin a log: the slot's name, how long to wait for a table's lock, when to stop.
 
-    `watch` lets through who waits for the tables while their snapshot is held.
+    `watch` makes the snapshot give way to sessions that wait for the tables while it is held.
     """
 
     slot: str
@@ -85,10 +85,10 @@ class Beginning:
 
 
 def begin_log(server: Server, beginning: Beginning, tables: Callable[[], Sequence[CollectionId]]) -> Held:
-    """Create a slot and hold the snapshot that it begins with; without the latter there is no slot either.
+    """Create a slot and hold its snapshot; if the snapshot can't be held, the slot is dropped.
 
-    `tables` is asked when the slot exists: a table made later has no rows in the snapshot. Raises
-    ConfigError where the role may not create one, SourceError if a lock can't be had.
+    `tables` is called once the slot exists: a table created later has no rows in the snapshot. Raises
+    ConfigError if the role may not create a slot, SourceError if a lock is not granted.
     """
     slot = beginning.slot
     with _new_slot(server, beginning, "EXPORT_SNAPSHOT") as (lsn, name):
@@ -122,7 +122,7 @@ def _exported(
 
 
 def _refuse_rewritten(held: ExportedSnapshot) -> None:
-    """A table rewritten or truncated between the snapshot and the lock looks empty to the snapshot."""
+    """Refuse a table rewritten or truncated between snapshot and lock: the snapshot shows it empty."""
     with source_errors("checking what the snapshot shows"):
         rewritten = held.query(_REWRITTEN)
     if rewritten:
@@ -131,10 +131,11 @@ def _refuse_rewritten(held: ExportedSnapshot) -> None:
 
 
 def create_slot(server: Server, beginning: Beginning) -> int:
-    """Create a slot, and hold nothing; gives its first position.
+    """Create a slot without holding its snapshot, and return its first position.
 
-    However long transactions take that write now: SQL's way to create one knows lock and statement timeouts.
-    Raises ConfigError where the role may not create one, SourceError if the job is to stop meanwhile.
+    The server first waits for the transactions that are writing now, however long they take. SQL's function
+    for this is not used because lock and statement timeouts apply to it. Raises ConfigError if the role may
+    not create a slot, SourceError if the job is to stop meanwhile.
     """
     with _new_slot(server, beginning, "NOEXPORT_SNAPSHOT") as (lsn, _name):
         _log.info("created replication slot %s at %s", beginning.slot, format_lsn(lsn))
@@ -143,7 +144,10 @@ def create_slot(server: Server, beginning: Beginning) -> int:
 
 @contextmanager
 def _new_slot(server: Server, beginning: Beginning, snapshot: str) -> Iterator[tuple[int, str]]:
-    """Create a slot; gives its first position and its snapshot's name, "" for none, which lasts like this."""
+    """Create a slot; yields its first position and its snapshot's name ("" for none).
+
+    The name is valid inside the block.
+    """
     with server.replication() as connection:
         command = f"CREATE_REPLICATION_SLOT {quote_ident(beginning.slot)} LOGICAL pgoutput {snapshot}"
         connection.send_query(command.encode())
@@ -153,7 +157,7 @@ def _new_slot(server: Server, beginning: Beginning, snapshot: str) -> Iterator[t
 
 
 def _answer(server: Server, connection: pq.abc.PGconn, beginning: Beginning) -> pq.abc.PGresult:
-    """The command's result; the server gives it once all transactions have ended that write now."""
+    """The command's result, which comes once all transactions that are writing now have ended."""
     tell_at = time.monotonic() + _TOLD_AFTER_S
     while connection.is_busy():
         select.select([connection.socket], [], [], 1.0)

@@ -1,7 +1,7 @@
-"""What decoded parts of the log mean to windows: keys that supersede, rows that are hidden, rows that moved.
+"""What decoded parts of the log mean for windows: keys that supersede, hidden rows, moved rows.
 
-Pure. Which transactions count is decided by visibility (`pending_visibility.py` has the single steps); `ids`
-are the names of the relations that are asked about.
+Pure. Visibility decides which transactions count (`pending_visibility.py` has the single steps). `ids` are
+the names of the relations in question.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _by_part(decoded: Decoded, shown: Visibility, ids: Ids) -> Superseded:
 
 
 def before(waiting: PendingVisibility, ids: Ids) -> Superseded:
-    """What streamed transactions supersede that a window opening now does not show."""
+    """What already streamed transactions supersede in a window that opens now and does not show them."""
     return Superseded(
         {name: (keys,) for oid, name in ids.items() if len(keys := waiting.keys_of(oid))},
         frozenset(name for oid, name in ids.items() if waiting.truncated(oid)),
@@ -66,7 +66,7 @@ def before(waiting: PendingVisibility, ids: Ids) -> Superseded:
 def noted(
     waiting: PendingVisibility, decoded: Sequence[Decoded], visibility: Visibility
 ) -> PendingVisibility:
-    """With what the entries touched in transactions that `visibility` does not show, less what it does."""
+    """Forget transactions that `visibility` shows; add what the entries touched in those it does not."""
     waiting = waiting.seen(visibility)
     for one in decoded:
         waiting = waiting.add_keys(pending_visibility.unsettled_rows(one.touched, visibility))
@@ -78,7 +78,7 @@ def noted(
 
 
 def moved(decoded: Sequence[Decoded], ids: Ids) -> dict[CollectionId, Pairs]:
-    """The keys before and after of rows that lack a value and may have moved in a table being read."""
+    """The old and new keys of rows that lack a value and may have moved in a table being read."""
     found: dict[CollectionId, Pairs] = {}
     for one in decoded:
         for oid, keys in pending_visibility.moved_keys(one.incomplete).items():

@@ -1,7 +1,7 @@
-"""What can be asked for, how large it is, and where to cut it: the engine's `Tables` on PostgreSQL.
+"""The tables of a source, their sizes, and where to cut them: the engine's `Tables` on PostgreSQL.
 
-Owns the queries for the extent and the boundaries of a table. All of them use the key's index; none reads
-a table through. Whether a table can be read, and how, is `eligibility.py`'s to say.
+Owns the queries for a table's extent and boundaries. All of them use the key's index; none scans a table.
+`eligibility.py` decides whether and how a table can be read.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _WHOLE_BYTES = 1 << 20
 _DENSE = 0.2
 _SAMPLED = 8
 _PLANNING: LiteralString = "SET TRANSACTION READ ONLY; SET LOCAL statement_timeout = '5s'"
-"""For a condition to be planned: functions that are immutable by their own account are run for it."""
+"""For planning a condition, because planning runs functions that are declared immutable."""
 _PLAN_ANSWER_S, _PLANS_S = 6.0, 10.0
-"""For the answer to one question to plan a condition, and for all those of tables measured together."""
+"""Seconds to wait for one condition's plan, and for the plans of all tables measured together."""
 _REMEMBERED = 1_000
 _REFUSALS = (
     psycopg.ProgrammingError,
@@ -47,7 +47,7 @@ _REFUSALS = (
     psycopg.errors.QueryCanceled,
     psycopg.errors.ReadOnlySqlTransaction,
 )
-"""What the server says of a condition that it can't plan."""
+"""The errors by which the server refuses to plan a condition."""
 _INTEGERS = frozenset(quote_table("pg_catalog", name) for name in ("int2", "int4", "int8"))
 _SIZES: LiteralString = (
     "SELECT c.oid::bigint, coalesce(sum({size}), 0)::bigint, sum(part.reltuples)::float8"
@@ -68,7 +68,7 @@ _PAGES: LiteralString = (
 
 @dataclass(frozen=True, slots=True)
 class _Measuring:
-    """What is known of the tables that are measured together, and how long to wait for writers."""
+    """What is known of tables that are measured together, and how long to wait for writers."""
 
     looked: CatalogAnswer
     sizes: Mapping[int, tuple[int, float]]
@@ -78,15 +78,16 @@ class _Measuring:
 
 
 def _refuse_other_key(read: ReadTable, bound: Key) -> None:
-    """Raise SchemaChanged where a bound has more or fewer columns than the table's key has now."""
+    """Raise SchemaChanged if a bound has more or fewer columns than the table's key has now."""
     if len(bound) != len(read.keyset.columns):
         raise SchemaChanged("its key was changed", place=str(read.table.id))
 
 
 class PostgresTables:
-    """Reads the keys through one connection, which the job's thread alone uses.
+    """Reads keys through one connection, which only the job's thread uses.
 
-    Conditions are planned on others, which `plan_on` opens: answers there may take so many seconds.
+    `plan_on` opens other connections, on which conditions are planned; its argument is how many seconds an
+    answer may take.
     """
 
     def __init__(
@@ -104,12 +105,12 @@ class PostgresTables:
         self._whole_bytes = _WHOLE_BYTES if whole_bytes is None else whole_bytes
         self._row_bytes: dict[CollectionId, float] = {}
         self.ids: dict[int, CollectionId] = {}
-        """The tables that were looked at, by oid."""
+        """The tables that were looked up, by oid."""
         self._writers = Writers(connection)
         self.partitions = Partitions(connection)
 
     def note_published(self, saved: Mapping[str, Any] | None) -> PublishedTables:
-        """Note which tables are published now; gives what is to be saved, and was `saved` before."""
+        """Record which tables are published now; returns what to save. `saved` is the last record."""
         marks = self._publication.marks(self._connection)
         with source_errors("asking for the next transaction id"):
             row = self._connection.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text").fetchone()
@@ -118,7 +119,7 @@ class PostgresTables:
         return noted
 
     def captured(self) -> Sequence[CollectionId]:
-        """The tables whose changes are captured, by name."""
+        """The tables whose changes are captured."""
         return self._publication.captured(self._connection)
 
     def groups(self) -> Mapping[CollectionId, Sequence[CollectionId]]:
@@ -154,13 +155,13 @@ class PostgresTables:
             return SignalError(error.message, place=error.place, hint=error.hint)
 
     def row_bytes(self, target: Target) -> float:
-        """The estimated size of a row, as measured last."""
+        """The estimated size of a row, from the last measurement."""
         return self._row_bytes.get(target.collection, 1000.0)
 
     def _sizes(self, oids: Sequence[int]) -> dict[int, tuple[int, float]]:
-        """Bytes and estimated rows by oid; -1 rows where the table was never analysed.
+        """Bytes and estimated rows, by oid; -1 rows if the table was never analysed.
 
-        What the catalog last noted of its pages serves where a table is locked.
+        Where a table is locked, this uses the page counts last recorded in the catalog.
         """
         with source_errors("measuring tables"):
             try:
@@ -183,11 +184,11 @@ class PostgresTables:
         small = size <= self._whole_bytes and not measuring.bounded
         if small or not self._divisible(read):
             self._probe(read)
-            # What can't be cut counts as the least there is, so that a fault in it comes to an end.
+            # What can't be cut counts as having 0 rows, so that splitting after a fault ends.
             return Extent(0 if measuring.bounded else rows, size, whole=True, key=key)
         if read.keyset == PLACES:
             return Extent(rows, size, greatest=self._last_place(read), key=key)
-        # What the log begins behind may be hidden from every snapshot but its own.
+        # Rows from before the log may be visible only in the slot's own snapshot.
         held = self._readable.held_session if target.initial else None
         greatest = self._edge(read, read.keyset.reverse_order, session=held)
         size = max(size, int(rows * self._sampled_bytes(read)))
@@ -196,7 +197,7 @@ class PostgresTables:
         return Extent(rows, size, greatest=greatest, span=span, key=key)
 
     def _sampled_bytes(self, read: ReadTable) -> float:
-        """The size of the last rows' text, on average: a table's own size says nothing of what compresses."""
+        """The average size of the last rows' text; the table's size is too small where rows compress well."""
         row = self._connection.execute(
             f"SELECT coalesce(avg(octet_length(r::text)), 0)::float8 FROM (SELECT * FROM {read.relation}"
             f" ORDER BY {read.keyset.reverse_order} LIMIT {_SAMPLED}) AS r".encode()
@@ -204,15 +205,15 @@ class PostgresTables:
         return float(row[0]) if row else 0.0
 
     def _divisible(self, read: ReadTable) -> bool:
-        """Whether a table's rows stay what and where they are from one of its queries to the next."""
+        """Whether a table's rows and their places stay the same from one query to the next."""
         if read.statement is not None:
-            # With a limit each query might be given other rows.
+            # With a limit, each query might return other rows.
             plan = str(self._plan(read))
             return "'Node Type': 'Limit'" not in plan and read.keyset != PLACES
         return read.keyset != PLACES or self._readable.held
 
     def _last_place(self, read: ReadTable) -> Key:
-        """Behind the last row of a table, or of the largest of its partitions."""
+        """The place after the last row of a table, or of its largest partition."""
         row = self._connection.execute(_PAGES, [read.table.oid, read.table.oid]).fetchone()
         return place_of(int(row[0]) if row else 0)
 
@@ -228,11 +229,11 @@ class PostgresTables:
                 raise
 
     def _probe(self, read: ReadTable) -> None:
-        """Find out whether the role may read the table, without reading it."""
+        """Check that the role may read the table, without reading it."""
         self._connection.execute(f"EXPLAIN SELECT FROM {read.relation}".encode())
 
     def _check_condition(self, read: ReadTable, target: Target, until_s: float) -> None:
-        """Let the server plan the signal's condition, which is refused at once if it can't be."""
+        """Have the server plan the signal's condition, and refuse it now if that fails."""
         if read.condition is None:
             return
         place = str(target.collection)
@@ -245,10 +246,11 @@ class PostgresTables:
         try:
             with planner.transaction():
                 planner.execute(_PLANNING)
-                # Prepared: the extended protocol takes one statement and no more.
+                # Prepared: the extended protocol accepts only one statement.
                 planner.execute(query.encode(), prepare=True)
         except (psycopg.errors.ConnectionTimeout, psycopg.errors.QueryCanceled) as error:
-            # Arithmetic of constants is done at once and heeds no timeout: so we don't wait for it.
+            # The planner evaluates constant arithmetic at once and ignores timeouts, so we stop waiting for
+            # it.
             if len(self._too_long) >= _REMEMBERED:
                 self._too_long.clear()
             self._too_long[read.condition] = None
@@ -272,7 +274,7 @@ class PostgresTables:
             self._planner = self._connection
 
     def readings(self, targets: Sequence[Target]) -> dict[Target, ReadTable]:
-        """How to read each target now; SchemaChanged if one can't be read any more."""
+        """How to read each target now. Raises SchemaChanged if one can't be read any more."""
         looked = self._looked_up(targets, defaults=True)
         return {target: self._read(target, looked) for target in targets}
 
@@ -315,7 +317,7 @@ class PostgresTables:
     def _span(
         self, read: ReadTable, greatest: Key | None, rows: int, session: psycopg.Connection | None
     ) -> tuple[int, int] | None:
-        """Least and greatest value of a single integer key, if it is used densely enough."""
+        """The least and greatest value of a single integer key, if it is dense enough."""
         columns = read.keyset.columns
         if greatest is None or len(columns) != 1 or columns[0].type not in _INTEGERS or columns[0].nullable:
             return None
@@ -328,9 +330,9 @@ class PostgresTables:
     def boundaries(
         self, target: Target, after: Key | None, upto: Key, step_rows: int, count: int
     ) -> list[Key]:
-        """Keys below `upto` at every `step_rows` rows behind `after`, each found from the last one.
+        """The keys at every `step_rows` rows between `after` and `upto`, each found from the previous one.
 
-        Raises SchemaChanged where the table has another key by now.
+        Raises SchemaChanged if the table has another key by now.
         """
         read = self._read(target, self._looked_up([target]))
         _refuse_other_key(read, upto)
@@ -338,7 +340,7 @@ class PostgresTables:
             return places(after, upto, step_rows * self.row_bytes(target), count)
         found: list[Key] = []
         with table_errors("finding chunk boundaries", target.collection), self._connection.transaction():
-            # Where an index has the order, a plan that sorts the rest of the table is never better.
+            # If an index has the order, a plan that sorts the rest of the table is never better.
             self._connection.execute("SET LOCAL enable_sort = off")
             self._connection.execute("SET LOCAL enable_seqscan = off")
             while len(found) < count:
@@ -349,7 +351,7 @@ class PostgresTables:
         return found
 
     def _step(self, read: ReadTable, after: Key | None, upto: Key, rows: int) -> Key | None:
-        """The key `rows` rows behind `after`, or the last one before the NULLs; None behind the last."""
+        """The key `rows` rows after `after`, or the last one before the NULLs; None after the last."""
         keyset = read.keyset
         *before, last = keyset.stretches(after, upto)
         for where in before:

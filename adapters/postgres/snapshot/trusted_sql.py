@@ -1,9 +1,9 @@
-"""SQL of those who have every right, such that the JDBC driver reads it as the server does. Pure.
+"""Rewrites SQL of fully trusted users so that the JDBC driver reads it as the server does. Pure.
 
-Selects of the settings, row filters of the publication, and conditions where `tidemark.snapshot.conditions`
-is `sql`. The driver looks for `?` and `{` outside of quotes, and has an idea of its own of where quotes end;
-so texts are taken apart as the server does it, and what is not plain is written plainly: comments as blanks,
-every kind of string as the simplest one.
+This covers SELECTs of the settings, row filters of the publication, and conditions where
+`tidemark.snapshot.conditions` is `sql`. The driver looks for `?` and `{` outside of quotes, and has its own
+rules for where quotes end. So texts are tokenised as the server does it and rewritten in the simplest form:
+comments become blanks, and every kind of string becomes a plain one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _STRINGS: Final = frozenset({"escaped", "string", "dollar"})
 
 
 def for_jdbc(sql: str) -> str:
-    """A text with `?` doubled where the driver would take it for a parameter; unread where it has no end."""
+    """Double each `?` that the driver would take for a parameter; an unterminated text is left as it is."""
     try:
         return "".join(
             "??" if text == "?" and kind == "sign" else text for kind, text, _plain in _tokens(sql)
@@ -52,7 +52,7 @@ def for_jdbc(sql: str) -> str:
 
 
 def plain_condition(condition: str) -> str:
-    """A condition that every driver reads as the server does. ValueError says what can't stand in it."""
+    """A condition that every driver reads as the server does. ValueError says what is not allowed in it."""
     words: list[str] = []
     depth, before = 0, ""
     for kind, text, plain in _tokens(condition):
@@ -84,7 +84,7 @@ def _written(kind: str, text: str) -> str:
 
 
 def _tokens(sql: str) -> Iterator[tuple[str, str, str]]:
-    """The words of a text: their kinds, as they stand, and what strings mean. Raises ValueError."""
+    """The tokens of a text: their kinds, their text, and the value of strings. Raises ValueError."""
     at = 0
     while at < len(sql):
         found = _TOKEN.match(sql, at)
@@ -103,7 +103,7 @@ _KINDS: Final = (
 
 
 def _end_of_comment(sql: str, at: int) -> int:
-    """Where a comment ends, which may hold others."""
+    """Where a comment ends; comments nest."""
     depth = 1
     for mark in _COMMENT.finditer(sql, at):
         depth += 1 if mark[0] == "/*" else -1

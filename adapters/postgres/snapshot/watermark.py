@@ -1,12 +1,12 @@
-"""What a window knows about the log: an exported snapshot, and the position H that holds all of it.
+"""What a window knows about the log: an exported snapshot, and the position H that covers all of it.
 
-The window's rows are read in one snapshot, shared by all readers. A streamed transaction is contained
-in them exactly if the snapshot shows its id; and once the stream has passed H, taken after the
-snapshot, it has passed every change that the rows can contain. Nothing is written to the source.
+All readers share one snapshot, in which they read the window's rows. The rows contain a streamed transaction
+exactly if the snapshot shows its id. H is taken after the snapshot: once the stream has passed H, it has
+passed every change that the rows can contain. Nothing is written to the source.
 
-`SignalRows` is the alternative that Debezium's users know: an open and a close row in the signal
-table. The chunk reads still run in one snapshot, so what they contain is still told by visibility;
-the rows only say when the window may close.
+`SignalRows` is the alternative that Debezium's users know: an open and a close row in the signal table. The
+chunks are still read in one snapshot, so visibility still decides what they contain. The rows only decide
+when the window may close.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _EXPORT: LiteralString = (
     "SELECT pg_export_snapshot(), pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text,"
     " pg_size_bytes(current_setting('wal_segment_size')), pg_size_bytes(current_setting('wal_block_size'))"
 )
-"""The position is looked up while the statement runs, behind its snapshot."""
+"""The position is read while the statement runs, so after its snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """A snapshot other sessions can adopt: its id, its text as `pg_current_snapshot()` gives it."""
+    """A snapshot that other sessions can adopt: its id, and its text from `pg_current_snapshot()`."""
 
     id: str
     text: str
@@ -51,7 +51,7 @@ class Exported:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """How a snapshot is held: how long to wait for a lock, and the snapshot to adopt, "" for a new one."""
+    """How to hold a snapshot: how long to wait for a lock, and the snapshot to adopt ("" for a new one)."""
 
     lock_timeout_ms: int | None = None
     adopt: str = ""
@@ -60,8 +60,8 @@ class Holding:
 class ExportedSnapshot:
     """A transaction that holds a snapshot, and ACCESS SHARE locks on the window's tables.
 
-    The locks keep out what is not MVCC-safe, a rewriting ALTER TABLE or a TRUNCATE, for as long as
-    the window lasts; `watch` lets through who waits for them.
+    The locks keep out what is not MVCC-safe (a rewriting ALTER TABLE, a TRUNCATE) for as long as the window
+    lasts. `watch` makes the transaction give way to sessions that wait for the locks.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class ExportedSnapshot:
         if holding.lock_timeout_ms is not None:
             run(sql.SQL("SET LOCAL lock_timeout = {}").format(holding.lock_timeout_ms))
         for table in tables:
-            # Before the snapshot is taken, which LOCK TABLE does not do.
+            # This must come before the snapshot is taken. LOCK TABLE itself takes none.
             with table_errors("locking the table", table):
                 run(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(sql.Identifier(*table.parts)))
         if holding.adopt:
@@ -102,11 +102,11 @@ class ExportedSnapshot:
 
     @property
     def gave_way(self) -> bool:
-        """Whether it was ended for another session, which had waited for its locks."""
+        """Whether it was ended for another session that waited for its locks."""
         return self._watched is not None and self._watched.gave_way
 
     def stops(self, reader: Callable[[], None]) -> None:
-        """Have a reader told, by another thread, when the locks are let go for somebody's sake."""
+        """Register a reader's callback; another thread calls it when the locks are given up."""
         if self._watched is not None:
             self._watched.readers.append(reader)
             if self._watched.gave_way:
@@ -114,7 +114,7 @@ class ExportedSnapshot:
 
     @property
     def alive(self) -> bool:
-        """Whether the transaction is still there."""
+        """Whether the transaction still exists."""
         if self._closed or self.gave_way:
             return False
         try:
@@ -124,74 +124,77 @@ class ExportedSnapshot:
         return True
 
     def query(self, statement: LiteralString) -> list[tuple[Any, ...]]:
-        """What a statement gives under the snapshot."""
+        """The rows of a statement under the snapshot."""
         return self.session.execute(statement).fetchall()
 
     def close(self) -> None:
-        """End the transaction; readers that have adopted the snapshot keep it."""
+        """End the transaction. Readers that have adopted the snapshot keep it."""
         if not self._closed:
             self._closed = True
             if self._watch is None or self._watched is None or self._watch.forget(self._watched):
                 self._sessions.give(self.session)
             else:
-                # It may be ended while it serves another window.
+                # The lock watch may still end this session, so it must not serve another window.
                 self.session.close()
 
 
 class GivesWay(Protocol):
-    """What holds locks on the tables that are read."""
+    """What holds locks on the tables being read."""
 
     @property
     def gave_way(self) -> bool:
-        """Whether they were let go for another session, which had waited for them."""
+        """Whether the locks were released for another session that waited for them."""
 
     def stops(self, reader: Callable[[], None]) -> None:
-        """Have a reader told, by another thread, when that happens."""
+        """Register a reader's callback; another thread calls it when that happens."""
 
     @property
     def alive(self) -> bool:
-        """Whether they are still held."""
+        """Whether the locks are still held."""
 
 
 class Watermark(Protocol):
-    """When a window may close. `visibility` says which streamed transactions its rows contain."""
+    """When a window may close.
+
+    The snapshot's `visibility` says which streamed transactions its rows contain.
+    """
 
     @property
     def exported(self) -> Exported:
         """The snapshot that the window's rows are read in."""
 
     def seal(self) -> None:
-        """All rows have been read."""
+        """Note that all rows have been read."""
 
     def reached(self, position: Position) -> bool:
         """Whether the stream has passed every change that the rows may contain."""
 
     def close(self) -> None:
-        """Let go of the snapshot and its locks."""
+        """Release the snapshot and its locks."""
 
 
 @dataclass(frozen=True, slots=True)
 class AtBeginning:
-    """A window in the snapshot that the log begins with: of what the rows contain nothing is streamed."""
+    """A window in the snapshot that the log begins with: nothing that its rows contain is in the log."""
 
     exported: Exported
 
     def seal(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def reached(self, _position: Position) -> bool:
-        """At once."""
+        """True at once."""
         return True
 
     def close(self) -> None:
-        """The snapshot is held for the windows to come."""
+        """Do nothing: the snapshot is held for later windows."""
 
 
 class VisibilityWatermark:
     """The default: closes once the stream has passed H. Writes no row.
 
-    On an idle server the stream may stop short of H, since a walsender sends only what has been
-    flushed; then an empty transaction is committed, which flushes it.
+    On an idle server the stream may stop short of H, because a walsender sends only flushed log. Then an
+    empty transaction is committed, which flushes it.
     """
 
     def __init__(
@@ -206,10 +209,10 @@ class VisibilityWatermark:
         return self._held.exported
 
     def seal(self) -> None:
-        """Nothing to do: H was taken when the window opened."""
+        """Do nothing: H was taken when the window opened."""
 
     def reached(self, position: Position) -> bool:
-        """Whether the stream has passed H; asks the server to flush if that takes long."""
+        """Whether the stream has passed H. Asks the server to flush its log if that takes long."""
         horizon = self._held.exported.horizon
         if position >= Position((horizon, 0)):
             return True
@@ -221,13 +224,13 @@ class VisibilityWatermark:
         return False
 
     def close(self) -> None:
-        """Let go of the snapshot."""
+        """Release the snapshot."""
         self._held.close()
 
 
 @dataclass(frozen=True, slots=True)
 class SignalTable:
-    """The table that window rows are written to, by `control`; `delete` removes an open row again."""
+    """The table that window rows are written to, through `control`. `delete` removes an open row again."""
 
     id: CollectionId
     control: psycopg.Connection
@@ -237,8 +240,9 @@ class SignalTable:
 class SignalRows:
     """A `snapshot-window-open` and a `snapshot-window-close` row; closes once the latter is streamed.
 
-    With `delete` the open row is deleted instead, so that the signal table does not grow. Rows are
-    known by the window's id: those of a window given up in a crash mean nothing to another one.
+    With `delete` the open row is deleted instead of writing a close row, so that the signal table does not
+    grow. Rows carry the window's id, so those of a window abandoned in a crash mean nothing to another
+    window.
     """
 
     def __init__(
@@ -291,5 +295,5 @@ class SignalRows:
         return self._closed
 
     def close(self) -> None:
-        """Let go of the snapshot."""
+        """Release the snapshot."""
         self._held.close()

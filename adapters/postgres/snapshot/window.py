@@ -1,4 +1,4 @@
-"""A window in progress: its watermark, what it holds, and the rows that are read in the background."""
+"""A window in progress: its watermark, its locks, and the rows that are read in the background."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _log = logging.getLogger("adapters")
 
 @dataclass(frozen=True, slots=True)
 class TableLocks:
-    """What keeps a window's tables as they were when it opened: the locks of whoever holds its snapshot.
+    """Keeps a window's tables as they were when it opened: the locks, held together with the snapshot.
 
-    `compare` raises SchemaChanged where a table is another one now.
+    `compare` raises SchemaChanged if a table is not the same any more.
     """
 
     held: GivesWay
@@ -49,15 +49,16 @@ class PostgresWindow:
         locks.held.stops(self._rows.stop)
 
     def poll(self) -> Sequence[Staged] | None:
-        """The staged rows; None while they are read. Raises GaveWay if their tables' locks were let go.
+        """The staged rows; None while they are being read.
 
-        Asked before every slice: while rows wait to go out, the locks keep their tables as they were.
+        Raises GaveWay if their tables' locks were given up. The engine asks before every slice. While rows
+        wait to go out, the locks keep their tables as they were.
         """
         if self._locks.held.gave_way and not self._sealed:
             raise GaveWay("another session waited to change a table that the window reads")
         staged = self._rows.staged()
         if staged is not None and not self._locks.held.alive:
-            # What was read may go out all the same, as long as no table was altered or swapped since.
+            # The rows read may still go out, as long as no table was altered or swapped since.
             self._locks.compare()
             if not self._told:
                 self._told = True
@@ -68,7 +69,7 @@ class PostgresWindow:
 
     def _seal(self) -> None:
         if not self._locks.held.alive:
-            # Its locks went with it: a table may have been rewritten under the readers.
+            # Its locks are gone, too: a table may have been rewritten under the readers.
             raise SourceError("the session that held the window's snapshot has ended")
         self.watermark.seal()
         self._sealed = True
