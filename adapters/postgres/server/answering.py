@@ -1,11 +1,11 @@
-"""Connections that wait for an answer for so long and no longer.
+"""Connections that wait for an answer only for a bounded time.
 
-A network that stands still ends no connection, and neither does whoever freezes between the two. A server
-that says nothing for the time that its answer may take is taken for lost. Three things say so sooner:
+If the network stalls or the peer freezes, no connection ends. A server that sends nothing for the time that
+its answer may take is considered lost. Three signs show it sooner:
 
-    the log's reader has given the server up, which it hears from every few seconds while it listens
+    the log's reader, which hears from the server every few seconds, has given it up
     another connection, opened after a while to ask, finds no process behind this one
-    that connection is not answered, either
+    that other connection gets no answer, either
 """
 
 from __future__ import annotations
@@ -30,20 +30,21 @@ _LOOK_S = 0.1
 
 
 def served(_backend: int) -> bool:
-    """A server that nobody asks."""
+    """Report every process as alive; the default."""
     return True
 
 
 def nothing_lost() -> bool:
-    """A network that nobody gives up."""
+    """Report that nothing is lost; the default."""
     return False
 
 
 class AnsweringConnection(psycopg.Connection):
-    """Raises OperationalError, and is closed, where an answer takes longer than `within_s` seconds (0: any).
+    """A connection that raises OperationalError and closes if an answer takes too long.
 
-    The same where `lost` says that the server is out of reach, which is asked every 100 ms of a wait; or
-    where `served` says that the process of this connection is gone, asked every `ask_s` seconds (0: never).
+    "Too long" is more than `within_s` seconds (0: no bound). It does the same if `lost`, called every 100 ms
+    of a wait, says that the server is out of reach, or if `served`, called every `ask_s` seconds (0: never),
+    says that this connection's process is gone.
     """
 
     within_s: float = 0.0
@@ -60,7 +61,7 @@ class AnsweringConnection(psycopg.Connection):
             raise
 
     def _bounded(self, gen: PQGen[V]) -> Generator[Wait, Ready | int, V]:
-        """The same, but nothing is waited for longer than it may take; what comes in parts is an answer."""
+        """Run `gen`, but bound each wait; an answer that comes in parts restarts the bound."""
         heard_s = asked_s = time.monotonic()
         try:
             wanted = next(gen)
@@ -82,12 +83,12 @@ class AnsweringConnection(psycopg.Connection):
 
 
 def no_answer(silent_s: float) -> str:
-    """What is said of a server that is silent."""
+    """The message for a server that is silent."""
     return f"the server has answered nothing for {silent_s:.0f} s"
 
 
 def answer(connection: pq.abc.PGconn, text: str, within_s: float) -> pq.abc.PGresult:
-    """What a command answers on a connection that libpq alone knows. Raises SourceError if nothing comes."""
+    """Run a command on a connection that only libpq knows. Raises SourceError if no answer comes."""
     connection.send_query(text.encode())
     until = time.monotonic() + within_s
     while connection.flush():

@@ -1,7 +1,7 @@
-"""Tables and types as the server's catalog has them, in a fixed number of queries for any number of tables.
+"""Tables and types from the server's catalog, in a fixed number of queries for any number of tables.
 
-Everything comes from pg_catalog, which every role may read. What the answers mean for a snapshot is
-decided elsewhere.
+Everything comes from pg_catalog, which every role may read. What the answers mean for a snapshot is decided
+elsewhere.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ leaf AS (
 SELECT DISTINCT ON (root, identity, key) root, nspname, relname, identity, key FROM leaf
 ORDER BY root, identity, key, nspname, relname
 """
-"""Without locks, which functions over partitions take: one partition for all that are alike."""
+"""Takes no locks, unlike the functions over partitions. One partition stands for all that are alike."""
 _TYPES = """
 SELECT t.oid, t.typname, n.nspname, t.typtype, t.typcategory,
        CASE WHEN t.typcategory = 'A' THEN t.typelem ELSE 0 END, t.typbasetype, t.typtypmod,
@@ -94,7 +94,7 @@ _AS_TEXT = "SELECT " + ", ".join(
     f"set_config({quote_literal(name)}, {quote_literal(value)}, true)"
     for name, value in TEXT_SETTINGS.items()
 )
-"""Defaults are printed by the same settings as values."""
+"""Defaults are printed under the same settings as values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +107,9 @@ class _Index:
 
 
 class Catalog:
-    """The catalog of one database; each call is a transaction, on the connection that `connect` gives.
+    """The catalog of one database. Each call is a transaction on the connection that `connect` returns.
 
-    A driver's failure is a SourceError.
+    Raises SourceError for the driver's failures.
     """
 
     def __init__(self, connect: Connect) -> None:
@@ -120,10 +120,10 @@ class Catalog:
         return [CollectionId((schema, name)) for schema, name in self._queries(_LISTED)[0]]
 
     def describe(self, tables: Iterable[int | CollectionId], *, defaults: bool = True) -> dict[int, Table]:
-        """The tables by oid; one that doesn't exist (any more) is left out.
+        """The tables by oid; one that does not exist (any more) is left out.
 
-        All are read from one snapshot, in four queries. Only reading the columns' defaults needs locks on
-        the tables: TableBusy if one can't be had soon; without `defaults` that can't happen.
+        All are read from one snapshot, in four queries. Reading the columns' defaults needs locks on the
+        tables, and raises TableBusy if one is not granted soon. Without `defaults` nothing is locked.
         """
         wanted = list(tables)
         named = [one for one in wanted if isinstance(one, CollectionId)]
@@ -150,13 +150,13 @@ class Catalog:
         }
 
     def types(self) -> dict[int, PgType]:
-        """Every type of the database that a column can have, the row types of tables left out."""
+        """Every type of the database that a column can have, except the row types of tables."""
         return {row[0]: _type(row) for row in self._queries(_TYPES)[0]}
 
     def _queries(
         self, *queries: str, asked: Mapping[str, Sequence[object]] | None = None
     ) -> list[list[tuple[Any, ...]]]:
-        """What the queries give, sent all at once on a connection that is in no transaction."""
+        """The queries' results. All are sent at once, on a connection that is in no transaction."""
         try:
             with self._connect() as connection:
                 try:
@@ -195,7 +195,7 @@ def _table(row: tuple[Any, ...], columns: list[Column], indexes: list[_Index], l
     unique = tuple(one.columns for one in others if not_null.issuperset(one.columns))
     chosen = next((index.columns for index in indexes if index.identity), ())
     if identity == "d":
-        # A key that is checked at the end of transactions identifies no row before it.
+        # A deferrable key is checked at the end of a transaction and identifies no row before that.
         chosen = primary.columns if primary and primary.immediate else ()
     return Table(
         oid,

@@ -1,7 +1,7 @@
-"""Ordinary connections to PostgreSQL, and what must stand on the server before the log can be read.
+"""Ordinary connections to PostgreSQL, and what the server must have before the log can be read.
 
-Owns the connection string, the identity of the server, and the replication slot: found, created where
-that is asked for, or reported. Reading the log is `reader.py`, reading the catalog `catalog.py`.
+Owns the connection string, the server's identity, and the replication slot: it is found, created if the
+settings ask for it, or reported. `reader.py` reads the log, `catalog.py` the catalog.
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ if TYPE_CHECKING:
 _log = logging.getLogger("adapters")
 _LOCK_NOT_AVAILABLE = "55P03"
 _NOT_THE_TABLES_FAULT = frozenset({"08", "53", "57", "58", "XX"})
-"""SQLSTATE classes: connection, resources, operator's intervention, system, internal."""
+"""SQLSTATE classes: connection, resources, operator intervention, system, internal."""
 _LOCK_TIMEOUT_MS = 250
 _ENDED_WITHIN_S = 5.0
 _ON_ITS_WAY_S = 30.0
 _PROBE_S = 5
-"""How long it may take to ask whether a connection is served."""
+"""Seconds for asking whether a connection's process is alive."""
 _SERVED: LiteralString = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = %s)"
 _LEAST_SILENCE_S, _MOST_SILENCE_S = 30.0, 300.0
-"""The second where the server lets a reader be silent for good: it may be busy for long, too."""
+"""The second applies if the server sets no timeout for a reader of its log: it may be busy for long, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A replication slot: where its changes begin."""
+    """A replication slot, by the LSN where its changes begin."""
 
     confirmed_lsn: int
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Which server it is, on which timeline, and how far its log has come; `lsn` None: not asked."""
+    """A server's identity: system, timeline, database, and where its log ends; `lsn` None: not asked."""
 
     system: str
     timeline: int
@@ -69,19 +69,19 @@ class Identity:
     lsn: int | None = None
 
     def to_json(self) -> dict[str, str]:
-        """As it is saved with the state."""
+        """The form in the saved state."""
         return {"system": self.system, "timeline": str(self.timeline), "database": self.database}
 
 
 class Server:
-    """One database on one server; every connection of the adapter starts here.
+    """One database on one server; it opens all connections of the adapter.
 
-    `owner` names who holds the job's lease; the reader of the log is known by it. A statement may take
-    `query_timeout_s` seconds, 0: any time; so long may an answer take, too.
+    `owner` is the holder of the job's lease; it is in the application name of the log's reader. A statement
+    may take `query_timeout_s` seconds (0: no bound), and so may an answer.
     """
 
     _admitted: ClassVar[set[tuple[str, ...]]] = set()
-    """The databases that have let this process in."""
+    """The databases that have accepted a login of this process."""
 
     def __init__(
         self,
@@ -97,16 +97,16 @@ class Server:
         self._times_lost = 0
         self._database = parameters.get("dbname", "")
         self._place = tuple(str(parameters.get(name)) for name in ("host", "port", "dbname"))
-        make_conninfo("", **self._parameters)  # refuses what libpq does not know
+        make_conninfo("", **self._parameters)  # refuses parameters that libpq does not know
 
     @property
     def conninfo(self) -> str:
-        """How to reach the server, with credentials as they are now. Raises SourceError without them."""
+        """The connection string, with the current credentials. Raises SourceError without them."""
         return self._conninfo("tidemark")
 
     @property
     def log_conninfo(self) -> str:
-        """The same for replication connections."""
+        """The connection string for replication connections."""
         return self._conninfo(reader_name(self._owner))
 
     def _conninfo(self, application: str) -> str:
@@ -115,9 +115,10 @@ class Server:
 
     @contextmanager
     def admission(self) -> Iterator[None]:
-        """Where a connection is opened: an expired credential is no mistake in the settings, and is renewed.
+        """Open connections inside: an expired credential is renewed, not reported as a wrong setting.
 
-        Between two credentials neither may serve, which passes. One that has never served is a mistake.
+        While credentials change, both the old and the new one may be refused for a while; such a refusal is
+        retried. A credential that has never worked is a wrong setting.
         """
         try:
             yield
@@ -130,7 +131,7 @@ class Server:
 
     @contextmanager
     def replication(self) -> Iterator[pq.abc.PGconn]:
-        """A connection that takes replication commands, closed at the end."""
+        """A connection for replication commands, closed at the end."""
         with self.admission():
             connection = connect_replication(self.log_conninfo)
         try:
@@ -139,11 +140,11 @@ class Server:
             connection.close()
 
     def give_up(self) -> None:
-        """Whoever waits for the server now waits in vain; later connections may fare better."""
+        """Fail all connections that wait for the server now. Later connections may work again."""
         self._times_lost += 1
 
     def silence_s(self, connection: psycopg.Connection) -> float:
-        """How long the server may be silent though asked: as long as it lets a reader of its log be."""
+        """How long the server may leave a question unanswered: as long as it tolerates a silent reader."""
         with source_errors("asking for wal_sender_timeout"):
             row = connection.execute(
                 "SELECT setting::float8 / 1000 FROM pg_settings WHERE name = 'wal_sender_timeout'"
@@ -154,9 +155,9 @@ class Server:
     def connect(
         self, *, autocommit: bool = True, options: str = "", within_s: float | None = None
     ) -> psycopg.Connection:
-        """Open a connection under the settings that both roads read text by, and further start-up options.
+        """Open a connection with the settings that define values' texts, and with further start-up options.
 
-        Its answers may take `within_s` seconds, if that is given.
+        `within_s` bounds its answers, if given.
         """
         with source_errors("connection"):
             with self.admission():
@@ -170,7 +171,7 @@ class Server:
 
     def _open(self, more: str) -> AnsweringConnection:
         try:
-            # Whoever waits for a lock here holds up the stream.
+            # Waiting for a lock here would hold up the stream.
             options = (
                 f"{startup_options()} -c lock_timeout={_LOCK_TIMEOUT_MS}"
                 f" -c statement_timeout={int(self._query_timeout_s * 1000)} {more}"
@@ -181,7 +182,7 @@ class Server:
                 raise refused from error
             raise
         if self._query_timeout_s:
-            # The server's own word that it was too long comes first.
+            # Leaves the server time to report its own timeout first.
             connection.within_s = self._query_timeout_s + _ON_ITS_WAY_S
         times_lost = self._times_lost
         connection.lost = lambda: self._times_lost != times_lost
@@ -189,7 +190,7 @@ class Server:
         return connection
 
     def _serves(self, backend: int) -> bool:
-        """Whether a connection's process is there, as far as another connection can tell."""
+        """Whether a connection's process exists, as far as another connection can tell."""
         try:
             with AnsweringConnection.connect(
                 self.conninfo, autocommit=True, connect_timeout=_PROBE_S
@@ -199,15 +200,15 @@ class Server:
         except psycopg.errors.ConnectionTimeout:
             return False
         except (psycopg.Error, SourceError):
-            return True  # the server has an answer, if none that helps
+            return True  # the server answers, though the answer does not help
         return row is not None and bool(row[0])
 
     def identity(self, *, replicates: bool = True) -> Identity:
-        """What tells this database from every other one, and how far its log has come.
+        """What distinguishes this database from every other one, and where its log ends.
 
-        Asked over a replication connection: what SQL tells of the timeline is that of the last checkpoint,
-        which a promoted server has not made yet. Without `replicates` the log does not matter, nor the right
-        to it.
+        Asked over a replication connection, because SQL shows the timeline of the last checkpoint, and a
+        promoted server has not made one yet. Without `replicates` neither the log nor the right to read it is
+        needed.
         """
         if not replicates:
             return self._identity_by_sql()
@@ -234,7 +235,7 @@ class Server:
         return content or ""
 
     def refuse_standby(self) -> None:
-        """A standby shows transactions in progress as visible, so no snapshot of it is exact."""
+        """Refuse a standby. It shows transactions in progress as visible, so no snapshot of it is exact."""
         with self.connect() as connection, source_errors("recovery check"):
             row = connection.execute("SELECT pg_is_in_recovery()").fetchone()
         if row and row[0]:
@@ -243,7 +244,7 @@ class Server:
 
 @contextmanager
 def source_errors(what: str) -> Iterator[None]:
-    """Turn a driver's exception into SourceError, once, at this edge."""
+    """Turn a driver's exception into SourceError."""
     try:
         yield
     except psycopg.Error as error:
@@ -252,7 +253,7 @@ def source_errors(what: str) -> Iterator[None]:
 
 @contextmanager
 def table_errors(what: str, collection: object) -> Iterator[None]:
-    """The same for what concerns one table: TableBusy, SchemaChanged, or SourceError for the rest."""
+    """Turn a driver's exception into TableBusy or SchemaChanged for one table, or else into SourceError."""
     try:
         yield
     except psycopg.Error as error:
@@ -266,7 +267,7 @@ def table_errors(what: str, collection: object) -> Iterator[None]:
 
 
 def reader_name(owner: str) -> str:
-    """The application name of whoever reads the log as this owner of a lease."""
+    """The application name of the log's reader, for this owner of a lease."""
     return f"tidemark {owner[:12]}".strip()
 
 
@@ -279,7 +280,7 @@ _SLOT: LiteralString = (
 
 
 def _once_free(connection: psycopg.Connection, slot: str) -> tuple[Any, ...] | None:
-    """The slot's row once nobody reads it, or as it is after some seconds."""
+    """The slot's row as soon as nobody reads the slot, or as it is after some seconds."""
     until = time.monotonic() + _ENDED_WITHIN_S
     while True:
         row = connection.execute(_SLOT, [slot]).fetchone()
@@ -291,8 +292,9 @@ def _once_free(connection: psycopg.Connection, slot: str) -> tuple[Any, ...] | N
 def find_slot(server: Server, name: str, database: str, previous: str = "") -> Slot | None:
     """Find the slot; None if there is none.
 
-    A reader of the job whose lease has been taken over, `previous`, is ended: it may stand still for good.
-    Raises ConfigError if a slot of that name can't serve, PositionLost if the server gave it up.
+    If the reader of `previous`, whose lease was taken over, is still connected, it is ended, since it may
+    hang for good. Raises ConfigError if a slot of that name can't serve, PositionLost if the server
+    invalidated it.
     """
     with server.connect() as connection, source_errors("replication slot"):
         row = connection.execute(_SLOT, [name]).fetchone()
@@ -322,7 +324,7 @@ def find_slot(server: Server, name: str, database: str, previous: str = "") -> S
 
 
 def drop_slot(server: Server, name: str) -> None:
-    """Drop the slot if it is there, once its reader has let go of it; the log it kept is gone."""
+    """Drop the slot if it exists and is not being read; the log that it kept is gone."""
     statement = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s"
     with server.connect() as connection, source_errors("dropping the replication slot"):
         if connection.execute(statement, [name]).rowcount:
@@ -330,7 +332,7 @@ def drop_slot(server: Server, name: str) -> None:
 
 
 def check_slot(slot: Slot | None, name: str, saved: Position) -> Slot:
-    """Refuse a slot that has been moved past the saved position: PostgreSQL would skip in silence."""
+    """Refuse a slot that was moved past the saved position: PostgreSQL would silently skip changes."""
     lsn = int(saved.order[0])
     if slot is None or slot.confirmed_lsn > lsn:
         begins = (

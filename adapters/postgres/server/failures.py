@@ -1,7 +1,7 @@
-"""What may be said of PostgreSQL's errors, and of those of its driver.
+"""What may be repeated of the errors of PostgreSQL and its driver.
 
-The primary message alone: a detail and a context quote rows. Owns telling the server's errors from those
-that the driver raises about values; which of the server's messages hold values is `disclosure`'s to judge.
+Only the primary message, because detail and context quote rows. This module tells the server's errors from
+those that the driver raises about values; `disclosure` decides which of the server's messages contain values.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from psycopg import pq
 from adapters.disclosure import postgres_message
 
 _OF_CONNECTIONS = (psycopg.OperationalError, psycopg.InterfaceError)
-"""What libpq says itself, and so without an SQLSTATE."""
+"""libpq's own errors, which have no SQLSTATE."""
 
 
 def said(error: psycopg.Error) -> str:
-    """An error's message, or what kind of error it is where the message may hold values."""
+    """An error's message, or the kind of error if the message may contain values."""
     if message := error.diag.message_primary:
         return postgres_message(error.sqlstate, message)
     if isinstance(error, _OF_CONNECTIONS) and str(error):
@@ -25,7 +25,7 @@ def said(error: psycopg.Error) -> str:
 
 
 def said_of(result: pq.abc.PGresult) -> str:
-    """The same of a failed command's result."""
+    """What may be repeated of a failed command's result."""
     primary = (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode(errors="replace")
     state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
     return postgres_message(state, primary) or result.error_message.decode(errors="replace").strip()

@@ -1,9 +1,9 @@
-"""Whoever waits for the locks of our sessions, seen and let through by a thread of its own.
+"""Sees sessions that wait for our locks, and ends ours to let them through, in a thread of its own.
 
-Somebody who wants to change a table waits for the window that reads it. That shall take a second at most,
-whatever the job's own thread does meanwhile: it may stand in a sink that hangs, for minutes. So a thread
-beside it asks the server over a connection of its own, and ends the sessions that others wait for; what reads
-under them is told to stop, since it holds locks, too. The job's thread finds out when it asks next.
+A session that wants to change a table waits for the window that reads it. It should wait a second at most,
+whatever the job's own thread is doing: that may hang in a sink for minutes. So this thread asks the server
+over a connection of its own, and ends our sessions that others wait for. Readers under such a session are
+told to stop, since they hold locks, too. The job's thread finds out when it next asks.
 
     somebody waits ──┬── seen ─────── still waiting: the session is ended
                 0 … 0.25 s       at most 1 s from the beginning
@@ -29,10 +29,10 @@ _log = logging.getLogger("adapters")
 _LOOK_S = 0.25
 _WAITS_S = 1.0
 _SLACK_S = 0.05
-"""A look may come a little early."""
+"""Tolerance for a look that comes a little early."""
 _KEPT_S, _ENDS_S = 10.0, 1.0
 ANSWERED_WITHIN_S = 5.0
-"""Its questions take milliseconds: a connection that takes longer stands still, and another one is opened."""
+"""The questions take milliseconds. A connection that takes longer is stuck and gets replaced."""
 _WAITED_FOR: LiteralString = (
     "SELECT DISTINCT b.pid FROM pg_locks l CROSS JOIN LATERAL unnest(pg_blocking_pids(l.pid)) AS b (pid)"
     " WHERE NOT l.granted AND b.pid = ANY (%s)"
@@ -41,14 +41,14 @@ _END: LiteralString = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
     " WHERE pid = %s AND usename = current_user AND application_name = 'tidemark'"
 )
-"""By now another session may have the number."""
+"""Checks user and application, because another session may have the pid by now."""
 
 
 @dataclass(eq=False, slots=True)
 class Watched:
-    """A session that holds locks; `gave_way` once it is to end for somebody's sake, `ended` once it was.
+    """A session that holds locks. `gave_way`: it is to end for another session; `ended`: it was ended.
 
-    `readers` are told then, by the watching thread; they must not block.
+    The watching thread then calls the `readers`, which must not block.
     """
 
     pid: int
@@ -59,7 +59,7 @@ class Watched:
 
 
 class LockWatch:
-    """Watches sessions while there are any; `connect` opens the connection that it asks over."""
+    """Watches sessions while there are any. `connect` opens the connection for its questions."""
 
     def __init__(
         self, connect: Callable[[], psycopg.Connection], clock: Callable[[], float] = time.monotonic
@@ -73,7 +73,7 @@ class LockWatch:
         self._closed = self._told = False
 
     def watch(self, pid: int) -> Watched:
-        """Let through whoever waits for the locks of a session, from now on."""
+        """From now on, let sessions through that wait for the locks of this session."""
         watched = Watched(pid)
         with self._changed:
             self._watched.append(watched)
@@ -84,9 +84,10 @@ class LockWatch:
         return watched
 
     def forget(self, watched: Watched) -> bool:
-        """The session holds nothing any more; whether it is certain that nobody ends it from now on.
+        """Stop watching a session that holds no locks any more.
 
-        It is not where the server was asked to end it and has not answered within a second.
+        Returns whether it is certain not to be ended. It is not certain if the server was asked to end it and
+        has not answered within a second.
         """
         with self._changed:
             if watched in self._watched:
@@ -94,14 +95,14 @@ class LockWatch:
             return self._changed.wait_for(lambda: self._ending is not watched, _ENDS_S)
 
     def close(self) -> None:
-        """Watch no longer, for good."""
+        """Stop watching, for good."""
         with self._changed:
             self._closed, self._watched = True, []
             self._changed.notify_all()
         if self._thread is not None:
             self._thread.join(timeout=_ENDS_S)
 
-    # The thread.
+    # What the thread runs.
 
     def _run(self) -> None:
         idle_since_s = self._clock()
@@ -118,7 +119,7 @@ class LockWatch:
         self._disconnect()
 
     def look(self) -> None:
-        """Ask once who waits, and let through who has waited long enough."""
+        """Ask once who waits, and let through those who have waited long enough."""
         with self._changed:
             pids = [watched.pid for watched in self._watched]
         if not pids:
@@ -126,7 +127,7 @@ class LockWatch:
         try:
             waited_for = self._ask(pids)
         except TidemarkError as error:
-            # The log's reader sees to a server that is out of reach.
+            # The log's reader handles a server that is out of reach.
             if not self._told:
                 _log.warning("can't see who waits for the locks of a window: %s", error)
             self._told = True
@@ -143,7 +144,7 @@ class LockWatch:
             return frozenset(pid for (pid,) in self._connection.execute(_WAITED_FOR, [list(pids)]))
 
     def _due(self, waited_for: frozenset[int]) -> list[Watched]:
-        """The sessions that somebody has waited for long enough, marked as given up."""
+        """The sessions that others have waited for long enough, marked as giving way."""
         now_s, due = self._clock(), []
         with self._changed:
             for watched in self._watched:
@@ -160,9 +161,9 @@ class LockWatch:
 
     def _let_through(self, watched: Watched) -> None:
         with self._changed:
-            # Whoever has forgotten it has given the session back, to be used for something else.
+            # A forgotten session was given back and may now serve something else.
             self._ending = watched if watched in self._watched else None
-        # Not under the lock: the job's thread must not wait where the network stands still.
+        # Not under the lock: the job's thread must not wait on a stalled network.
         if self._ending is not None and self._connection is not None:
             try:
                 self._connection.execute(_END, [watched.pid])

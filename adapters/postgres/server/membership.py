@@ -1,10 +1,10 @@
-"""Which tables are published, and since which entry of the publication: watched, since the log does not tell.
+"""Watches which tables are published, and by which entry of the publication; the log does not show it.
 
-A table that is taken out of the publication and added again, or a publication that is dropped and made anew,
-leaves no trace in the log but missing changes. The catalog shows it: the entry is another one. What was seen
-last is kept with the state, so a change while no job ran shows, too.
+If a table is removed from the publication and added again, or a publication is dropped and recreated, the
+only trace in the log is missing changes. The catalog shows it: the entry is a different one. The last entries
+seen are kept with the state, so a change is found even if no job was running.
 
-    dropped        changed          made anew
+    dropped        changed          recreated
     ───────┬──────────┬──────────────────┬───────────►  log
            └── in no log: a gap ─────────┘
 """
@@ -50,7 +50,8 @@ _NAMES: LiteralString = (
 class Members:
     """The captured tables that are published, by oid, with the entries that publish each.
 
-    `publication` is its oid, and the transaction that altered its options last; empty where there is none.
+    `publication` is its oid and the last transaction that altered its options; empty if there is no
+    publication.
     """
 
     publication: str = ""
@@ -65,7 +66,7 @@ class Members:
 
     @cached_property
     def saved(self) -> dict[str, Any]:
-        """As it is saved with each turn: oids by entry, since many tables may have the same."""
+        """The form saved with each turn: oids by entry, since many tables may share one."""
         by_entry: dict[str, list[int]] = {}
         for oid, entry in sorted(self.entries.items()):
             by_entry.setdefault(entry, []).append(oid)
@@ -73,14 +74,14 @@ class Members:
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any] | None) -> Members | None:
-        """Read what `saved` gave; None where nothing was saved."""
+        """Read what `saved` wrote; None if nothing was saved."""
         if saved is None:
             return None
         entries = {oid: entry for entry, oids in saved["entries"].items() for oid in oids}
         return cls(saved["publication"], entries)
 
     def gaps(self, now: Members, name: str) -> dict[int, str]:
-        """By oid, why tables may lack changes that these members had until something else was seen."""
+        """Why tables may lack changes between these members and `now`, by oid."""
         recreated = self.publication.split()[:1] != now.publication.split()[:1]
         found: dict[int, str] = {}
         for oid, entry in self.entries.items():
@@ -103,7 +104,7 @@ def _split(mark: str) -> tuple[str, str]:
 
 
 class MembershipWatch:
-    """Looks at the publication from time to time, over the control connection.
+    """Looks at the publication periodically, over the control connection.
 
     `captures` are the include and exclude lists: a table that they leave out lacks nothing.
     """
@@ -122,7 +123,7 @@ class MembershipWatch:
         self.members = Members()
 
     def begin(self, saved: Mapping[str, Any] | None, position: str) -> list[Incomplete]:
-        """Compare with what was saved at a position; gives the tables that lack changes since then."""
+        """Compare with what was saved at `position`; returns the tables that lack changes since then."""
         self._digest = self._look()
         now = Members.of(self._publication.marks(self._connection))
         before = Members.from_json(saved) or now
@@ -131,7 +132,7 @@ class MembershipWatch:
         return self._incomplete(before.gaps(now, self._publication.name), position)
 
     def look(self, position: str) -> list[Incomplete]:
-        """The tables that lack changes since the last look, if it is time for another one."""
+        """The tables that lack changes since the last look; looks only if it is time to."""
         if self._clock() < self._due:
             return []
         self._due = self._clock() + _EVERY_S
@@ -144,7 +145,7 @@ class MembershipWatch:
         return self._incomplete(before.gaps(self.members, self._publication.name), since)
 
     def skipped(self, since: str) -> list[Incomplete]:
-        """All members, of which the log was passed over since a position."""
+        """All members, because the log was skipped since a position."""
         why = f"publication {self._publication.name!r} did not exist for a while"
         return self._incomplete(dict.fromkeys(self.members.entries, why), since)
 
@@ -155,7 +156,7 @@ class MembershipWatch:
         return row[0] if row else ""
 
     def _incomplete(self, gaps: Mapping[int, str], since: str) -> list[Incomplete]:
-        """Gaps by the tables' names; one that was dropped has none."""
+        """Gaps by table name; a dropped table has none and is left out."""
         names = self._names(gaps) if gaps else {}
         return [
             Incomplete(names[oid], Cause.GAP, since, why)

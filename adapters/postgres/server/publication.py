@@ -1,8 +1,8 @@
 """What a publication carries: which tables, under which names, which of their columns and rows.
 
-Owns the reading of `pg_publication` and its relations, by the rules of PostgreSQL's own view
-`pg_publication_tables`, which opens every table and so waits for locks; and the publication itself:
-found, created where that is asked for, or reported with the statement to run.
+Reads `pg_publication` and its relations by the rules of PostgreSQL's view `pg_publication_tables`. The view
+itself is not used because it opens every table and so waits for locks. Also owns the publication itself: it
+is found, created if the settings ask for it, or reported with the statement to run.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _log = logging.getLogger("adapters")
 _PUBLISHES_IN_PART = 150_000
 _PARTITIONED = "p"
 
-# A table with what publishes it: an entry for itself or an ancestor, or for their schemas. `level` counts
-# from the table up, `marks` are the transactions that wrote the entry.
+# A table with what publishes it: an entry for the table or an ancestor, or for their schemas. `level` counts
+# from the table up; `marks` are the transactions that wrote the entry.
 _ENTRIES: LiteralString = """
 SELECT c.oid::bigint, n.nspname, c.relname, c.relkind::text, chain.level, p.pubviaroot,
        concat_ws(' ', p.oid, p.xmin, r.oid, r.xmin, {schema_mark}),
@@ -55,7 +55,7 @@ _IN_PART: LiteralString = _ENTRIES.format(
     schema_mark="s.oid, s.xmin",
     no_schema="s.oid IS NULL",
     schema_join=("LEFT JOIN pg_publication_namespace s ON s.pnpubid = p.oid AND s.pnnspid = k.relnamespace"),
-    # Without a list, all columns but generated ones; and stored ones too where that is chosen.
+    # Without a list: all columns except generated ones; stored ones as well where that is chosen.
     columns=(
         "CASE WHEN r.prattrs IS NOT NULL OR to_jsonb(p) ->> 'pubgencols' = 's' THEN ARRAY("
         "SELECT a.attname FROM pg_attribute a WHERE a.attrelid = k.oid AND a.attnum > 0"
@@ -90,9 +90,9 @@ _LEAVES: LiteralString = (
 class Share:
     """What the log carries of a table.
 
-    `columns` are the published ones (None: all that are not generated), `row_filter` the condition of
-    published rows, as SQL. `mark` is another one whenever the entries that publish the table were made
-    or changed by another transaction.
+    `columns` are the published ones (None: all that are not generated), `row_filter` is the condition of
+    published rows, as SQL. `mark` changes whenever another transaction creates or changes the entries that
+    publish the table.
     """
 
     columns: tuple[str, ...] | None
@@ -113,7 +113,7 @@ class _Entry:
 
 
 class Publication:
-    """One publication, and which of its tables are captured by the include and exclude lists."""
+    """One publication, and which of its tables the include and exclude lists capture."""
 
     def __init__(self, name: str, captures: Callable[[str, str], bool]) -> None:
         self.name, self._captures = name, captures
@@ -133,7 +133,7 @@ class Publication:
         }
 
     def groups(self, connection: psycopg.Connection) -> dict[CollectionId, list[CollectionId]]:
-        """Partitioned tables that are not captured, with their partitions that are."""
+        """Partitioned tables that are not captured themselves, with their captured partitions."""
         captured = set(self.captured(connection))
         with source_errors("listing partitions"):
             rows = connection.execute(_ANCESTORS).fetchall()
@@ -145,12 +145,12 @@ class Publication:
         return found
 
     def shares(self, connection: psycopg.Connection, oids: Sequence[int]) -> dict[int, Share]:
-        """By oid what is published of these tables; one that is not published as itself is left out."""
+        """What is published of these tables, by oid; a table not published under its own name is left out."""
         found = _by_table(self._entries(connection, list(oids)))
         return {one[0].oid: _share(one) for one in found if _as_itself(one)}
 
     def lacking(self, connection: psycopg.Connection) -> str:
-        """The operations that are not published, as a list in words; empty if all are."""
+        """The operations that are not published, as a comma-separated list; empty if all are."""
         with source_errors("reading the publication"):
             row = connection.execute(_LACKING, [self.name]).fetchone()
         return row[0] if row else ""
@@ -181,7 +181,7 @@ class Publication:
 
 
 def _by_table(entries: Iterable[_Entry]) -> list[list[_Entry]]:
-    """The entries of each table, its own first, then its ancestors'."""
+    """The entries of each table: its own first, then its ancestors'."""
     found: dict[int, list[_Entry]] = {}
     for entry in entries:
         found.setdefault(entry.oid, []).append(entry)
@@ -202,10 +202,10 @@ def _share(entries: Sequence[_Entry]) -> Share:
 def ensure_publication(
     server: Server, name: str, mode: Autocreate, captured: Callable[[], Sequence[CollectionId]]
 ) -> None:
-    """Find the publication or create it; for `filtered` also bring its tables up to date.
+    """Find the publication or create it; for `filtered` also update its tables.
 
-    `captured` lists the tables that the lists capture, and is asked only for `filtered`. Raises
-    ConfigError with the statement to run when the publication is missing and may not be created.
+    `captured` returns the tables that the lists capture, and is called only for `filtered`. Raises
+    ConfigError with the statement to run if the publication is missing and may not be created.
     """
     with server.connect() as connection:
         with source_errors("publication"):

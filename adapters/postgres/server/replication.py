@@ -1,4 +1,4 @@
-"""Replication connections: opened, asked, and what their refusals mean."""
+"""Replication connections: opening them, running commands, and interpreting refusals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from adapters.postgres.server.text_settings import startup_options
 from engine.errors import ConfigError, PositionLost, SourceError
 
 ANSWERED_WITHIN_S = 60.0
-"""How long a replication command may take; the making of a slot is not one of them."""
+"""How long a replication command may take; creating a slot is not bounded by it."""
 
 _HINTS = {
     re.compile(
@@ -31,11 +31,12 @@ _HINTS = {
         r"permission denied to start WAL sender|must be superuser or replication role to start walsender"
     ): "run as a superuser: ALTER ROLE … REPLICATION, for the role of database.user",
 }
-"""What no retry mends, and what to look at; libpq gives a refused connection no SQLSTATE."""
+"""Messages of refusals that no retry repairs, with what to check. A refused connection has no SQLSTATE in
+libpq."""
 
 
 def refusal(said: str) -> ConfigError | None:
-    """The line of a refused connection that says what no retry mends, with what to do; None without one."""
+    """The error for a refused connection that no retry repairs, with what to do; None for other refusals."""
     for line in said.splitlines():
         for pattern, hint in _HINTS.items():
             if pattern.search(line):
@@ -44,10 +45,10 @@ def refusal(said: str) -> ConfigError | None:
 
 
 def connect_replication(conninfo: str) -> psycopg.Connection:
-    """Open a connection that takes replication commands. Raises SourceError, ConfigError if it is refused."""
+    """Open a connection for replication commands. Raises SourceError, or ConfigError if it is refused."""
     target = make_conninfo(conninfo, replication="database", options=startup_options())
     try:
-        # libpq's own way to connect holds up every other thread until it is through.
+        # libpq's own connect blocks every other thread until it is done.
         return psycopg.connect(target, autocommit=True)
     except psycopg.OperationalError as error:
         said = str(error).strip()
@@ -55,7 +56,7 @@ def connect_replication(conninfo: str) -> psycopg.Connection:
 
 
 def command(connection: pq.abc.PGconn, text: str) -> list[tuple[str | None, ...]]:
-    """The rows that a command answers, as text. Raises SourceError."""
+    """Run a command and return its rows, as text. Raises SourceError."""
     result = answer(connection, text, ANSWERED_WITHIN_S)
     if result.status != pq.ExecStatus.TUPLES_OK:
         raise result_error(result)
@@ -69,18 +70,18 @@ def command(connection: pq.abc.PGconn, text: str) -> list[tuple[str | None, ...]
 
 
 class PublicationMissing(SourceError):
-    """The log has come to where the publication did not exist; up to version 17 it can't be decoded there."""
+    """The log is where the publication did not exist; up to version 17 it can't be decoded there."""
 
 
 def result_error(result: pq.abc.PGresult) -> SourceError:
-    """What a failed replication command means; its detail tells that, too, but is not shown."""
+    """The error for a failed replication command. Its detail is interpreted, but not shown."""
     return log_error(said_of(result), result.error_message.decode(errors="replace"))
 
 
 def log_error(said: str, detailed: str = "") -> SourceError:
-    """What a message of a replication connection means: PositionLost where no retry brings the log back.
+    """The error for a message of a replication connection; PositionLost if no retry brings the log back.
 
-    `detailed` is the message with what is not to be shown.
+    `detailed` is the message including what must not be shown.
     """
     whole = f"{said}\n{detailed}"
     if re.search(r'publication ".*" does not exist', whole):

@@ -1,7 +1,7 @@
-"""Sessions that hold a window's snapshot, used again for the windows to come.
+"""A pool of the sessions that hold windows' snapshots.
 
-Connecting takes a server several times as long as what a window asks of its session, and the stream waits
-meanwhile. Owns the sessions between two windows, and how long they are kept where no window follows.
+Opening a connection takes several times as long as what a window asks of its session, and the stream waits
+meanwhile. The pool keeps sessions between windows, and closes them after a while if no window follows.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 _KEPT_S = 10.0
 _AT_ONCE = 2
-"""Windows in progress at once."""
+"""The most windows in progress at once."""
 
 _IDLE = "'transaction_timeout', 'idle_in_transaction_session_timeout'"
 _OFF = "SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN"
 NO_TIMEOUTS = f"{_OFF} ('statement_timeout', {_IDLE})"
-"""A window lasts as long as it must, whatever the role or the database allows others."""
+"""A window lasts as long as it must, whatever timeouts the role or the database sets."""
 NO_IDLE_TIMEOUTS = f"{_OFF} ({_IDLE})"
-"""So does a reader of its rows; its single queries are bounded by the reader's own start-up options."""
+"""The same for a reader of its rows; its start-up options bound its single queries."""
 
 
 class Sessions:
-    """Gives sessions without a time limit, new or used; `connect` opens one. For one thread."""
+    """Hands out sessions without timeouts, new or reused; `connect` opens one. For one thread."""
 
     def __init__(
         self,
@@ -64,7 +64,10 @@ class Sessions:
         return session
 
     def give(self, session: psycopg.Connection) -> None:
-        """End the session's transaction, and keep it for a while. Waits for no answer of the server's."""
+        """End the session's transaction and keep the session for a while.
+
+        Does not wait for the server's answer.
+        """
         if len(self._spare) < self._kept and not session.closed:
             with suppress(psycopg.Error):
                 session.pgconn.send_query(b"ROLLBACK")
@@ -74,11 +77,11 @@ class Sessions:
         session.close()
 
     def trim(self) -> None:
-        """Close those that nobody has wanted for a while."""
+        """Close sessions that have been unused for a while."""
         while self._spare and self._clock() - self._spare[0][1] > _KEPT_S:
             self._spare.pop(0)[0].close()
 
     def close(self) -> None:
-        """Close those that are kept."""
+        """Close all sessions in the pool."""
         while self._spare:
             self._spare.pop()[0].close()

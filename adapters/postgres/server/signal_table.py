@@ -1,7 +1,7 @@
-"""The signal table as it must stand on the server before the log is read.
+"""Checks, before the log is read, that the signal table on the server can serve.
 
-Owns the checks and the statements that mend what is missing: nobody would ever be told of a signal
-written to a table whose inserts are not in the log. What its rows ask for is `signals`'.
+Owns the checks and the statements that repair what is missing. Without them, a signal written to a table
+whose inserts are not in the log would be ignored silently. `signals` decides what the rows ask for.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p')
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What the catalog tells: columns, and whether the role and the table allow what is needed."""
+    """What the catalog says: the columns, and whether the role and the table allow what is needed."""
 
     columns: int
     published: bool
@@ -47,7 +47,7 @@ class _Found:
 def check_signal_table(server: Server, settings: Settings) -> None:
     """Raise ConfigError, with the statement to run, unless the configured signal table can serve.
 
-    Does nothing where none is configured. To be called once the publication stands.
+    Does nothing if none is configured. Call it once the publication exists.
     """
     table = settings.signals.collection
     if table is None:
@@ -91,7 +91,7 @@ def _check_signals(found: _Found, table: CollectionId, name: str, publication: s
 
 
 def _check_window_rows(found: _Found, table: CollectionId, name: str, settings: Settings) -> None:
-    """What a watermarking strategy that writes rows needs beside."""
+    """Check what a watermarking strategy that writes rows needs in addition."""
     strategy = settings.snapshot.watermarking
     if strategy is Watermarking.VISIBILITY:
         return

@@ -8,14 +8,14 @@ from typing import Final
 from engine.errors import InvariantError
 
 IS_NULL, IS_THERE = "IS NOT DISTINCT FROM NULL", "IS DISTINCT FROM NULL"
-"""Tests of a value that any index serves: of a composite one, `IS NULL` asks whether all its fields are."""
+"""NULL tests that any index serves. On a composite value, `IS NULL` asks whether all its fields are NULL."""
 
 
 _QUOTED: Final = re.compile(r'"((?:[^"]|"")+)"')
 
 
 def quote_ident(name: str) -> str:
-    """A name as an identifier that means exactly it, whatever its letters."""
+    """A name as an identifier that means exactly this name, whatever its characters."""
     _refuse_nul(name)
     return '"' + name.replace('"', '""') + '"'
 
@@ -26,7 +26,7 @@ def quote_table(schema: str, table: str) -> str:
 
 
 def leading_ident(text: str) -> str:
-    """The name that a text of SQL begins with, as `quote_ident` wrote it."""
+    """The name at the beginning of an SQL text, as `quote_ident` wrote it."""
     found = _QUOTED.match(text)
     if found is None:
         raise InvariantError(f"no quoted name begins {text!r}")
@@ -34,7 +34,7 @@ def leading_ident(text: str) -> str:
 
 
 def quote_literal(text: str) -> str:
-    """A string literal, the same under either setting of `standard_conforming_strings`."""
+    """A string literal that is the same under either setting of `standard_conforming_strings`."""
     _refuse_nul(text)
     doubled = text.replace("'", "''")
     if "\\" in doubled:

@@ -1,4 +1,4 @@
-"""What the catalog says of tables and types: frozen values that know no connection and no SQL."""
+"""Tables and types as the catalog describes them: frozen values without connections or SQL."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _FULL = "f"
 class PgType:
     """A row of `pg_type`.
 
-    `kind` is `typtype` (b base, c composite, d domain, e enum, p pseudo, r range, m multirange).
-    `element` is the oid of an array's elements (0: no array), `base` a domain's base type with
-    `base_typmod`; `labels` are an enum's, in order.
+    `kind` is `typtype` (b base, c composite, d domain, e enum, p pseudo, r range, m multirange). `element` is
+    the oid of an array's elements (0: no array), `base` a domain's base type with `base_typmod`; `labels` are
+    an enum's, in order.
     """
 
     oid: int
@@ -31,10 +31,10 @@ class PgType:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column as `pg_attribute` has it; `default` is the expression's text, `generated` 's', 'v' or ''.
+    """A column from `pg_attribute`. `default` is the expression's text, `generated` is 's', 'v' or ''.
 
-    `identity` is 'a', 'd' or ''; `attnum` counts from 1 and has gaps where columns were dropped.
-    `collation` is the oid of the column's collation, 0 for types without.
+    `identity` is 'a', 'd' or ''; `attnum` counts from 1 and has gaps where columns were dropped. `collation`
+    is the oid of the column's collation, 0 for types without one.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Leaves:
-    """Partitions that hold rows and are alike in what the log has of an old row: how one is called, and what.
+    """Partitions for which the log has the same columns of an old row: the name of one, and those columns.
 
     `identity` and `key` are as in `Table`.
     """
@@ -61,7 +61,7 @@ class Leaves:
 
     @property
     def logs(self) -> bool:
-        """Whether their rows may be changed; without an identity the server refuses it."""
+        """Whether their rows may be updated or deleted; without an identity the server refuses that."""
         return self.identity == _FULL or bool(self.key)
 
     def tells(self, columns: tuple[str, ...]) -> bool:
@@ -71,13 +71,13 @@ class Leaves:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table as the catalog has it now.
+    """A table as the catalog describes it now.
 
-    `kind` is `relkind` (r, p, v, m, f …), `persistence` p, u or t. `primary_key` is in the key's own
-    order; `unique_key` is the first other unique index whose columns are all NOT NULL (neither partial
-    nor on expressions), empty where there is none, `other_keys` are the rest. `identity` is the replica
-    identity d, n, f or i, `identity_key` the columns that the log carries as a row's old key under
-    d and i. `parents` are the tables it is a partition or an heir of, `children` those below it, `leaves` the
+    `kind` is `relkind` (r, p, v, m, f …), `persistence` p, u or t. `primary_key` is in the key's own order.
+    `unique_key` is the first other unique index whose columns are all NOT NULL (neither partial nor on
+    expressions), empty if there is none; `other_keys` are the rest. `identity` is the replica identity d, n,
+    f or i; `identity_key` are the columns that the log carries as a row's old key under d and i. `parents`
+    are the tables that it is a partition of or inherits from, `children` those below it, `leaves` the
     partitions that hold its rows.
     """
 
@@ -109,13 +109,13 @@ class Table:
         return self.id.parts[-1]
 
     def column(self, name: str) -> Column | None:
-        """The column of this name."""
+        """The column with this name."""
         return next((column for column in self.columns if column.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)
 class RelationColumn:
-    """A column as the log describes it; `key` where it belongs to the replica identity."""
+    """A column as the log describes it; `key` if it belongs to the replica identity."""
 
     name: str
     type: int
@@ -135,15 +135,15 @@ class Relation:
 
     @property
     def id(self) -> CollectionId:
-        """The table's name at that place of the log."""
+        """The table's name at that place in the log."""
         return CollectionId((self.namespace, self.name))
 
 
 def relation_of(table: Table, columns: tuple[str, ...] | None = None, *, stored: bool = False) -> Relation:
-    """The relation that the log would describe for the table as it is now.
+    """The relation as the log would describe it for the table's current definition.
 
     Generated columns are not published unless `columns`, a publication's column list, names them. With
-    `stored` those that the table stores are there all the same, where no list leaves them out.
+    `stored`, stored generated columns are included as well if there is no list.
     """
     unlisted = {"", "s"} if stored else {""}
     chosen = tuple(
@@ -155,11 +155,11 @@ def relation_of(table: Table, columns: tuple[str, ...] | None = None, *, stored:
 
 
 def as_logged(relation: Relation, table: Table | None, key: tuple[str, ...] = ()) -> Table:
-    """The table with the key that it had where the log describes it so.
+    """The table with the key that it had where the log describes it.
 
-    Under REPLICA IDENTITY DEFAULT the log marks the columns of the primary key; otherwise it does not
-    tell, and the catalog's key stands. A table that is gone (None) has the marked key, else `key` as far as
-    the log has it. The marks don't tell the order of columns, which then is the table's own.
+    Under REPLICA IDENTITY DEFAULT the log marks the columns of the primary key. Otherwise it marks none, and
+    the catalog's key is used. For a dropped table (None) the key is the marked columns, else `key` if the log
+    has all of it. The marks don't show the columns' order in the key, so the table's own order is used.
     """
     names = {column.name for column in relation.columns}
     marked = tuple(column.name for column in relation.columns if column.key)
@@ -185,12 +185,12 @@ def _default_identity(table: Table) -> tuple[str, ...]:
 
 
 def merge_key(table: Table) -> tuple[str, ...]:
-    """The columns that the log is sure to carry for a row's old and new version; empty if none are.
+    """The columns that the log always carries for a row's old and new version; empty if there are none.
 
-    Of a partitioned table whose changes come under its own name the log has of an old row what its
-    partition's identity says, so all of them must have the key's columns; and it must be a key of the whole
-    table, since two partitions may hold the same values. The log leaves generated columns out, and the rest
-    of such a key would be many rows' key.
+    If changes of a partitioned table come under its own name, the log's old row has what the identity of its
+    partition says. So all partitions must have the key's columns, and it must be a key of the whole table,
+    since two partitions may hold the same values. A key with generated columns does not serve: the log leaves
+    these out, and the rest of the key would match many rows.
     """
     names = table.identity_key if table.identity == "i" else table.primary_key or table.unique_key
     if table.leaves:
@@ -200,7 +200,7 @@ def merge_key(table: Table) -> tuple[str, ...]:
 
 
 def untold(table: Table) -> Leaves | None:
-    """A partition whose entries don't tell which row of the table was changed; None: there is none."""
+    """A partition whose entries don't show which row of the table was changed; None if there is none."""
     if merge_key(table):
         return None
     key = table.primary_key or table.unique_key
@@ -209,9 +209,10 @@ def untold(table: Table) -> Leaves | None:
 
 
 def is_bag(table: Table) -> bool:
-    """Whether the table has no key, and its rows may be changed all the same: then they may be alike.
+    """Whether the table has no key but allows changes to its rows, so that rows may be identical.
 
-    The log has all of each old row. The columns that such a table is read by may be the same in many.
+    The log has all columns of each old row. The columns that such a table is cut by may be equal in many
+    rows.
     """
     if merge_key(table):
         return False

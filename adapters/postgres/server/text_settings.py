@@ -1,4 +1,4 @@
-"""The settings that both roads set in their sessions, so that a value has one text.
+"""The settings that the log's and the readers' sessions share, so that a value has one text.
 
 Used as start-up options of the replication connection and of the readers.
 """
@@ -20,7 +20,7 @@ TEXT_SETTINGS = {
 
 
 def reading_options(statement_timeout_ms: int) -> str:
-    """What sessions that read rows begin with besides: they write nothing, and no query is endless."""
+    """More start-up options for sessions that read rows: they write nothing, and queries have a timeout."""
     return f"-c default_transaction_read_only=on -c statement_timeout={statement_timeout_ms}"
 
 

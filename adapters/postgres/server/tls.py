@@ -1,9 +1,8 @@
-"""TLS to the server: what each road is told, and the client's key in the form that each reads.
+"""TLS to the server: what libpq and pgjdbc are told, and the client's key in the form that each reads.
 
-The log is read by libpq, the tables by pgjdbc. Their settings have the same names and, but for the
-client's key, take the same files: libpq reads a key as PEM or DER, pgjdbc as DER alone (PKCS #8). A PEM
-key is therefore copied as DER into the staging directory, where the executors find it. An encrypted key
-can't serve: no form of it is read by both.
+libpq reads the log, pgjdbc the tables. Their settings have the same names and take the same files, except for
+the client's key: libpq reads PEM or DER, pgjdbc only DER (PKCS #8). So a PEM key is copied as DER into the
+staging directory, where the executors find it. An encrypted key can't serve: no form of it is read by both.
 """
 
 from __future__ import annotations
@@ -30,7 +29,8 @@ _VERSION: Final = b"\x02\x01\x00"
 def tls_parameters(postgres: PostgresSettings) -> dict[str, str]:
     """The settings, under the names that libpq and pgjdbc share.
 
-    `require` with a root certificate is libpq's `verify-ca`; pgjdbc would verify nothing, so it is told that.
+    In libpq, `require` with a root certificate means `verify-ca`. pgjdbc would verify nothing, so it is told
+    `verify-ca`.
     """
     verifies = postgres.ssl_mode is SslMode.REQUIRE and postgres.ssl_root_cert
     given = {
@@ -46,7 +46,7 @@ def tls_parameters(postgres: PostgresSettings) -> dict[str, str]:
 def readers_key(path: str, directory: str) -> dict[str, str]:
     """What pgjdbc is told instead of a key that it can't read: a copy in `directory`.
 
-    Raises ConfigError for a key that is encrypted or no PKCS #8.
+    Raises ConfigError for a key that is encrypted or not PKCS #8.
     """
     key = checked_key(path)
     if key is None:
@@ -60,7 +60,7 @@ def readers_key(path: str, directory: str) -> dict[str, str]:
 
 
 def checked_key(path: str) -> bytes | None:
-    """The key as DER if the file has it as PEM; None where it is DER already, or there is no key."""
+    """The key as DER if the file has it as PEM; None if it is DER already or there is no key."""
     if not path:
         return None
     try:
@@ -82,10 +82,10 @@ def checked_key(path: str) -> bytes | None:
 
 
 def _check(path: str, key: bytes) -> None:
-    """Whether it is an unencrypted PKCS #8 key: a sequence of the version and more."""
+    """Raise ConfigError unless this is an unencrypted PKCS #8 key: a sequence starting with the version."""
     if not key.startswith(b"\x30"):
         raise _unusable(path, "is neither PEM nor DER")
-    # The length is one byte, or a byte that says how many bytes it has.
+    # The length is one byte, or one byte that says how many length bytes follow.
     content = 2 + (key[1] & 0x7F if len(key) > 1 and key[1] & 0x80 else 0)
     if not key[content:].startswith(_VERSION):
         raise _unusable(path, "is encrypted")

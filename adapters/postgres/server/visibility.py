@@ -1,7 +1,7 @@
-"""Which transactions a PostgreSQL snapshot shows, and which streamed ones are not shown yet.
+"""Which transactions a PostgreSQL snapshot shows, and which streamed ones it does not show yet.
 
-Owns the reading of `pg_current_snapshot()`, the widening of pgoutput's 32-bit transaction ids, and
-page-header arithmetic on LSNs. Pure; taking snapshots is `watermark.py`'s affair.
+Parses `pg_current_snapshot()`, widens pgoutput's 32-bit transaction ids, and does page-header arithmetic on
+LSNs. Pure; `watermark.py` takes the snapshots.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ _LONG_PAGE_HEADER = 40
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """A snapshot `xmin:xmax:xip`: ids below xmin are visible, from xmax on not, xip are in progress."""
+    """A snapshot `xmin:xmax:xip`.
+
+    Ids below xmin are visible, ids from xmax on are not, xip are in progress.
+    """
 
     xmin: int
     xmax: int
@@ -31,7 +34,7 @@ class Visibility:
 
     @classmethod
     def parse(cls, text: str) -> Visibility:
-        """Read the text of a `pg_snapshot`, with 64-bit ids."""
+        """Parse the text of a `pg_snapshot`, with 64-bit ids."""
         xmin, xmax, listed = text.split(":")
         ids = [int(xid) for xid in listed.split(",")] if listed else []
         return cls(int(xmin), int(xmax), np.array(sorted(ids), np.int64))
@@ -39,14 +42,14 @@ class Visibility:
     def widen(self, xids: NDArray[np.int64]) -> NDArray[np.int64]:
         """Give 32-bit ids their epoch: the congruent value nearest to xmax.
 
-        A transaction in the log is never 2³¹ away from a living snapshot, since PostgreSQL forbids
-        comparisons over that distance; the epoch of the snapshot itself is wrong around a wrap.
+        A transaction in the log is never 2³¹ away from a live snapshot, because PostgreSQL forbids
+        comparisons over that distance. The snapshot's own epoch would be wrong around a wrap.
         """
         distance = (xids.astype(np.int64) - self.xmax + _CYCLE // 2) % _CYCLE - _CYCLE // 2
         return np.asarray(self.xmax + distance, np.int64)
 
     def shows(self, xids: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell for committed 32-bit ids whether the snapshot contains their changes."""
+        """Whether the snapshot contains the changes of committed transactions, given by 32-bit ids."""
         wide = self.widen(xids)
         shown = wide < self.xmax
         if self.in_progress.size:
@@ -60,10 +63,10 @@ class Visibility:
 
 
 def normalised(lsn: int, segment_bytes: int, page_bytes: int) -> int:
-    """Move an insert position that stands just after a page header back to the page's start.
+    """Move an insert position right after a page header back to the page's start.
 
-    `pg_current_wal_insert_lsn()` counts the header of a page that holds no record yet; no record
-    ever ends there, so a stream would reach that position only with the next record.
+    `pg_current_wal_insert_lsn()` counts the header of a page that has no record yet. No record ever ends
+    there, so the stream would reach that position only with the next record.
     """
     if lsn % segment_bytes == _LONG_PAGE_HEADER:
         return lsn - _LONG_PAGE_HEADER
