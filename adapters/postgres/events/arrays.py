@@ -1,4 +1,4 @@
-"""Arrays as PostgreSQL's output functions write them, to JSON arrays; their items go through any encoder."""
+"""Converts arrays from PostgreSQL's text form to JSON arrays; any encoder can encode their items."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _IN_NUMBERS = np.zeros(256, bool)
 _IN_NUMBERS[np.frombuffer(b"0123456789-,{}", np.uint8)] = True
 _NULL = pa.scalar(None, pa.large_string())
 _ABSENT = pa.array(["NULL", ""], pa.large_string())
-"""What stands for NULL between commas, and for nothing between braces; as text both are quoted."""
+"""Unquoted, these stand for NULL between commas and for nothing between braces; as text both are quoted."""
 _ITEM = re.compile(r'"((?:[^"\\]|\\.)*)"|((?:[^{},;"\\]|\\.)+)', re.DOTALL)
 
 
 def array_items(text: str, delimiter: str = ",") -> list[str | None]:
-    """The items of an array's text in order, those of inner arrays one after the other; None is NULL."""
-    if text.startswith("["):  # bounds other than 1 stand before the array: [0:2]={…}
+    """The items of an array's text in order, with inner arrays flattened; None is NULL."""
+    if text.startswith("["):  # bounds other than 1 precede the array: [0:2]={…}
         text = text[text.index("=") + 1 :]
     if delimiter != ",":
         text = text.replace(",", "\\,").replace(delimiter, ",")
@@ -50,11 +50,11 @@ def array_items(text: str, delimiter: str = ",") -> list[str | None]:
 
 
 def arrays(texts: Text, encode: Callable[[Text], Text], *, quoted: bool) -> Text:
-    """Arrays as JSON arrays.
+    """Encode arrays as JSON arrays.
 
-    Arrays of one dimension are split at their commas in bulk, all items going through `encode` at
-    once. Those with an escape, a comma or a quote inside an item, inner arrays or bounds of their own
-    are read item by item.
+    Arrays of one dimension are split at their commas in bulk, and all items go through `encode` at once.
+    Arrays with an escape, a comma or a quote inside an item, with inner arrays or explicit bounds are read
+    item by item.
     """
     if encode is unchanged and (whole := _plain_numbers(texts)) is not None:
         return whole
@@ -76,7 +76,7 @@ def arrays(texts: Text, encode: Callable[[Text], Text], *, quoted: bool) -> Text
 
 
 def _plain_numbers(texts: Text) -> Text | None:
-    """Arrays whose items are JSON as they are, none of them NULL; None where there are others."""
+    """Arrays whose items are valid JSON as they are and never NULL; None if any array is not like that."""
     offsets, data = text_parts(texts)
     used = data[offsets[0] : offsets[-1]]
     outer = len(texts) - texts.null_count
@@ -86,7 +86,7 @@ def _plain_numbers(texts: Text) -> Text | None:
 
 
 def delimited_arrays(texts: Text, encode: Callable[[Text], Text], delimiter: str, *, quoted: bool) -> Text:
-    """Arrays of the few types whose items stand between other characters than commas."""
+    """Encode arrays of the few types whose items are separated by other characters than commas."""
     given = np.flatnonzero(pc.is_valid(texts).to_numpy(zero_copy_only=False))
     shown = _odd_arrays(texts.take(pa.array(given)), encode, delimiter, quoted=quoted)
     return replace_rows(texts, given, shown)

@@ -1,4 +1,4 @@
-"""PostgreSQL's own types by oid, which no server numbers otherwise; others come from the catalog."""
+"""PostgreSQL's built-in types by oid, the same on every server; other types come from the catalog."""
 
 from __future__ import annotations
 

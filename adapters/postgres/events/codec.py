@@ -1,8 +1,8 @@
-"""A table's codec from what the log and the catalog say of it.
+"""Builds a table's codec from what the log and the catalog say of the table.
 
-The log gives names and types of columns, the catalog (by name) whether they may be NULL, their
-defaults and the key, or the log's marks where its columns have gone. A column that the catalog no longer
-has counts as one that may be NULL.
+The log gives the columns' names and types. The catalog, looked up by name, says whether they may be NULL,
+their defaults and the key; where its columns are gone, the log's key marks are used. A column that the
+catalog no longer has counts as nullable.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def codec_for(
     merge_key: tuple[str, ...] = (),
     emit: bool = True,
 ) -> TableCodec:
-    """The codec of rows that have the relation's shape.
+    """The codec of rows with the relation's columns.
 
-    `table` may be None (dropped meanwhile) or of another name or shape by now. `merge_key` defaults
+    `table` may be None (dropped meanwhile) or have another name or other columns by now. `merge_key` defaults
     to the table's key. The codec's `columns` are the relation's, in its order.
     """
     shown = garbled(relation, settings)
@@ -79,10 +79,11 @@ def codec_for(
 
 
 def _table_key(relation: Relation, table: Table | None) -> tuple[str, ...]:
-    """The table's key so far as the relation has its columns, else the primary key that the log marks.
+    """The table's key as far as the relation has its columns, else the primary key that the log marks.
 
-    The catalog tells the present, which may be long after the rows: the table may be gone, or its key
-    renamed. Debezium's events have no key then. The log's marks have no order but the table's.
+    The catalog shows the present, which may be long after the rows were written: the table may be gone, or
+    its key renamed. Debezium's events have no key then. The log's marks are in the table's order, not the
+    key's.
     """
     names = tuple(column.name for column in relation.columns)
     known = tuple(
@@ -105,7 +106,7 @@ def _described(
     settings: EventSettings,
     types: Mapping[int, PgType],
 ) -> Described:
-    """A column of the relation with what the catalog says of it, which of one not included is nothing."""
+    """A column of the relation with what the catalog says of it; nothing if the column is not included."""
     column = relation.columns[index]
     kind = type_of(column.type, types) or PgType(column.type, f"type {column.type}")
     included = table is not None and shaping.is_included(relation.id, column.name, settings)

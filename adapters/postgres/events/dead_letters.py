@@ -1,7 +1,7 @@
-"""Entries of the log as dead letters: what a table that is set aside would have emitted, with its bytes.
+"""Log entries as dead letters: entries of a table that is set aside, with their bytes.
 
-A line says where in the log the entry stands, in which transaction, what kind of entry it is, and has
-pgoutput's message in base64. Nothing in it is decoded. Pure.
+A line has the entry's position, its transaction, its kind, and pgoutput's message in base64. Nothing in the
+message is decoded. Pure.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WORDS = {"I": "insert", "U": "update", "D": "delete", "T": "truncate"}
 
 @dataclass(frozen=True, slots=True)
 class EntriesOf:
-    """The entries of one relation in the parts of a span: their numbers in each, and their transactions."""
+    """The entries of one relation in a span: their numbers in each part, and their transactions."""
 
     parts: Sequence[SpanPart]
     numbers: Sequence[Ints]
@@ -37,12 +37,12 @@ class EntriesOf:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of entries."""
         return sum(map(len, self.numbers))
 
     @property
     def size(self) -> int:
-        """About how many bytes their lines have."""
+        """The approximate size of their lines, in bytes."""
         total = 100 * self.count
         for part, numbers in zip(self.parts, self.numbers, strict=True):
             messages = read_messages(part.messages)
@@ -50,7 +50,7 @@ class EntriesOf:
         return total
 
     def lines(self) -> Iterator[bytes]:
-        """A line of JSON each, in order."""
+        """One line of JSON per entry, in order."""
         for part, numbers in zip(self.parts, self.numbers, strict=True):
             messages = read_messages(part.messages)
             line = timeline(messages, part.context)
@@ -83,5 +83,5 @@ def entries_of(parts: Sequence[SpanPart], oids: Collection[int]) -> EntriesOf:
 
 
 def _of_none(truncate: bytes, oids: Collection[int]) -> bool:
-    """Whether a truncate is of none of these relations."""
+    """Whether a truncate affects none of these relations."""
     return not set(oids).intersection(parse_truncate(truncate))

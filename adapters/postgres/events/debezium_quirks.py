@@ -1,8 +1,7 @@
 """Faults of Debezium 2.1.4's stream, repeated for consumers that depend on them.
 
-Owns what `tidemark.keep.debezium.faults` changes in names and in columns; that a default's text is cut is
-`defaults`' affair, that arrays are not filled from old rows that of `entries`. Without the property
-nothing here has any effect.
+Implements what `tidemark.keep.debezium.faults` changes in names and columns. `defaults` cuts the texts of
+defaults, and `entries` leaves arrays unfilled. Without the property nothing here has any effect.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _NEVER_FILLED = frozenset(("_text", "_varchar", "_json", "_jsonb", "_int4", "_in
 
 
 def garbled(relation: Relation, settings: EventSettings) -> Relation:
-    """The relation with the names that a reader gives it who takes each byte for a character."""
+    """The relation with the names that a reader sees who takes each byte for a character."""
     if Fault.NAMES not in settings.kept_faults:
         return relation
     namespace, name = _garbled(relation.namespace), _garbled(relation.name)
@@ -50,7 +49,7 @@ def garbled(relation: Relation, settings: EventSettings) -> Relation:
 
 
 def _garbled(name: str) -> str:
-    """Java's bytes are signed: what lies above 127 comes out as a character from U+FF80 on."""
+    """Java's bytes are signed: those above 127 come out as characters from U+FF80 on."""
     return "".join(chr(0xFF00 | byte) if byte > 0x7F else chr(byte) for byte in name.encode())
 
 
@@ -65,7 +64,7 @@ def never_filled(relation: Relation, types: Mapping[int, PgType], settings: Even
 def with_faults(
     made: Conversion, kind: PgType, typmod: int, types: Mapping[int, PgType], settings: EventSettings
 ) -> Conversion:
-    """The conversion of a column of this type, with the faults that are to be kept."""
+    """The conversion of a column of this type, with the faults to keep."""
     while kind.kind == "d" and (base := type_of(kind.base, types)):
         kind, typmod = base, typmod if kind.base_typmod == -1 else kind.base_typmod
     element = type_of(kind.element, types) if kind.category == "A" else None
@@ -82,9 +81,10 @@ def with_faults(
 
 
 def _array(made: Conversion, element: PgType, typmod: int, settings: EventSettings) -> Conversion:
-    """Times are cut, those with a NULL of an enumeration or ltree are lost, as are those of bits.
+    """Arrays as Debezium 2.1.4 encodes them.
 
-    The schema of enumerations, domains and types nobody knows says that their items are never null.
+    Times lose their fraction; arrays of an enumeration or ltree with a NULL become null, as do arrays of
+    bits. The schema of arrays of enumerations, domains and unknown types says that items are never null.
     """
     if element.name == "bit":
         bits = Schema("bytes", name="io.debezium.data.Bits", version=1, parameters=(("length", str(typmod)),))
@@ -106,7 +106,7 @@ def _array(made: Conversion, element: PgType, typmod: int, settings: EventSettin
 
 
 def _empty_only(texts: Text) -> Text:
-    """Arrays without items or of nothing but NULL."""
+    """Only arrays without items or with nothing but NULL; others become null."""
     kept = pc.if_else(pc.match_substring_regex(texts, r"^\{(?:NULL,?)*\}$"), texts, _NULL)
     return arrays(kept, unchanged, quoted=False)
 
@@ -125,7 +125,7 @@ def _without_null_items(texts: Text, made: Conversion) -> Text:
 
 
 def _noisy_interval(text: str) -> str:
-    """Seconds as a binary fraction, of which nine digits are kept."""
+    """An interval with its seconds as a binary fraction, of which nine digits are kept."""
     if text.endswith("infinity"):
         return text
     exact = values.interval_iso(text)
@@ -135,7 +135,7 @@ def _noisy_interval(text: str) -> str:
 
 
 def _with_zeros(made: Conversion, scale: int) -> Conversion:
-    """A negative scale read as one of two thousand digits."""
+    """Append zeros for a negative scale, which is read as a scale of about two thousand digits."""
     if scale <= _FAR_TOO_MANY_DIGITS:
         return made
     return replace(made, encode=partial(_zeros_after, zeros=f".{'0' * scale}"))

@@ -1,11 +1,11 @@
-"""A part of the log to events: the first stage on executors. Pure, bytes in and Arrow out.
+"""Decodes a part of the log into events: the first stage on executors. Pure, bytes in and Arrow out.
 
-Parts are decoded independently of each other, except where transaction metadata is on: then each
-needs the context that the part before it gave.
+Parts are decoded independently, except with transaction metadata: then each part needs the context returned
+by the part before it.
 
-Where Debezium 2.1.4 loses or garbles what the log says, this does not: names and columns that are
-not ASCII keep their letters (there they are garbled and the key is lost), and with REPLICA IDENTITY
-FULL unchanged arrays are filled from the old tuple like any other value.
+Unlike Debezium 2.1.4, this loses and garbles nothing: names and columns that are not ASCII keep their letters
+(Debezium garbles them and loses the key), and with REPLICA IDENTITY FULL unchanged arrays are filled from the
+old tuple like any other value.
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SignalRow:
-    """A row entry of the signal table; `op` is c, u or d, the texts are those after it (before a delete)."""
+    """A row entry of the signal table.
+
+    `op` is c, u or d; the texts are those after it (before it for a delete).
+    """
 
     op: str
     position: tuple[int, int]
@@ -62,12 +65,12 @@ class SignalRow:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What a part holds: its events in the order of the log, and what the driver needs to know.
+    """What a part contains: its events in log order, and what the driver needs to know.
 
-    `touched` has the schema `TOUCHED`, `incomplete` that of `LACKING`, `copies` that of `COUNTED`.
-    `truncated` are all relations emptied, captured or not, each with the 32-bit id of the transaction.
-    `entries` counts row, truncate and message entries. `part` is what the events were written as, once they
-    are. `faults` are relations whose entries can't be decoded, and why.
+    `touched` has the schema `TOUCHED`, `incomplete` has `LACKING`, `copies` has `COUNTED`. `truncated` are
+    all truncated relations, captured or not, each with the 32-bit id of the transaction. `entries` counts
+    row, truncate and message entries. `part` is the written part, once the events are written. `faults` are
+    the relations whose entries can't be decoded, and why.
     """
 
     events: pa.RecordBatch
@@ -91,7 +94,7 @@ def decode(
 ) -> Decoded:
     """Decode and encode one part.
 
-    A relation without a codec is not captured: its entries only count.
+    A relation without a codec is not captured: its entries are only counted.
     """
     messages = read_messages(part.messages)
     line = timeline(messages, part.context)

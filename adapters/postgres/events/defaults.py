@@ -1,9 +1,8 @@
-"""The default of a column's schema from the text of the default's expression.
+"""The default of a column's schema, from the text of the default's expression.
 
-Only plain literals, calls of functions and the clock's keywords give one, and only for the types below;
-a function's result is not known, so its type's empty value stands for it. Other than in Debezium 2.1.4
-a doubled quote or backslash is one, and neither a keyword such as CURRENT_USER nor a computed value is a
-default.
+Only plain literals, function calls and the clock's keywords yield a default, and only for the types below. A
+function's result is unknown, so its type's empty value is used. Unlike Debezium 2.1.4, a doubled quote or
+backslash counts as one character, and keywords such as CURRENT_USER and computed values yield no default.
 """
 
 from __future__ import annotations
@@ -49,8 +48,9 @@ _TEXTS = frozenset(("bpchar", "varchar", "text", "json", "jsonb", "xml"))
 def default_text(kind: PgType, expression: str, typmod: int, *, faulty: bool = False) -> str | None:
     """The default as the type's own text, ready for its conversion; None for no default.
 
-    An enumeration's must name the type, by nothing but its plain name, as Debezium asks for it. `faulty`:
-    texts as Debezium 2.1.4 takes them, quotes and keywords included.
+    An enumeration's default must end in a cast to the type's plain name, as Debezium requires. `faulty`:
+    texts as Debezium 2.1.4 takes them, including quotes and keywords.
+
     Source: the rules of Debezium's default value converter.
     """
     if kind.kind == "e":
@@ -68,13 +68,13 @@ def default_text(kind: PgType, expression: str, typmod: int, *, faulty: bool = F
 
 
 def _cut(expression: str) -> str | None:
-    """What stands between the first two quotes, or the expression itself where there are none."""
+    """The text between the first two quotes, or the expression itself if it has no quotes."""
     found = re.search(r"'(.*?)'", expression)
     return found[1] if found else None if "'" in expression else expression
 
 
 def _scaled(text: str, typmod: int) -> str:
-    """A decimal with as many digits of fraction as the column has."""
+    """A decimal padded to the column's number of fraction digits."""
     scale = (typmod - 4) & 0x7FF
     whole, _, fraction = text.partition(".")
     if typmod == -1 or scale > 1000 or len(fraction) >= scale or not whole.lstrip("-").isdigit():

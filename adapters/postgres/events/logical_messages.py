@@ -1,4 +1,4 @@
-"""Logical decoding messages: the events of what `pg_logical_emit_message` wrote."""
+"""The events of logical decoding messages, which `pg_logical_emit_message` writes."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from adapters.postgres.log.timeline import Timeline
 
 OWN_PREFIX = "tidemark"
-"""The prefix of the empty messages by which the engine moves the log itself; they are no events."""
+"""The prefix of the empty messages by which the engine moves the log itself; they make no events."""
 _KEY = struct("io.debezium.connector.postgresql.MessageKey", ("prefix", STRING.nullable()), version=1)
 
 
 def message_events(
     messages: Messages, line: Timeline, settings: EventSettings, moment: Moment
 ) -> list[EventGroup]:
-    """The events of all messages whose prefix is wanted."""
+    """The events of all messages with a wanted prefix."""
     found = []
     for number in np.flatnonzero(messages.kinds == ord("M")):
         message = parse_message(bytes(messages.data[messages.starts[number] : messages.ends[number]]))
@@ -91,7 +91,10 @@ def _value(
     settings: EventSettings,
     moment: Moment,
 ) -> str:
-    """A message outside transactions has no txId, and the time of the transaction before it, or of now."""
+    """A message event's JSON.
+
+    A message outside transactions has no txId. Its time is that of the transaction before it, or now.
+    """
     ordinal = int(line.ordinal[number])
     lsn, after = int(messages.lsns[number]), int(line.after[number])
     sequence = sequence_text(None if after < 0 else after, lsn)

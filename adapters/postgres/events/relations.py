@@ -1,9 +1,9 @@
-"""The codecs of the relations that the log and the windows bring up, kept while they hold.
+"""The codecs of the relations in the log and in windows, kept while they are valid.
 
-A codec is built from the log's definition of a relation and the catalog's description of the table at
-that moment, and built anew whenever the server sends the definition again. Where the catalog is ahead of
-the log, the key is the log's. Where the log does not tell the key, what it was is remembered with the
-state: a key that was changed while the log was not read stops the job, which can't know from where on.
+A codec is built from the log's definition of a relation and the catalog's description of the table at that
+moment. It is rebuilt whenever the server sends the definition again. If the catalog is ahead of the log, the
+log's key is used. If the log does not show the key, the last known key is saved with the state. A key that
+was changed while the log was not being read stops the job, because nobody knows where in the log it changed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _UNCERTAIN = -1
 
 @dataclass(frozen=True, slots=True)
 class Codecs:
-    """Codecs by oid; why other relations have none, and which are set aside."""
+    """Codecs by oid, why other relations have none, and which relations are set aside."""
 
     codecs: Mapping[int, TableCodec]
     faults: Mapping[int, str]
@@ -47,7 +47,7 @@ class Codecs:
 class Relations:
     """Codecs by oid for one session of the log; None for a relation that is not captured.
 
-    `keys` are those of tables whose key the log does not tell, by oid, as they were seen last.
+    `keys` are the last known keys, by oid, of tables whose key the log does not show.
     """
 
     def __init__(
@@ -73,9 +73,9 @@ class Relations:
         wanted: Iterable[int],
         aside: Collection[CollectionId] = (),
     ) -> Codecs:
-        """The wanted codecs under these definitions; new ones are built in a fixed number of queries.
+        """The wanted codecs under these definitions; builds new ones in a fixed number of queries.
 
-        A relation that is set aside gets none, nor does one whose codec can't be built.
+        A relation that is set aside gets none, and neither does one whose codec can't be built.
         """
         definitions = {oid: definitions[oid] for oid in wanted if oid in definitions}
         set_aside = {oid for oid, one in definitions.items() if aside and self._named(oid, one) in aside}
@@ -97,7 +97,7 @@ class Relations:
         return known[1]
 
     def _build(self, definitions: Mapping[int, Definition]) -> dict[int, str]:
-        """Build codecs; gives why some can't be built."""
+        """Build codecs; returns why some can't be built."""
         relations = {oid: parse_relation(one.message) for oid, one in definitions.items()}
         captured = {oid: one for oid, one in relations.items() if self._captures(one.namespace, one.name)}
         tables, certain = self._described(list(captured)) if captured else ({}, True)
@@ -123,7 +123,10 @@ class Relations:
         return self.codec(relation, logged)
 
     def _note_key(self, relation: Relation, table: Table) -> None:
-        """Remember a key that the log does not tell; ConfigError if nobody can tell which one holds here."""
+        """Remember a key that the log does not show.
+
+        Raises ConfigError if it is unknown which key holds here.
+        """
         oid, key = relation.oid, table.primary_key or table.unique_key
         if relation.identity == _DEFAULT and any(column.key for column in relation.columns):
             self.keys.pop(oid, None)
@@ -132,7 +135,7 @@ class Relations:
         names = tuple(column.name for column in relation.columns)
         chosen = message_key(relation.id, names, self._settings)
         if before != key and oid not in self._codecs and not chosen:
-            # Whoever reads the table whole begins with the key that it has then.
+            # A later read of the whole table begins with the key that it has then.
             self.keys.pop(oid, None)
             raise ConfigError(
                 f"the key of {relation.id} was ({', '.join(before)}) when its changes were read last and is"
@@ -142,9 +145,9 @@ class Relations:
         self.keys[oid] = key
 
     def _described(self, oids: list[int]) -> tuple[dict[int, Table], bool]:
-        """The tables, and whether that is final: the stream does not wait for a locked table's defaults.
+        """Describe the tables, and say whether that is final: the stream does not wait for locked tables.
 
-        They are taken from the last description, and looked for again with the next span.
+        A locked table's defaults are taken from the last description, and looked up again with the next span.
         """
         try:
             tables, certain = self._catalog.describe(oids), True
@@ -157,15 +160,15 @@ class Relations:
         return tables, certain
 
     def learn_types(self, tables: Iterable[Table]) -> None:
-        """Read the types again where a table has one that was made after the session began.
+        """Read the types again if a table has a type that was created after the session began.
 
-        Those that were dropped since then stay known: the log may still bring rows that have them.
+        Types dropped since then stay known: the log may still bring rows that have them.
         """
         if any(column.type not in self.types for table in tables for column in table.columns):
             self.types = {**self.types, **self._catalog.types()}
 
     def codec(self, relation: Relation, table: Table | None) -> TableCodec:
-        """The codec of one relation, under the merge key that both roads use for it."""
+        """The codec of one relation, with the merge key that both the log and the windows use for it."""
         self.ids[relation.oid] = relation.id
         bag = table is not None and is_bag(table)
         key = whole_row(table) if table and bag else self._merge_key(relation, table)
@@ -178,17 +181,17 @@ class Relations:
         return codec
 
     def _warn(self, line: str) -> None:
-        """Say it once in a session of the log, however often the server sends the definition."""
+        """Log a warning once per session of the log, however often the server sends the definition."""
         if line not in self._warned:
             self._warned.add(line)
             _log.warning("%s", line)
 
     def _merge_key(self, relation: Relation, table: Table | None) -> tuple[str, ...]:
-        """The key of the table, else what it is read by: of its rows none can be changed then."""
+        """The table's merge key, else the surrogate key that cuts it; its rows can't be changed then."""
         return (merge_key(table) if table else ()) or self._surrogates.get(relation.oid, ())
 
     def adopt(self, read: ReadTable) -> None:
-        """Know the entries of a table without a key by the columns that it is read by, from now on."""
+        """From now on, identify the entries of a table without a key by the columns that cut it."""
         oid = read.table.oid
         self.ids[oid] = read.table.id
         if not merge_key(read.table) and oid not in self._surrogates:

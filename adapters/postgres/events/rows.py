@@ -1,11 +1,11 @@
-"""Rows read by a query: the expression that puts one text per row together in SQL.
+"""Rows read by a query: the SQL expression that builds one text per row.
 
-Values are written by their types' output functions, as the log's are (`concat` calls them). The forms, and
-how the texts are taken apart, are the affair of `engine.events.values.row_texts`; the exact form is the one
-with lengths.
+The types' output functions write the values, as in the log (`concat` calls them).
+`engine.events.values.row_texts` defines the forms and how texts are parsed; the exact form is the one with
+lengths.
 
-`concat` writes a separator as it does a value, at half the cost of one; `concat_ws` puts it in between for
-nothing, but leaves it out beside NULL. So the fast form asks each row whether it has a NULL.
+`concat` writes a separator like a value, at half a value's cost. `concat_ws` inserts separators for free, but
+omits them beside NULL. So the fast form checks each row for NULLs.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _NEVER_EMPTY = frozenset(
 
 
 def row_shape(relation: Relation, table: Table, types: Mapping[int, PgType]) -> RowShape:
-    """The shape of texts that hold the relation's columns, as the catalog describes them."""
+    """The shape of texts with the relation's columns, as the catalog describes them."""
     found = [table.column(column.name) for column in relation.columns]
     nullable = tuple(column is None or column.nullable for column in found)
     flagged = tuple(
@@ -85,7 +85,7 @@ def row_shape(relation: Relation, table: Table, types: Mapping[int, PgType]) -> 
 
 
 def may_be_empty(kind: PgType | None, types: Mapping[int, PgType]) -> bool:
-    """Whether a value's text can be empty though the value is not NULL; yes where that isn't known."""
+    """Whether a value that is not NULL can have an empty text; True if that is unknown."""
     if kind is None:
         return True
     if kind.kind == "d":
@@ -133,7 +133,7 @@ def _concat(parts: list[str]) -> str:
 
 
 def _call(begun: str, parts: list[str]) -> str:
-    """A call that is `begun`, with any number of arguments: in groups, each a call of its own."""
+    """A call that starts with `begun`, split into nested calls if there are too many arguments."""
     while len(parts) > _ARGUMENTS:
         parts = [_call(begun, parts[at : at + _ARGUMENTS]) for at in range(0, len(parts), _ARGUMENTS)]
     return f"{begun}{', '.join(parts)})"

@@ -1,7 +1,7 @@
-"""What PostgreSQL's scalar types become: schema, encoder, and what stands for values that are missing.
+"""What PostgreSQL's scalar types become: schema, encoder, and fillers for missing values.
 
-Owns the choice by name, precision and settings; domains, enumerations and arrays are `types`' affair,
-reading the text that of the encoders (`engine.events` for the common types, `values` for the rest).
+Chooses by name, precision and settings. `types` handles domains, enumerations and arrays. The encoders parse
+the text (`engine.events` for the common types, `values` for the rest).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def booleans(texts: Text) -> Text:
-    """`t` and `f`."""
+    """Encode `t` and `f`."""
     return pc.if_else(pc.equal(texts, "t"), "true", "false").cast("large_string")
 
 
@@ -96,7 +96,7 @@ _GEOMETRIC = frozenset(("line", "lseg", "box", "path", "polygon", "circle"))
 
 
 def scalar(name: str, typmod: int, settings: EventSettings) -> Conversion | None:
-    """The conversion of a type by its name; None where Debezium does not know it."""
+    """The conversion of a type by its name; None if Debezium does not know it."""
     if name in _NUMBERS:
         return bare(_NUMBERS[name])
     if name in STRINGS:
@@ -132,12 +132,12 @@ def _numeric(typmod: int, settings: EventSettings) -> Conversion:
 
 
 def decimal_scale(typmod: int) -> int:
-    """Digits of fraction as the JDBC driver reads them: a negative scale comes out as 2046 and less."""
+    """The fraction digits as the JDBC driver reads them; a negative scale comes out as 2046 or less."""
     return 0 if typmod == -1 else (typmod - 4) & 0x7FF
 
 
 def _zero(scale: int) -> str:
-    """The JSON of nought in the form of `decimal.handling.mode=string`."""
+    """The JSON of zero under `decimal.handling.mode=string`."""
     return f'"{0:.{scale if scale <= _LARGEST_SCALE else 0}f}"'
 
 
@@ -164,7 +164,7 @@ def _bytea(_: int, settings: EventSettings) -> Conversion:
 
 
 def _with_bytes_placeholder(conversion: Conversion, settings: EventSettings) -> Conversion:
-    """Bytes have one in `binary.handling.mode=bytes` alone."""
+    """The conversion with a placeholder, which bytes have only under `binary.handling.mode=bytes`."""
     if settings.binary is not BinaryMode.BYTES:
         return conversion
     unavailable = binary.encode_bytes(settings.unavailable_value, BinaryMode.BYTES)
@@ -172,7 +172,7 @@ def _with_bytes_placeholder(conversion: Conversion, settings: EventSettings) -> 
 
 
 def unknown(settings: EventSettings, name: str = "") -> Conversion | None:
-    """What a type that nobody knows becomes where that is asked for: the bytes of its text."""
+    """What an unknown type becomes if unknown types are included: the bytes of its text."""
     if not settings.include_unknown_types:
         return None
     schema = BYTES if settings.binary is BinaryMode.BYTES else STRING
@@ -189,7 +189,7 @@ def _text_bytes(texts: Text, mode: BinaryMode) -> Text:
 
 
 MICRO_TIME = bare(Schema("int64", name="io.debezium.time.MicroTime", version=1), times.clock_micros)
-"""Times to the microsecond; arrays of times always are."""
+"""Times in microseconds; arrays of times always are."""
 
 
 def _precision(typmod: int) -> int:

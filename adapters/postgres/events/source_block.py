@@ -1,4 +1,4 @@
-"""The source block of PostgreSQL's events: where in the log, in which table, by which transaction."""
+"""The source block of PostgreSQL's events: the place in the log, the table, the transaction."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ SOURCE = source_schema(
 
 
 def source_snapshot(settings: EventSettings, snapshot: str = "false") -> str:
-    """From after the time up to the sequence."""
+    """The block from after the time up to the sequence."""
     return f',"snapshot":"{snapshot}","db":{quote(settings.database)},"sequence":'
 
 
 def source_table(schema: str, table: str) -> str:
-    """From after the sequence up to the transaction."""
+    """The block from after the sequence up to the transaction."""
     return f',"schema":{quote(schema)},"table":{quote(table)},"txId":'
 
 
 def sequence_text(last_commit_end: int | None, lsn: int | None) -> str:
-    r"""The JSON string `"[\"A\",\"B\"]"` of the last commit's end and the entry's own place."""
+    r"""The JSON string `"[\"A\",\"B\"]"` of the last commit's end and the entry's own position."""
     first, second = ("null" if place is None else f'\\"{place}\\"' for place in (last_commit_end, lsn))
     return f'"[{first},{second}]"'
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When events are made: `now_ms` is their `ts_ms`, `xmin` the slot's, None unless it is asked for."""
+    """When events are made: `now_ms` is their `ts_ms`, `xmin` the slot's (None unless asked for)."""
 
     now_ms: int
     xmin: int | None = None
@@ -50,11 +50,11 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class ReadPlace:
-    """Where READ events stand: `ts_ms` is the source's time, the rest places in the log.
+    """The position of READ events: `ts_ms` is the source's time, the rest are places in the log.
 
-    Incremental ones carry neither transaction nor lsn; their sequence is the place at which they are
-    emitted, `last_commit_end` and `sequence_lsn`. Initial ones carry the snapshot's `tx_id` and `lsn`
-    (in the sequence too).
+    Incremental ones carry neither transaction nor lsn. Their sequence is the place where they are emitted:
+    `last_commit_end` and `sequence_lsn`. Initial ones carry the snapshot's `tx_id` and `lsn`, the latter in
+    the sequence, too.
     """
 
     ts_ms: int

@@ -1,4 +1,4 @@
-"""What `column.propagate.source.type` says of a column: type, length, scale, as the JDBC driver counts."""
+"""The parameters of `column.propagate.source.type`: type, length, scale, as the JDBC driver counts them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CLOCKS = {"time": 8, "timetz": 14, "timestamp": 22, "timestamptz": 28}
 
 
 def source_parameters(kind: PgType, typmod: int, types: Mapping[int, PgType]) -> tuple[tuple[str, str], ...]:
-    """The parameters that name the type, its length and its scale."""
+    """The parameters with the type's name, its length and its scale."""
     base, base_typmod = _underlying(kind, typmod, types)
     return (
         ("__debezium.source.column.type", kind.name.upper()),
@@ -37,7 +37,7 @@ def source_parameters(kind: PgType, typmod: int, types: Mapping[int, PgType]) ->
 
 
 def source_length(kind: PgType, typmod: int, types: Mapping[int, PgType]) -> int:
-    """The column's length: characters, digits or bits; of times the characters they are written in."""
+    """The column's length in characters, digits or bits; for times, the characters of their text."""
     return _length(*_underlying(kind, typmod, types))
 
 

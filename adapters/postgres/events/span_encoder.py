@@ -1,7 +1,7 @@
-"""Encoding a span: its parts decoded where they are, or on the executors when they are large.
+"""Encodes a span: small parts in the driver, large ones on the executors.
 
-Owns the task that turns one part into a part of the turn, and what comes back from it. Every part's
-events go straight to the sink's writer; only facts travel to the driver.
+Owns the task that encodes one part of the span into a part of the turn, and its result. A part's events go
+straight to the sink's writer; only facts travel to the driver.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ class PartTask:
 
 @dataclass(frozen=True, slots=True)
 class EncodePart:
-    """What to do with a part; goes to the executors."""
+    """What to do with a part; sent to the executors."""
 
     settings: EventSettings
     watch: Watch
     writer: PartWriter
     moment: Moment
     again: bool = False
-    """Whether parts may be there that held events of a table that is left out now."""
+    """Whether there may be earlier parts with events of a table that is now left out."""
 
     def __call__(self, task: PartTask) -> Decoded:
-        """Decode, encode, write; gives what was decoded, and in the place of the events the part written."""
+        """Decode, encode and write; returns what was decoded, with the written part instead of events."""
         messages = task.messages
         if isinstance(messages, SpanFile):
             (batch,) = messages.load()
@@ -61,13 +61,13 @@ class EncodePart:
 
 
 _LOCAL_BYTES = 16 << 20
-"""More of the log is encoded elsewhere, since that takes several times its memory."""
+"""A larger part of the log is encoded on the executors, because encoding takes several times its memory."""
 
 
 class SpanEncoder:
-    """Encodes the parts of a span, in order; more than `local_rows` entries go to the executors.
+    """Encodes the parts of a span, in order. The executors get spans of more than `local_rows` entries.
 
-    So does what holds large values, however few they are.
+    They also get spans with large values, however few entries these have.
     """
 
     def __init__(
@@ -92,10 +92,10 @@ class SpanEncoder:
         *,
         again: bool = False,
     ) -> list[Decoded]:
-        """The parts' facts, in order.
+        """Encode the parts and return their facts, in order.
 
-        `before` is the context that the last span ended with, None at the start; `again`: they were encoded
-        with more tables before.
+        `before` is the context at the end of the last span, None at the start. `again`: the parts were
+        encoded with more tables before.
         """
         moment = Moment(int(time.time() * 1000), self._xmin())
         task = EncodePart(self._settings, watch, writer, moment, again)
@@ -118,7 +118,7 @@ class SpanEncoder:
         parts: Sequence[tuple[SpanPart, Mapping[int, TableCodec]]],
         before: TransactionContext | None,
     ) -> list[Decoded]:
-        """Counters of transaction metadata pass from part to part, and from span to span."""
+        """Encode part after part: the metadata counters pass from part to part and from span to span."""
         done: list[Decoded] = []
         for index, (part, codecs) in enumerate(parts):
             started = part.context

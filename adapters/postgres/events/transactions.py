@@ -1,7 +1,7 @@
 """Transaction metadata: BEGIN and END events, and each event's transaction block.
 
-Logical messages are not counted. A block's id is the transaction's with the event's own LSN, as Debezium's
-is. Works on a whole part; the counters of the open transaction are handed on.
+Logical messages are not counted. A block's id is the transaction's id with the event's own LSN, as in
+Debezium. Works on a whole part; the counters of the open transaction are passed on.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _group(
 
 
 def with_counts(end: TransactionContext, counts: list[Counts]) -> TransactionContext:
-    """The context after the part with the open transaction's counters."""
+    """The context after the part, with the open transaction's counters."""
     if end.xid is None:
         return end
     last = counts[-1]

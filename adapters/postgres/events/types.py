@@ -46,13 +46,13 @@ if TYPE_CHECKING:
 _NO_ARRAYS = frozenset(("bytea", "interval", "money", "xml", "point", "varbit", "name", "refcursor"))
 """Element types whose arrays Debezium leaves out of the event."""
 _DELIMITERS = {"box": ";", "geometry": ":", "geography": ":"}
-"""What stands between items, where it is no comma."""
+"""What separates items, if not a comma."""
 
 
 def conversion(
     kind: PgType, typmod: int, types: Mapping[int, PgType], settings: EventSettings
 ) -> Conversion | None:
-    """The conversion of a column of this type; None where the column is left out of the events."""
+    """The conversion of a column of this type; None if the column is left out of the events."""
     if kind.kind == "d":
         base = type_of(kind.base, types)
         typmod = kind.base_typmod if kind.base_typmod != -1 else typmod
@@ -71,7 +71,7 @@ def conversion(
 
 
 def type_of(oid: int, types: Mapping[int, PgType]) -> PgType | None:
-    """A type by its oid, from the catalog or PostgreSQL's own."""
+    """A type by its oid, from the catalog or from PostgreSQL's built-in types."""
     return types.get(oid) or BUILTIN.get(oid)
 
 

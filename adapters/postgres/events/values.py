@@ -1,7 +1,7 @@
-"""Values that no Arrow kernel reads: hstore, intervals, money, bits, points, geometries.
+"""Values that no Arrow kernel parses: hstore, intervals, money, bits, points, geometries.
 
-Each function turns one value's text (or a column of it) into JSON or the inside of a JSON string.
-Text is read as PostgreSQL's output functions write it under `IntervalStyle` postgres.
+Each function turns one value's text (or a column of texts) into JSON or the inside of a JSON string. Texts
+are in the form of PostgreSQL's output functions, with `IntervalStyle` set to postgres.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ _EWKB_SRID = 0x20000000
 
 
 def distinct(texts: Text, convert: Callable[[str], str | None]) -> Text:
-    """`convert` of every value, each distinct text once."""
+    """Apply `convert` to every value, once per distinct text."""
     encoded = texts.dictionary_encode()
     values = [convert(text) for text in encoded.dictionary.to_pylist()]
     return pa.array(values, pa.large_string()).take(encoded.indices)
 
 
 def interval_parts(text: str) -> tuple[int, int, int]:
-    """Months, days and microseconds."""
+    """The interval's months, days and microseconds."""
     months = days = micros = 0
     for count, unit, sign, clock in _INTERVAL.findall(text):
         if clock:
@@ -80,7 +80,7 @@ def interval_parts(text: str) -> tuple[int, int, int]:
 
 
 def interval_micros(text: str) -> str:
-    """Microseconds, a month being 30.4375 days; beyond 64 bits the greatest or least number."""
+    """The interval in microseconds, a month being 30.4375 days; clamped to 64 bits."""
     if text.endswith("infinity"):
         return str(-_LONGEST - 1 if text[0] == "-" else _LONGEST)
     months, days, micros = interval_parts(text)
@@ -89,12 +89,12 @@ def interval_micros(text: str) -> str:
 
 
 def intervals_micros(texts: Text) -> Text:
-    """`interval_micros` of a column; intervals of great parts one by one."""
+    """`interval_micros` of a column; intervals with very large parts are converted one by one."""
     return mostly(texts, _intervals_fast, _COMMON_INTERVAL, interval_micros, _LONGEST_INTERVAL)
 
 
 def _intervals_fast(texts: Text) -> Text:
-    """The clock behind the last blank, in bulk; what stands before it, each distinct text once."""
+    """Convert the clock after the last blank in bulk, and what precedes it once per distinct text."""
     timed = pc.match_substring(texts, ":")
     clocked = pc.if_else(timed, texts, join([texts, " 00:00:00"], len(texts)))
     cuts = pc.split_pattern(fill(clocked, "00:00:00"), " ", max_splits=1, reverse=True)
@@ -114,7 +114,7 @@ def _distinct_micros(texts: Text) -> Ints:
 
 
 def _clocks_micros(texts: Text) -> Ints:
-    """`[-]h:mm:ss[.ffffff]`, of any number of hours."""
+    """Parse `[-]h:mm:ss[.ffffff]` with any number of hours."""
     parts = pc.split_pattern(pc.ascii_ltrim(texts, "+"), ":")
     if (np.diff(parts.offsets.to_numpy()) != 3).any():
         raise pa.ArrowInvalid("not a clock")
@@ -126,7 +126,7 @@ def _clocks_micros(texts: Text) -> Ints:
 
 
 def interval_iso(text: str) -> str:
-    """`P1Y2M3DT4H5M6.789S`, every part present, each with its own sign."""
+    """The interval as `P1Y2M3DT4H5M6.789S`, with every part present and signed."""
     if text.endswith("infinity"):
         return text
     months, days, micros = interval_parts(text)
@@ -143,7 +143,7 @@ def interval_iso(text: str) -> str:
 
 
 def bits(text: str, mode: BinaryMode = BinaryMode.BYTES) -> str:
-    """A bit string as bytes, least significant first, zero bytes at the end dropped."""
+    """A bit string as bytes, least significant first, without trailing zero bytes."""
     del mode
     size = (len(text) + 7) // 8
     data = int(text or "0", 2).to_bytes(size, "little").rstrip(b"\0")
@@ -174,7 +174,7 @@ def java_numbers(text: str) -> str:
 
 
 def point(text: str) -> str:
-    """`(x,y)` as the struct of a point, with its well-known bytes."""
+    """`(x,y)` as the struct of a point, with its WKB."""
     x, y = text.strip("()").split(",")
     wkb = base64.b64encode(struct.pack("<BIdd", 1, 1, float(x), float(y))).decode()
     return f'{{"x":{java_double(x)},"y":{java_double(y)},"wkb":"{wkb}","srid":null}}'
@@ -218,7 +218,7 @@ def hstore_pairs(text: str) -> list[tuple[str, str | None]]:
 
 
 def hstore_map(text: str) -> str:
-    """A map, in the order in which Java's `HashMap` gives its entries."""
+    """A map, in the order in which Java's `HashMap` returns its entries."""
     return _hstore_object(text, quote)
 
 
@@ -234,5 +234,5 @@ def _hstore_object(text: str, string: Callable[[str], str]) -> str:
 
 
 def unescaped(text: str) -> str:
-    """Text without the backslashes that quote its characters."""
+    """Text without the backslashes that escape its characters."""
     return re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
