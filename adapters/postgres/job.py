@@ -1,7 +1,7 @@
-"""A PostgreSQL job put together from its settings: its source, and how both roads reach the server.
+"""Builds a PostgreSQL job from its settings: its source, and how libpq and pgjdbc reach the server.
 
-What all jobs share is `wiring`'s. `run` serves the command; `building` gives the job to whoever drives
-it from Python on a session of their own.
+`wiring` has what all jobs share. `run` serves the command; `building` gives the job to a caller who drives it
+from Python with a session of their own.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _DEAD_AFTER = {
     "keepalives_count": "3",
     "tcp_user_timeout": "30000",
 }
-"""A peer that acknowledges nothing is given up in half a minute, whether something is sent or not."""
+"""A peer that acknowledges nothing is given up after half a minute, whether data is being sent or not."""
 
 
 def run(
@@ -63,9 +63,9 @@ def run(
 ) -> None:
     """Run the job until `stop` is set; on `spark` if given, else on a session made for it.
 
-    Raises a TidemarkError when it can't go on. A session made here is stopped at the end.
+    Raises a TidemarkError when it can't continue. A session made here is stopped at the end.
     """
-    # A snapshotter that is none is told of before Spark takes its time to start.
+    # Report an invalid snapshotter before Spark spends time starting.
     streams = snapshotter(settings.snapshot).should_stream()
     checked_key(settings.postgres.ssl_key)
     server = make_server(settings.postgres)
@@ -166,14 +166,14 @@ def libpq_parameters(postgres: PostgresSettings) -> dict[str, str]:
 
 
 def jdbc_url(postgres: PostgresSettings) -> str:
-    """The readers' URL; it carries no secret, since Spark shows it in plans."""
+    """The readers' URL. It carries no secret, because Spark shows it in plans."""
     return f"jdbc:postgresql://{postgres.host}:{postgres.port}/{quote(postgres.database, safe='')}"
 
 
 def jdbc_properties(postgres: PostgresSettings) -> dict[str, str]:
     """The readers' connection properties, under pgjdbc's names.
 
-    What bounds them is a start-up option, because Spark asks for a query's schema in a session that does
+    The statement timeout is a start-up option, because Spark asks for a query's schema in a session that does
     not run the readers' first statement.
     """
     return {

@@ -1,4 +1,4 @@
-"""What a state keeps for PostgreSQL, read strictly: a value, or a StateError. Pure."""
+"""What a saved state keeps for PostgreSQL, read strictly: a value, or a StateError. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LAST_LSN = 2**64 - 1
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """What is taken up by who opens the log: see `PostgresSource.memory`."""
+    """What opening the log restores: see `PostgresSource.memory`."""
 
     pending: PendingVisibility
     last_commit_end: int | None
@@ -31,7 +31,7 @@ class Saved:
 
 
 def saved_of(state: State) -> Saved:
-    """What the state remembers of the log. Raises StateError for what was never saved like that."""
+    """What the state remembers of the log. Raises StateError for anything that was never saved that way."""
     memory = state.memory
     with reading_saved("what the saved state keeps of the log"):
         if state.position is not None:
@@ -50,7 +50,7 @@ def saved_of(state: State) -> Saved:
 
 
 def _check_beside(identity: Mapping[str, Any], memory: Mapping[str, Any]) -> None:
-    """Raise what `reading_saved` turns into a StateError where the parts that others read are wrong."""
+    """Check the parts that other modules read; errors become a StateError in `reading_saved`."""
     if identity:
         for name in ("system", "database"):
             read_text(identity[name])

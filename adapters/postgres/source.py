@@ -1,7 +1,7 @@
 """One PostgreSQL database as the engine's `Source`: its log, its tables, its windows.
 
-Owns what must be known across turns: the codecs of the relations seen, the transactions not settled
-yet, and the windows in progress. Everything that decides is in the pure modules beside it.
+Owns what must be known across turns: the codecs of the relations seen, the streamed transactions that are not
+visible yet, and the windows in progress. The pure modules beside it make all decisions.
 """
 
 from __future__ import annotations
@@ -89,13 +89,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger("adapters")
 _VISIBLE: LiteralString = "SELECT pg_current_snapshot()::text, extract(epoch FROM clock_timestamp())::float8"
 _HELD_FOR_KEYS = 1000
-"""Rows read again for which the stream waits: as many as are read within some 10 ms."""
+"""The most rows read again for which the stream waits; reading so many takes about 10 ms."""
 _SETTLE_S = 0.1
 _SETTLE_POLL_S = 0.005
 
 
 class EncodedSpan(NamedTuple):
-    """A span as decoded; `hidden` are the relations by name of which no events were made."""
+    """A decoded span. `hidden` are the relations, by name, for which no events were made."""
 
     decoded: Sequence[Decoded]
     hidden: Mapping[CollectionId, frozenset[int]]
@@ -103,7 +103,7 @@ class EncodedSpan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What one opening of the log set up; the next opening makes another."""
+    """What opening the log set up; every opening makes a new one."""
 
     control: psycopg.Connection
     extents: PostgresTables
@@ -112,7 +112,7 @@ class Session:
 
 
 class PostgresSource:
-    """The engine's `Source`; used by the job's thread alone.
+    """The engine's `Source`. Only the job's thread uses it.
 
     `admit` is `wiring.Places.admit`.
     """
@@ -154,7 +154,7 @@ class PostgresSource:
         self._reader.reach()
         catalog = self._open_session()
         if state.position is None:
-            # Before there is a slot, which would keep the log for nothing.
+            # Before there is a slot, which would keep log for nothing.
             self.admit([table for table in catalog.tables() if self._captures(*table.parts)])
         if self._first.streams:
             self._publish(catalog)
@@ -162,7 +162,7 @@ class PostgresSource:
         try:
             return self._open_log(state, identity)
         except PositionLost as lost:
-            # It may be known only now, by what the log brings; some modes begin anew then.
+            # Only what the log brings may show that it is lost; some modes then start from scratch.
             return self._open_log(state, identity, lost)
 
     def _open_log(
@@ -187,7 +187,7 @@ class PostgresSource:
         return state, log
 
     def _note_members(self, state: State) -> State:
-        """The state, behind the place in the log where the publication was missing, if it was."""
+        """The state, moved past the place in the log where the publication was missing, if it was."""
         membership, since = self._opened().membership, _shown(state.position)
         self._found = membership.begin(state.memory.get("members"), since)
         if self._log_reader is None or not isinstance(self._log_reader.failure, PublicationMissing):
@@ -203,7 +203,7 @@ class PostgresSource:
         return replace(state, position=position)
 
     def tick(self, state: State) -> Sequence[Incomplete]:
-        """Look after what is held on the server; the tables that were found to lack changes."""
+        """Check what the server keeps for the job; returns the tables found to lack changes."""
         found, self._found = self._found, []
         if self._first.streams:
             self._retention.look(self._opened().control)
@@ -242,7 +242,7 @@ class PostgresSource:
         return log
 
     def close(self) -> None:
-        """Give up what is held for an initial snapshot, and the connection beside the log."""
+        """Release what is held for an initial snapshot, and close the connections beside the log."""
         self._first.release()
         self._close_session()
         self._watch_locks.close()
@@ -269,7 +269,7 @@ class PostgresSource:
         control = self._server.connect()
         catalog = Catalog(lambda: nullcontext(control))
         with source_errors("setting up the control connection"):
-            # A missing synchronous standby must not hold up what only flushes the log.
+            # A missing synchronous standby must not block a transaction that only flushes the log.
             control.execute("SET synchronous_commit = local")
         publication = Publication(self._settings.postgres.publication, self._captures)
         conditions = self._settings.snapshot.conditions
@@ -297,7 +297,7 @@ class PostgresSource:
         return matches(self._settings.snapshot.accept_risk, str(table))
 
     def memory(self) -> Mapping[str, Any]:
-        """The last commit's end, what is counted of an open transaction, what is not visible yet, keys."""
+        """What to save: the last commit, an open transaction's counters, pending transactions, keys, …"""
         context = self._context
         return {
             "last_commit_end": self._last_commit_end,
@@ -336,7 +336,7 @@ class PostgresSource:
         aside: Collection[CollectionId] = (),
         reading: ports.Reading = MappingProxyType({}),
     ) -> Encoded:
-        """Encode a span into the writer, and tell what it superseded."""
+        """Encode a span into the writer, and return what it superseded."""
         if not isinstance(span, Span):
             raise InvariantError(f"a span of another source: {span!r}")
         relations = self._opened().relations
@@ -389,7 +389,7 @@ class PostgresSource:
         *,
         again: bool,
     ) -> tuple[EncodedSpan, dict[CollectionId, str]]:
-        """Encode all but the tables in `aside`; gives the faults of tables that can't be decoded, too."""
+        """Encode all tables but those in `aside`; also returns why tables can't be decoded."""
         relations = self._opened().relations
         known = [
             relations.codecs(cut.definitions, relations_in(cut.part.messages), aside) for cut in span.cuts
@@ -398,7 +398,7 @@ class PostgresSource:
         faults = {oid: why for one in known for oid, why in one.faults.items()}
         if not faults:
             parts = [(cut.part, one.codecs) for cut, one in zip(span.cuts, known, strict=True)]
-            # `watch` is asked here: before, a relation's name may not be known.
+            # `watch` is called only here: before, a relation's name may be unknown.
             decoded = self._encoder.encode(parts, span.entries, watch(), writer, self._context, again=again)
             faults = {oid: why for one in decoded for oid, why in one.faults.items()}
         hidden = set[int]().union(*(one.aside for one in known))
@@ -411,7 +411,7 @@ class PostgresSource:
         return self._visibility_now()[0]
 
     def _visibility_now(self) -> tuple[Visibility, float]:
-        """Which transactions are visible, and the server's time in Unix seconds."""
+        """The visible transactions, and the server's time in Unix seconds."""
         with source_errors("asking which transactions are visible"):
             row = self._opened().control.execute(_VISIBLE).fetchone()
         shown, now_s = row or ("", 0.0)
@@ -422,26 +422,26 @@ class PostgresSource:
         cuts = self._cuts(reading)
         if not self._windows:
             return Watch(settled=settled, cuts=cuts)
-        # The one opened first contains the least.
+        # The window opened first contains the fewest transactions.
         first = next(iter(self._windows.values()))
         oids = frozenset[int]().union(*(window.oids for window in self._windows.values()))
         contained = first.watermark.exported.visibility.shows
         return Watch(oids=oids, contained=contained, settled=settled, cuts=cuts)
 
     def _cuts(self, reading: ports.Reading) -> dict[int, frozenset[Cut]]:
-        """The keys that cut the relations being read, as far as their names are known."""
+        """The keys that cut the relations being read, for relations whose names are known."""
         if not reading:
             return {}
         ids = self._ids()
         return {oid: frozenset(map(cut_of, reading[name])) for oid, name in ids.items() if name in reading}
 
     def _ids(self) -> dict[int, CollectionId]:
-        """The names of relations, those that the log has told and those that were asked for."""
+        """The names of relations, from the log and from lookups."""
         session = self._opened()
         return {**session.extents.ids, **session.relations.ids}
 
     def _superseded(self, decoded: Sequence[Decoded]) -> dict[str, Superseded]:
-        """What the entries supersede in each of the open windows; each shows other transactions."""
+        """What the entries supersede in each open window; each window's snapshot shows other transactions."""
         return {
             name: superseded_keys.by(decoded, window.watermark.exported.visibility, self._names(window.oids))
             for name, window in self._windows.items()
@@ -452,17 +452,17 @@ class PostgresSource:
         return {oid: ids[oid] for oid in oids}
 
     def holds_log(self, state: State) -> bool:
-        """Whether the log must wait until the initial snapshot has been read in the one that is held."""
+        """Whether the log must wait until the initial snapshot has been read in the snapshot that is held."""
         if not self._windows:
             self._first.let_pass()
         return self._first.holds(state)
 
     def done(self, state: State) -> bool:
-        """Whether a job that streams no log has come to its end."""
+        """Whether a job that streams no log has finished."""
         return self._first.done(state)
 
     def hidden_moves(self, reading: ports.Reading) -> ports.Moved:
-        """The keys of rows that lack a value and may have moved, of transactions not seen visible yet."""
+        """The old and new keys of rows that lack a value and may have moved, in pending transactions."""
         ids, cuts = self._ids(), self._cuts(reading)
         untold = {oid for oid, found in cuts.items() if not all(cut.told for cut in found)}
         return {ids[oid]: keys for oid, keys in self._pending.moved_keys(untold).items() if oid in cuts}
@@ -472,8 +472,8 @@ class PostgresSource:
     def open_window(self, window: Window) -> PostgresWindow:
         """Take a snapshot, and start a Spark job that reads the window's runs under it.
 
-        Where it reads single rows again, the stream waits for it behind the snapshot: of rows that change all
-        the time a change would supersede what was read, again and again.
+        If the window reads single rows again, the stream is held at the snapshot until they are read.
+        Otherwise, for rows that change all the time, a change would supersede what was read again and again.
         """
         if window.initial and self._first.held() is None:
             self._await_beginning(window)
@@ -490,9 +490,9 @@ class PostgresSource:
             raise
 
     def _holds(self, window: Window) -> bool:
-        """Whether the stream waits while a window is read: for a few rows that are read again.
+        """Whether the stream waits while a window is read: only for a few rows that are read again.
 
-        Not where a row in the log tells when the window closes, since it comes behind the reading.
+        It does not wait if a row in the log closes the window, because that row comes after the reading.
         """
         if self._settings.snapshot.watermarking is not Watermarking.VISIBILITY:
             return False
@@ -511,7 +511,7 @@ class PostgresSource:
         session = self._opened()
         exported = watermark.exported
         try:
-            # Under the locks, so that what is described is what the snapshot shows.
+            # Under the locks, so that the description matches what the snapshot shows.
             tables = session.extents.readings(window.targets)
             self._refuse_other_forms(window, tables)
             self._pending = self._pending.seen(exported.visibility)
@@ -543,13 +543,13 @@ class PostgresSource:
         let_go()
 
     def _check_tables(self, window: Window) -> None:
-        """Raise SchemaChanged where a table of the window is not as it was when the window opened."""
+        """Raise SchemaChanged if a table of the window is not as it was when the window opened."""
         self._refuse_other_forms(window, self._opened().extents.readings(window.targets))
 
     def _await_beginning(self, window: Window) -> None:
-        """Raise TableBusy while a transaction that the log begins behind may be hidden from snapshots.
+        """Raise TableBusy while a transaction from before the log's beginning may be hidden from snapshots.
 
-        It is in no log, and holds its lock on a table for as long as it is hidden.
+        Such a transaction is in no log, and holds its lock on a table for as long as it is hidden.
         """
         extents = self._opened().extents
         for read in extents.readings(window.targets).values():
@@ -573,7 +573,10 @@ class PostgresSource:
         ]
 
     def _refuse_other_forms(self, window: Window, tables: Mapping[Target, ReadTable]) -> None:
-        """Bounds of one key would cut another one anywhere; rows made anew must be read anew."""
+        """Refuse a table whose fingerprint changed.
+
+        The bounds of one key would cut another key anywhere, and rewritten rows must be read again.
+        """
         for run in window.runs:
             read = tables[run.target]
             if read.fingerprint != run.key:
@@ -581,7 +584,7 @@ class PostgresSource:
                 raise SchemaChanged(difference(run.key, read.fingerprint), place=str(run.target.collection))
 
     def _refuse_unknown_keys(self, tables: Mapping[Target, ReadTable]) -> None:
-        """No window on a relation while it is not known which of its rows are older than the stream."""
+        """Refuse a window on a relation while it is not known which of its rows are older than the stream."""
         for target, read in tables.items():
             if self._pending.everything_of(read.table.oid):
                 raise TableBusy(
@@ -619,7 +622,7 @@ class PostgresSource:
 
 
 def _names_of(signals: CollectionId | None, database: str) -> Collection[CollectionId]:
-    """The names under which the log may know the signal table, which may be written with the database's."""
+    """The names that the log may have for the signal table; the setting may include the database."""
     if signals is None:
         return ()
     return {signals, CollectionId(signals.parts[1:])} if signals.parts[0] == database else {signals}
