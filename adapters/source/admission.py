@@ -1,7 +1,7 @@
-"""Whether a login that is refused has expired, or never served.
+"""Tells whether a refused login has expired or has never worked.
 
-Between two credentials neither may serve, and a server that has just taken over may not know its users yet:
-both pass. A login that has never let this process in is a mistake in the settings.
+While credentials change, neither the old nor the new one may work, and a server that has just taken over may
+not know its users yet. Both problems pass. A login that has never worked in this process is a wrong setting.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _ADMITTED: Final[set[tuple[str, ...]]] = set()
-"""The servers that have let this process in, each with the user."""
+"""The servers that this process has logged in to, each with the user."""
 
 
 @contextmanager
 def admission(server: tuple[str, ...]) -> Iterator[None]:
-    """Where this process logs in. Raises ConfigError in the place of LoginRefused if it never was let in."""
+    """Log in inside. Raises ConfigError instead of LoginRefused if the login has never worked."""
     try:
         yield
     except LoginRefused as error:

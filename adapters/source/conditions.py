@@ -1,16 +1,20 @@
-"""Conditions of signals on relational sources: parsed, checked against a list, and written anew. Pure.
+"""Conditions of signals on relational sources: parsed, checked against a list, and written from scratch.
 
-Whoever may insert a signal has a say in what the job asks of the server. What others wrote never reaches
-a driver as it is: drivers and servers read quotes, comments, `?` and `{` in ways of their own, so that what
-was checked would not be what is run. A condition is parsed by sqlglot into a tree; the tree may hold columns
-of the table, literals, and operators and functions from a list, all of them pure; and the text that is sent
-is written from it. In that text every name and every literal is quoted here, every operator has brackets
-around its operands, and a `?` or `{` stands in quotes alone.
+Pure.
 
-Where sqlglot binds operators otherwise than the server would, the condition is refused rather than read
-otherwise than its author meant: `precedence` is the server's, and operands without brackets are held to it.
+Everyone who may insert a signal can influence what the job asks of the server. Their text never reaches a
+driver unchanged, because drivers and servers read quotes, comments, `?` and `{` in their own ways: what was
+checked would not be what is run. So sqlglot parses a condition into a tree. The tree may contain columns of
+the table, literals, and operators and functions from a list, all of them pure. The SQL that is sent is
+written from the tree: every name and literal is quoted here, every operator has brackets around its operands,
+and `?` or `{` occurs only in quotes.
 
-Owns the budgets, the walk and what both dialects have in common; their words are in `conditions.py` of each.
+If sqlglot binds operators differently from the server, the condition is refused, because otherwise it would
+not mean what its author meant. `precedence` has the server's rules, and operands without brackets are checked
+against it.
+
+Owns the limits, the walk and what both dialects share. Each source's `conditions.py` has its own operators
+and functions.
 """
 
 from __future__ import annotations
@@ -32,14 +36,14 @@ if TYPE_CHECKING:
     from sqlglot.dialects.dialect import Dialect
 
 LONGEST: Final = 64 << 10
-"""Characters of a condition."""
+"""The most characters of a condition."""
 MOST_NESTED: Final = 24
-"""Brackets, CASEs and prefixes within each other; sqlglot reads them by recursion."""
+"""The deepest nesting of brackets, CASEs and prefixes; sqlglot parses these by recursion."""
 MOST_LEVELS: Final = 60
 MOST_TERMS: Final = 10_000
-"""Levels and nodes of the tree; chains of AND or OR count as one level."""
+"""The most levels and nodes of the tree; a chain of AND or OR counts as one level."""
 MOST_WRITTEN: Final = 1 << 20
-"""Characters of what is written; an operand may stand there several times."""
+"""The most characters of the SQL written; an operand may occur in it several times."""
 
 _BRACKETS: Final = {
     TokenType.L_PAREN: 1,
@@ -53,7 +57,7 @@ _BRACKETS: Final = {
 }
 _PREFIXES: Final = frozenset({TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE})
 
-logging.getLogger("sqlglot").setLevel(logging.ERROR)  # its warnings quote conditions, and so what is sought
+logging.getLogger("sqlglot").setLevel(logging.ERROR)  # its warnings quote conditions, which may hold values
 
 _GAP: Final = re.compile("\0([0-9]+)\0")
 _NUMBER: Final = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -64,7 +68,7 @@ ATOM: Final = 100
 
 
 class Unwritable(ValueError):
-    """A condition that is not from the list; the message says what in it is not."""
+    """A condition with something that is not in the list; the message names it."""
 
 
 Writing: TypeAlias = "Callable[[Writer, exp.Expr], str]"
@@ -74,10 +78,10 @@ Writing: TypeAlias = "Callable[[Writer, exp.Expr], str]"
 class Grammar:
     """What a dialect allows, and how it is written.
 
-    `writings` has how each kind of node is written, and which of its parts that looks at; what has any other
-    part is refused. `functions` are names in small letters, `call` writes one. `precedence` are the server's
-    numbers for operators, a higher one binds more tightly; those in `chained` may follow each other without
-    brackets.
+    `writings` says how each kind of node is written, and which of its parts that covers; a node with any
+    other part is refused. `functions` are names in lower case; `call` writes one. `precedence` has the
+    server's numbers for operators: a higher number binds more tightly. Operators in `chained` may follow each
+    other without brackets.
     """
 
     dialect: type[Dialect]
@@ -90,7 +94,7 @@ class Grammar:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A column as it was written, with the names before it."""
+    """A column as it was written, with its qualifiers."""
 
     name: str
     quoted: bool
@@ -104,7 +108,7 @@ class Reference:
 class Found:
     """A column of the table, as SQL.
 
-    `type` is that of its values, `operators` the schema in which operators on them are looked for.
+    `type` is the type of its values, `operators` the schema in which its operators are looked up.
     """
 
     name: str
@@ -114,21 +118,21 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A condition written but for what depends on the table: `gaps` give that for the columns found."""
+    """A condition in SQL, except for what depends on the table: `gaps` return that for the columns found."""
 
     text: str
     references: tuple[Reference, ...]
     gaps: tuple[Callable[[Sequence[Found]], str], ...]
 
     def filled(self, found: Sequence[Found]) -> str:
-        """The text for one table."""
+        """The SQL for one table."""
         return _GAP.sub(lambda gap: self.gaps[int(gap[1])](found), self.text)
 
 
 def rendered(text: str, grammar: Grammar, find: Callable[[Reference], Found | None], place: str) -> str:
-    """The condition as it may be sent, in brackets. Raises SignalError where it is not from the list.
+    """The condition as it may be sent, in brackets. Raises SignalError if something in it is not in the list.
 
-    `find` gives the table's column that a reference names, None where there is none.
+    `find` returns the table's column for a reference, None if there is none.
     """
     template = _template(text, grammar)
     if isinstance(template, str):
@@ -152,7 +156,7 @@ def _refused(why: str, place: str) -> SignalError:
 
 @lru_cache(maxsize=64)
 def _template(text: str, grammar: Grammar) -> Template | str:
-    """The condition, or why it is refused; either is found out once for all tables of a signal."""
+    """The condition, or why it is refused; cached, so that all tables of a signal share the result."""
     try:
         writer = Writer(grammar)
         written = writer.within(_parsed(text, grammar.dialect))
@@ -166,7 +170,7 @@ def _template(text: str, grammar: Grammar) -> Template | str:
 
 
 def _parsed(text: str, dialect: type[Dialect]) -> exp.Expr:
-    """The tree of one expression and nothing else. Raises Unwritable."""
+    """The tree of exactly one expression. Raises Unwritable."""
     if len(text) > LONGEST:
         raise Unwritable(f"it has {len(text)} characters, at most {LONGEST} are read")
     if "\0" in text:
@@ -190,14 +194,17 @@ def _parsed(text: str, dialect: type[Dialect]) -> exp.Expr:
 
 
 def _place(error: SqlglotError) -> str:
-    """Where it is wrong; the parser's own words quote the condition, and so what is sought."""
+    """Where the error is.
+
+    The parser's own message is not used: it quotes the condition, which may hold values.
+    """
     errors = error.errors if isinstance(error, ParseError) else []
     at = next((one for one in errors if one.get("line") and one.get("col")), None)
     return "" if at is None else f", from line {at['line']}, character {at['col']} on"
 
 
 def _check_tokens(tokens: Sequence[Token]) -> None:
-    """Refuse what would take the parser too deep, and a second statement."""
+    """Refuse a second statement, and what would take the parser too deep."""
     depth = run = 0
     for token in tokens:
         kind = token.token_type
@@ -212,7 +219,7 @@ def _check_tokens(tokens: Sequence[Token]) -> None:
 
 
 class Writer:
-    """Writes one condition; every text that it gives is either an atom or stands in brackets."""
+    """Writes one condition. Every text that it returns is an atom or stands in brackets."""
 
     def __init__(self, grammar: Grammar) -> None:
         self.grammar = grammar
@@ -221,26 +228,26 @@ class Writer:
         self._level = self._terms = 0
 
     def within(self, node: exp.Expr | None) -> str:
-        """The text of a part that stands by itself: an argument, what is in brackets, a whole condition."""
+        """The text of a part that stands alone: an argument, the content of brackets, a whole condition."""
         if node is None:
             raise Unwritable("something is missing in it")
         self._level, self._terms = self._level + 1, self._terms + 1
         if self._level > MOST_LEVELS or self._terms > MOST_TERMS:
             raise Unwritable(f"it has more than {MOST_LEVELS} levels or {MOST_TERMS} terms")
         if isinstance(node.this, str) and "\0" in node.this:
-            raise Unwritable("it holds a NUL character")  # by an escape; such marks are the gaps
+            raise Unwritable("it holds a NUL character")  # from an escape; NUL characters mark the gaps
         text = self.repeated(self.known(node)(self, node))
         self._level -= 1
         return text
 
     def repeated(self, text: str, times: int = 1) -> str:
-        """A text that is about to stand in others so many times. Raises Unwritable where that is too much."""
+        """Check a text that will occur `times` times in others. Raises Unwritable if that is too long."""
         if len(text) * times > MOST_WRITTEN:
             raise Unwritable("it is too long when it is written out")
         return text
 
     def known(self, node: exp.Expr) -> Writing:
-        """How a node is written. Raises Unwritable where it, or one of its parts, is not in the list."""
+        """How a node is written. Raises Unwritable if the node or one of its parts is not in the list."""
         writing = self.grammar.writings.get(type(node))
         if writing is None:
             self.refuse(node)
@@ -251,7 +258,7 @@ class Writer:
         return write
 
     def operand(self, node: exp.Expr | None, parent: exp.Expr, *, left: bool = True) -> str:
-        """The text of an operand. Raises Unwritable where the server would bind otherwise than sqlglot."""
+        """The text of an operand. Raises Unwritable if the server would bind it differently from sqlglot."""
         own, outer = self._precedence(node), self._precedence(parent)
         if own < outer or (own == outer and not (left and type(parent) in self.grammar.chained)):
             raise Unwritable(f"put brackets around the {named(node)} in the {named(parent)}")
@@ -261,11 +268,11 @@ class Writer:
         return ATOM if node is None else self.grammar.precedence.get(type(node), ATOM)
 
     def refuse(self, node: exp.Expr) -> NoReturn:
-        """The node is not in the list."""
+        """Raise Unwritable: the node is not in the list."""
         raise Unwritable(f"{named(node)} is not in the list of what a condition may hold")
 
     def gap(self, fill: Callable[[Sequence[Found]], str]) -> str:
-        """Stands for what depends on the table's columns."""
+        """A mark in the text for what depends on the table's columns."""
         self.gaps.append(fill)
         return f"\0{len(self.gaps) - 1}\0"
 
@@ -283,7 +290,7 @@ class Writer:
         return self.references.setdefault(found, len(self.references))
 
 
-# How nodes are written that both dialects have.
+# How to write nodes that both dialects have.
 
 
 def column(writer: Writer, node: exp.Expr) -> str:
@@ -295,12 +302,12 @@ def column(writer: Writer, node: exp.Expr) -> str:
 
 
 def bracket(writer: Writer, node: exp.Expr) -> str:
-    """What stands in brackets, whose text has its own."""
+    """The content of brackets; its text has its own."""
     return writer.within(node.this)
 
 
 def chain(word: str) -> Writing:
-    """AND or OR, as many as there are."""
+    """A chain of ANDs or ORs."""
 
     def write(writer: Writer, node: exp.Expr) -> str:
         kind, rest = type(node), node
@@ -315,7 +322,7 @@ def chain(word: str) -> Writing:
 
 
 def negation(writer: Writer, node: exp.Expr) -> str:
-    """NOT, for which a NOT may stand."""
+    """NOT, which may be preceded by another NOT."""
     if isinstance(node.this, exp.Not):
         return f"(NOT {writer.within(node.this)})"
     return f"(NOT {writer.operand(node.this, node)})"
@@ -332,7 +339,7 @@ def infix(operator: str) -> Writing:
 
 
 def null_test(writer: Writer, node: exp.Expr) -> str:
-    """IS NULL, TRUE or FALSE; what NOT was in it is a node around it."""
+    """IS NULL, TRUE or FALSE; a NOT in it is a node around this one."""
     value, negated = node.args.get("expression"), "NOT " if node.args.get("negate") else ""
     if isinstance(value, exp.Null):
         return f"({writer.operand(node.this, node)} IS {negated}NULL)"
@@ -347,7 +354,7 @@ def null(_writer: Writer, _node: exp.Expr) -> str:
 
 
 def digits(node: exp.Expr) -> str:
-    """A number as it was written. Raises Unwritable for what is none."""
+    """A number as it was written. Raises Unwritable if it is none."""
     text = str(node.this)
     if not _NUMBER.fullmatch(text):
         raise Unwritable("a number in it is none")
@@ -355,7 +362,7 @@ def digits(node: exp.Expr) -> str:
 
 
 def call(writer: Writer, node: exp.Expr) -> str:
-    """A function of the list, by its plain name."""
+    """A function from the list, by its plain name."""
     name = node.this
     if not isinstance(name, str) or name.lower() not in writer.grammar.functions:
         shown = str(name.name if isinstance(name, exp.Expr) else name)
@@ -364,7 +371,7 @@ def call(writer: Writer, node: exp.Expr) -> str:
 
 
 def case(comparison: Callable[[str, str], str]) -> Writing:
-    """CASE; with a value to compare each WHEN says the comparison."""
+    """CASE; if it has a value, each WHEN becomes a comparison."""
 
     def write(writer: Writer, node: exp.Expr) -> str:
         value = node.args.get("this")
@@ -383,5 +390,5 @@ def case(comparison: Callable[[str, str], str]) -> Writing:
 
 
 def named(node: exp.Expr | None) -> str:
-    """What a node is called in a message."""
+    """The name of a node in messages."""
     return "expression" if node is None else str(node.key).upper()

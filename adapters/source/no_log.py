@@ -1,4 +1,4 @@
-"""The log of a job that streams none: one that reads its tables and ends."""
+"""The log of a job that streams none: it reads its tables and ends."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ if TYPE_CHECKING:
 
 
 class NoLog:
-    """The engine's `LogReader` where none is streamed."""
+    """The engine's `LogReader` for a job that streams no log."""
 
     def take(self, _timeout_s: float) -> None:
-        """Nothing ever comes."""
+        """Return nothing: no log is streamed."""
 
     def acknowledge(self, position: Position) -> None:
-        """There is nobody to tell."""
+        """Do nothing."""
 
     def hurry(self, *, on: bool) -> None:
-        """There is nobody to hurry."""
+        """Do nothing."""
 
     def limit(self, share: float) -> None:
-        """There is nothing to limit."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing."""

@@ -1,4 +1,4 @@
-"""The desk of a job put together from its settings: which channels it listens to."""
+"""Builds a job's desk from its settings: which signal channels it listens to."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from signals.channels import SignalChannel
 
 _EARLIER_MS: Final = 60_000
-"""Clocks differ, and a job takes seconds to start: what was sent so shortly before it is meant for it."""
+"""Clocks differ, and a job takes seconds to start. Signals sent this shortly before it are meant for it."""
 
 
 def make_desk(
     settings: SignalSettings, topic_prefix: str, answer: Callable[[Answer], None] | None = None
 ) -> Desk:
-    """The desk with the channels that are on; `answer` None logs the answers.
+    """The desk with the enabled channels; `answer` None logs the answers.
 
-    Raises ConfigError where the topic's consumer can't be made from its options.
+    Raises ConfigError if the topic's consumer can't be created from its options.
     """
     channels: dict[Channel, SignalChannel] = {}
     if Channel.KAFKA in settings.channels:

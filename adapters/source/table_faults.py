@@ -1,7 +1,7 @@
-"""A fault of one table while its entries are decoded: noted, so that other tables go on.
+"""Faults of single tables while their entries are decoded: recorded, so that other tables continue.
 
-A part of a span in which a fault was noted is not written. The span is encoded once more, from its start,
-without the tables that have faults; see `encode_without_faults`.
+A part of a span with a recorded fault is not written. The span is encoded again from its start, without the
+tables that have faults; see `encode_without_faults`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Decoded = TypeVar("Decoded", bound=DecodedPart)
 
 @contextmanager
 def noting_faults(faults: MutableMapping[Name, str], table: Name) -> Iterator[None]:
-    """Note why a table's entries can't be decoded, in place of failing."""
+    """Record why a table's entries can't be decoded, instead of failing."""
     try:
         yield
     except Exception as error:  # noqa: BLE001  whatever it is, it concerns this table alone
@@ -54,16 +54,16 @@ def noting_faults(faults: MutableMapping[Name, str], table: Name) -> Iterator[No
 
 
 def note_fault(faults: MutableMapping[Name, str], table: Name, error: Exception) -> None:
-    """Note a fault, or raise what is none of the table's; for loops that can't afford a context each."""
+    """Record a fault, or raise an error that is not the table's; for loops too hot for a context manager."""
     if isinstance(error, MemoryError | SinkError):
         raise error
     faults.setdefault(table, told(error))
 
 
 def write_part(writer: PartWriter, number: int, decoded: Decoded, *, again: bool) -> Decoded:
-    """Write a part's events; gives the facts without them, and in `part` what they were written as.
+    """Write a part's events; returns the facts without the events, and the written part in `part`.
 
-    With faults nothing is written. `again`: an attempt with more tables may have left a part under this
+    With faults nothing is written. `again`: an attempt with more tables may have left a part with this
     number, which is replaced even if no events are left.
     """
     part = None
@@ -77,10 +77,11 @@ def encode_without_faults(
     signals: Container[CollectionId],
     kind: str = "table",
 ) -> tuple[Result, dict[CollectionId, str]]:
-    """Encode a span without the tables that have faults; gives what the last attempt gave, and the faults.
+    """Encode a span without the tables that have faults; returns the last attempt's result and the faults.
 
-    `encode` makes an attempt without the tables whose faults it is given, and tells of more. Raises
-    ConfigError where one of `signals` has a fault: signals that nobody can read must not go by.
+    `encode` makes an attempt without the tables in the faults that it is given, and returns further faults.
+    Raises ConfigError if a table in `signals` has a fault, because signals that can't be read must not be
+    skipped.
     """
     faults: dict[CollectionId, str] = {}
     while True:
@@ -94,7 +95,7 @@ def encode_without_faults(
 
 
 def told(error: Exception) -> str:
-    """What went wrong, and where; never a value, which errors of libraries quote."""
+    """What went wrong, and where. Never includes a value, which libraries' errors quote."""
     if isinstance(error, TidemarkError):
         return f"{error.message}; {error.hint}" if error.hint else error.message
     frame = traceback.extract_tb(error.__traceback__)[-1]

@@ -1,4 +1,4 @@
-"""The rows of a window, read by a thread that waits for Spark; the engine polls it from its own."""
+"""Reads a window's rows in a thread that waits for Spark; the engine polls it from its own thread."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Reading:
     """The tasks of a window: `read` blocks until all rows are staged below `directory`.
 
-    `cancel` makes it end early, `closed` is told when the window is done with.
+    `cancel` makes it end early; `closed` is called when the window is done.
     """
 
     read: Callable[[], list[Staged]]
@@ -28,7 +28,7 @@ class Reading:
 
 
 class Background:
-    """A reading that has begun. `sealed` is told once, when all rows are read, by whoever asks then."""
+    """A reading in progress. `sealed` is called once, by the first poll after all rows are read."""
 
     def __init__(self, reading: Reading, sealed: Callable[[], None]) -> None:
         self._reading, self._seal = reading, sealed
@@ -37,7 +37,7 @@ class Background:
         self._staged: Future[list[Staged]] = self._pool.submit(reading.read)
 
     def staged(self) -> list[Staged] | None:
-        """The staged rows; None while they are read. Raises what reading them has raised."""
+        """The staged rows; None while they are being read. Raises any error of the reading."""
         if not self._staged.done():
             return None
         staged = self._staged.result()
@@ -52,19 +52,20 @@ class Background:
         return self._staged.done()
 
     def stop(self) -> None:
-        """Have reading end early; from any thread."""
+        """Make the reading end early; may be called from any thread."""
         if not self._staged.done():
             self._reading.cancel()
 
     def close(self, release: Callable[[], None] = lambda: None) -> None:
-        """Stop reading, let go of what is held for it, remove what was staged."""
+        """Stop reading, release what is held for it, remove what was staged."""
         try:
             if not self._staged.done():
                 self._reading.cancel()
             release()
         finally:
             if not self._closed:
-                # Behind a task that may still be writing, and many files take a while: nobody waits for it.
+                # Queued behind the task, which may still be writing. Removing many files takes a while, and
+                # nobody waits for it.
                 self._pool.submit(clear, self._reading.directory)
                 self._closed = True
             self._pool.shutdown(wait=False)

@@ -1,7 +1,7 @@
-"""What every job is put together from, whatever its source: sink, state, signals, pace, directories.
+"""What every job is built from, whatever its source: sink, state, signals, pace, directories.
 
-Owns which implementation stands behind each port but the source's, and the directories they share. An
-adapter's own `job.py` gives the source.
+Chooses the implementation behind each port except the source's, and the directories that they share. An
+adapter's own `job.py` supplies the source.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("adapters")
 LOCAL_ROWS = 20_000
-"""Rows and entries that are encoded in the driver, where a Spark job would take longer."""
+"""Up to so many rows and entries are encoded in the driver, where a Spark job would take longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where things are kept: a URI for the state; what driver and executors share, for what is staged.
+    """Where things are kept: a URI for the state, and a directory shared by driver and executors for staging.
 
-    `windows` is for the rows of windows. `owner` and `previous` name who holds the checkpoint's lease, and
-    who held it before; empty where nobody did. `admit` asks the sink whether it would take these collections'
-    events, before the source is made to keep a log for them; it raises SinkError.
+    `windows` is for the rows of windows. `owner` and `previous` are the current and the previous holder of
+    the checkpoint's lease; empty if there is none. `admit` asks the sink whether it accepts these
+    collections' events, before the source is made to keep a log for them; it raises SinkError.
     """
 
     checkpoint: str
@@ -78,7 +78,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Onlookers:
-    """Who is told what: every turn's observation, and every signal's answer; None logs them."""
+    """Callbacks for every turn's observation and every signal's answer; None logs them."""
 
     observe: Callable[[Observation], None] | None = None
     answer: Callable[[Answer], None] | None = None
@@ -89,11 +89,11 @@ NOBODY = Onlookers()
 
 @dataclass(frozen=True, slots=True)
 class Wired:
-    """What a source brings: itself, how to give it up, how its positions are shown.
+    """What a source supplies: itself, how to close it, how to show its positions.
 
-    `run_statement` runs the user's statement with every heartbeat; `first_retries` are the attempts
-    to open a log that has never been open; `longest_window_s` is `Pace`'s; `done` says that nothing is left
-    to do; `marks` are those that the READ events of an initial snapshot know.
+    `run_statement` runs the user's statement with every heartbeat. `first_retries` are the attempts to open a
+    log that has never been open. `longest_window_s` is `Pace`'s. `done` says that nothing is left to do.
+    `marks` are the markers that the READ events of an initial snapshot can carry.
     """
 
     source: Source
@@ -111,7 +111,7 @@ class Wired:
 def on_spark(
     settings: Settings, packages: tuple[str, ...], spark: SparkSession | None, stop: threading.Event
 ) -> Iterator[SparkSession]:
-    """`spark`, or a session made with these packages and stopped at the end; `stop` is set if it dies."""
+    """`spark`, or a new session with these packages, stopped at the end; see `outlived` if Spark ends early."""
     session = spark or spark_session(settings.job.spark_master, settings.job.spark_conf, packages)
     try:
         with outlived(session, stop):
@@ -123,9 +123,9 @@ def on_spark(
 
 @contextmanager
 def trying() -> Iterator[None]:
-    """Try to reach a server, to tell of a wrong password or host before Spark takes its time to start.
+    """Try to reach a server, so that a wrong password or host is reported before Spark spends time starting.
 
-    A server that is not up yet is waited for by the job.
+    A server that is not up yet is no error here: the job waits for it.
     """
     try:
         yield
@@ -134,7 +134,7 @@ def trying() -> Iterator[None]:
 
 
 class Building(Protocol):
-    """How a source's job is put together; see `building`."""
+    """How a source's job is built; see `building`."""
 
     def __call__(
         self,
@@ -157,8 +157,8 @@ def run_jobs(
 ) -> bool:
     """Run the job until `stop` is set, on `spark` or a session made with these packages.
 
-    A job that has lost its lease is given up, and another one stands by in its place. Gives whether the lease
-    was held to the end.
+    A job that loses its lease is closed, and a new one stands by in its place. Returns whether the lease was
+    held to the end.
     """
     with on_spark(settings, packages, spark, stop) as session:
         while not stop.is_set():
@@ -182,12 +182,12 @@ def building(
     sleep: Callable[[float], object] = time.sleep,
     wrap: Callable[[JobParts], JobParts] = lambda job_parts: job_parts,
 ) -> Iterator[Job]:
-    """The job, not yet started; its sink and its staging directory are given up at the end.
+    """The job, not yet started; its sink and its staging directory are released at the end.
 
-    Before anything is touched it stands by until the checkpoint and the sink are its own; raises LeaseHeld
-    where that is not wanted, LeaseLost if the job is to stop meanwhile. `sleep` is its pause before it tries
-    again, in seconds; it is true, and may end early, when the job is to stop. `wrap` puts something between
-    the job and its ports.
+    Before it touches anything, it stands by until it holds the leases of the checkpoint and the sink. Raises
+    LeaseHeld if it must not wait, LeaseLost if the job is to stop meanwhile. `sleep` pauses for some seconds
+    before the next attempt; it may end early and returns true when the job is to stop. `wrap` can put
+    something between the job and its ports.
     """
     with ExitStack() as held:
         checkpoint, staging_base = held.enter_context(_directories(settings))
@@ -243,24 +243,24 @@ def building(
 
 
 def _letters(settings: Settings, checkpoint: str) -> str:
-    """The directory of the dead letters: in a directory that jobs may share, one of this job's own."""
+    """The directory of the dead letters; within a directory that jobs share, one of this job's own."""
     if settings.job.letters is None:
         return f"{checkpoint}/dead-letters"
     return f"{settings.job.letters}/{workspace_of('/', settings.name, checkpoint).name}"
 
 
 def _lease_on_events(settings: SinkSettings, claim: Claim) -> FileLease | None:
-    """The lease on a sink that one job at a time may write to, whatever its checkpoint."""
+    """The lease on a sink that only one job at a time may write to, whatever its checkpoint."""
     if settings.kind is not SinkKind.FILES:
         return None
     with sink_errors(settings.directory):
-        # Made here, so that it is not private.
+        # Created here, so that it is not private.
         Path(settings.directory).mkdir(parents=True, exist_ok=True)
     return FileLease(LocalStorage(Path(settings.directory).absolute()), claim, prefix=".")
 
 
 def _destination(settings: Settings, sink: Sink) -> dict[str, str]:
-    """Where events go, by what the settings name; what nothing tells from another one is left out."""
+    """Where events go, by the settings' names; settings that don't identify a destination are left out."""
     where = {"topic.prefix": settings.events.topic_prefix, "tidemark.sink": settings.sink.kind.value}
     found = sink.identity()
     return where | ({f"{settings.sink.kind.value} sink": found} if found else {})
@@ -272,7 +272,7 @@ def _admit(settings: Settings, sink: Sink, collections: Sequence[CollectionId]) 
 
 
 def _excluded(settings: Settings, collection: CollectionId) -> bool:
-    """Whether the filters leave a collection out: by schema and table, or database and collection."""
+    """Whether the filters exclude a collection: by schema and table, or database and collection."""
     return not settings.capture.captures(*collection.parts[-2:])
 
 
@@ -290,7 +290,7 @@ def _pulse(settings: Settings, wired: Wired) -> Heartbeat:
 
 
 def tasks_of(spark: SparkSession) -> int:
-    """How many tasks Spark runs at once."""
+    """The number of tasks that Spark runs at once."""
     return max(1, spark.sparkContext.defaultParallelism)
 
 
@@ -318,14 +318,14 @@ def _pace(settings: Settings, spark: SparkSession, wired: Wired) -> Pace:
 
 @contextmanager
 def _directories(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Checkpoint and staging directory of a job; without a checkpoint in the settings, temporary ones."""
+    """Checkpoint and staging directory of a job; temporary ones if the settings have no checkpoint."""
     with tempfile.TemporaryDirectory(prefix="tidemark-") as temporary:
         checkpoint = settings.job.checkpoint or f"{temporary}/checkpoint"
         yield checkpoint, staging_base(settings.job) or f"{temporary}/staging"
 
 
 def _emitters(spark: SparkSession) -> Executors:
-    """Who gives staged rows to the sink: on one machine the driver, since tasks may hold all slots."""
+    """Passes staged rows to the sink. On one machine the driver does, since tasks may hold all slots."""
     local = (spark.sparkContext.master or "").startswith("local")
     return ThreadExecutors(tasks_of(spark)) if local else SparkExecutors(spark)
 
@@ -339,9 +339,9 @@ def make_sink(
     name: str = "tidemark",
     epoch: int = 0,
 ) -> Sink:
-    """The sink of the settings; one that stages does so in a directory of its own.
+    """The sink of the settings; a sink that stages does so in a directory of its own.
 
-    `name` tells the job from others; `epoch` is that of the lease on the sink.
+    `name` distinguishes the job from others; `epoch` is that of the lease on the sink.
     """
     match settings.kind:
         case SinkKind.FILES:
