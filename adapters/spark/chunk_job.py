@@ -1,6 +1,6 @@
-"""What tasks of Spark's do with the rows of runs that JDBC has read: split, encode, stage.
+"""What Spark tasks do with the rows that JDBC has read: split them into runs, encode, stage.
 
-Owns the task and its results, for every source that reads rows so; the queries are the adapters'.
+Owns the task and its results, for every source that reads rows this way; the adapters own the queries.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ RESULT_DDL = (
 
 @dataclass(slots=True)
 class _Staging:
-    """A run that a task stages; `collided`: a value holds the separator, so the run must be read again."""
+    """A run that a task stages. `collided`: a value contains the separator, so the run must be read again."""
 
     index: int
     path: str
@@ -63,7 +63,7 @@ class _Staging:
         self.bytes += batch.nbytes
 
     def result(self) -> dict[str, Any]:
-        """A row of RESULT, once the file is whole."""
+        """A row of RESULT, once the file is complete."""
         arrow, texts = self.file.checksums
         return {
             "run": self.index,
@@ -80,10 +80,10 @@ class _Staging:
 
 @dataclass(frozen=True, slots=True)
 class ReadTask:
-    """What a task does with the rows it is given: split, encode, stage. Goes to the executors.
+    """What a task does with its rows: split, encode, stage. Sent to the executors.
 
-    Batches have the rows' texts and the numbers of their runs. Where every task reads one run, the
-    texts alone: then `alone` has the run of each task.
+    Batches have the rows' texts and the numbers of their runs. If every task reads one run, they have only
+    the texts, and `alone` has the run of each task.
     """
 
     reads: Mapping[int, ReadEvents]
@@ -92,7 +92,7 @@ class ReadTask:
     alone: tuple[int, ...] = ()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Do it in a Python worker of Spark's."""
+        """Run the task in a Python worker of Spark."""
         yield from self.staged(batches)
         spare_worker()
 
@@ -128,13 +128,13 @@ class ReadTask:
 
 
 def attempt() -> int:
-    """The number of the task's attempt, of which no other has it; 0 outside of Spark."""
+    """The unique number of the task's attempt; 0 outside of Spark."""
     context = TaskContext.get()
     return int(context.taskAttemptId()) if context else 0
 
 
 def nothing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A task without results, that imports everything that a reading task needs."""
+    """A task without results that imports everything that a reading task needs."""
     import_module(_READING)
     for _batch in batches:
         yield from ()

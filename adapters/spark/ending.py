@@ -1,8 +1,8 @@
 """How a job ends together with Spark, or after it.
 
-A SIGTERM to the whole process group (a service manager's, `timeout`'s) ends the JVM, too, and what
-was asked of it then fails in many ways, up to a second before the signal reaches the job. Owns
-telling that from a fault; what was in flight is the next start's affair.
+A SIGTERM to the whole process group (from a service manager or `timeout`) ends the JVM, too. Calls to the JVM
+then fail in many ways, up to a second before the signal reaches the job. This module tells that from a fault.
+The next start repeats what was in flight.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _POLL_S = 0.05
 
 
 def spark_ended(spark: SparkSession) -> bool:
-    """Whether the session's JVM is gone, or on its way out."""
+    """Whether the session's JVM is gone or shutting down."""
     context = spark.sparkContext
     jvm = context._jsc  # noqa: SLF001  PySpark has no public way to ask
     try:
@@ -38,9 +38,9 @@ def spark_ended(spark: SparkSession) -> bool:
 
 @contextlib.contextmanager
 def outlived(spark: SparkSession, stop: threading.Event) -> Iterator[None]:
-    """Let what fails because Spark was stopped with us be one line of the log.
+    """Reduce failures that come from Spark being stopped together with us to one log line.
 
-    Raises SourceError if Spark ended and nobody asked us to stop; other failures pass.
+    Raises SourceError if Spark ended and nobody asked us to stop; other failures pass through.
     """
     try:
         yield
@@ -53,7 +53,7 @@ def outlived(spark: SparkSession, stop: threading.Event) -> Iterator[None]:
 
 
 def _ends(spark: SparkSession, stop: threading.Event) -> bool:
-    """Whether Spark has ended; a JVM that was signalled with us may need a moment to say so."""
+    """Whether Spark has ended; a JVM that was signalled with us may need a moment to show it."""
     until = time.monotonic() + _SIGNAL_WITHIN_S
     while not (ended := spark_ended(spark)) and stop.is_set() and time.monotonic() < until:
         time.sleep(_POLL_S)
@@ -61,7 +61,7 @@ def _ends(spark: SparkSession, stop: threading.Event) -> bool:
 
 
 def end(spark: SparkSession) -> None:
-    """Stop the session; does nothing where its JVM has ended already."""
+    """Stop the session; does nothing if its JVM has ended already."""
     if spark_ended(spark):
         return
     try:

@@ -1,7 +1,7 @@
 """Tasks on Spark's executors, one per item, and the same in the driver.
 
-Owns how a failed task becomes one of our errors: a task raises ours, Spark wraps it in its own and
-its text, and the cause must not be lost on the way.
+A failed task must end as one of our errors: the task raises ours, Spark wraps it in its own exception and
+text, and the cause must not get lost on the way.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class _Attempt(Generic[Item, Result]):
-    """A task that hands its own errors back as values, so that their class survives."""
+    """A task that returns our errors as values, so that their class survives."""
 
     task: Callable[[Item], Result]
 
@@ -39,7 +39,7 @@ class _Attempt(Generic[Item, Result]):
 
 
 class SparkExecutors:
-    """Runs tasks as one Spark job; the first error of ours is raised once all have ended."""
+    """Runs tasks as one Spark job; the first of our errors is raised once all tasks have ended."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._context = spark.sparkContext
@@ -47,7 +47,7 @@ class SparkExecutors:
     def map(self, task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """Run `task` on every item; results in the items' order.
 
-        Raises the task's own TidemarkError, or SourceError when a task or the job dies of anything else.
+        Raises the task's own TidemarkError, or SourceError if a task or the job fails for any other reason.
         """
         if not items:
             return []
@@ -59,22 +59,25 @@ class SparkExecutors:
 
 
 class ThreadExecutors:
-    """Runs tasks here, so many at once: they don't wait for slots that long tasks of Spark's hold.
+    """Runs tasks in the driver, in several threads, so that they don't wait for slots that Spark tasks hold.
 
-    For tasks that leave Python's lock alone for most of their time, as Arrow's do.
+    For tasks that release the GIL most of their time, as Arrow's do.
     """
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
 
     def map(self, task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """Run `task` on every item; results in the items' order. Raises the first error once all ended."""
+        """Run `task` on every item; results in the items' order.
+
+        Raises the first error once all have ended.
+        """
         with ThreadPoolExecutor(self._threads, thread_name_prefix="tidemark-emit") as pool:
             return [one.result() for one in [pool.submit(task, item) for item in items]]
 
 
 class LocalExecutors:
-    """Runs tasks here, one after the other."""
+    """Runs tasks in the driver, one after the other."""
 
     def map(self, task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """Run `task` on every item; results in the items' order."""

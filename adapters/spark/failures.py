@@ -1,7 +1,7 @@
-"""What a failed Spark job says, as one line and one of our errors.
+"""Turns a failed Spark job into one line and one of our errors.
 
-Spark wraps what happened in pages of stack traces, and py4j has exceptions of its own for a JVM that
-is gone. Owns telling which line is worth keeping; what of it may be said at all is `disclosure`'s to judge.
+Spark wraps what happened in pages of stack traces, and py4j has its own exceptions for a JVM that is gone.
+This module picks the line worth keeping; `disclosure` decides how much of it may be repeated.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _RAISED = re.compile(r"^\s*(?:Caused by: )?(?P<name>[A-Za-z_][\w.]*)(?:: (?P<sai
 _JAVA = re.compile(r"(?P<name>(?:[a-z]\w*\.)+[A-Z][\w$]*(?:Exception|Error)): (?P<said>.*)")
 _SQL_CAUSES: Final = 10
 _INVALID_AUTHORIZATION: Final = "28"
-"""PostgreSQL's class of SQLSTATEs."""
+"""PostgreSQL's SQLSTATE class."""
 _LOGIN_FAILED: Final = 18456
-"""SQL Server's error."""
+"""SQL Server's error number."""
 _LONGEST: Final = 500
 
 
 def job_error(error: Exception, what: str, place: str = "spark") -> SourceError | SinkError:
-    """`what` failed, with the telling line of Spark's error; a SinkError of a task's is one here, too."""
+    """The error for a failed `what`, with the decisive line of Spark's error; a SinkError stays one."""
     if told := _SINK_ERROR.search(_text(error)):
         return SinkError(told[1].strip())
     said = f"{what} failed: {telling_line(error)}"
@@ -46,13 +46,13 @@ def job_error(error: Exception, what: str, place: str = "spark") -> SourceError 
 
 
 def telling_line(error: Exception) -> str:
-    """What the server says, or the task; else what Spark does. Nothing that may hold the value of a row."""
+    """The message of the server, of the task, or else of Spark. Nothing that may contain a row's value."""
     said = _of_the_driver(error) or _of_a_task(error) or _of_the_jvm(error)
     return said[:_LONGEST]
 
 
 def _of_the_driver(error: Exception) -> str:
-    """What the database's JDBC driver failed with, if it did."""
+    """The error of the database's JDBC driver, if it failed."""
     try:
         for cause in _causes(error):
             name, message = cause.getClass().getName(), str(cause.getMessage() or "").splitlines()
@@ -61,13 +61,13 @@ def _of_the_driver(error: Exception) -> str:
                 return postgres_message(cause.getSQLState(), first)
             if name.startswith("com.microsoft.sqlserver.") and hasattr(cause, "getErrorCode"):
                 return sqlserver_message(int(cause.getErrorCode()), first)
-    except SPARK_ERRORS:  # the JVM is gone, and what it said with it
+    except SPARK_ERRORS:  # the JVM is gone, and its message with it
         return ""
     return ""
 
 
 def _login_was_refused(error: Exception) -> bool:
-    """Whether the server let the JDBC driver not in."""
+    """Whether the server refused the JDBC driver's login."""
     try:
         for cause in _causes(error):
             name = cause.getClass().getName()
@@ -90,7 +90,7 @@ def _causes(error: Exception) -> Iterator[Any]:
 
 
 def _of_a_task(error: Exception) -> str:
-    """What a task in Python raised; or the driver itself, where it does a task's work."""
+    """What a Python task raised, or the driver itself where it does a task's work."""
     if not isinstance(error, SPARK_ERRORS):
         return python_message(type(error).__name__, str(error))
     text = _text(error)
@@ -105,7 +105,7 @@ def _of_a_task(error: Exception) -> str:
 
 
 def _of_the_jvm(error: Exception) -> str:
-    """Spark's own words, without those of an exception that it quotes."""
+    """Spark's own message, without the message of an exception that it quotes."""
     lines = [line.strip() for line in _text(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__
@@ -127,5 +127,5 @@ def _quoted(found: list[re.Match[str]]) -> str:
 def _text(error: Exception) -> str:
     try:
         return str(error)
-    except SPARK_ERRORS:  # the text is the JVM's, which may be gone
+    except SPARK_ERRORS:  # the text is in the JVM, which may be gone
         return ""

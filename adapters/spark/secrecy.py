@@ -1,7 +1,7 @@
-"""What of Spark's settings nobody else may see, and what keeps others away from its ports and files.
+"""Which Spark settings must stay secret, and what protects Spark's ports and files.
 
-Owns which settings stay off the JVM's command line, which every user of the machine can read, and what is
-on where Spark's processes speak over a network unless it is switched off by name.
+Decides which settings stay off the JVM's command line, which every user of the machine can read, and what is
+enabled where Spark's processes talk over a network, unless it is explicitly disabled.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("adapters")
 
 _AT_LAUNCH: Final = ("spark.driver.", "spark.jars", "spark.submit.", "spark.kerberos.")
-"""What serves only whoever starts the JVM."""
+"""Settings that only work at the start of the JVM."""
 _AUTHENTICATE: Final = "spark.authenticate"
 _SHARED: Final = "spark.authenticate.secret"
 _SHARED_FILE: Final = "spark.authenticate.secret.file"
@@ -36,7 +36,7 @@ _OWN_SECRETS: Final = ("yarn", "k8s:")
 
 
 def launched_with(settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings that the JVM may be started with; Spark is given the others once it runs."""
+    """The settings to start the JVM with; Spark gets the others once it runs."""
     public = {}
     for name, value in settings.items():
         hidden = is_secret(name, value) or without_secrets(value) != value
@@ -59,16 +59,16 @@ def _plain(name: str, value: str) -> bool:
 
 
 def guards(master: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """What else is set for a master: authentication and encryption, unless `settings` say otherwise.
+    """More settings for a master: authentication and encryption, unless `settings` disable them.
 
-    Raises ConfigError where the secret is lacking that all processes of a cluster must know.
+    Raises ConfigError if the secret is missing that all processes of a cluster must share.
     """
     if not _is_network(master):
         return {}
     given = {name.lower(): value for name, value in settings.items()}
     added = {name: value for name, value in _GUARDS.items() if name not in settings}
     if given.get(_AUTHENTICATE, "true").strip().lower() != "true":
-        # Encryption of what is sent takes the keys that authentication agrees on.
+        # Encryption on the network needs the keys from authentication.
         added.pop("spark.network.crypto.enabled", None)
         return added
     if master.startswith("local-cluster"):
@@ -83,7 +83,7 @@ def guards(master: str, settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def warn_of_open(context: SparkContext) -> None:
-    """Say what is off in a session that somebody else has made, or that spark-submit has."""
+    """Warn of what is disabled in a session that was made by somebody else or by spark-submit."""
     if not _is_network(str(context.master)):
         return
     conf = context.getConf()

@@ -1,4 +1,4 @@
-"""The SparkSession: found, or made for a job that runs on its own.
+"""The SparkSession: the active one, or a new one for a job that runs on its own.
 
 Owns the settings that the job relies on; everything under `tidemark.spark.conf.` overrides them.
 """
@@ -27,27 +27,27 @@ _log = logging.getLogger("adapters")
 POSTGRES_JDBC = "org.postgresql:postgresql:42.7.14"
 SQLSERVER_JDBC = "com.microsoft.sqlserver:mssql-jdbc:12.10.2.jre11"
 JARS = Path(pyspark.__file__).parent / "jars"
-"""Spark's own jars. Packages that lie here, as Ivy names their files, are not fetched; see the Dockerfile."""
+"""Spark's own jars. Packages found here under Ivy's file names are not downloaded; see the Dockerfile."""
 
 NICENESS = 5
-"""How far Spark's processes stand back behind the driver; see `_give_way`.
+"""How much nicer Spark's processes are than the driver; see `_give_way`.
 
-They do some of the stream's work too, large spans, so it is a little, not all.
+Only a little, because they also do some of the stream's work: large spans.
 """
 _MOST_NICE = 19
 
 _DEFAULTS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Our own errors say what happened; a cancelled window's stack traces would look like faults.
+    # Our own errors say what happened. A cancelled window's stack traces would look like faults.
     "spark.log.level": "FATAL",
     # A worker keeps pyarrow and the codec loaded; tasks are short.
     "spark.python.worker.reuse": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.execution.arrow.useLargeVarTypes": "true",
     "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
-    # A worker's next batch needs the memory that the last one has left: given back to the system, every
-    # page of it comes at the price of a fault. Milliseconds for Arrow's allocator, bytes for the C library's.
+    # A worker's next batch reuses the memory of the last one. If that were returned to the system, every page
+    # would cost a page fault. Milliseconds for Arrow's allocator, bytes for the C library's.
     "spark.executorEnv.MIMALLOC_PURGE_DELAY": "10000",
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(256 << 20),
@@ -59,15 +59,15 @@ def spark_session(
 ) -> SparkSession:
     """The active session if there is one, else a new one on `master`.
 
-    Without a master it is spark-submit's, or `local[*]`. A local one binds to loopback: nothing outside
-    the machine needs to reach the driver.
+    Without a master it is spark-submit's, or `local[*]`. A local session binds to loopback, because nothing
+    outside the machine needs to reach the driver.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
         warn_of_open(active.sparkContext)
         return active
     _log.info("starting Spark")
-    # Workers must be this interpreter: another one has none of our packages.
+    # Workers must run this interpreter: another one lacks our packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {**_DEFAULTS, **conf}
     master = master or _submitted_master() or "local[*]"
@@ -84,12 +84,12 @@ def spark_session(
     ours = SparkContext._active_spark_context is None  # noqa: SLF001  there is no public way
     launched = _conf(launched_with(settings))
     try:
-        # Starts the JVM if there is none. What is set now stands in its command line, what is set later
-        # doesn't.
+        # Starts the JVM if there is none. Settings made now are in its command line, settings made later are
+        # not.
         SparkContext._ensure_initialized(conf=launched)  # noqa: SLF001  there is no public way
         session = builder.getOrCreate()
     except SPARK_ERRORS as error:
-        # The traceback is Java's, of a hundred lines.
+        # The traceback is Java's, with a hundred lines.
         _log.debug("Spark's own words:", exc_info=error)
         raise SourceError(
             f"can't be started: {telling_line(error)}",
@@ -105,9 +105,9 @@ def spark_session(
 
 
 def drivers(packages: Sequence[str], settings: Mapping[str, str], jars: Path) -> dict[str, str]:
-    """The settings that bring `packages` along, from `jars`, else from a repository.
+    """The settings that add `packages`, from `jars` or else from a repository.
 
-    What is asked for besides comes along, and executors are sent all of it.
+    Packages from `settings` are added as well. The executors get all of them.
     """
     files = {package: jars / _file_name(package) for package in packages}
     there = [str(file) for file in files.values() if file.exists()]
@@ -133,10 +133,10 @@ def _conf(settings: Mapping[str, str]) -> SparkConf:
 
 
 def _give_way(context: SparkContext) -> None:
-    """Let the driver, and a database on the same cores, go before Spark's JVM and the workers it starts.
+    """Lower the priority of Spark's JVM and its workers below the driver's and a local database's.
 
-    A window is read by as many tasks as there are cores, and a turn needs only moments of one. Linux
-    keeps a priority per thread, which the threads and processes that it starts inherit.
+    A window is read by as many tasks as there are cores, while a turn needs a core only for moments. Linux
+    keeps a priority per thread; threads and processes that it starts inherit the priority.
     """
     jvm = getattr(context._gateway, "proc", None)  # noqa: SLF001  there is no public way
     if jvm is None:  # not ours: spark-submit started it
@@ -151,7 +151,7 @@ def _give_way(context: SparkContext) -> None:
 
 
 def _threads(process: int) -> set[int]:
-    """A process's threads, as far as the system tells; one may start others before it is reached."""
+    """A process's threads, if the system shows them; a thread may start others before it is reached."""
     try:
         return {int(path.name) for path in Path(f"/proc/{process}/task").iterdir()}
     except OSError:
@@ -159,14 +159,14 @@ def _threads(process: int) -> set[int]:
 
 
 def _quiet(context: SparkContext) -> None:
-    """Keep the server of accumulators, which nobody here uses, from printing that the JVM has ended."""
+    """Keep the accumulator server, which is unused here, from printing that the JVM has ended."""
     server = getattr(context, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = lambda *_request: None
 
 
 def _submitted_master() -> str | None:
-    """What spark-submit was told; its JVM is there before us, and only then may be asked."""
+    """The master given to spark-submit. Its JVM exists before us; only then can it be asked."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return None
     SparkContext._ensure_initialized()  # noqa: SLF001  there is no public way
@@ -174,7 +174,7 @@ def _submitted_master() -> str | None:
 
 
 def _runs_in_the_cluster() -> bool:
-    """Whether spark-submit has put this driver into the cluster, whose processes have agreed already."""
+    """Whether spark-submit has put this driver into the cluster, whose processes share a secret already."""
     if _submitted_master() is None:
         return False
     return SparkConf().get("spark.submit.deployMode", "client") == "cluster"

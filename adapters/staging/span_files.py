@@ -1,4 +1,4 @@
-"""Raw entries of a span on their way to executors: files, checked against their checksums."""
+"""Files for a span's raw entries on their way to executors, verified by checksums."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SpanFile:
-    """A file of Arrow batches, as it was written; a value for executors."""
+    """A file of Arrow batches with its checksum; can be sent to executors."""
 
     path: str
     checksum: Checksum
 
     def load(self) -> list[pa.RecordBatch]:
-        """The batches, mapped. Raises SourceError if they are not what was written."""
+        """The batches, memory-mapped. Raises SourceError if they are not what was written."""
         try:
             with pa.memory_map(self.path) as source:
                 if checksum_of(source.read_buffer()) != self.checksum:
@@ -39,7 +39,7 @@ class SpanFile:
             raise SourceError("a part of the log, as staged, is gone", place=self.path, hint=_HINT) from error
 
     def remove(self) -> None:
-        """Remove it. Twice is harmless."""
+        """Remove the file. May be called twice."""
         Path(self.path).unlink(missing_ok=True)
 
 
@@ -47,7 +47,7 @@ _HINT = "the log is read again; driver and executors must share tidemark.staging
 
 
 def save(directory: str, batches: pa.Table | pa.RecordBatch, name: str = "") -> SpanFile:
-    """Write batches into a file, of this name or of its own. Raises SinkError where there is no room."""
+    """Write batches to a file with this name or a unique one. Raises SinkError if there is no space."""
     path = Path(directory) / (name or f"span-{uuid4().hex}.arrow")
     with sink_errors(path):
         make_private(path.parent)

@@ -1,14 +1,14 @@
-"""Where the parts of a turn wait until it is committed, and how they reach the disk.
+"""Where the parts of a turn wait until it is committed, and how they get to disk.
 
-Owns the attempt directories, the part files, and what is forced to disk. What a committed turn is, each
-sink decides.
+Owns the attempt directories, the part files, and what is forced to disk. Each sink decides what a committed
+turn is.
 
     <root>/turn-000000000042.<attempt>/part-00000.jsonl         a finished part
                                       /.part-00001.<task>       a part being written
 
-Every attempt has a directory of its own, and nobody but `begin` creates one: a task left over from
-an earlier attempt fails, instead of adding to a turn that is not its own. Nor does `begin` create the root: a
-job whose root was taken away by the next one fails, too.
+Every attempt has its own directory, and only `begin` creates one. So a task left over from an earlier attempt
+fails instead of adding to a turn that is not its own. `begin` does not create the root either: if the next
+job has removed a job's root, that job fails, too.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 
 def turn_name(turn: int) -> str:
-    """The name of a turn's directory; sorts as the turns do."""
+    """The name of a turn's directory; the names sort in the order of the turns."""
     return f"turn-{turn:012d}"
 
 
 class Staging:
-    """The attempt directories under one hidden root, which is made here; held by the driver."""
+    """The attempt directories under one hidden root, which is created here; used by the driver."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -49,7 +49,7 @@ class Staging:
             make_private(root)
 
     def begin(self, turn: int) -> Path:
-        """Remove what earlier attempts left and make a directory for a new one."""
+        """Remove what earlier attempts left, and create a directory for a new one."""
         self.clear()
         path = self._root / f"{turn_name(turn)}.{uuid.uuid4().hex}"
         with sink_errors(path):
@@ -58,13 +58,13 @@ class Staging:
         return path
 
     def begun(self, turn: int) -> Path:
-        """The directory of the attempt in progress; raises InvariantError if there is none."""
+        """The directory of the attempt in progress. Raises InvariantError if there is none."""
         if self._begun is None or self._begun[0] != turn:
             raise InvariantError(f"turn {turn} is committed without having been begun")
         return self._begun[1]
 
     def clear(self) -> None:
-        """Remove every attempt. One that a stray task still writes to may stay until next time."""
+        """Remove every attempt. One that a stray task still writes to may stay until the next call."""
         self._begun = None
         with (
             sink_errors(self._root),
@@ -77,9 +77,9 @@ class Staging:
 
 @dataclass(frozen=True, slots=True)
 class StagedWriter:
-    """Writes parts into an attempt's directory, each event rendered by `render`.
+    """Writes parts into an attempt's directory; `render` turns events into text.
 
-    `mode` is that of the parts; None: as the umask says.
+    `mode` is the parts' file mode; None: as the umask says.
     """
 
     directory: Path
@@ -87,11 +87,11 @@ class StagedWriter:
     mode: int | None = None
 
     def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> Part:
-        """Render the part and write it; memory: one batch and its text at a time."""
+        """Render the part and write it. Holds one batch and its text in memory at a time."""
         return self.write_texts(part, map(self.render, batches))
 
     def write_texts(self, part: int, texts: Iterable[pa.LargeStringArray]) -> Part:
-        """Write the part under a name of its own, force it to disk, then give it its real name.
+        """Write the part under a temporary name, force it to disk, then rename it.
 
         A part without events leaves no file.
         """
@@ -102,7 +102,7 @@ class StagedWriter:
         return Part(part, events, checksum if events else NO_FILE)
 
     def take(self, part: int, path: str, events: int, checksum: Checksum) -> Part:
-        """Give a file, which is on disk, the part's name as well; copy it where that can't be."""
+        """Link the part's name to a file that is on disk already; copy the file if linking fails."""
         with replacing(self._path(part)) as partial, sink_errors(partial):
             try:
                 partial.hardlink_to(path)
@@ -115,11 +115,11 @@ class StagedWriter:
 
 
 def _write(path: Path, texts: Iterable[pa.LargeStringArray], mode: int | None) -> tuple[int, Checksum]:
-    """Write texts; how many they are, and the file's checksum."""
+    """Write texts; returns how many there are, and the file's checksum."""
     events = 0
     with sink_errors(path):
         file = ChecksumFile(path, mode)
-    # Only the file's own errors are the sink's: `texts` may fail for reasons of its own.
+    # Only the file's own errors are the sink's: `texts` may fail for other reasons.
     with contextlib.closing(file):
         for some in texts:
             ends, data = text_parts(some)
@@ -143,9 +143,9 @@ def _copy(source: str, target: Path, checksum: Checksum, mode: int | None) -> No
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a name to write to, of nobody else's, which becomes `path`; no file there: none here either.
+    """Yield a unique name to write to, which then replaces `path`; if no file was written, `path` is removed.
 
-    So a part appears whole, and one that is written again replaces itself.
+    So a part appears complete or not at all, and writing it again replaces it.
     """
     partial = path.with_name(f".{path.stem}.{uuid.uuid4().hex}")
     try:
@@ -163,7 +163,7 @@ def replacing(path: Path) -> Iterator[Path]:
 def part_files(directory: Path) -> list[Path]:
     """The finished parts of an attempt, in the order of their numbers.
 
-    An attempt whose directory was taken away is a SinkError, not an attempt without parts.
+    If the attempt's directory was removed, this raises SinkError: that is not an attempt without parts.
     """
     with sink_errors(directory):
         found = [path for path in directory.iterdir() if path.name.startswith("part-")]
@@ -171,7 +171,7 @@ def part_files(directory: Path) -> list[Path]:
 
 
 def written_files(directory: Path, parts: Sequence[Part]) -> list[Path]:
-    """The finished parts of an attempt, if they are just those that were written; else SinkError."""
+    """The finished parts of an attempt. Raises SinkError unless they are exactly those that were written."""
     found = part_files(directory)
     expected = {part.number: part.checksum.bytes for part in parts if part.events}
     with sink_errors(directory):
@@ -187,11 +187,11 @@ def written_files(directory: Path, parts: Sequence[Part]) -> list[Path]:
 
 
 def number(path: Path) -> int:
-    """The number of a part, by its file's name."""
+    """The number of a part, from its file's name."""
     return int(path.stem.removeprefix("part-"))
 
 
 def force(directory: Path) -> None:
-    """Force a directory's entries to disk; a failure is a SinkError."""
+    """Force a directory's entries to disk. Raises SinkError on failure."""
     with sink_errors(directory):
         force_directory(directory)
