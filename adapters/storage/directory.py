@@ -1,12 +1,13 @@
-"""A directory of small files on any storage that Hadoop knows, each written whole or not at all.
+"""A directory of small files on any storage that Hadoop supports, each written whole or not at all.
 
-On `file:` only their owner may read them.
+On `file:` only the owner may read the files.
 
-`file:` is written by the system's own calls: through Hadoop each file there costs a process (`chmod`) and a
-dozen calls into the JVM, 8 ms on an idle machine where these take 0.5. Everything else goes through the JVM.
+`file:` is written with system calls. Through Hadoop each file there costs a process (`chmod`) and a dozen
+calls into the JVM: 8 ms on an idle machine, where system calls take 0.5 ms. Everything else goes through the
+JVM.
 
-A file is written under a name of its own and renamed; where renaming is copying (object stores), it
-is created under its real name, which there happens at once or not at all.
+A file is written under a unique name and then renamed. Where renaming means copying (object stores), it is
+created under its real name; there a file appears at once or not at all.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ _PARTIAL: Final = re.compile(r"\.(.+)\.[0-9a-f]{32}\.partial")
 
 
 class Storage(Protocol):
-    """One directory. What was created or renamed outlives the machine; every method raises StateError."""
+    """One directory.
+
+    What is created or renamed survives a crash of the machine. All methods raise StateError.
+    """
 
     @property
     def place(self) -> str:
@@ -54,29 +58,29 @@ class Storage(Protocol):
         """A file's content."""
 
     def create(self, name: str, content: bytes) -> None:
-        """Write a file, in the place of one of the same name."""
+        """Write a file, replacing one with the same name."""
 
     def create_new(self, name: str, content: bytes) -> bool:
-        """Write a file unless one of the same name is there; of several that try, one succeeds."""
+        """Write a file unless one with this name exists; of several concurrent attempts one succeeds."""
 
     def refresh(self, name: str, content: bytes) -> None:
-        """Give a file, which has this content, another stamp; it need not outlive the machine."""
+        """Give a file that has this content another stamp; the stamp need not survive a crash."""
 
     def stamp(self, name: str) -> str:
-        """What each `create` and `refresh` of a file changes."""
+        """A value that changes with each `create` and `refresh` of a file."""
 
     def rename(self, source: str, target: str) -> None:
-        """Give a file another name, in the place of one that has it."""
+        """Rename a file, replacing one with the new name."""
 
     def delete(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, if it exists."""
 
     def exists(self, name: str) -> bool:
-        """Whether a file is there."""
+        """Whether a file exists."""
 
 
 def storage(spark: SparkSession, directory: str) -> Storage:
-    """The directory, a URI or a path as Hadoop understands it; made if missing. Raises StateError."""
+    """The directory (a URI or path as Hadoop understands it), created if missing. Raises StateError."""
     path_type, configuration = _hadoop(spark)
     with failing(directory):
         root = path_type(directory)
@@ -89,7 +93,7 @@ def storage(spark: SparkSession, directory: str) -> Storage:
 
 
 def partial_of(name: str) -> str | None:
-    """The name that a file was to get once it was whole; None if this is no file half written."""
+    """The name that a file would have got once complete; None if this is not a half-written file."""
     match = _PARTIAL.fullmatch(name)
     return match[1] if match else None
 
@@ -99,7 +103,7 @@ def _partial(name: str) -> str:
 
 
 class LocalStorage:
-    """A directory of this machine."""
+    """A directory on this machine."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -108,22 +112,22 @@ class LocalStorage:
             make_private(root)
 
     def names(self) -> list[str]:
-        """See the port."""
+        """List the files in it."""
         with failing(self.place):
             return [path.name for path in self._root.iterdir()]
 
     def read(self, name: str) -> bytes:
-        """See the port."""
+        """Read a file."""
         with self._failing(name):
             return (self._root / name).read_bytes()
 
     def create(self, name: str, content: bytes) -> None:
-        """See the port."""
+        """Write under another name, then rename."""
         with self._written(name, content) as partial:
             self.rename(partial.name, name)
 
     def create_new(self, name: str, content: bytes) -> bool:
-        """See the port."""
+        """Write under another name, then link: that fails if the name exists."""
         with self._written(name, content) as partial, self._failing(name):
             try:
                 (self._root / name).hardlink_to(partial)
@@ -134,7 +138,7 @@ class LocalStorage:
 
     @contextlib.contextmanager
     def _written(self, name: str, content: bytes) -> Iterator[Path]:
-        """A file with this content under another name, which is gone afterwards."""
+        """Yield a file with this content under another name, and remove it afterwards."""
         partial = self._root / _partial(name)
         try:
             with self._failing(name), open_private(partial) as file:
@@ -146,29 +150,29 @@ class LocalStorage:
                 partial.unlink(missing_ok=True)
 
     def refresh(self, name: str, content: bytes) -> None:  # noqa: ARG002  it has the content
-        """See the port."""
+        """Set the file's times."""
         with self._failing(name):
             os.utime(self._root / name)
 
     def stamp(self, name: str) -> str:
-        """See the port."""
+        """The file's inode and modification time."""
         with self._failing(name):
             found = (self._root / name).stat()
         return f"{found.st_ino} {found.st_mtime_ns}"
 
     def rename(self, source: str, target: str) -> None:
-        """See the port."""
+        """Rename, and force the directory to disk."""
         with self._failing(target):
             (self._root / source).replace(self._root / target)
             force_directory(self._root)
 
     def delete(self, name: str) -> None:
-        """See the port."""
+        """Remove a file, if it exists."""
         with self._failing(name):
             (self._root / name).unlink(missing_ok=True)
 
     def exists(self, name: str) -> bool:
-        """See the port."""
+        """Whether a file exists. Raises StateError if the directory does not."""
         with self._failing(name):
             try:
                 (self._root / name).stat()
@@ -182,7 +186,7 @@ class LocalStorage:
 
 
 class HadoopStorage:
-    """A directory of one of Hadoop's file systems, which `renames` at once or, as object stores, copies."""
+    """A directory on one of Hadoop's file systems. `renames`: it renames atomically; object stores copy."""
 
     def __init__(self, system: Any, path_type: Any, root: Any, *, renames: bool) -> None:
         self._system, self._path_type, self._root, self._renames = system, path_type, root, renames
@@ -191,12 +195,12 @@ class HadoopStorage:
             system.mkdirs(root)
 
     def names(self) -> list[str]:
-        """See the port."""
+        """List the files in it."""
         with failing(self.place):
             return [status.getPath().getName() for status in self._system.listStatus(self._root)]
 
     def read(self, name: str) -> bytes:
-        """See the port."""
+        """Read a file."""
         with self._failing(name):
             stream = self._system.open(self._path(name))
             try:
@@ -205,7 +209,7 @@ class HadoopStorage:
                 stream.close()
 
     def create(self, name: str, content: bytes) -> None:
-        """See the port."""
+        """Write under another name and rename; on an object store, write under the real name."""
         if self._renames:
             partial = _partial(name)
             self._write(partial, content)
@@ -213,12 +217,15 @@ class HadoopStorage:
             return
         with self._failing(name):
             stream = self._system.create(self._path(name), True)  # noqa: FBT003 - the JVM has no keywords
-            # Closing is what makes the object appear, so after a failed write it must not happen.
+            # Closing makes the object appear, so it must not be closed after a failed write.
             stream.write(bytearray(content))
             stream.close()
 
     def create_new(self, name: str, content: bytes) -> bool:
-        """See the port. On an object store two that try within the same moment may both succeed."""
+        """Write a file unless one with this name exists.
+
+        On an object store, two attempts at the same moment may both succeed.
+        """
         if self.exists(name):
             return False
         if not self._renames:
@@ -231,7 +238,7 @@ class HadoopStorage:
         return True
 
     def refresh(self, name: str, content: bytes) -> None:
-        """See the port."""
+        """Set the file's time; on an object store, write it again."""
         if not self._renames:
             self.create(name, content)
             return
@@ -239,30 +246,30 @@ class HadoopStorage:
             self._system.setTimes(self._path(name), int(time.time() * 1000), -1)
 
     def stamp(self, name: str) -> str:
-        """See the port."""
+        """The file's modification time and length."""
         with self._failing(name):
             status = self._system.getFileStatus(self._path(name))
             return f"{status.getModificationTime()} {status.getLen()}"
 
     def rename(self, source: str, target: str) -> None:
-        """See the port."""
+        """Rename, replacing the target even where the file system does not."""
         with self._failing(target):
             if self._system.rename(self._path(source), self._path(target)):
                 return
-            # HDFS does not replace. What stands here is a state of the same turn, which had not been sent; or
-            # one that another job has promoted, which has taken the source away before.
+            # HDFS does not replace. The target is a state of the same turn which had not been sent, or one
+            # that another job has promoted; that job has removed the source before.
             if self.exists(source):
                 self.delete(target)
             if not self._system.rename(self._path(source), self._path(target)):
                 raise StateError(f"can't be renamed from {source!r}", place=f"{self.place}/{target}")
 
     def delete(self, name: str) -> None:
-        """See the port."""
+        """Remove a file, if it exists."""
         with self._failing(name):
             self._system.delete(self._path(name), False)  # noqa: FBT003 - the JVM has no keywords
 
     def exists(self, name: str) -> bool:
-        """See the port."""
+        """Whether a file exists."""
         with self._failing(name):
             return bool(self._system.exists(self._path(name)))
 
@@ -289,19 +296,19 @@ class HadoopStorage:
 
 
 class FileThere(StateError):
-    """A file that was to be new is there already."""
+    """A file that should be new exists already."""
 
 
 @contextlib.contextmanager
 def failing(place: str) -> Iterator[None]:
-    """Turn the JVM's errors, and the system's, into a StateError about one file."""
+    """Turn errors of the JVM and the system into a StateError about one file."""
     try:
         yield
     except Py4JJavaError as exc:
         reason = str(exc.java_exception.toString()).splitlines()[0]
         raise _failed(reason, place) from exc
     except PySparkException as exc:
-        # PySpark puts exceptions of its own in the place of some of Java's.
+        # PySpark replaces some of Java's exceptions by its own.
         raise _failed(str(exc).splitlines()[0], place) from exc
     except OSError as exc:
         if exc.errno in _FULL:
@@ -322,6 +329,6 @@ def _failed(reason: str, place: str) -> StateError:
 def _hadoop(spark: Any) -> tuple[Any, Any]:
     """Hadoop's Path class and Spark's Hadoop configuration, in the JVM.
 
-    PySpark has no public way there; its own sources use the same attributes.
+    PySpark has no public access to these; its own sources use the same attributes.
     """
     return spark._jvm.org.apache.hadoop.fs.Path, spark._jsc.hadoopConfiguration()  # noqa: SLF001

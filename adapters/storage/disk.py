@@ -1,6 +1,6 @@
-"""What files need to outlive the machine, and to be read by nobody else.
+"""Writing files so that they survive a crash of the machine, and so that only their owner can read them.
 
-Raises OSError, which callers turn into errors of their own.
+Raises OSError, which callers turn into their own errors.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FILE_MODE, _DIRECTORY_MODE = 0o600, 0o700
 
 
 def force_directory(directory: Path) -> None:
-    """Force a directory's entries to disk: a renamed file is only safe when its directory is."""
+    """Force a directory's entries to disk: a renamed file is only safe once its directory is."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -28,16 +28,16 @@ def force_directory(directory: Path) -> None:
 
 
 def make_private(directory: Path) -> None:
-    """Make a directory that only its owner may enter; one that is there stays as it is."""
+    """Create a directory that only its owner may enter; an existing one is left as it is."""
     if not directory.is_dir():
         directory.parent.mkdir(parents=True, exist_ok=True)
         directory.mkdir(mode=_DIRECTORY_MODE, exist_ok=True)
 
 
 def take_over(directory: Path) -> Path:
-    """Make a directory, private, and the only one beside its siblings; what they hold vanishes at once.
+    """Create a private directory and remove its siblings with their content. Returns the directory.
 
-    Whoever is about to rename something out of a sibling can't any more. Gives the directory.
+    The siblings disappear at once, so nobody can rename anything out of them any more.
     """
     make_private(directory.parent)
     make_private(directory)
@@ -51,6 +51,6 @@ def take_over(directory: Path) -> Path:
 
 
 def open_private(path: Path) -> FileIO:
-    """Open a new file for writing, without a buffer, that only its owner may read."""
+    """Open a new file for unbuffered writing that only its owner may read."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)
     return open(descriptor, "wb", buffering=0)  # noqa: PTH123  a descriptor has no path

@@ -1,24 +1,24 @@
 """The lease: which job may write to a checkpoint or to a directory of events. One job at a time.
 
-A lease is a numbered file. Whoever creates the file with the next number holds the lease, and the number is
-the holder's *epoch*. The holder gives the file a new stamp now and then; a file whose stamp stands still for
-the holder's time to live has lost its holder. Nobody compares clocks of two machines: a job that waits
-measures by its own clock how long the stamp stands still.
+A lease is a numbered file. The job that creates the file with the next number holds the lease, and the number
+is its *epoch*. The holder gives the file a new stamp now and then. If the stamp does not change for the
+holder's time to live, the holder has lost the lease. Clocks of two machines are never compared: a waiting job
+measures with its own clock how long the stamp has not changed.
 
     holder                                   newcomer
     creates lease-…7.json, epoch 7           sees 7, whose stamp changes: stands by
     renews, renews, …                        …
-    sleeps (SIGSTOP, a frozen disk)          the stamp stands still for the time to live
+    sleeps (SIGSTOP, a frozen disk)          the stamp does not change for the time to live
                                              creates lease-…8.json, epoch 8; a third job that tried is refused
-                                             takes away what 7 needs next: `Sink.open`, pending states
+                                             removes what 7 needs next: its staging directory, pending states
     wakes, and its commit fails              works under epoch 8
     sees 8: LeaseLost
 
-The lease alone stops nobody who wakes in the middle of a write. What stops it is that the newcomer takes
-away, before it reads any state, the names that the sleeper's next steps need: the files sink's attempts have
-the epoch in their path, pending states have it in their name.
+The lease alone does not stop a holder that wakes in the middle of a write. What stops it: before the newcomer
+reads any state, it removes the names that the sleeper's next steps need. The files sink's attempts have the
+epoch in their path, pending states have it in their name.
 
-A holder that died on this machine is recognised by its process, so that a restart need not wait.
+A holder that died on this machine is recognised by its process, so a restart need not wait.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ _NAME: Final = re.compile(r"\.?lease-(\d{12,})\.json")
 _RENEWALS: Final = 4
 """How often a holder renews within its time to live."""
 _LOOK_S: Final = 0.25
-"""How often a job that stands by looks."""
+"""How often a standby job looks, in seconds."""
 
 
 def clock() -> float:
-    """Seconds that go on while the machine sleeps, and that nobody sets."""
+    """Seconds of a clock that continues while the machine sleeps, and that nobody sets."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process, so that others on the same machine can tell whether it still runs.
+    """A process, described so that others on the same machine can tell whether it still runs.
 
-    `boot` is the machine's boot, `namespace` that of process numbers, `started` when the process started, in
-    the kernel's ticks. All are empty where the system does not tell.
+    `boot` is the machine's boot id, `namespace` the PID namespace, `started` the process's start in kernel
+    ticks. All are empty if the system does not provide them.
     """
 
     host: str
@@ -74,7 +74,7 @@ class Process:
 
     @property
     def gone(self) -> bool:
-        """Whether it certainly does not run any more; False where this machine can't know."""
+        """Whether it has certainly ended; False if this machine can't know."""
         here = this_process()
         same = bool(self.boot) and (self.boot, self.namespace) == (here.boot, here.namespace)
         return same and _started(self.pid) != self.started
@@ -82,7 +82,7 @@ class Process:
 
 @cache
 def this_process() -> Process:
-    """The process that asks."""
+    """The calling process."""
     boot = namespace = ""
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
@@ -91,7 +91,7 @@ def this_process() -> Process:
 
 
 def _started(pid: int) -> str:
-    """When a process started; empty if there is none, or if it has ended and waits for its parent."""
+    """When a process started; empty if there is none or if it is a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
     except OSError:
@@ -101,7 +101,7 @@ def _started(pid: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who holds a lease: `id` is made for one run, `job` its `topic.prefix`."""
+    """The holder of a lease: `id` is unique to one run, `job` is its `topic.prefix`."""
 
     id: str
     job: str
@@ -116,7 +116,7 @@ class Owner:
 
 
 _UNKNOWN: Final = Owner("", "", Process("", 0), 0)
-"""The owner of a file whose writer has not finished it."""
+"""The owner in a file whose writer has not finished it."""
 
 
 def _document(owner: Owner) -> bytes:
@@ -134,7 +134,7 @@ def _owner_in(document: bytes) -> Owner:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a job asks for: to be the owner of leases whose time to live is `ttl_ms`.
+    """What a job asks for: to hold leases with a time to live of `ttl_ms`.
 
     `wait`: stand by while another job holds one; otherwise LeaseHeld is raised.
     """
@@ -146,13 +146,13 @@ class Claim:
 
     @property
     def owner(self) -> Owner:
-        """The owner that it makes of this process."""
+        """This process as the owner."""
         return Owner(self.id, self.job, this_process(), self.ttl_ms)
 
 
 @dataclass(slots=True)
 class _Watched:
-    """A lease of somebody else's, as it is watched: its stamp, and since when that stands still.
+    """Another job's lease under observation: its stamp, and since when that has not changed.
 
     `lives`: the stamp has been seen to change.
     """
@@ -166,8 +166,8 @@ class _Watched:
 class FileLease:
     """A lease kept in a directory, in files whose names begin with `prefix`. Not thread-safe by itself.
 
-    `epoch_in` gives the newest epoch that the names of other files there tell of: whoever removes the lease's
-    files, or restores others, does not have epochs begin again.
+    `epoch_in` returns the newest epoch in the names of other files there. So epochs don't start over if
+    somebody removes the lease's files or restores old ones.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class FileLease:
         self._watched: _Watched | None = None
         self.epoch = 0
         self.previous: Owner | None = None
-        """Who held it before."""
+        """The previous holder."""
 
     @property
     def place(self) -> str:
@@ -189,7 +189,10 @@ class FileLease:
         return self._storage.place
 
     def try_take(self) -> Owner | None:
-        """Take the lease if it is free, which gives None; else gives its holder, to be asked about again."""
+        """Take the lease if it is free and return None; otherwise return its holder.
+
+        Call it again to retry.
+        """
         newest, owner = self._holder()
         if owner is not None:
             return owner
@@ -198,12 +201,12 @@ class FileLease:
             return self._owner(epoch)  # another job was faster
         self.epoch = epoch
         for epoch in self._epochs():
-            if epoch < newest:  # the one before still tells who held it
+            if epoch < newest:  # the one before still shows who held it
                 self._storage.delete(self._name(epoch))
         return None
 
     def observe(self) -> None:
-        """Look at the holder's stamp: it is known how long it stands still once the lease is asked for."""
+        """Look at the holder's stamp ahead of time, to learn for how long it has not changed."""
         self._holder()
 
     @property
@@ -212,7 +215,7 @@ class FileLease:
         return self._watched is not None and self._watched.lives
 
     def _holder(self) -> tuple[int, Owner | None]:
-        """The newest epoch, 0 for none, and who holds it; None if nobody does."""
+        """The newest epoch (0 for none), and its holder; None if nobody holds it."""
         newest = max(self._epochs(), default=0)
         if not newest:
             return 0, None
@@ -233,7 +236,7 @@ class FileLease:
         return self._watched
 
     def renew(self) -> None:
-        """Say that the holder lives. Raises LeaseLost if another job has taken the lease."""
+        """Show that the holder is alive. Raises LeaseLost if another job has taken the lease."""
         newest = max(self._epochs(), default=0)
         if newest < self.epoch:
             raise LeaseLost("the lease's file is gone", place=self.place)
@@ -243,7 +246,7 @@ class FileLease:
         self._storage.refresh(self._name(self.epoch), _document(self._claim.owner))
 
     def release(self) -> None:
-        """Let others have it at once; does nothing where it is not ours any more."""
+        """Free the lease at once; does nothing if it is not ours any more."""
         if self.epoch and max(self._epochs(), default=0) == self.epoch:
             owner = self._claim.owner
             released = Owner(owner.id, owner.job, owner.process, owner.ttl_ms, released=True)
@@ -261,7 +264,7 @@ class FileLease:
         try:
             return self._storage.stamp(self._name(epoch))
         except StateError:
-            return ""  # taken away by whoever holds a newer one
+            return ""  # removed by the holder of a newer one
 
     def _owner(self, epoch: int) -> Owner:
         try:
@@ -271,7 +274,7 @@ class FileLease:
 
 
 class Leases:
-    """The engine's `Lease` over several directories, taken in their order, renewed by a thread of its own."""
+    """The engine's `Lease` over several directories, taken in order and renewed by a thread."""
 
     def __init__(self, claim: Claim, leases: Sequence[FileLease]) -> None:
         self._claim, self._leases = claim, leases
@@ -282,9 +285,9 @@ class Leases:
         self._thread: threading.Thread | None = None
 
     def take(self, pause: Callable[[float], object]) -> bool:
-        """Take all of them, standing by while another job holds one; False if `pause` says to stop.
+        """Take all leases, standing by while another job holds one; False if `pause` says to stop.
 
-        Raises LeaseHeld where standing by is not wanted.
+        Raises LeaseHeld if the job must not stand by.
         """
         for at, lease in enumerate(self._leases):
             if not self._take(lease, self._leases[at + 1 :], pause):
@@ -330,13 +333,13 @@ class Leases:
                 self._lost = error
                 return
             except StateError as error:
-                # Others will take it when the stamp stands still for too long: `check` tells before they can.
+                # Others take it once the stamp has not changed for too long; `check` raises before they can.
                 _log.warning("the lease could not be renewed: %s", error)
             else:
                 self._renewed_s = begun_s
 
     def check(self) -> None:
-        """Raise LeaseLost once another job has taken a lease, or may have, since it could not be renewed."""
+        """Raise LeaseLost if another job has taken a lease, or may have because it could not be renewed."""
         if self._lost is not None:
             raise self._lost
         if self._thread is not None and clock() - self._renewed_s > self._ttl_s:
@@ -347,7 +350,7 @@ class Leases:
             )
 
     def confirm(self) -> None:
-        """Look whether another job has taken a lease: then raise LeaseLost. Other failures tell nothing."""
+        """Raise LeaseLost if another job has taken a lease. Other failures are ignored."""
         for lease in self._leases:
             with suppress(StateError):
                 if lease.epoch:
@@ -355,13 +358,13 @@ class Leases:
         self.check()
 
     def abandon(self) -> None:
-        """Renew no more, and release nothing: as a process that dies."""
+        """Stop renewing without releasing anything, like a process that dies."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
 
     def release(self) -> None:
-        """Let others have them at once. Twice is harmless."""
+        """Free all leases at once. May be called twice."""
         self.abandon()
         for lease in reversed(self._leases):
             try:

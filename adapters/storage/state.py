@@ -1,19 +1,19 @@
-"""The state store: one JSON file per turn, in a directory on any storage that Hadoop knows.
+"""The state store: one JSON file per turn, in a directory on any storage that Hadoop supports.
 
-Owns the files of a checkpoint directory, and how a half-written or damaged one is told from a state.
-How files are written is `storage.py`'s affair, what the document says `engine.job.state`'s.
+Owns the files of a checkpoint directory, and tells half-written or damaged files from states. `directory.py`
+writes the files; `engine.job.state` defines the document.
 
     turn-000000000042.json            promoted; the last five are kept
     turn-000000000043.7.pending.json  saved before turn 43 was sent, by the job that held the lease of epoch 7
-    queue-000000000042.7.json         what waited after turn 42; kept as long as a state that tells of it
+    queue-000000000042.7.json         what waited after turn 42; kept as long as a state refers to it
     .turn-….<unique>.partial          being written, or left by a crash: never read, removed by load
 
-A job that has lost the lease can't promote: loading takes the pending states of older epochs away, by giving
-the one that may count this job's name and removing the others. What such a job saves as pending later bears
-its own epoch, and is passed over.
+A job that has lost the lease can't promote. Loading takes the pending states of older epochs away: the one
+that may count gets the loading job's epoch in its name, the others are removed. If the old job saves a
+pending state later, that has its own epoch and is ignored.
 
-A file is one JSON object, `{"turn":…,"bytes":…,"sha256":"…","state":<the document>}`. Its length
-and checksum cover the document's bytes, so what was cut short or edited by hand is refused.
+A file is one JSON object, `{"turn":…,"bytes":…,"sha256":"…","state":<the document>}`. Its length and checksum
+cover the document's bytes, so a truncated or hand-edited file is refused.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     from adapters.storage.directory import Storage
 
 KEPT: Final = 5
-"""Promoted states kept; all but the newest are for people."""
+"""The number of promoted states kept; all but the newest are for people."""
 
 _NAME: Final = re.compile(r"turn-(\d{12,})((?:\.(\d+))?\.pending)?\.json")
-"""Of states saved before there were leases, pending ones have no epoch; that counts as 0."""
+"""Pending states from before there were leases have no epoch; that counts as 0."""
 _BESIDE: Final = re.compile(r"queue-(\d{12,})\.(\d+)\.json")
 _HEAD: Final = re.compile(rb'\{"turn":(\d+),"bytes":(\d+),"sha256":"([0-9a-f]{64})","state":')
 _TAIL: Final = b"}\n"
 
 
 class FileStateStore:
-    """Keeps states in the files of a directory, as the job that holds its lease of this epoch."""
+    """Keeps states as files of a directory, for the job that holds its lease of this epoch."""
 
     def __init__(self, storage: Storage, epoch: int = 0) -> None:
         self._storage, self._epoch = storage, epoch
@@ -50,9 +50,9 @@ class FileStateStore:
         self._beside: list[tuple[int, int]] | None = None
 
     def load(self) -> SavedStates:
-        """Read the newest promoted state, and a pending one that is newer; see the port.
+        """Read the newest promoted state, and a pending one that is newer.
 
-        Raises LeaseLost where a job of a newer epoch has saved a state.
+        Raises LeaseLost if a job of a newer epoch has saved a state.
         """
         names = self._storage.names()
         self._remove_partial(names)
@@ -65,17 +65,18 @@ class FileStateStore:
         )
 
     def _taken_over(self, newest: int, pending: list[tuple[int, int]]) -> SavedState | None:
-        """The pending state that may count, under this job's name; the others are removed.
+        """The pending state that may count, renamed to this job's epoch; the others are removed.
 
-        It is the one of the newest epoch: whoever had an older one could not commit any more when it was
-        saved.
+        It is the one of the newest epoch: when it was saved, holders of older epochs could not commit any
+        more.
         """
         if pending and max(epoch for epoch, _turn in pending) > self._epoch:
             raise LeaseLost("a newer job has saved its state", place=self._storage.place)
         ahead = [(epoch, turn) for epoch, turn in sorted(pending) if turn > newest]
         kept = ahead[-1] if ahead else None
         for epoch, turn in pending:
-            # One that is not newer was copied and not yet deleted: on an object store, a rename is both.
+            # A pending state that is not newer was copied and not yet deleted: on an object store, a rename
+            # does both.
             if (epoch, turn) != kept:
                 self._storage.delete(_name(turn, epoch))
         if kept is None:
@@ -86,11 +87,11 @@ class FileStateStore:
         return self._read(_name(turn, self._epoch), turn)
 
     def save_pending(self, turn: int, document: bytes) -> None:
-        """Write the document, whole or not at all; see the port."""
+        """Write the document, whole or not at all."""
         self._storage.create(_name(turn, self._epoch), _sealed(turn, document))
 
     def save_beside(self, turn: int, document: bytes) -> str:
-        """Write it under a name that has the epoch; see the port."""
+        """Write the document to a file with the epoch in its name."""
         if self._beside is None:
             self._beside = _besides(self._storage.names())
         name = _beside_name(turn, self._epoch)
@@ -99,14 +100,14 @@ class FileStateStore:
         return name
 
     def load_beside(self, name: str) -> bytes:
-        """Read it; see the port."""
+        """Read and verify the file."""
         match = _BESIDE.fullmatch(name)
         if match is None:
             raise StateError(f"the saved state names no queue: {name!r}", place=self._storage.place)
         return self._read(name, int(match[1])).document
 
     def _drop_beside(self, oldest: int) -> None:
-        """Remove what no state tells of that is kept, of which this turn's is the oldest."""
+        """Remove the files that no kept state refers to; `oldest` is the turn of the oldest kept state."""
         if not self._beside:
             return
         kept = max((turn for turn, _epoch in self._beside if turn <= oldest), default=0)
@@ -116,7 +117,7 @@ class FileStateStore:
         self._beside = [one for one in self._beside if one[0] >= kept]
 
     def promote(self, turn: int) -> None:
-        """Rename the pending state; see the port."""
+        """Rename the pending state, and remove old states."""
         source, target = _name(turn, self._epoch), _name(turn)
         promoted = self._known_promoted()
         if turn in promoted:
@@ -134,7 +135,7 @@ class FileStateStore:
         self._drop_beside(self._promoted[0])
 
     def discard(self, turn: int) -> None:
-        """Delete the pending state; see the port."""
+        """Delete the pending state."""
         self._storage.delete(_name(turn, self._epoch))
 
     def _nothing_to_promote(self, turn: int) -> Exception:
@@ -159,7 +160,7 @@ class FileStateStore:
 
 
 def _turns(names: Iterable[str]) -> tuple[list[int], list[tuple[int, int]]]:
-    """The turns promoted, and `(epoch, turn)` of those pending, in order; other files are passed over."""
+    """The promoted turns, and `(epoch, turn)` of the pending ones, in order; other files are ignored."""
     found = [match for match in map(_NAME.fullmatch, names) if match]
     promoted = sorted(int(match[1]) for match in found if not match[2])
     return promoted, sorted((int(match[3] or 0), int(match[1])) for match in found if match[2])
@@ -175,12 +176,12 @@ def _beside_name(turn: int, epoch: int) -> str:
 
 
 def newest_epoch(names: Iterable[str]) -> int:
-    """The newest epoch that pending states among these files were saved in, 0 for none."""
+    """The newest epoch of pending states among these files, 0 for none."""
     return max((epoch for epoch, _turn in _turns(names)[1]), default=0)
 
 
 def _name(turn: int, epoch: int | None = None) -> str:
-    """The name of a promoted state, or of one that is pending in an epoch."""
+    """The name of a promoted state, or of a pending one of an epoch."""
     if epoch is None:
         return f"turn-{turn:012d}.json"
     return f"turn-{turn:012d}{f'.{epoch}' if epoch else ''}.pending.json"
@@ -193,7 +194,7 @@ def _sealed(turn: int, document: bytes) -> bytes:
 
 
 def _opened(turn: int, content: bytes, *, place: str) -> SavedState:
-    """Take the document out of a file's content; StateError unless it is exactly what was saved."""
+    """Extract the document from a file's content. Raises StateError unless it is exactly what was saved."""
     hint = "restore the file, or move it away to go on from the state before it"
     head = _HEAD.match(content)
     if head is None:

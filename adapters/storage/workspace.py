@@ -1,10 +1,10 @@
-"""The job's own directory for what it stages: private, marked as ours, with one directory per epoch.
+"""The job's own staging directory: private, marked as ours, with one directory per epoch.
 
     <tidemark.staging.dir>/tidemark-<name>/.tidemark           the mark
                                           /000000000007/…      what the job of epoch 7 stages
 
-Nothing but the directories of other epochs is ever removed, and only below a marked directory. So a staging
-directory may be shared, and one that was set by mistake loses nothing.
+Only directories of other epochs are ever removed, and only below a marked directory. So jobs may share a
+staging directory, and a directory that was set by mistake loses nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TEXT: Final = "Tidemark stages rows here. The directory may be removed while no
 
 
 def staging_base(job: JobSettings) -> str | None:
-    """Where staging directories lie: as the settings say, else beside a local checkpoint; None: anywhere."""
+    """Where staging directories go: as configured, or beside a local checkpoint; None: anywhere."""
     place = urlparse(job.checkpoint or "")
     if job.staging or not job.checkpoint or place.scheme not in {"", "file"}:
         return job.staging
@@ -41,7 +41,7 @@ def workspace_of(base: str, job: str, checkpoint: str) -> Path:
 
 
 def check(settings: Settings) -> None:
-    """Raise ConfigError where somebody else's files are in the place of what would be staged."""
+    """Raise ConfigError if foreign files are in the place of the staging directory."""
     base, checkpoint = staging_base(settings.job), settings.job.checkpoint
     if base and checkpoint:
         _refuse_foreign(workspace_of(base, settings.name, checkpoint))
@@ -55,9 +55,9 @@ def _refuse_foreign(workspace: Path) -> None:
 
 
 def take_workspace(workspace: Path, epoch: int) -> Path:
-    """The directory to stage in, made; what earlier epochs have staged is gone.
+    """Create the directory to stage in; removes what earlier epochs have staged.
 
-    Raises ConfigError where the workspace is somebody else's, SinkError where it can't be made.
+    Raises ConfigError if the workspace is not ours, SinkError if it can't be created.
     """
     with sink_errors(workspace):
         _refuse_foreign(workspace)
