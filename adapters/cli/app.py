@@ -1,8 +1,8 @@
 """The `tidemark` command: `run` a job, `check` a configuration.
 
-Owns exit codes (0 a clean stop, 1 a failure, 2 a configuration that can't be used, 3 another job holds the
-checkpoint or the sink and waiting is not wanted), logging, and how errors are shown. It is the one place
-of the engine that reaches for an adapter; what the job does is the adapter's and the engine's affair.
+Owns exit codes, logging, and how errors are shown. Exit codes: 0 a clean stop, 1 a failure, 2 an unusable
+configuration, 3 another job holds the checkpoint or the sink and the job must not wait. The only module here
+that imports an adapter's job; adapter and engine decide what the job does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 FAILED, UNUSABLE, HELD = 1, 2, 3
 
-# locals in a traceback could show a password
+# local variables in a traceback could show a password
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 log = logging.getLogger("engine")
 
@@ -39,14 +39,14 @@ Config = Annotated[str, typer.Argument(help="a .properties, .json or .yaml file"
 
 
 class RunJob(Protocol):
-    """How a source's job is run: it returns when `stop` is set and everything is saved."""
+    """Runs a source's job; returns once `stop` is set and everything is saved."""
 
     def __call__(self, settings: Settings, *, stop: threading.Event) -> None:
-        """Run until `stop` is set; raises a TidemarkError when it can't go on."""
+        """Run until `stop` is set. Raises a TidemarkError if the job can't continue."""
 
 
 def build_job(settings: Settings) -> Callable[[threading.Event], None]:
-    """Give the job of the configured source, ready to run until the event is set."""
+    """The job of the configured source, ready to run until the event is set."""
     run_job = cast("RunJob", import_module(f"adapters.{_adapter(settings.source)}.job").run)
     return lambda stop: run_job(settings, stop=stop)
 
@@ -106,7 +106,7 @@ def check(
 
 
 def set_up_logging(*, verbose: bool) -> None:
-    """Log to stderr in one format; py4j speaks of every call, and what fails there is raised, too."""
+    """Log to stderr in one format. py4j is silenced: it logs every call, and failures are raised anyway."""
     logging.basicConfig(level=logging.INFO, format=FORMAT, force=True)
     logging.getLogger().addFilter(_not_py4j)
     for name in ("engine", "signals", "adapters"):
@@ -116,13 +116,13 @@ def set_up_logging(*, verbose: bool) -> None:
 
 
 def _not_py4j(record: logging.LogRecord) -> bool:
-    """Of what is logged by nobody's name, leave out py4j's."""
+    """Filter out py4j's records among those of the root logger."""
     return record.module not in {"java_gateway", "clientserver"}
 
 
 @contextmanager
 def _exit_codes(config: str) -> Iterator[None]:
-    """Show a TidemarkError without its traceback and leave with its exit code."""
+    """Show a TidemarkError without its traceback, and exit with its code."""
     try:
         yield
     except InvariantError as exc:
@@ -141,7 +141,7 @@ def _exit_codes(config: str) -> Iterator[None]:
 
 
 def _trace(error: BaseException) -> None:
-    """Print where an error came from, causes first: frames and classes, for others' words may hold values."""
+    """Print where an error came from, causes first: frames and classes only, as messages may hold values."""
     chain: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and cause not in chain:
@@ -163,7 +163,7 @@ def _show(title: str, lines: Iterable[str]) -> None:
 
 
 def _table(rows: tuple[Explained, ...]) -> list[str]:
-    """Give one line per property under a heading per kind, in columns."""
+    """One line per property under a heading per kind, in columns."""
     width = min(max((len(row.name) for row in rows), default=0), 50)
     lines: list[str] = []
     for kind in dict.fromkeys(row.kind for row in rows):

@@ -1,11 +1,11 @@
-"""How the process ends once it is asked to: soon, whatever hangs, and with all that it has started.
+"""Ends the process soon after a signal, whatever hangs, together with all processes that it has started.
 
     first signal ──► stop is set ── the job saves and returns ──► exit code 0
          │                │
          │                └── 8 s later it has not: all is killed ──► 128 + the signal's number
          └── a second one: all is killed at once
 
-To be killed costs no event: the next start goes on from the last turn.
+Being killed loses no event: the next start resumes from the last turn.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _PROC = Path("/proc")
 
 
 def run_until_signalled(job: Callable[[threading.Event], None]) -> None:
-    """Run `job` and set its event at the first SIGTERM, SIGINT or SIGHUP; a second one kills.
+    """Run `job` and set its event at the first SIGTERM, SIGINT or SIGHUP; a second signal kills.
 
-    The job gets a thread of its own: PySpark would replace the handlers if it were started in
-    the main thread, and a handler runs in the main thread only.
+    The job gets a thread of its own: signal handlers run in the main thread only, and PySpark would replace
+    them if it were started there.
     """
     stop, ended = threading.Event(), threading.Event()
 
@@ -43,7 +43,7 @@ def run_until_signalled(job: Callable[[threading.Event], None]) -> None:
             kill_all(128 + number)
         _log.info("%s: stopping", name)
         stop.set()
-        # Should this process itself stand still, the system ends it.
+        # If this process itself hangs, the system ends it.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, _LAST_RESORT_S)
         threading.Thread(target=_enforce, args=(ended, number), name="tidemark-stop", daemon=True).start()
@@ -60,7 +60,7 @@ def run_until_signalled(job: Callable[[threading.Event], None]) -> None:
 
 
 def _asked() -> Iterator[signal.Signals]:
-    """The signals that ask for an end; a hangup does not where it is ignored already, as by `nohup`."""
+    """The signals that end the job. SIGHUP is left alone if it is already ignored, as by `nohup`."""
     yield from (signal.SIGTERM, signal.SIGINT)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         yield signal.SIGHUP
@@ -78,8 +78,8 @@ def _enforce(ended: threading.Event, number: int) -> None:
 
 
 def kill_all(code: int) -> None:
-    """Kill every process that this one has started, and theirs, and exit with `code`."""
-    # Those that stand still start no more.
+    """Kill every process that this one has started, with their descendants, and exit with `code`."""
+    # Stopped processes start no new ones.
     for process in descendants(os.getpid()):
         _send(process, signal.SIGSTOP)
     for process in descendants(os.getpid()):
@@ -94,11 +94,11 @@ def _send(process: int, number: signal.Signals) -> None:
 
 
 def descendants(process: int) -> list[int]:
-    """The processes that a process has started, and those that they have, parents first."""
+    """All descendants of a process, parents first."""
     children: dict[int, list[int]] = {}
     for entry in _PROC.glob("[0-9]*/stat"):
         with suppress(OSError):
-            # The second field is the program's name in brackets, which may hold anything.
+            # The second field is the program's name in brackets, which may contain anything.
             parent = int(entry.read_text().rpartition(")")[2].split()[1])
             children.setdefault(parent, []).append(int(entry.parent.name))
     found = list(children.get(process, ()))

@@ -1,8 +1,8 @@
 """The console sink: a readable line per event on standard output.
 
-Owns the order and the printing. Tasks write into a temporary directory, and the driver prints the
-parts in order when the turn is committed, so it works where driver and executors share a machine.
-A process can't know what an earlier one has printed: after a crash a turn may be printed again.
+Tasks write into a temporary directory, and the driver prints the parts in order when the turn is committed.
+So driver and executors must share a machine. A process can't know what an earlier one has printed: after a
+crash a turn may be printed again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ConsoleSink:
-    """Prints turns to `stream`, which is standard output unless given."""
+    """Prints turns to `stream`, or to standard output."""
 
     def __init__(self, stream: BinaryIO | None = None) -> None:
         self._stream = stream
@@ -37,13 +37,13 @@ class ConsoleSink:
         self._printed: int | None = None
 
     def writer(self, turn: int) -> PartWriter:
-        """Begin a turn; see the port."""
+        """Begin a turn."""
         if self.applied(turn):
             raise SinkRefused(f"turn {turn} is printed already", place="console")
         return StagedWriter(self._staging.begin(turn), readable_lines)
 
     def withhold(self, parts: Sequence[Part], topic: str) -> tuple[()]:  # noqa: ARG002  it refuses none
-        """No topic refuses events here; see the port."""
+        """Do nothing: no topic refuses events here."""
         return ()
 
     def commit(self, turn: int, parts: Sequence[Part]) -> None:
@@ -65,17 +65,17 @@ class ConsoleSink:
         return turn == self._printed
 
     def newest(self) -> None:
-        """Nobody knows what an earlier process has printed."""
+        """Return None: what an earlier process has printed is unknown."""
 
     def resume(self, saved: Mapping[str, str]) -> None:
-        """It keeps nothing in the state."""
+        """Do nothing: this sink keeps nothing in the state."""
 
     def memory(self) -> Mapping[str, str]:
-        """Nothing."""
+        """Nothing to save."""
         return {}
 
     def identity(self) -> str:
-        """Nothing tells it from another one."""
+        """Empty: nothing distinguishes one console from another."""
         return ""
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """The files sink: JSON lines, one directory per turn, exactly once.
 
-Owns the layout of the directory and when a turn counts as committed. A reader sees a turn whole or
-not at all, and may take the directories in the order of their names:
+Owns the layout of the directory, and decides when a turn counts as committed. A reader sees a turn whole or
+not at all, and may read the directories in the order of their names:
 
     <directory>/turn-000000000042/part-00000.jsonl    a committed turn
                                  /.manifest.json      its parts' sizes and checksums
@@ -9,15 +9,15 @@ not at all, and may take the directories in the order of their names:
                /.windows/000000000007/…               rows that wait for their turn
                /.empty-turn                           the number of the last turn without events
                /.lease-000000000007.json              which job may write
-               /.id                                   tells the directory from every other one
+               /.id                                   distinguishes the directory from every other one
 
-A line is an event; blanks may stand before it, where a row was superseded while it waited.
+A line is an event. Blanks may precede it where a row was superseded while it waited.
 
-The directory must be seen by the driver and the executors alike, on one file system that renames
-atomically and that `fsync` forces to disk.
+Driver and executors must share the directory. It must be on one file system, which renames atomically and
+which `fsync` forces to disk.
 
-A job that has lost its lease, and doesn't know it yet, can't commit: the next job takes the directory of its
-epoch away, and committing is renaming something out of that.
+A job that has lost its lease without knowing it can't commit: committing renames something out of the
+directory of its epoch, and the next job removes that directory.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ _EPOCH: Final = re.compile(r"\d{12,}")
 
 
 class FilesSink:
-    """Writes turns below one directory, which is made if it is missing, as the job of an epoch.
+    """Writes turns below one directory, which is created if missing, as the job of an epoch.
 
-    Whatever a job of another epoch has begun there can't be committed from now on. `mode` is that of a
-    committed turn's files, None: as the umask says.
+    What jobs of other epochs have begun there can't be committed from now on. `mode` is the file mode of a
+    committed turn's files; None: as the umask says.
     """
 
     def __init__(self, directory: Path | str, epoch: int = 0, mode: int | None = None) -> None:
@@ -69,11 +69,11 @@ class FilesSink:
 
     @property
     def windows(self) -> StagingArea:
-        """Where windows' rows are staged: rendered, and on the file system that they will stay on."""
+        """Where windows' rows are staged: as rendered text, on the file system where they will stay."""
         return StagingArea(str(self._windows), json_lines, self._mode)
 
     def writer(self, turn: int) -> PartWriter:
-        """Begin a turn; see the port."""
+        """Begin a turn."""
         if self.applied(turn):
             raise SinkRefused(
                 f"turn {turn} is committed already",
@@ -84,11 +84,11 @@ class FilesSink:
         return StagedWriter(self._staging.begin(turn), json_lines, self._mode)
 
     def withhold(self, parts: Sequence[Part], topic: str) -> tuple[()]:  # noqa: ARG002  it refuses none
-        """No topic refuses events here; see the port."""
+        """Do nothing: no topic refuses events here."""
         return ()
 
     def commit(self, turn: int, parts: Sequence[Part]) -> None:
-        """Rename the attempt's directory to the turn's; see the port."""
+        """Rename the attempt's directory to the turn's."""
         if self.applied(turn):
             return
         staged = self._staging.begun(turn)
@@ -102,30 +102,30 @@ class FilesSink:
         force(self._directory)
 
     def applied(self, turn: int) -> bool:
-        """Whether the turn's directory is there, or the turn was the last one without events."""
+        """Whether the turn's directory exists, or the turn was the last one without events."""
         with sink_errors(self._directory):
             found = self._path(turn).is_dir() or self._last_empty() == turn
         if found:
-            # The process that renamed it may have died before it forced the name to disk.
+            # The process that renamed it may have died before forcing the name to disk.
             force(self._directory)
         return found
 
     def newest(self) -> int | None:
-        """The newest turn that is there, or was without events."""
+        """The newest turn that has a directory or had no events."""
         with sink_errors(self._directory):
             found = [int(match[1]) for match in map(_TURN.fullmatch, _names(self._directory)) if match]
             empty = self._last_empty()
         return max([*found, *([] if empty is None else [empty])], default=None)
 
     def resume(self, saved: Mapping[str, str]) -> None:
-        """It keeps nothing in the state."""
+        """Do nothing: this sink keeps nothing in the state."""
 
     def memory(self) -> Mapping[str, str]:
-        """Nothing."""
+        """Nothing to save."""
         return {}
 
     def identity(self) -> str:
-        """The directory's own name, which it keeps wherever it is moved to; given when it is first asked."""
+        """The directory's own id, created at the first call; it stays when the directory is moved."""
         path = self._directory / ".id"
         with sink_errors(path):
             with contextlib.suppress(FileNotFoundError):
@@ -157,7 +157,10 @@ class FilesSink:
         return self._directory / turn_name(turn)
 
     def _have_root(self) -> None:
-        """Make the epoch's directory again if somebody removed it; LeaseLost if that was the next job."""
+        """Recreate the epoch's directory if somebody removed it.
+
+        Raises LeaseLost if that was the next job.
+        """
         with sink_errors(self._root):
             if self._root.is_dir():
                 return
@@ -168,7 +171,7 @@ class FilesSink:
             make_private(self._root)
 
     def _describe(self, staged: Path, turn: int, parts: Sequence[Part]) -> None:
-        """Leave the parts' checksums beside them, and give the directory its mode."""
+        """Write the parts' checksums beside them, and set the directory's mode."""
         listed = [
             {
                 "name": f"part-{part.number:05d}.jsonl",
@@ -187,7 +190,7 @@ class FilesSink:
                 os.fsync(file.fileno())
             if self._mode is not None:
                 path.chmod(self._mode)
-                # Who may read a file may list its directory.
+                # Whoever may read a file may list its directory.
                 staged.chmod(self._mode | (self._mode & 0o444) >> 2)
 
     @property
@@ -195,7 +198,7 @@ class FilesSink:
         return self._directory / ".empty-turn"
 
     def _last_empty(self) -> int | None:
-        # One that is damaged tells of no turn: at worst a turn without events is begun again.
+        # A damaged marker names no turn. At worst, a turn without events is begun again.
         with contextlib.suppress(FileNotFoundError, ValueError):
             return int(self._marker.read_text("ascii"))
         return None

@@ -1,6 +1,6 @@
-"""Events to lines of text, by Arrow: no Python runs per row.
+"""Renders events as lines of text with Arrow; no Python runs per row.
 
-Owns the two formats, JSON lines and readable lines. Where the bytes go is the sinks' affair.
+Owns the two formats: JSON lines and readable lines. The sinks decide where the bytes go.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TEXT: Final = pa.large_string()
 def json_lines(batch: pa.RecordBatch, around: tuple[str, str] = ("", "")) -> pa.LargeStringArray:
     """One JSON object per event: topic, key, value (both as JSON, or null), headers (a list).
 
-    `around` stands before and behind each value, of which none is null then.
+    `around` is put before and after each value; no value is null then.
     """
     before, after = around
     topics = _topics(batch, lambda topic: '{"topic":' + orjson.dumps(topic).decode() + ',"key":')
@@ -34,7 +34,7 @@ def json_lines(batch: pa.RecordBatch, around: tuple[str, str] = ("", "")) -> pa.
 
 
 def readable_lines(batch: pa.RecordBatch) -> pa.LargeStringArray:
-    """One line per event for a reader: topic, key, value, and headers where there are any."""
+    """One readable line per event: topic, key, value, and any headers."""
     topics = _topics(batch, lambda topic: topic + " ")
     headers = pc.binary_join_element_wise(_text(" "), _column(batch, "headers"), _text(""))
     headers = pc.fill_null(headers, _text(""))
@@ -51,12 +51,12 @@ def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
 
 
 def _topics(batch: pa.RecordBatch, rendered: Callable[[str], str]) -> pa.Array | pa.Scalar:
-    """The topic of each event, rendered once per name; a Scalar when the batch has one name."""
+    """The topic of each event, rendered once per name; a Scalar if the batch has one name."""
     topics = batch.column("topic")
     names = [rendered(name) for name in topics.dictionary.to_pylist()]
     return _text(names[0]) if len(names) == 1 else pa.array(names, _TEXT).take(topics.indices)
 
 
 def _joined(*pieces: pa.Array | pa.Scalar) -> pa.LargeStringArray:
-    """The pieces row by row; a null piece reads `null`."""
+    """Join the pieces row by row; a null piece becomes `null`."""
     return pc.binary_join_element_wise(*pieces, _text(""), null_handling="replace", null_replacement="null")

@@ -1,6 +1,6 @@
-"""The null sink: takes every event, counts it and keeps nothing.
+"""The null sink: consumes every event, counts it and keeps nothing.
 
-For measuring what the road up to a sink costs. It draws every batch, as any sink must.
+For measuring the cost of everything before the sink. It consumes every batch, as any sink must.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class CountingWriter:
     """Counts the events of parts."""
 
     def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> Part:
-        """Drop the events of the part, and say how many there were."""
+        """Drop the part's events, and return how many there were."""
         return Part(part, sum(batch.num_rows for batch in batches))
 
 
 class NullSink:
-    """Drops events. `rows` is how many the committed turns had."""
+    """Drops events. `rows` counts those of the committed turns."""
 
     def __init__(self) -> None:
         self._begun: int | None = None
@@ -37,14 +37,14 @@ class NullSink:
         self.rows = 0
 
     def writer(self, turn: int) -> PartWriter:
-        """Begin a turn; see the port."""
+        """Begin a turn."""
         if self.applied(turn):
             raise SinkRefused(f"turn {turn} is committed already", place="null sink")
         self._begun = turn
         return CountingWriter()
 
     def withhold(self, parts: Sequence[Part], topic: str) -> tuple[()]:  # noqa: ARG002  it refuses none
-        """No topic refuses events here; see the port."""
+        """Do nothing: no topic refuses events here."""
         return ()
 
     def commit(self, turn: int, parts: Sequence[Part]) -> None:
@@ -61,18 +61,18 @@ class NullSink:
         return turn == self._committed
 
     def newest(self) -> None:
-        """Nothing is kept."""
+        """Return None: nothing is kept."""
 
     def resume(self, saved: Mapping[str, str]) -> None:
-        """It keeps nothing in the state."""
+        """Do nothing: this sink keeps nothing in the state."""
 
     def memory(self) -> Mapping[str, str]:
-        """Nothing."""
+        """Nothing to save."""
         return {}
 
     def identity(self) -> str:
-        """Nothing tells it from another one."""
+        """Empty: nothing distinguishes one null sink from another."""
         return ""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing."""
