@@ -1,7 +1,7 @@
-"""How the sink's clients are set up, and how Kafka's errors become ours.
+"""Configures the sink's clients, and turns Kafka's errors into ours.
 
-Owns what a producer must be for events to arrive once in a while twice but never out of order or not at
-all, whatever the operator's options say. The options' translation is `engine.config.kafka`'s.
+Owns the producer settings that hold whatever the operator's options say: an event may occasionally arrive
+twice, but never out of order, and none is lost. `engine.config.kafka` translates the options.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _STANDARD: Final = {
     "delivery.timeout.ms": "30000",
     "reconnect.backoff.max.ms": "1000",
     "batch.size": "1000000",
-    # How long a topic may be unknown: one that is written to was there a moment ago.
+    # How long a topic may be unknown: one that is written to existed a moment ago.
     "topic.metadata.propagation.max.ms": "3000",
 }
 _FIXED: Final = {
     "acks": "all",
     "enable.idempotence": True,
-    # The same key lies in the same partition as with Java's clients.
+    # Puts a key into the same partition as Java's clients do.
     "partitioner": "murmur2_random",
     "delivery.report.only.error": True,
     "queue.buffering.max.messages": 0,
-    "log_level": 0,  # errors come by the callback
+    "log_level": 0,  # errors arrive through the callback
 }
 _BUFFER_KB: Final = 64 << 10
 _FINAL: Final = frozenset(
@@ -48,7 +48,7 @@ _FINAL: Final = frozenset(
         KafkaError.MSG_SIZE_TOO_LARGE,
     }
 )
-"""What no retry mends."""
+"""Errors that no retry repairs."""
 _REFUSING: Final = frozenset(
     {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -58,11 +58,11 @@ _REFUSING: Final = frozenset(
         KafkaError.POLICY_VIOLATION,
     }
 )
-"""What one topic refuses while the brokers take others' events."""
+"""Errors by which one topic refuses events while the brokers accept those of others."""
 
 
 _OTHER_PROTOCOL: Final = ("security.protocol", "SSL handshake", "isconnected", "brokers are down")
-"""Signs of a port that is reached and speaks otherwise; of one that is not reached more is told."""
+"""Signs of a reachable port with another protocol; for an unreachable port the error says more."""
 _PROTOCOL_HINT: Final = "look at producer.security.protocol: the port may speak TLS, SASL or neither"
 _NO_KEY: Final = (
     "a compacted topic takes no record without a key: give its table a key by message.key.columns,"
@@ -77,11 +77,11 @@ _LOGIN_REFUSED: Final = frozenset(
 
 
 _EXPIRED: Final = "not valid in current SASL state"
-"""What a broker says that wants a login renewed amid the first one: the next attempt may pass."""
+"""What a broker says when a login must be renewed during the first login; the next attempt may succeed."""
 
 
 class BatchRefused(SinkError):
-    """A broker found several records together too large; each alone may not be."""
+    """A broker refused several records together as too large; each alone may be accepted."""
 
 
 class NotDelivered(SinkError):
@@ -89,14 +89,14 @@ class NotDelivered(SinkError):
 
 
 class Reason:
-    """The last thing that went wrong with a client's connections; librdkafka tries on by itself."""
+    """The last error of a client's connections; librdkafka itself keeps retrying."""
 
     def __init__(self) -> None:
         self._text = ""
         self._refused = self.login_refused = False
 
     def __call__(self, error: KafkaError) -> None:
-        """Note an error; that every broker is down says less than why one is."""
+        """Note an error. "All brokers are down" does not replace a more specific one."""
         if error.code() in _LOGIN_REFUSED:
             self._refused = True
             self.login_refused |= _EXPIRED not in error.str()
@@ -104,7 +104,7 @@ class Reason:
             self._text = said(error)
 
     def refused(self) -> bool:
-        """Whether a login was refused since this was asked last."""
+        """Whether a login was refused since the last call."""
         refused, self._refused = self._refused, False
         return refused
 
@@ -114,7 +114,7 @@ class Reason:
         return _PROTOCOL_HINT if any(sign in self._text for sign in _OTHER_PROTOCOL) else ""
 
     def behind(self, text: str) -> str:
-        """The text, with what is known of the cause."""
+        """The text, with the known cause."""
         return f"{text} ({self._text})" if self._text else text
 
 
@@ -126,7 +126,7 @@ def _credentials(settings: Mapping[str, str]) -> dict[str, Any]:
 
 
 def client(settings: Mapping[str, str], reason: Reason) -> dict[str, Any]:
-    """A client's whole configuration, with credentials as they are now. Raises SinkError without them."""
+    """A client's whole configuration, with the current credentials. Raises SinkError without them."""
     config: dict[str, Any] = {**_STANDARD, **_credentials(settings), **_FIXED, "error_cb": reason}
     largest_kb = 2 * int(config["message.max.bytes"]) >> 10
     config.setdefault("queue.buffering.max.kbytes", max(_BUFFER_KB, largest_kb))
@@ -134,12 +134,12 @@ def client(settings: Mapping[str, str], reason: Reason) -> dict[str, Any]:
 
 
 def batch_bytes(settings: Mapping[str, str]) -> int:
-    """How large a batch may grow; a larger record is a batch of its own."""
+    """The most bytes of a batch; a larger record is a batch of its own."""
     return int(settings.get("batch.size", _STANDARD["batch.size"]))
 
 
 def opened(kind: Callable[[dict[str, Any]], Any], config: dict[str, Any]) -> Any:
-    """Make a client. It connects by itself later; what its options lack shows now."""
+    """Create a client. It connects later by itself; missing options show now."""
     try:
         return kind(config)
     except KafkaException as exc:
@@ -148,7 +148,7 @@ def opened(kind: Callable[[dict[str, Any]], Any], config: dict[str, Any]) -> Any
 
 
 def said(error: KafkaError) -> str:
-    """What an error says, without librdkafka's word for who says it."""
+    """An error's message, without librdkafka's prefix."""
     text = error.str()
     for speaker in ("Local: ", "Broker: "):
         text = text.removeprefix(speaker)
@@ -156,12 +156,12 @@ def said(error: KafkaError) -> str:
 
 
 def refuses(error: KafkaError) -> bool:
-    """Whether an error concerns its topic alone."""
+    """Whether an error concerns only its topic."""
     return error.code() in _REFUSING
 
 
 def sink_error(error: KafkaError, text: str, place: str) -> SinkError:
-    """The error to raise: one that stops the job where no retry helps."""
+    """The error to raise; SinkRefused, which stops the job, if no retry helps."""
     kind = SinkRefused if error.code() in _FINAL else SinkError
     hints = {
         KafkaError.TOPIC_AUTHORIZATION_FAILED: MAY_WRITE,

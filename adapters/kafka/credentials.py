@@ -1,8 +1,8 @@
-"""Kafka clients and their credentials: as they are when a client is made, and renewed while it lives.
+"""Credentials of Kafka clients: current when a client is created, and renewed while it lives.
 
-librdkafka keeps what it is given and logs in with it whenever it connects again. A password that has changed
-is handed over by `renew`; a token is asked for by librdkafka itself, while its client is polled, before the
-old one expires.
+librdkafka keeps the credentials that it is given and logs in with them at each reconnect. `renew` passes a
+changed password to it. For tokens, librdkafka itself asks for a new one before the old one expires, as long
+as its client is polled.
 """
 
 from __future__ import annotations
@@ -24,26 +24,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """librdkafka's callback: a token, and until when it serves. `line` is the JAAS line that gives it."""
+    """librdkafka's callback: returns a token and its expiry.
+
+    `line` is the JAAS line that yields the token.
+    """
 
     line: str = field(repr=False)
 
     def __call__(self, _config: str) -> tuple[str, float]:
-        """Ask for it. Raises SourceError; librdkafka tries again."""
+        """Get a token. Raises SourceError; librdkafka retries."""
         token = token_in(self.line)
         return token, expiry(token)
 
 
 def with_login(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A client's options with its credentials as they are now.
+    """A client's options with the current credentials.
 
-    Raises SourceError where a provider has none, ConfigError where what it has is of no use.
+    Raises SourceError if a provider has none, ConfigError if what it has can't be used.
     """
     try:
         config: dict[str, Any] = logged_in(settings)
         line = token_line(settings)
         if line:
-            token_in(line)  # what fails is told by its name; librdkafka would say that it took too long
+            token_in(line)  # reports a failure by name; librdkafka would only report a timeout
             config["oauth_cb"] = Token(line)
     except ValueError as error:
         raise ConfigError(f"{LINE!r} can't be read; it must be {error}") from error
@@ -53,10 +56,10 @@ def with_login(settings: Mapping[str, Any]) -> dict[str, Any]:
 def renew(
     settings: Mapping[str, str], *clients: Producer | Consumer | AdminClient, refused: bool = True
 ) -> None:
-    """Let clients that wait for the brokers have the password as it is now, if it may have changed.
+    """Give clients that wait for the brokers the current password, if it may have changed.
 
-    `refused`: the brokers have said so. librdkafka tells it once in a while alone. Raises SourceError where
-    the provider has none.
+    `refused`: the brokers have refused the login; librdkafka reports that only once in a while. Raises
+    SourceError if the provider has no credentials.
     """
     if not any(map(may_change, settings.values())):
         return

@@ -1,14 +1,12 @@
-"""Events to Kafka, until each has been acknowledged by all replicas in sync.
+"""Delivers events to Kafka until all in-sync replicas have acknowledged each.
 
-Owns one producer and what becomes of events that it could not deliver. Nothing is skipped: an event that
-is not delivered fails the delivery, and whoever asked for it sends all events again, from the first, by a
-producer of its own; only a record that its topic refuses for its size may be set aside, where the
-settings name a topic for such. A delivery fails once nothing was acknowledged for `delivery.timeout.ms`,
-however long its queue is: what is in flight follows the brokers' rate (`kafka_flow`), and a slow link only
-takes its time.
+Owns one producer, and what happens to events that it could not deliver. Nothing is skipped: an undelivered
+event fails the delivery, and the caller then sends all events again, from the first, with a new producer. The
+one exception is a record that its topic refuses for its size: it may be set aside if the settings name a
+topic for that. A delivery fails once nothing was acknowledged for `delivery.timeout.ms`, however long its
+queue is. What is in flight follows the brokers' rate (`flow.py`), so a slow link only takes longer.
 
-A delivery that has failed throws away what it still holds, so that nothing of it arrives behind what is
-sent next.
+A failed delivery discards what it still holds, so that none of it arrives after what is sent next.
 """
 
 from __future__ import annotations
@@ -53,14 +51,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("adapters")
 _ROWS: Final = 10_000
-"""Events between two looks at what has failed."""
+"""The most events between two checks for failures."""
 _SLICES: Final = 4
-"""Slices of a window in flight, at least."""
+"""The least number of slices in flight per window."""
 _WAIT_S: Final = 0.005
 _TOLD_EVERY_S: Final = 5.0
 _RENEW_EVERY_S: Final = 0.5
 _LARGEST: Final = "100000000"
-"""Bytes of a record set aside: what a broker's socket takes by default."""
+"""The most bytes of a record set aside: a broker's default socket limit."""
 _PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001
 _BYTES: Final = pa.large_binary()
 _TRUNCATED: Final = '{"before":null,"after":null,"source":'
@@ -71,7 +69,7 @@ Record = tuple[str, bytes | None, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """What became of a turn's events: the topics that a truncate went to, and those that refuse events."""
+    """The result for a turn's events: the topics that got a truncate, and those that refuse events."""
 
     truncated: frozenset[str] = frozenset()
     refused: Mapping[str, SinkError] = field(default_factory=dict)
@@ -82,7 +80,7 @@ Header = tuple[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Undelivered:
-    """One record that was given up, and why."""
+    """One record that could not be delivered, and why."""
 
     record: Record = field(repr=False)
     partition: int
@@ -95,12 +93,12 @@ class Undelivered:
 
     @property
     def size(self) -> int:
-        """Bytes of key and value."""
+        """The bytes of key and value."""
         return len(self.record[1] or b"") + len(self.record[2] or b"")
 
 
 class Delivery:
-    """A producer from its first event to its last. Not to be used again once it has failed."""
+    """A producer from its first event to its last. Can't be used again once it has failed."""
 
     def __init__(self, settings: KafkaSettings, transactional_id: str = "") -> None:
         self._settings, self.transactional_id = settings, transactional_id
@@ -108,7 +106,7 @@ class Delivery:
         self._place = f"kafka {settings.client.get('bootstrap.servers', '')}"
         config = client(settings.client, self._reason)
         self._timeout_ms = int(config["delivery.timeout.ms"])
-        config["delivery.timeout.ms"] = "0"  # it would count from `produce`, behind the whole queue
+        config["delivery.timeout.ms"] = "0"  # it would count from `produce`, including the whole queue
         if transactional_id:
             config = transactional(settings, transactional_id, self._reason)
             config["delivery.timeout.ms"] = config["transaction.timeout.ms"]  # no transaction outlives it
@@ -124,7 +122,7 @@ class Delivery:
         self._aside: Delivery | None = None
 
     def send(self, batches: Iterable[pa.RecordBatch], total: int = 0) -> Delivered:
-        """Send every event, in order, and wait until all are delivered; progress is told as of `total`.
+        """Send every event, in order, and wait until all are delivered; `total` is for the progress log.
 
         A topic that refuses an event gets no more of them; the others get theirs. Raises SinkError.
         """
@@ -157,7 +155,7 @@ class Delivery:
         self._step("does not begin", self._producer.begin_transaction)
 
     def _end(self) -> None:
-        """Commit what was sent, whole; nothing of it where a topic has refused events."""
+        """Commit all that was sent, or abort if a topic has refused events."""
         if self.transactional_id and self._refused:
             self._step("does not end", self._producer.abort_transaction, self._timeout_ms / 1000)
         elif self.transactional_id:
@@ -175,7 +173,10 @@ class Delivery:
         self._rejected = 0
 
     def _await_room(self) -> None:
-        """Wait until more may be in flight; fails if the brokers acknowledge nothing for too long."""
+        """Wait until more may be in flight.
+
+        Raises SinkError if the brokers acknowledge nothing for too long.
+        """
         self._serve(self._producer.poll, 0)
         self._look()
         while self._flow.full():
@@ -183,7 +184,7 @@ class Delivery:
             self._look()
 
     def _look(self) -> None:
-        """See how far the brokers are."""
+        """Check how far the brokers are."""
         now_s = time.monotonic()
         self._flow.seen(len(self._producer), now_s)
         self._settle()
@@ -205,7 +206,7 @@ class Delivery:
         _log.info("%s: %d%s events sent, %.0f kB/s", self._place, done, of, self._flow.rate / 1000)
 
     def _stalled(self) -> SinkError:
-        """What to raise once nothing has been acknowledged for too long."""
+        """The error if nothing has been acknowledged for too long."""
         self._producer.purge()
         self._producer.flush(1.0)
         undelivered, self._undelivered = self._undelivered, []
@@ -215,11 +216,14 @@ class Delivery:
         return NotDelivered(self._reason.behind(text), place=place, hint=hint)
 
     def _serve(self, step: Callable[[float], int], seconds: float) -> int:
-        """Let the producer work. Raises SinkError where it can't go on, as when its id was taken over."""
+        """Let the producer work.
+
+        Raises SinkError if it can't continue, for example when its id was taken over.
+        """
         try:
             return step(seconds)
         except (KafkaException, SystemError) as exc:
-            # The binding raises from within whatever it calls back, which Python then calls a SystemError.
+            # The binding raises from within its callbacks, which Python turns into a SystemError.
             error = fatal_in(exc)
             if error is None:
                 raise
@@ -228,7 +232,7 @@ class Delivery:
             raise sink_error(error, f"nothing more can be sent: {said(error)}", self._place) from exc
 
     def close(self) -> None:
-        """Throw away what was not delivered. Twice is harmless."""
+        """Discard what was not delivered. May be called twice."""
         with suppress(KafkaException, SystemError):
             self._producer.purge()
             self._producer.flush(1.0)
@@ -252,7 +256,7 @@ class Delivery:
                 self._insist(produce, record, None)
 
     def _insist(self, produce: Callable[..., None], record: Record, headers: list[Header] | None) -> None:
-        """Produce one record, waiting for room; what no waiting helps is noted."""
+        """Produce one record, waiting for room; a failure that waiting can't repair is recorded."""
         held, since_s = 0, time.monotonic()
         while True:
             try:
@@ -285,12 +289,12 @@ class Delivery:
         self._look()
 
     def _renew(self) -> None:
-        """Nothing has gone out for a while: the password may have changed."""
-        with suppress(TidemarkError):  # told with the events, should they not be delivered in time
+        """Renew the credentials: after a while without acknowledgements, the password may have changed."""
+        with suppress(TidemarkError):  # shown with the events, if they are not delivered in time
             renew(self._settings.client, self._producer, refused=self._reason.refused())
 
     def _settle(self) -> None:
-        """Deal with what was not delivered: set it aside, or fail."""
+        """Handle undelivered records: set them aside, or fail."""
         if not self._undelivered:
             return
         self._note_refused()
@@ -305,13 +309,13 @@ class Delivery:
                 self._set_aside(one, too_large)
 
     def _note_refused(self) -> None:
-        """Note topics that refuse events. What else was for them does not count any more."""
+        """Record topics that refuse events. Other undelivered records for them no longer count."""
         for record in self._undelivered:
             topic = record.record[0]
             if refuses(record.error) and topic not in self._refused:
                 text = f"the topic refuses events: {said(record.error)}"
                 self._refused[topic] = sink_error(record.error, text, topic)
-        # A refused event ends a transaction with all that it holds; the turn is done again.
+        # A refused event aborts a transaction with everything in it; the turn is sent again.
         ended = _PURGED if self.transactional_id and self._refused else frozenset[int]()
         left = (one for one in self._undelivered if one.error.code() not in ended)
         self._undelivered = [one for one in left if one.record[0] not in self._refused]
@@ -322,13 +326,13 @@ class Delivery:
 
     def _set_aside(self, one: Undelivered, too_large: list[Undelivered]) -> None:
         topic, value, key = one.record
-        # A broker refuses a whole batch; whose fault it was shows only where there is one record.
+        # A broker refuses a whole batch; only a batch of one record shows which record was too large.
         batch = [other for other in too_large if other.place == one.place and other.partition >= 0]
         if len(batch) > 1 and batch_bytes(self._settings.client) > 1:
             raise BatchRefused(f"a batch of {len(batch)} records is too large for the broker", place=topic)
         shown = (key or b"").decode()[:200]
         aside = self._settings.dead_letter_topic
-        # What a broker has refused ends its transaction: it can't be left out of it.
+        # A record that a broker has refused ends its transaction: it can't be left out of it.
         if not aside or aside == topic or (self.transactional_id and one.partition >= 0):
             self._refused[topic] = SinkRefused(
                 f"the event of {one.size} bytes with the key {shown!r} is too large",
@@ -365,7 +369,7 @@ def _records(batch: pa.RecordBatch) -> Iterator[Record]:
 
 
 def _ends(batch: pa.RecordBatch) -> Ints:
-    """Where each event's key and value would begin if all were laid out one behind the other."""
+    """Where each event's key and value would begin if all were concatenated."""
     ends = np.zeros(batch.num_rows + 1, np.int64)
     for name in ("key", "value"):
         lengths = pc.fill_null(pc.binary_length(batch.column(name)), 0)
@@ -374,7 +378,7 @@ def _ends(batch: pa.RecordBatch) -> Ints:
 
 
 def _slice_end(ends: Ints, start: int, most_bytes: int) -> int:
-    """Behind the last event of a slice: at least one event, not many, and no more bytes than that."""
+    """The end of a slice: at least one event, at most `_ROWS` events, and otherwise at most `most_bytes`."""
     end = int(np.searchsorted(ends, ends[start] + most_bytes, "right")) - 1
     return min(max(end, start + 1), start + _ROWS, len(ends) - 1)
 
@@ -395,7 +399,7 @@ def _headers(text: str | None) -> list[Header] | None:
 
 
 def truncated(batch: pa.RecordBatch) -> set[str]:
-    """The topics that truncates in this batch go to; they have no key, and no row."""
+    """The topics of this batch's truncates, which have no key and no row."""
     keyless = pc.and_(pc.is_null(batch.column("key")), pc.is_valid(batch.column("value")))
     if not pc.any(keyless).as_py():
         return set()

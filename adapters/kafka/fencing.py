@@ -1,11 +1,11 @@
-"""Producers that a job's successor can stop: each has a transactional id, whose last owner alone may send.
+"""Producers that a job's successor can stop: each has a transactional id, and only its last owner may send.
 
-Owns the ids, and how they are taken over. Without them a job that was frozen amid a turn and replaced may
-still send the rest of that turn when it goes on: it learns that its lease is lost only before its next step.
-With them the brokers refuse all of that, and throw away what was not committed.
+Owns the ids, and how they are taken over. Without them, a job that was frozen in the middle of a turn and
+replaced may still send the rest of that turn when it wakes up: it notices the lost lease only before its next
+step. With them, the brokers refuse all of that and discard what was not committed.
 
-The ids are numbered below one name, which is kept in the state with their number: number 0 is the driver's
-producer, the others are those of tasks.
+The ids share a name and are numbered. The name and the count of ids are kept in the state. Number 0 is the
+driver's producer, the others belong to tasks.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S: Final = 20.0
 _TRANSACTION_MS: Final = "900000"
-"""How long a turn may take to be sent: the most that brokers allow unless they are told otherwise."""
+"""How long sending a turn may take: the brokers' default maximum."""
 _NAME: Final = "/transactional.id"
 _COUNT: Final = "/transactional.ids"
-"""No topic's name has a slash."""
+"""No topic's name contains a slash."""
 
 
 def is_fence(name: str) -> bool:
-    """Whether this entry of a saved state is the ids'; others are named by topics."""
+    """Whether this entry of a saved state belongs to the ids; other entries are named after topics."""
     return name in {_NAME, _COUNT}
 
 
 class Fence:
-    """The transactional ids of a sink: `name` and a number below `count`."""
+    """The transactional ids of a sink: `name` with a number below `count`."""
 
     def __init__(self, settings: KafkaSettings, name: str, count: int) -> None:
         self._settings, self._name, self._count = settings, name, count
         self._ours = False
 
     def resume(self, saved: Mapping[str, str]) -> None:
-        """Take up the ids that a saved state tells of."""
+        """Take the ids from a saved state."""
         self._name = saved.get(_NAME, self._name)
         self._count = max(self._count, int(saved.get(_COUNT, "0")))
 
     def memory(self) -> dict[str, str]:
-        """What to keep of them with the state."""
+        """What to save in the state."""
         return {_NAME: self._name, _COUNT: str(self._count)}
 
     def id(self, number: int) -> str:
@@ -56,7 +56,7 @@ class Fence:
         return f"{self._name}-{number}"
 
     def take(self) -> None:
-        """Stop whoever has the ids, unless they are ours already. Raises SinkError."""
+        """Stop the current owners of the ids, unless they are ours already. Raises SinkError."""
         if self._ours:
             return
         for number in range(self._count):
@@ -69,19 +69,19 @@ class Fence:
         self._ours = True
 
     def lose(self) -> None:
-        """Something has failed: what is under way of it is stopped before anything else is sent."""
+        """Note a failure: before anything else is sent, `take` stops what is still being sent."""
         self._ours = False
 
 
 def transactional(settings: KafkaSettings, id_: str, reason: Reason) -> dict[str, object]:
-    """A client's configuration, for a producer of this id."""
+    """A producer's configuration with this transactional id."""
     config = client(settings.client, reason)
     timeout_ms = settings.client.get("transaction.timeout.ms", _TRANSACTION_MS)
     return {**config, "transactional.id": id_, "transaction.timeout.ms": timeout_ms}
 
 
 def begin(producer: Producer, id_: str, reason: Reason) -> None:
-    """Make a producer the only one of its id. Raises SinkError."""
+    """Make a producer the only one with its id. Raises SinkError."""
     try:
         producer.init_transactions(_TIMEOUT_S)
     except KafkaException as exc:
@@ -89,7 +89,7 @@ def begin(producer: Producer, id_: str, reason: Reason) -> None:
 
 
 def fatal_in(raised: BaseException | None) -> KafkaError | None:
-    """The error that ended a producer, where that is what was raised."""
+    """The fatal error behind an exception, if a producer has ended with one."""
     while raised is not None:
         error = raised.args[0] if raised.args else None
         if isinstance(error, KafkaError):
@@ -99,5 +99,5 @@ def fatal_in(raised: BaseException | None) -> KafkaError | None:
 
 
 def failed(error: KafkaError, what: str, id_: str, reason: Reason) -> SinkError:
-    """The error to raise where a step of a transaction fails."""
+    """The error to raise if a step of a transaction fails."""
     return sink_error(error, reason.behind(f"the transactional id {what}: {said(error)}"), id_)

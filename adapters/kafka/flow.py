@@ -1,9 +1,9 @@
 """How many bytes a producer may have in flight, and since when nothing was acknowledged. Pure.
 
-A link or a quota may be slow by orders of magnitude. So what is given to a producer follows the rate at which
-the brokers acknowledge: about two seconds' worth. A request is then never larger than they take in time, and
-little has to be sent again when they fail. The window grows by what is acknowledged, because a quota lets the
-first bytes pass at full speed, and it shrinks as soon as the rate does.
+A link or a quota may be slow by orders of magnitude. So a producer gets about two seconds' worth of data, at
+the rate of the brokers' acknowledgements. A request is then never larger than the brokers can take in time,
+and little has to be sent again when they fail. The window grows by what is acknowledged, because a quota lets
+the first bytes pass at full speed. It shrinks as soon as the rate does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MOST: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """So many records and bytes, counted from the producer's first."""
+    """A number of records and bytes, counted from the producer's first."""
 
     records: int = 0
     bytes: int = 0
@@ -28,10 +28,10 @@ class _Mark:
 
 @dataclass(slots=True)
 class Flow:
-    """What one producer has in flight. Times are those of one monotonic clock, in seconds.
+    """What one producer has in flight. Times are seconds of one monotonic clock.
 
-    `window`: bytes that may be in flight. `rate`: bytes acknowledged per second, lately; 0 before any were.
-    `acknowledged`: records acknowledged since the begin.
+    `window`: the bytes that may be in flight. `rate`: bytes acknowledged per second, recently; 0 before any
+    were. `acknowledged`: records acknowledged since the start.
     """
 
     window: int = _FIRST
@@ -39,11 +39,11 @@ class Flow:
     acknowledged: int = 0
     _sent: _Mark = field(default_factory=_Mark)
     _done: _Mark = field(default_factory=_Mark)
-    """The end of the last slice that is acknowledged as a whole."""
+    """The end of the last slice that is completely acknowledged."""
     _slices: deque[_Mark] = field(default_factory=deque)
     """The ends of the slices in flight."""
     _history: deque[tuple[float, int]] = field(default_factory=deque)
-    """When how many bytes were acknowledged, for about two seconds back."""
+    """How many bytes were acknowledged when, for about the last two seconds."""
     _limited: bool = False
 
     def sent(self, records: int, size: int, now_s: float) -> None:
@@ -70,18 +70,18 @@ class Flow:
         self._limited &= bool(self._slices)
 
     def full(self) -> bool:
-        """Whether to wait before more is sent; once it was, until half of the window is free."""
+        """Whether to wait before sending more; once full, until half of the window is free."""
         in_flight = self._sent.bytes - self._acknowledged_bytes()
         full = in_flight > (self.window // 2 if self._limited else self.window)
         self._limited |= full
         return full
 
     def silent_s(self, now_s: float) -> float:
-        """How long nothing was acknowledged, while there was something to acknowledge."""
+        """For how long nothing was acknowledged while something was in flight."""
         return now_s - self._history[-1][0] if self._slices else 0.0
 
     def _acknowledged_bytes(self) -> int:
-        """Of a slice that is acknowledged in part, its share by records."""
+        """The bytes acknowledged; a partly acknowledged slice counts in proportion to its records."""
         if not self._slices:
             return self._done.bytes
         records = self._slices[0].records - self._done.records

@@ -1,4 +1,4 @@
-"""The schema history in a topic of one partition, as Debezium's KafkaSchemaHistory keeps it."""
+"""The schema history in a topic with one partition, as Debezium's KafkaSchemaHistory keeps it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 30.0
 _KEPT = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
-"""Records are never thrown away."""
+"""Records are kept for ever."""
 _PRODUCER = {"acks": "all", "enable.idempotence": True, "log_level": 0}
 _CONSUMER = {
     "group.id": "tidemark-schema-history",
@@ -32,14 +32,14 @@ _CONSUMER = {
 
 
 class TopicStore:
-    """Appends to the topic and reads all of it; made with retention without end where it is missing."""
+    """Appends to the topic and reads all of it; creates a missing topic with unlimited retention."""
 
     def __init__(self, settings: HistorySettings) -> None:
         self._settings = settings
         self._producer: Producer | None = None
 
     def append(self, records: Iterable[bytes]) -> None:
-        """Send and wait for the brokers' word."""
+        """Send the records and wait for the acknowledgements."""
         producer = self._opened()
         failed: list[str] = []
 
@@ -51,11 +51,11 @@ class TopicStore:
             producer.produce(self._settings.topic, record, partition=0, on_delivery=note)
         if producer.flush(_TIMEOUT_S) or failed:
             producer.purge()
-            self._producer = None  # another one has the credentials as they are then
+            self._producer = None  # the next producer gets the credentials of that time
             raise self._failed("written", failed[0] if failed else "no answer from the brokers")
 
     def read(self) -> Iterator[bytes]:
-        """Everything up to the end that the topic has now."""
+        """All records up to the topic's current end."""
         consumer = self._client(Consumer, {**self._settings.consumer, **_CONSUMER})
         try:
             yield from self._records(consumer)
@@ -79,7 +79,7 @@ class TopicStore:
                 if silent > self._settings.recovery_attempts:
                     raise self._failed("read", f"nothing came behind offset {at} of {end}")
                 (place,) = consumer.position([TopicPartition(topic, 0)])
-                at = max(at, place.offset)  # the last offsets may be no records
+                at = max(at, place.offset)  # the last offsets may not be records
                 continue
             error, offset, value = message.error(), message.offset(), message.value()
             if error is not None or offset is None:
@@ -89,7 +89,7 @@ class TopicStore:
                 yield value
 
     def close(self) -> None:
-        """Nothing is left to send: `append` waits."""
+        """Drop the producer. Nothing is left to send, because `append` waits."""
         self._producer = None
 
     def _opened(self) -> Producer:
@@ -99,7 +99,7 @@ class TopicStore:
         return self._producer
 
     def _ensure(self) -> None:
-        """Make the topic where it is missing."""
+        """Create the topic if it is missing."""
         admin = self._client(AdminClient, {**self._settings.producer, "log_level": 0})
         try:
             if (

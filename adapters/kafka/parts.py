@@ -1,8 +1,8 @@
-"""The parts of a turn on their way to Kafka: batches kept in memory, or Arrow files, taken in order.
+"""The parts of a turn on their way to Kafka: batches in memory, or Arrow files, read in order.
 
-Owns where parts wait and which topics they hold. Kafka shows whatever it is given at once, so a turn's
-events wait here until it is committed. What the driver's own threads write stays in memory, as far as it is
-little enough. Tasks elsewhere write files.
+Owns where parts wait, and knows which topics they contain. Kafka shows a record as soon as it gets it, so a
+turn's events wait here until it is committed. Parts written by the driver's own threads stay in memory if
+they are small enough. Tasks elsewhere write files.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _DAMAGED = "the turn is begun again; if this goes on, look at the disk of the st
 
 @dataclass(frozen=True, slots=True)
 class PartFiles:
-    """Writes parts into an attempt's directory; see the port."""
+    """Writes parts as files into an attempt's directory."""
 
     directory: Path
 
     def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> Part:
-        """Write the part as one stream of batches; one without events leaves no file."""
+        """Write the part as one stream of batches; a part without events leaves no file."""
         with replacing(self.directory / f"part-{part:05d}.arrow") as partial:
             events = 0
             with sink_errors(partial):
                 file = ChecksumFile(partial)
-            # Only the file's own errors are the sink's: `batches` may fail for reasons of its own.
+            # Only the file's own errors are the sink's: `batches` may fail for other reasons.
             with closing(file), pa.ipc.new_stream(file, EVENTS) as stream:
                 for batch in batches:
                     if batch.num_rows:
@@ -56,9 +56,9 @@ class PartFiles:
 
 
 class TurnParts:
-    """Takes the parts of a turn; see the port. What a task elsewhere is given writes files.
+    """Takes the parts of a turn. A copy sent to a task elsewhere writes files.
 
-    No more than `most_bytes` are held in memory; parts beyond are files, too.
+    At most `most_bytes` are held in memory; parts beyond that are files, too.
     """
 
     def __init__(self, directory: Path, most_bytes: int) -> None:
@@ -72,7 +72,7 @@ class TurnParts:
         return PartFiles, (self._files.directory,)
 
     def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> Part:
-        """Hold the part's batches as they are, while there is room."""
+        """Hold the part's batches in memory while there is room."""
         self._forget(part)
         taken: list[pa.RecordBatch] = []
         given = (batch for batch in batches if batch.num_rows)
@@ -95,7 +95,7 @@ class TurnParts:
             self._held.pop(part, None)
 
     def attempt(self, parts: Sequence[Part]) -> Attempt:
-        """What was written, here and elsewhere, which must be these parts; else SinkError."""
+        """What was written here and elsewhere. Raises SinkError unless it is exactly these parts."""
         ordered = sorted(parts, key=lambda part: part.number)
         ordered = [self._spilled.get(part.number, part) for part in ordered]
         files = [part for part in ordered if part.checksum != NO_FILE]
@@ -109,7 +109,7 @@ class TurnParts:
         return Attempt(tuple(held))
 
     def spilled(self, parts: Sequence[Part]) -> Attempt:
-        """The same as files alone, for tasks elsewhere."""
+        """The attempt with all parts as files, for tasks elsewhere."""
         for number, batches in self._held.items():
             self._spilled[number] = self._files.write(number, batches)
         self._held.clear()
@@ -119,13 +119,13 @@ class TurnParts:
 
 @dataclass(frozen=True, slots=True)
 class PartFile:
-    """The file of a part, as it was written."""
+    """The file of a part with its checksum."""
 
     path: Path
     checksum: Checksum
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Its batches, mapped. Raises SinkError if they are not what was written."""
+        """Its batches, memory-mapped. Raises SinkError if they are not what was written."""
         with sink_errors(self.path), pa.memory_map(str(self.path)) as source:
             if checksum_of(source.read_buffer()) != self.checksum:
                 raise SinkError("is damaged: its checksum is wrong", place=str(self.path), hint=_DAMAGED)
@@ -146,12 +146,12 @@ class Attempt:
         return sum(part.checksum.bytes if isinstance(part, PartFile) else _bytes(part) for part in self.parts)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Every batch in order; files are mapped into memory, and read as far as is asked."""
+        """Every batch in order; files are memory-mapped and read on demand."""
         for part in self.parts:
             yield from part.batches() if isinstance(part, PartFile) else part
 
     def events(self) -> Counter[str]:
-        """How many events each topic has."""
+        """The number of events per topic."""
         found: Counter[str] = Counter()
         for batch in self.batches():
             names = batch.column("topic").dictionary.to_pylist()

@@ -1,11 +1,11 @@
-"""A topic read record by record in the background: the `TopicReader` over a Kafka consumer.
+"""Reads a topic record by record in the background: the `TopicReader` over a Kafka consumer.
 
-Owns the consumer, its thread, and what is said of a broker that is away. Which records are signals, and
-where reading goes on, is `signals.topic`'s affair: partitions are assigned by hand and nothing is
-committed to the broker, so the consumer group is only a name.
+Owns the consumer, its thread, and the log messages when a broker is away. `signals.topic` decides which
+records are signals, and where reading resumes: partitions are assigned by hand and nothing is committed to
+the broker, so the consumer group is only a name.
 
-The thread alone touches the consumer. `begin` leaves it a place and a number that tells what was read
-before from what was read after; the records wait in a bounded queue until they are taken.
+Only the thread touches the consumer. `begin` hands it a place, and a number that separates records read
+before the call from those read after it. Records wait in a bounded queue until they are taken.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ _OWN: Final = {
 
 
 class KafkaTopicReader:
-    """Reads one topic. `client` is librdkafka's configuration; `poll_s` the wait of one poll."""
+    """Reads one topic. `client` is librdkafka's configuration, `poll_s` the wait of one poll."""
 
     def __init__(self, topic: str, client: Mapping[str, str], poll_s: float) -> None:
         self._topic, self._poll_s, self._settings = topic, max(0.01, poll_s), client
-        # What the library logs of every attempt to connect is told once, by the errors of the calls.
+        # The library logs every attempt to connect; this is logged once instead, from the calls' errors.
         common: dict[str, Any] = {
             **with_login(client),
             "log.connection.close": "false",
@@ -79,7 +79,7 @@ class KafkaTopicReader:
         self._died_of: Exception | None = None
 
     def begin(self, place: Place) -> None:
-        """Read from here on."""
+        """Read from this place on."""
         with self._changed:
             self._place, self._number = place, self._number + 1
             self._waiting.clear()
@@ -99,14 +99,14 @@ class KafkaTopicReader:
         return taken
 
     def close(self) -> None:
-        """End the thread, and with it the consumer."""
+        """End the thread and the consumer."""
         with self._changed:
             self._ends = True
             self._changed.notify()
         if self._thread is not None:
             self._thread.join(_CLOSE_TIMEOUT_S)
 
-    # The thread.
+    # What the thread runs.
 
     def _run(self) -> None:
         try:
@@ -126,15 +126,15 @@ class KafkaTopicReader:
                 self._note_well()
             except (KafkaException, TimeoutError) as error:
                 self._failures += 1
-                self._unassign()  # what came together with the error is read again from where it was kept
-                if self._failures > 1:  # a call may fail alone, as while a leader is chosen
+                self._unassign()  # records that came with the error are read again from the saved offsets
+                if self._failures > 1:  # a single call may fail, for example while a leader is chosen
                     self._say_once(_said(error))
-                with suppress(TidemarkError):  # told by the next attempt
+                with suppress(TidemarkError):  # reported by the next attempt
                     renew(self._settings, self._consumer, self._admin)
                 self._rest(begun, min(_LONGEST_PAUSE_S, 0.25 * 2.0 ** min(self._failures, 10)))
 
     def _begin_again(self, begun: int) -> int:
-        """Go to the place that was asked for last, unless that is where reading began; its number."""
+        """Go to the last requested place, unless reading began there; returns its number."""
         with self._changed:
             number, place = self._number, self._place
         if number != begun:
@@ -144,18 +144,18 @@ class KafkaTopicReader:
         return number
 
     def _assign_new(self) -> None:
-        """Assign the partitions that are not assigned yet: at first all of them."""
+        """Assign the partitions that are not assigned yet; at first all of them."""
         topic = self._described()
         self._recognise(str(topic.topic_id))
         new = sorted({partition.id for partition in topic.partitions} - self._assigned)
         if new:
-            self._consumer.list_topics(self._topic, _ASK_TIMEOUT_S)  # or it would not know of them yet
+            self._consumer.list_topics(self._topic, _ASK_TIMEOUT_S)  # otherwise it would not know them yet
             self._next |= {number: self._first(number) for number in new}
             self._assign(new)
 
     def _described(self) -> TopicDescription:
         topics = TopicCollection([self._topic])
-        self._admin.poll(0)  # asks for another token in time
+        self._admin.poll(0)  # requests another token in time
         asked = self._admin.describe_topics(topics, request_timeout=_ASK_TIMEOUT_S)
         described: TopicDescription = asked[self._topic].result(2 * _ASK_TIMEOUT_S)
         return described
@@ -179,7 +179,7 @@ class KafkaTopicReader:
             self._assigned.update(numbers)
 
     def _first(self, number: int) -> int:
-        """Where a partition is read from: the next offset, else the first record of the time or later."""
+        """Where to start in a partition: at the next offset, or at the first record of that time or later."""
         partition = TopicPartition(self._topic, number)
         low, high = self._consumer.get_watermark_offsets(partition, _ASK_TIMEOUT_S)
         if number in self._next:
@@ -188,11 +188,11 @@ class KafkaTopicReader:
         found = self._consumer.offsets_for_times([asked], _ASK_TIMEOUT_S)[0]
         if found.error is not None:
             raise KafkaException(found.error)
-        # With no such record yet the end is where the partition ended before it was asked.
+        # If there is no such record yet, start at the end that the partition had before the question.
         return int(found.offset) if found.offset >= 0 else int(high)
 
     def _within(self, number: int, low: int, high: int) -> int:
-        """The next offset, or the partition's first where that is gone; then it is told."""
+        """The next offset, or the partition's first if that is gone; then this is logged."""
         offset = self._next[number]
         if low <= offset <= high:
             return offset
@@ -203,7 +203,7 @@ class KafkaTopicReader:
         return low
 
     def _poll_until_due(self, begun: int) -> None:
-        """Poll until the partitions are to be looked at again, or there is another place to begin at."""
+        """Poll until the partitions must be looked up again, or another place to begin is requested."""
         due_s = time.monotonic() + _PARTITIONS_EVERY_S
         while time.monotonic() < due_s and begun == self._number and not self._ends:
             for message in self._consumer.consume(_MAX_WAITING, self._poll_s):
@@ -225,7 +225,7 @@ class KafkaTopicReader:
                 self._waiting.append(record)
 
     def _lose(self, number: int | None, error: KafkaError) -> None:
-        """A place that the topic no longer has is looked for again; other faults are the caller's."""
+        """Find a new offset if the topic no longer has the old one; raise other errors."""
         if error.code() != KafkaError._AUTO_OFFSET_RESET or number not in self._assigned:  # noqa: SLF001
             raise KafkaException(error)
         self._consumer.incremental_unassign([TopicPartition(self._topic, number)])
@@ -237,10 +237,10 @@ class KafkaTopicReader:
         with self._changed:
             self._changed.wait_for(lambda: self._ends or self._number != begun, pause_s)
 
-    # What is said.
+    # What is logged.
 
     def _on_error(self, error: KafkaError) -> None:
-        """Keep what the library says of a connection: a call that fails knows only that it took too long."""
+        """Keep the library's message about a connection: a failing call only reports a timeout."""
         self._why = error.str()
 
     def _say_once(self, fault: str) -> None:
@@ -251,7 +251,7 @@ class KafkaTopicReader:
         self._is_away = True
 
     def _note_well(self) -> None:
-        """Records come, or nothing has failed for seconds: whatever it was is over."""
+        """Records arrive, or nothing has failed for seconds: the fault is over."""
         self._failures = 0
         if self._is_away:
             _log.info("signals are read from the topic %r again", self._topic)

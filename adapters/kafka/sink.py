@@ -1,18 +1,18 @@
 """The Kafka sink: events into topics, at least once, in order.
 
-Owns what a turn is and who sends it. Kafka shows a record as soon as it has it, so a turn's parts wait, in
-memory or as the files of whichever task wrote them, and are sent when the turn is committed. Parts may hold
-the same key, and a topic with one partition must hold a table's truncates in their place: so a topic is sent
-by one producer, part after part, and several topics at once by the executors. Few bytes are sent from here,
-by a producer that is kept, since a Spark job alone would take longer.
+Owns what a turn is and who sends it. Kafka shows a record as soon as it gets it. So a turn's parts wait, in
+memory or as files of the tasks that wrote them, and are sent when the turn is committed. Several parts may
+have the same key, and in a topic with one partition a table's truncates must keep their place. So one
+producer sends a topic, part after part, and the executors send several topics at once. Few bytes are sent
+from the driver, by a long-lived producer, because a Spark job alone would take longer.
 
-A commit ends when all replicas in sync have every event. A topic that refuses events keeps none of the others
-from theirs; the commit fails with its name then. One that fails may have sent some; the turn is
-begun anew then, and sent from its first event. So a key's events are repeated in their order, as after a
-crash, since nobody knows what an earlier process had sent. Only what nobody can call back could arrive
-behind its successor: a task that Spark has given up but that still runs, or a request that a broken network
-delivers after `delivery.timeout.ms`. Where that must not be, producers have transactional ids
-(`kafka_fencing`).
+A commit ends when all in-sync replicas have every event. If a topic refuses events, the others still get
+theirs, and the commit then fails with the topic's name. A failed commit may have sent some events; the turn
+is then begun again and sent from its first event. So a key's events are repeated in their order, as after a
+crash, when it is unknown what the earlier process had sent. Only what nobody can call back could arrive after
+its successor: records of a task that Spark has given up but that still runs, or a request that a broken
+network delivers after `delivery.timeout.ms`. If that must not happen, producers have transactional ids
+(`fencing.py`).
 """
 
 from __future__ import annotations
@@ -52,22 +52,22 @@ _DEAD_LETTERS: Final = {"max.message.bytes": "100000000"}
 
 @dataclass(frozen=True, slots=True)
 class SendTopics:
-    """The task that sends an attempt's events to some topics; goes to the executors."""
+    """The task that sends an attempt's events to some topics; sent to the executors."""
 
     settings: KafkaSettings
     attempt: Attempt
 
     def __call__(self, share: tuple[str, frozenset[str]]) -> Delivered:
-        """Send them, by the producer of this transactional id, if any."""
+        """Send them, with the producer of this transactional id, if any."""
         id_, topics = share
         with contextlib.closing(Delivery(self.settings, id_)) as delivery:
             return delivery.send(of_topics(batch, topics) for batch in self.attempt.batches())
 
 
 class KafkaSink:
-    """Sends turns to the brokers of `settings`; `directory` is shared by driver and executors.
+    """Sends turns to the brokers of `settings`; driver and executors share `directory`.
 
-    `tasks` is how many producers may send at once. Raises ConfigError for settings that no client takes.
+    `tasks` is how many producers may send at once. Raises ConfigError for settings that no client accepts.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class KafkaSink:
         self._withheld: frozenset[str] = frozenset()
 
     def writer(self, turn: int) -> PartWriter:
-        """Begin a turn; see the port. The first time, the brokers must answer."""
+        """Begin a turn. The first time, the brokers must answer."""
         if self.applied(turn):
             raise SinkRefused(f"turn {turn} is sent already", place="kafka")
         if not self._reached:
@@ -104,7 +104,7 @@ class KafkaSink:
         return self._parts
 
     def withhold(self, parts: Sequence[Part], topic: str) -> Iterator[pa.RecordBatch]:
-        """Leave a topic's events out; see the port."""
+        """Leave a topic's events out of the turn, and return them."""
         self._withheld |= {topic}
         attempt = self._parts.attempt(parts)
         return (of_topics(batch, frozenset([topic])) for batch in attempt.batches())
@@ -121,14 +121,14 @@ class KafkaSink:
         self._staging.clear()
 
     def applied(self, turn: int) -> bool:
-        """Whether this process has sent the turn; what an earlier one has sent nobody knows."""
+        """Whether this process has sent the turn; what an earlier one has sent is unknown."""
         return turn == self._committed
 
     def newest(self) -> None:
-        """Nobody knows what an earlier process has sent."""
+        """Return None: what an earlier process has sent is unknown."""
 
     def resume(self, saved: Mapping[str, str]) -> None:
-        """Take up the ids of topics as they were when a job was last seen, and stop its producers."""
+        """Restore the topics' ids from the saved state, and stop the producers of the job that saved it."""
         self._topics.resume({name: found for name, found in saved.items() if not is_fence(name)})
         if self._fence is not None:
             self._fence.resume(saved)
@@ -137,19 +137,19 @@ class KafkaSink:
             self._fence.take()
 
     def memory(self) -> Mapping[str, str]:
-        """The ids of the topics that events went to, and of producers."""
+        """The ids of the topics that events went to, and those of producers."""
         if self._fence is None:
             return self._topics.ids
         return {**self._topics.ids, **self._fence.memory()}
 
     def identity(self) -> str:
-        """The cluster's id, by whichever of its brokers."""
+        """The cluster's id, from any of its brokers."""
         cluster = self._topics.reach()
         self._reached = True
         return cluster
 
     def admit(self, topics: Collection[str]) -> None:
-        """Ask whether topics would let us write; warns of those that would not, raises where none would.
+        """Check whether we may write to topics: warns of those that refuse, raises if all do.
 
         Writes nothing. Raises SinkError.
         """
@@ -163,7 +163,7 @@ class KafkaSink:
             _log.warning("%d more topics may not be written to", len(denied) - _TOLD)
 
     def close(self) -> None:
-        """Give up the producer and what was not committed."""
+        """Discard the producer and what was not committed."""
         self._give_up()
         shutil.rmtree(self._directory, ignore_errors=True)
 
@@ -233,7 +233,7 @@ class KafkaSink:
             raise TopicsRefused(refused)
 
     def _tell_remade(self, refused: Mapping[str, SinkError]) -> None:
-        """Raise what is to be done about topics that were made anew."""
+        """Raise the error for topics that were recreated, if there are any."""
         remade = self._topics.take_remade()
         if not remade:
             return
@@ -253,7 +253,7 @@ class KafkaSink:
         return self._delivery
 
     def _give_up(self) -> None:
-        """Forget what a failed delivery held, and what was known of topics."""
+        """Discard what a failed delivery held, and what was known of topics."""
         self._topics.forget()
         if self._fence is not None:
             self._fence.lose()
@@ -265,7 +265,7 @@ class KafkaSink:
             self._delivery = None
 
     def _warn(self, truncated: frozenset[str]) -> None:
-        """Say it once a topic: a truncate is ordered within its own partition alone."""
+        """Warn once per topic: a truncate is ordered only within its own partition."""
         for topic in sorted(truncated - self._warned):
             if self._topics.partitions(topic) > 1:
                 self._warned.add(topic)
@@ -277,7 +277,7 @@ class KafkaSink:
 
 
 def shares(events: Counter[str], tasks: int) -> list[frozenset[str]]:
-    """Topics for each task, about as many events for one as for another; the largest topics first."""
+    """Split topics among tasks, with about equal numbers of events; the largest topics first."""
     groups: list[set[str]] = [set() for _ in range(min(tasks, len(events)))]
     loads = [0] * len(groups)
     for topic, count in events.most_common():

@@ -1,4 +1,4 @@
-"""Bearer tokens: until when one serves."""
+"""Bearer tokens and their expiry."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Final
 import orjson
 
 _UNTOLD_S: Final = 300.0
-"""How long a token serves that does not say so."""
+"""How long a token that does not say so is assumed to be valid."""
 
 
 def expiry(token: str) -> float:
-    """Until when a token serves, in seconds since 1970: what a JWT says, else for a while from now on."""
+    """A token's expiry in seconds since 1970: from a JWT's claims, else a fixed time from now."""
     try:
         claims = token.split(".")[1]
         said = orjson.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["exp"]

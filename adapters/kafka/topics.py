@@ -1,8 +1,8 @@
 """The topics that events go to: found, or created as the settings say.
 
-Owns what is known of them. A topic is looked up when it is first written to, after a failure, and every
-few seconds: somebody may have deleted it, and it, or another one of its name, lacks what was sent before.
-What tells them apart is kept in the state, since that may happen while no job runs.
+Owns what is known of topics. A topic is looked up when it is first written to, after a failure, and every few
+seconds: somebody may have deleted it. The topic that replaces it lacks what was sent before. Topic ids tell
+the two apart, and are kept in the state because this may happen while no job runs.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _LOGIN_HINT: Final = "look at producer.sasl.mechanism and the user and password 
 
 
 class Topics:
-    """Looks topics up and creates those that are missing; `place` names the brokers in errors."""
+    """Looks topics up and creates missing ones. Errors name the brokers."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
         self._reason = Reason()
-        # With idempotence it would ask to write, and never work again where that is not allowed.
+        # With idempotence it would request the right to write, and never work again if that is denied.
         config = {**client(settings.client, self._reason), "enable.idempotence": False}
         self._client: AdminClient = opened(AdminClient, config)
         self._known: dict[str, int] = {}
@@ -57,14 +57,14 @@ class Topics:
 
     @property
     def _admin(self) -> AdminClient:
-        """The client, which asks for another token in time if it is polled."""
+        """The client; polling it lets it request another token in time."""
         self._client.poll(0)
         return self._client
 
     def reach(self) -> str:
         """Ask the brokers for their cluster's id, so that a wrong address or password shows.
 
-        Raises SinkError; ConfigError for a login that is refused before the brokers were ever reached.
+        Raises SinkError, or ConfigError if the login is refused before the brokers were ever reached.
         """
         asked = self._admin.describe_cluster(request_timeout=_TIMEOUT_S)
         while not asked.done():
@@ -80,23 +80,23 @@ class Topics:
         return str(cluster or "")
 
     def _await(self, asked: Collection[Future[Any]]) -> None:
-        """Wait for answers; a login that has expired meanwhile, as one does between two looks, is renewed."""
+        """Wait for answers; renews a login that expires meanwhile, as may happen between two lookups."""
         until_s = time.monotonic() + 2 * _TIMEOUT_S
         while not all(one.done() for one in asked) and time.monotonic() < until_s:
             self._client.poll(_POLL_S)
             if self._reason.refused():
-                with suppress(TidemarkError):  # told by whoever looks at the answers
+                with suppress(TidemarkError):  # reported with the answers
                     renew(self._settings.client, self._client, refused=True)
 
     def partitions(self, topic: str) -> int:
-        """How many partitions a topic has that was made sure of."""
+        """The number of partitions of a topic that `ensure` has found or created."""
         return self._known[topic]
 
     def ensure(self, topics: Iterable[str], extra: Mapping[str, str] | None = None) -> dict[str, SinkError]:
-        """Make sure that topics exist; `extra` are settings of new ones where no rule gives them.
+        """Make sure that topics exist. `extra` are settings of new ones where no rule sets them.
 
-        Gives why some can't be had, by topic. Raises SinkError, or SinkRefused for rules that the brokers
-        will never follow.
+        Returns why some are unavailable, by topic. Raises SinkError, or SinkRefused for rules that the
+        brokers will never accept.
         """
         refused: dict[str, SinkError] = {}
         if time.monotonic() - self._looked_s > _LOOK_EVERY_S:
@@ -108,10 +108,10 @@ class Topics:
         return refused
 
     def denied(self, topics: Iterable[str]) -> dict[str, SinkError]:
-        """Why some topics would not let us write, or make them; writes nothing.
+        """Why some topics would not let us write, or create them; writes nothing.
 
-        Whether a topic that is still to be made may be written to nobody can tell. Raises SinkError, or
-        SinkRefused for rules that the brokers will never follow.
+        For a topic that does not exist yet, it can't be known whether it may be written to. Raises SinkError,
+        or SinkRefused for rules that the brokers will never accept.
         """
         denied: dict[str, SinkError] = {}
         missing = []
@@ -135,7 +135,7 @@ class Topics:
         return denied
 
     def trouble(self, topic: str) -> str:
-        """What keeps a topic from taking events, as far as the brokers tell; empty if they tell nothing."""
+        """What keeps a topic from accepting events, as far as the brokers say; empty if they say nothing."""
         resource = ConfigResource(ResourceType.TOPIC, topic)
         try:
             asked = self._admin.describe_topics(TopicCollection([topic]), request_timeout=_ASK_S)
@@ -148,15 +148,15 @@ class Topics:
 
     @property
     def ids(self) -> Mapping[str, str]:
-        """The ids of the topics that were made sure of, by name."""
+        """The ids of the topics that `ensure` has found or created, by name."""
         return self._ids
 
     def resume(self, ids: Mapping[str, str]) -> None:
-        """Know the ids that topics had when an earlier job wrote to them."""
+        """Restore the ids that topics had when an earlier job wrote to them."""
         self._ids = {**ids, **self._ids}
 
     def take_remade(self) -> frozenset[str]:
-        """The topics found since the last call to be others than those of their names before."""
+        """The topics found, since the last call, to have replaced others with the same name."""
         remade, self._remade = frozenset(self._remade), set()
         return remade
 
@@ -166,7 +166,7 @@ class Topics:
         self._known.clear()
 
     def _look_up(self, topics: list[str], refused: dict[str, SinkError]) -> list[str]:
-        """Learn of topics; gives those that are not there."""
+        """Look topics up; returns those that don't exist."""
         if not topics:
             return []
         missing = []
@@ -196,7 +196,7 @@ class Topics:
     def _create(self, topics: list[str], extra: Mapping[str, str], refused: dict[str, SinkError]) -> None:
         if not self._settings.create_topics:
             for topic in topics:
-                # A broker that creates topics by itself does so when it is asked for one.
+                # A broker that creates topics by itself does so when asked for one.
                 self._admin.list_topics(topic, timeout=_TIMEOUT_S)
             return
         self._request(topics, extra, refused)
@@ -209,7 +209,7 @@ class Topics:
         *,
         validate_only: bool = False,
     ) -> None:
-        """Ask for topics to be made, or only whether they would be."""
+        """Request topics to be created, or only ask whether they would be."""
         asked = self._admin.create_topics(
             [self._rules(topic, extra) for topic in topics],
             request_timeout=_TIMEOUT_S,
@@ -233,7 +233,7 @@ class Topics:
         )
 
     def _wait_for(self, topics: list[str], refused: dict[str, SinkError]) -> None:
-        # One that was waited for in vain is not waited for each time that it is asked for.
+        # Waiting for a topic in vain is not repeated each time that it is asked for.
         news = not self._missing.issuperset(topics)
         deadline = time.monotonic() + (_TIMEOUT_S if news else 0.0)
         while topics := self._look_up(topics, refused):
@@ -246,7 +246,7 @@ class Topics:
             time.sleep(0.02)
 
     def _note_failed(self, topic: str, what: str, error: KafkaError, refused: dict[str, SinkError]) -> None:
-        """Note a topic that alone can't be had; raise what concerns others, too."""
+        """Record an error that concerns only its topic; raise any other."""
         failed = self._failed(topic, what, error)
         if not refuses(error):
             raise failed
@@ -258,18 +258,21 @@ class Topics:
         return sink_error(error, f"the topic {what}: {said(error)}", topic)
 
     def _unreached(self, error: KafkaError) -> SinkError:
-        self._client.poll(0)  # tells the reason
-        with suppress(TidemarkError):  # told by the next attempt
+        self._client.poll(0)  # delivers the reason
+        with suppress(TidemarkError):  # reported by the next attempt
             renew(self._settings.client, self._client)
         text = self._reason.behind(f"not reached: {said(error)}")
         return SinkError(text, place=self._place, hint=self._reason.hint)
 
 
 def lack(partition: TopicPartitionInfo, least: int) -> str:
-    """What a partition lacks to take events, whose topic wants so many replicas in sync; empty if nothing."""
+    """What a partition lacks to accept events; empty if nothing.
+
+    `least` is the topic's required number of in-sync replicas.
+    """
     if getattr(partition, "leader", None) is None:  # its type says that there always is one
         return f"partition {partition.id} has no leader"
-    # Brokers since Kafka 4 ask for no more replicas than a partition has.
+    # Since Kafka 4, brokers require no more replicas than a partition has.
     needed = min(least, len(partition.replicas))
     if len(partition.isr) < needed:
         return f"partition {partition.id} has {len(partition.isr)} of {needed} replicas in sync that it needs"
