@@ -111,7 +111,10 @@ class Wired:
 def on_spark(
     settings: Settings, packages: tuple[str, ...], spark: SparkSession | None, stop: threading.Event
 ) -> Iterator[SparkSession]:
-    """`spark`, or a new session with these packages, stopped at the end; see `outlived` if Spark ends early."""
+    """`spark`, or a new session with these packages, stopped at the end.
+
+    If Spark ends early, `outlived` decides what that means.
+    """
     session = spark or spark_session(settings.job.spark_master, settings.job.spark_conf, packages)
     try:
         with outlived(session, stop):
