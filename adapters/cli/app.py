@@ -1,8 +1,8 @@
 """The `tidemark` command: `run` a job, `check` a configuration.
 
 Owns exit codes, logging, and how errors are shown. Exit codes: 0 a clean stop, 1 a failure, 2 an unusable
-configuration, 3 another job holds the checkpoint or the sink and the job must not wait. The only module here
-that imports an adapter's job; adapter and engine decide what the job does.
+configuration, 3 another job holds the checkpoint or the sink and the job must not wait. It is the only place
+that selects an adapter; the adapter and the engine decide what the job does.
 """
 
 from __future__ import annotations

@@ -188,7 +188,7 @@ class KafkaTopicReader:
         found = self._consumer.offsets_for_times([asked], _ASK_TIMEOUT_S)[0]
         if found.error is not None:
             raise KafkaException(found.error)
-        # If there is no such record yet, start at the end that the partition had before the question.
+        # If there is no such record yet, start where the partition ended before the lookup.
         return int(found.offset) if found.offset >= 0 else int(high)
 
     def _within(self, number: int, low: int, high: int) -> int:

@@ -54,7 +54,10 @@ def noting_faults(faults: MutableMapping[Name, str], table: Name) -> Iterator[No
 
 
 def note_fault(faults: MutableMapping[Name, str], table: Name, error: Exception) -> None:
-    """Record a fault, or raise an error that is not the table's; for loops too hot for a context manager."""
+    """Record a fault, or raise an error that is not the table's.
+
+    For loops where a context manager per item would be too slow.
+    """
     if isinstance(error, MemoryError | SinkError):
         raise error
     faults.setdefault(table, told(error))

@@ -83,8 +83,9 @@ def with_faults(
 def _array(made: Conversion, element: PgType, typmod: int, settings: EventSettings) -> Conversion:
     """Arrays as Debezium 2.1.4 encodes them.
 
-    Times lose their fraction; arrays of an enumeration or ltree with a NULL become null, as do arrays of
-    bits. The schema of arrays of enumerations, domains and unknown types says that items are never null.
+    Times are truncated, or lost under `time.precision.mode=connect`. Arrays of an enumeration or ltree with a
+    NULL become null, as do arrays of bits. The schema of arrays of enumerations, domains and unknown types
+    says that items are never null.
     """
     if element.name == "bit":
         bits = Schema("bytes", name="io.debezium.data.Bits", version=1, parameters=(("length", str(typmod)),))

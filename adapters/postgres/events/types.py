@@ -1,8 +1,8 @@
-"""What each PostgreSQL type becomes: its Connect schema, and the way from its text to JSON.
+"""What each PostgreSQL type becomes: its Connect schema, and how its text becomes JSON.
 
-Owns what is made of other types: domains, enumerations, arrays; `scalars` has the rest.
+Owns the types built from other types: domains, enumerations, arrays. `scalars` has the rest.
 
-Deliberately other than Debezium 2.1.4, which loses or garbles these values (in a stream unless said):
+Differs from Debezium 2.1.4 on purpose where that loses or garbles values (in a stream unless noted):
 
 | type | there | here |
 |---|---|---|

@@ -4,10 +4,10 @@ The rule: a window starts with these keys superseded. A row that its snapshot re
 dropped.
 
 Why it holds: PostgreSQL writes a commit to the log first and makes the transaction visible to snapshots
-afterwards. The gap is mostly microseconds; with `synchronous_commit` it lasts until the standby confirms, and
-without that standby for ever. A window that opens inside the gap reads the rows as they were *before* the
-transaction. Its entries were streamed before the window opened and do not come again, so no entry would
-supersede those rows, and an old row would follow a newer change.
+afterwards. The gap is mostly microseconds. With a synchronous standby it lasts until the standby confirms,
+and if that standby is missing, for ever. A window that opens inside the gap reads the rows as they were
+*before* the transaction. Its entries were streamed before the window opened and do not come again, so no
+entry would supersede those rows, and an old row would follow a newer change.
 
     log         ──── UPDATE k ── COMMIT 7 ───────────────────────────────►   sent to the sink at once
     pending               {}            { 7: k }                  {}
