@@ -6,8 +6,7 @@ transaction, the relation definition in force, and where to cut. `reader.py` rec
 
 After a restart the server may send entries again, from the slot's confirmed position on. The assembler skips
 them up to the last commit that was sent. That commit must come again unchanged: if it does not, the log
-belongs to another server, to a copy, or to a server that was restored. This tells a log that lost our past
-from one that continues it.
+belongs to another server, to a copy, or to a server that was restored.
 
 The stream can be held at an LSN: no transaction that commits there or later begins until the hold is
 released. The BEGIN of the first such transaction waits.

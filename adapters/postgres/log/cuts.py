@@ -59,8 +59,8 @@ class Cut:
     def moved(self, entries: Entries, codec: TableCodec) -> Mask | None:
         """The rows whose place may have changed; None if the rows had another merge key than this one.
 
-        In that case the table's definition has changed since. No window of this cut was open before the
-        change, so each window's snapshot shows what those entries did.
+        The table had another definition then. No window of this cut was open before the change, so each
+        window's snapshot shows what those entries did.
         """
         if tuple(codec.columns[at] for at in codec.merge_key) != self.merged:
             return None

@@ -19,8 +19,8 @@ entry would supersede those rows, and an old row would follow a newer change.
                         start, the row is dropped      └ the commit becomes visible; 7 is forgotten
 
 A transaction is added when it is streamed and the server's current snapshot does not show it yet. It is
-removed once a later snapshot shows it: every snapshot after that one does too. The set is saved with the
-state, since a restart does not stream these entries again.
+removed once a later snapshot shows it, because every snapshot after that one shows it, too. The set is saved
+with the state, since a restart does not stream these entries again.
 
 Memory is bounded by KEPT_KEYS for each transaction and relation. Above that no keys are kept, and no window
 may open on the relation until the transaction is visible.
