@@ -135,7 +135,7 @@ def _exit_codes(config: str) -> Iterator[None]:
     except TidemarkError as exc:
         _show(f"{type(exc).__name__}: {exc}", ())
         raise typer.Exit(HELD if isinstance(exc, LeaseHeld) else FAILED) from None
-    except Exception as exc:  # noqa: BLE001  nobody foresaw it, and it is shown
+    except Exception as exc:  # noqa: BLE001  unforeseen errors are shown, too
         _trace(exc)
         raise typer.Exit(FAILED) from None
 

@@ -165,7 +165,7 @@ def _template(text: str, grammar: Grammar) -> Template | str:
         return str(error)
     except RecursionError:
         return "it is nested too deeply"
-    except Exception as error:  # noqa: BLE001  a stranger's words must not end the job, whatever they are
+    except Exception as error:  # noqa: BLE001  no condition may end the job, whatever its error
         return f"it is no expression that can be written ({type(error).__name__})"
 
 

@@ -49,7 +49,7 @@ def noting_faults(faults: MutableMapping[Name, str], table: Name) -> Iterator[No
     """Record why a table's entries can't be decoded, instead of failing."""
     try:
         yield
-    except Exception as error:  # noqa: BLE001  whatever it is, it concerns this table alone
+    except Exception as error:  # noqa: BLE001  any error here concerns only this table
         note_fault(faults, table, error)
 
 

@@ -262,7 +262,7 @@ def _balances_in(net: list[int], low: list[int], **keys: str) -> pa.Table:
     return pa.table([_unpacked(**keys), pa.array(net), pa.array(low)], schema=copies.BALANCES)
 
 
-def _unpacked(lengths: str, bytes: str) -> pa.LargeBinaryArray:  # noqa: A002  as it is saved
+def _unpacked(lengths: str, bytes: str) -> pa.LargeBinaryArray:  # noqa: A002  its name in the saved state
     """Undo `_packed`."""
     each, together = np.frombuffer(b64decode(lengths), "<i4"), b64decode(bytes)
     if (each < 0).any() or each.sum(dtype=np.int64) != len(together):

@@ -286,7 +286,7 @@ class PostgresLog:
             self._fail(error)
         except psycopg.Error:
             self._fail(self._lost())
-        except Exception as error:  # noqa: BLE001  a thread must hand over whatever happened
+        except Exception as error:  # noqa: BLE001  the thread must hand over every error
             self._fail(unforeseen("the log reader", error))
         finally:
             self._session.close()
