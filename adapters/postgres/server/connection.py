@@ -77,7 +77,7 @@ class Server:
     """One database on one server; it opens all connections of the adapter.
 
     `owner` is the holder of the job's lease; it is in the application name of the log's reader. A statement
-    may take `query_timeout_s` seconds (0: no bound), and so may an answer.
+    may take `query_timeout_s` seconds (0: no bound), and its answer _ON_ITS_WAY_S seconds more.
     """
 
     _admitted: ClassVar[set[tuple[str, ...]]] = set()

@@ -157,9 +157,10 @@ def relation_of(table: Table, columns: tuple[str, ...] | None = None, *, stored:
 def as_logged(relation: Relation, table: Table | None, key: tuple[str, ...] = ()) -> Table:
     """The table with the key that it had where the log describes it.
 
-    Under REPLICA IDENTITY DEFAULT the log marks the columns of the primary key. Otherwise it marks none, and
-    the catalog's key is used. For a dropped table (None) the key is the marked columns, else `key` if the log
-    has all of it. The marks don't show the columns' order in the key, so the table's own order is used.
+    Under REPLICA IDENTITY DEFAULT the log marks the columns of the primary key. Otherwise its marks don't
+    show the key, and the catalog's key is used. A dropped table (None) has the marked key under DEFAULT,
+    otherwise `key` if the log has all of its columns. The marks don't show the columns' order in the key, so
+    the table's own order is used.
     """
     names = {column.name for column in relation.columns}
     marked = tuple(column.name for column in relation.columns if column.key)
