@@ -1,7 +1,7 @@
-"""The databases of a job while it runs: connections for small questions, catalogs, what the log tells of.
+"""The databases of a running job: connections for small queries, catalogs, tables as the log knows them.
 
-Owns the checks before a database is read: that it is there, CDC is enabled, it can be written to, and its
-signal table can serve. Used by the job's thread alone.
+Owns the checks before a database is read: it exists, CDC is enabled, it is writable, and its signal table is
+usable. Used by the job's thread alone.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("adapters")
 _SIGNAL_COLUMNS = 3
 _PATIENCE_MS = 2_000
-"""How long a small question waits for a lock, at most: the stream stands still meanwhile."""
+"""The longest a small query waits for a lock, in milliseconds. The stream stands still meanwhile."""
 _CREATE_SIGNALS = (
     "CREATE TABLE {} (id varchar(42) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048))"
 )
@@ -45,14 +45,14 @@ _CREATE_SIGNALS = (
 
 @dataclass(slots=True)
 class _Seen:
-    """What is known of a database: its instances, and where its stream stands."""
+    """A database's capture instances, and the place that its stream has reached."""
 
     instances: Instances = field(default_factory=Instances)
     place: Place = field(default_factory=lambda: Place(ZERO))
 
 
 class Databases:
-    """All databases of the settings; see `extents.Databases`."""
+    """All databases that the settings name."""
 
     def __init__(self, settings: Settings, server: Server) -> None:
         self._settings, self._server = settings, server
@@ -67,19 +67,19 @@ class Databases:
         self._served = False
 
     def captures(self, table: CollectionId) -> bool:
-        """Whether a table's changes are streamed; those of signal tables always are."""
+        """Whether a table's changes are streamed. Those of signal tables always are."""
         if table in self._settings.sqlserver.signal_tables:
             return True
         return self._settings.capture.captures(*table.parts[1:])
 
     def connection(self, database: str) -> Connection:
-        """The connection for small questions; made when it is first used."""
+        """The connection for small queries, opened on first use."""
         if database not in self._connections:
             self._connections[database] = self.connect(database)
         return self._connections[database]
 
     def connect(self, database: str) -> Connection:
-        """Another connection, which waits for a lock no longer either; any thread may ask for one."""
+        """A new connection with the same lock timeout. Any thread may call this."""
         with source_errors("connecting", database):
             connection = self._server.open(database)
             run(connection, f"SET LOCK_TIMEOUT {self._patience_ms}")
@@ -90,33 +90,33 @@ class Databases:
         return self._catalogs[database]
 
     def close(self) -> None:
-        """Give up the connections."""
+        """Close the connections."""
         connections, self._connections = self._connections, {}
         for connection in connections.values():
             connection.close()
 
-    # What the log tells of.
+    # Tables as the log knows them.
 
     def logged(self, database: str) -> Mapping[CollectionId, Table]:
-        """The captured tables as the log behind the stream's place tells of them."""
+        """The captured tables as the log describes them after the stream's place."""
         seen = self._seen[database]
         return seen.instances.at(seen.place)
 
     def place(self, database: str) -> Place:
-        """Where the stream stands."""
+        """The place that the stream has reached."""
         return self._seen[database].place
 
     def instances(self, database: str) -> Instances:
-        """The instances that were known there."""
+        """The capture instances that were known when the stream reached its place."""
         return self._seen[database].instances
 
     def note(self, database: str, place: Place, instances: Instances | None = None) -> None:
-        """Note how far the stream has come, and which instances there are."""
+        """Record how far the stream has come, and the capture instances if they were read again."""
         seen = self._seen[database]
         seen.place, seen.instances = place, instances or seen.instances
 
     def look(self, database: str) -> Instances:
-        """The instances as they are now."""
+        """Read the capture instances as they are now."""
         connection, catalog = self.connection(database), self._catalogs[database]
         with source_errors("reading the capture instances", database):
             captures = catalog.captures(connection)
@@ -130,7 +130,7 @@ class Databases:
             return [one.id for one in self._catalogs[database].listed(self.connection(database))]
 
     def greatest(self, database: str) -> Place:
-        """The greatest LSN that was captured; before everything where nothing was."""
+        """The greatest captured LSN; zero if nothing has been captured."""
         with source_errors("asking for the greatest LSN", database):
             found = rows(self.connection(database), change_statements.MAX_LSN)
         return Place(lsn_of_hex(found[0][0]) if found and found[0][0] else ZERO)
@@ -138,7 +138,7 @@ class Databases:
     # How tables are read.
 
     def refusal(self, database: str) -> SignalError | None:
-        """Why no table of a database can be snapshotted beside the stream, if so."""
+        """Why no table of a database can be snapshotted beside the stream; None if they can."""
         rows_are_written = self._settings.snapshot.watermarking is not Watermarking.VISIBILITY
         if rows_are_written and self._settings.sqlserver.signal_table(database) is None:
             return SignalError(
@@ -148,7 +148,7 @@ class Databases:
         return None
 
     def adapted(self, read: ReadTable, target: Target) -> ReadTable:
-        """How the snapshot before the log reads a table: by the SELECT that the settings give for it."""
+        """How the initial snapshot reads a table: by its SELECT override, if the settings have one."""
         if not target.initial:
             return read
         names = read.table.id.parts
@@ -158,9 +158,10 @@ class Databases:
     # Checks.
 
     def identity(self) -> dict[str, str]:
-        """What tells these databases from others. Raises ConfigError where one can't be read.
+        """The identity of each database. Raises ConfigError where a database can't be used.
 
-        A primary that has become a secondary while the job runs may become one again: that is a SourceError.
+        A primary that becomes a secondary while the job runs may become primary again: that raises
+        SourceError.
         """
         found = {name: self._checked(name) for name in self.names}
         self._served = True
@@ -189,14 +190,14 @@ class Databases:
             raise no_snapshots(database)
 
     def refuse_replicas(self, database: str) -> None:
-        """Raise SourceError where rows would be read of a secondary, which may lag behind what was told."""
+        """Raise SourceError on a secondary: rows read there may be older than changes already emitted."""
         with source_errors("asking what the database is", database):
             found = rows(self.connection(database), metadata.DATABASE)
         if found and found[0][1] != "READ_WRITE":
             raise refused_replica(database)
 
     def check_tables(self, database: str) -> None:
-        """Warn of listed tables that are not captured. Raises ConfigError for an unfit signal table."""
+        """Warn of listed tables that are not captured. Raises ConfigError for an unusable signal table."""
         connection, catalog = self.connection(database), self._catalogs[database]
         with source_errors("listing tables", database):
             listed = [one for one in catalog.listed(connection) if self.captures(one.id)]
@@ -213,7 +214,7 @@ class Databases:
             self._check_signals(signal, {one.id for one in listed})
 
     def _warn_of_limits(self, database: str) -> None:
-        """Name what CDC does not capture, or not as it is."""
+        """Warn of tables and columns that CDC captures incompletely or not faithfully."""
         connection = self.connection(database)
         with source_errors("asking what CDC can't capture", database):
             switching = rows(connection, metadata.SWITCHING)
@@ -234,7 +235,7 @@ class Databases:
                 )
 
     def signal_columns(self, signal: CollectionId) -> tuple[str, ...]:
-        """What a signal table calls the id, the type and the data, which are its first three columns."""
+        """The names of a signal table's first three columns, which are its id, type and data."""
         table = self._signal_table(signal)
         return tuple(column.name for column in table.columns[:_SIGNAL_COLUMNS]) if table else ()
 
@@ -263,7 +264,7 @@ class Databases:
 
 
 def refused_replica(database: str) -> SourceError:
-    """Why replicas are not read, neither their logs nor their rows."""
+    """The error for a replica: neither its log nor its rows are read."""
     return SourceError(
         f"database {database!r} is a readable secondary or read-only: rows read there may be older than"
         " changes that were told",
@@ -273,7 +274,7 @@ def refused_replica(database: str) -> SourceError:
 
 
 def check_identity(saved: Mapping[str, Any], found: Mapping[str, Any]) -> None:
-    """Raise StateError where the saved state belongs to other databases: where no mark of one is the same."""
+    """Raise StateError where the saved state belongs to another database: no mark of its identity matches."""
     for name in saved.keys() & found.keys():
         if not _marks(saved[name]) & _marks(found[name]):
             raise StateError(
@@ -283,5 +284,5 @@ def check_identity(saved: Mapping[str, Any], found: Mapping[str, Any]) -> None:
 
 
 def _marks(identity: str) -> set[str]:
-    """The marks of an identity (`metadata.DATABASE`); a state of earlier has one."""
+    """The marks of an identity (`metadata.DATABASE`). States of earlier versions have only one."""
     return set(identity.split("|")) - {""}

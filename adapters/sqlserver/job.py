@@ -1,7 +1,7 @@
-"""A SQL Server job put together from its settings: its source, and how it reaches the server.
+"""Builds a SQL Server job from its settings: its source, and the connection to the server.
 
-What all jobs share is `wiring`'s. `run` serves the command; `building` gives the job to whoever drives
-it from Python on a session of their own. `reach` is the way to the server for both.
+`wiring` has what all jobs share. `run` serves the command line. `building` yields the job to Python code that
+has its own Spark session. Both take `reach`, the way to the server.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     ReachOf = Callable[[SqlServerSettings], Reach]
 
 _LOCAL_ROWS = 2_000
-"""Change rows that are read by the metadata connection; a Spark job costs 0.2 s."""
+"""Up to this many change rows are read by the metadata connection, since a Spark job costs 0.2 s."""
 _LONGEST_WINDOW_S = 40.0
-"""The capture job's delay is paid once per window, which holds nothing in the database meanwhile."""
+"""The longest window. Each window costs the capture job's delay once, and holds nothing in the database."""
 
 
 def run(
@@ -56,11 +56,11 @@ def run(
     onlookers: Onlookers = NOBODY,
     reach: ReachOf = connection.reach,
 ) -> None:
-    """Run the job until `stop` is set; on `spark` if given, else on a session made for it.
+    """Run the job until `stop` is set, on `spark` if given, else on a session made for it.
 
-    Raises a TidemarkError when it can't go on. A session made here is stopped at the end.
+    Raises a TidemarkError when the job can't continue. A session made here is stopped at the end.
     """
-    snapshotter(settings.snapshot)  # one that is none is told of before Spark takes its time to start
+    snapshotter(settings.snapshot)  # an unusable snapshotter fails before Spark starts, which is slow
     with (
         trying(),
         closing(Server(reach(settings.sqlserver), connection.login_of(settings.sqlserver))) as found,
@@ -80,7 +80,7 @@ def building(
     wrap: Callable[[JobParts], JobParts] = lambda job_parts: job_parts,
     reach: ReachOf = connection.reach,
 ) -> Iterator[Job]:
-    """The job, not yet started; see `wiring.building`."""
+    """Build the job without starting it; see `wiring.building`."""
     wire = partial(_wired, settings, spark, sleep, reach)
     with wiring.building(settings, spark, onlookers, wire, sleep=sleep, wrap=wrap) as job:
         yield job
@@ -111,7 +111,7 @@ def make_source(
     sleep: Callable[[float], object] = time.sleep,
     reach: ReachOf = connection.reach,
 ) -> SqlServerSource:
-    """The source of the settings; `sleep` waits before an initial snapshot."""
+    """The source of the settings. `sleep` waits before an initial snapshot."""
     found = Server(reach(settings.sqlserver), connection.login_of(settings.sqlserver))
     databases, tasks = Databases(settings, found), tasks_of(spark)
     jdbc = found.reach.jdbc

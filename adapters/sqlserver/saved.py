@@ -1,4 +1,4 @@
-"""What a state keeps for SQL Server, read strictly: a StateError where it was never saved like that. Pure."""
+"""Strict reading of the saved state of a SQL Server source: StateError for anything else. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KINDS = get_type_hints(Column)
 
 
 def check_saved(state: State) -> None:
-    """Raise StateError where what the state keeps of the change tables can't be read."""
+    """Raise StateError where the state's part about the change tables can't be read."""
     memory = state.memory
     with reading_saved("what the saved state keeps of the change tables"):
         places = places_of(state.position) if state.position is not None else ()

@@ -1,8 +1,8 @@
-"""A table's codec from what the catalog, or the schema history, says of it.
+"""Builds a table's codec from the catalog or the schema history.
 
-Rows of the log and rows read by a query have the same columns in the same order (`rows.readable`), so one
-codec serves both. Lists and masks name a table `schema.table` whatever its database, as Debezium 2.1.4
-matches them; topics and schemas have the database's name too.
+Rows of the log and rows read by queries have the same columns in the same order (`rows.readable`), so one
+codec serves both. Lists and masks name a table as `schema.table`, without its database, as Debezium 2.1.4
+matches them. Topic and schema names include the database.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def codec_for(
     emit: bool = True,
     signal: bool | None = None,
 ) -> TableCodec:
-    """The codec of a table's rows; its `columns` are those of `rows.readable`.
+    """The codec of a table's rows. Its `columns` are those of `rows.readable`.
 
-    `merge_key` defaults to the table's key; it is empty where the rows lack one of its columns. `signal`
-    says whether rows are read as signals, by default where the table is `signal.data.collection`.
+    `merge_key` defaults to the table's key; it is empty where the rows lack one of its columns. `signal` says
+    whether rows are read as signals; by default they are if the table is `signal.data.collection`.
     """
     columns = readable(table)
     names = tuple(column.name for column in columns)
@@ -77,7 +77,7 @@ def codec_for(
 
 
 def listed_name(collection: CollectionId) -> CollectionId:
-    """A table as lists of tables and columns name it: without its database."""
+    """A table's name as lists of tables and columns give it: without its database."""
     return CollectionId(collection.parts[-2:])
 
 

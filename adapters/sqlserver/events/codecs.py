@@ -1,4 +1,4 @@
-"""The codecs of tables while the job runs, made once for each shape. Pure."""
+"""The tables' codecs while the job runs, built once per table shape. Pure."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _KEPT = 1_000
 
 
 class Codecs:
-    """Makes codecs by the settings and keeps them."""
+    """Builds codecs from the settings and caches them."""
 
     def __init__(self, settings: Settings) -> None:
         self._events, self._signals = settings.events, frozenset(settings.sqlserver.signal_tables)
         self._made: dict[tuple[Table, tuple[str, ...]], TableCodec] = {}
 
     def codec(self, table: Table, merge_key: tuple[str, ...] = ()) -> TableCodec:
-        """The codec of a table; `merge_key` is its own key unless named."""
+        """The codec of a table. `merge_key` defaults to the table's key."""
         found = self._made.get((table, merge_key))
         if found is None:
             if len(self._made) >= _KEPT:
@@ -46,9 +46,9 @@ class Codecs:
         merges: Mapping[CollectionId, tuple[str, ...]],
         aside: Collection[CollectionId] = (),
     ) -> tuple[dict[int, Instance], dict[CollectionId, str]]:
-        """How the rows of each instance that a span has are read, by its index; and why some can't be.
+        """The instances of a span by index, with codecs and modes; and why some tables can't be decoded.
 
-        `merges` are the merge keys of tables that are read beside. Tables in `aside` are left out.
+        `merges` are the merge keys of tables that a snapshot is reading. Tables in `aside` are left out.
         """
         faults: dict[CollectionId, str] = {}
         made: dict[int, Instance] = {}

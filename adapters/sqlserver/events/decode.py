@@ -1,8 +1,8 @@
-"""A part of the log to events: raw change rows in, Arrow out. Pure; runs on executors.
+"""Decodes a part of the log: raw change rows in, events as Arrow out. Pure; runs on executors.
 
-A part has the rows of all capture instances between two places; it never parts rows that share commit and
-change. Parts are decoded independently of each other, except where transaction metadata is on: then each
-needs the transaction that the part before it left open.
+A part has the rows of all capture instances between two places. It never separates rows that share commit and
+change LSN. Parts are decoded independently, except with transaction metadata: then each part needs the
+transaction that the previous part left open.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ _MILLIS = 3
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What rows become: the settings, and each capture instance by its index; goes to the executors.
+    """How to decode rows: the settings, and the capture instances by index. Sent to the executors.
 
-    Rows of an instance without an entry are not captured: they are passed over. `clock_minutes` is how far
-    the server's clock is ahead of UTC, where times come without a zone.
+    Rows of an instance without an entry are skipped. `clock_minutes` is how far the server's clock is ahead
+    of UTC; it applies to times that come without a zone.
     """
 
     settings: EventSettings
@@ -64,7 +64,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What to note for the open windows: all entries of these tables, streamed while they are open."""
+    """The tables with an open window. All their entries streamed meanwhile supersede rows read."""
 
     tables: frozenset[CollectionId] = frozenset()
 
@@ -81,10 +81,10 @@ class SignalEntry:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What a part holds: its events in order, and what the driver needs to know. `entries` counts rows.
+    """A decoded part: its events in order, and the facts that the driver needs. `entries` counts rows.
 
-    `part` is what the events were written as, once they are; `faults` are tables whose rows can't be decoded,
-    and why.
+    `part` is the written file of the events, once there is one. `faults` maps tables whose rows can't be
+    decoded to the reason.
     """
 
     events: pa.RecordBatch
@@ -104,10 +104,11 @@ def decode(
     before: OpenTransaction | None = None,
     changes: Sequence[SchemaChange] = (),
 ) -> Decoded:
-    """Decode and encode the rows of a part; `now_ms` is the `ts_ms` of its events.
+    """Decode and encode the rows of a part. `now_ms` is the `ts_ms` of its events.
 
-    `batches` have the columns of `changes.RAW`, in any order. Schema changes are told before the first row of
-    their commit or a later one. Raises SeparatorInData for an instance in FAST form that needs the other.
+    `batches` have the columns of `changes.RAW`, in any order. A schema change is emitted before the first row
+    of its commit or of a later one. Raises SeparatorInData for an instance in FAST form whose values hold the
+    separator.
     """
     entries = in_order([batch for batch in batches if batch.num_rows])
     made: list[Draft] = []
@@ -132,7 +133,7 @@ def decode(
 
 
 def _changes(rows: InstanceRows, entries: Entries) -> Iterator[Change]:
-    """The instance's rows encoded, by operation."""
+    """The instance's encoded rows, grouped by operation."""
     codec = rows.instance.codec
     for operation, op in ((DELETE, "d"), (INSERT, "c")):
         numbers, columns = rows.of(operation)
@@ -145,14 +146,14 @@ def _changes(rows: InstanceRows, entries: Entries) -> Iterator[Change]:
 
 
 def _superseding(rows: InstanceRows, watch: Watch) -> Iterator[tuple[CollectionId, pa.LargeBinaryArray]]:
-    """The merge keys of every row of the window's tables: whatever it says, the stream says it in full."""
+    """The merge keys of all rows of the windows' tables. Any change row supersedes, and has the whole row."""
     codec = rows.instance.codec
     if codec.collection in watch.tables and codec.merge_key and len(rows.numbers):
         yield codec.collection, merge_keys([rows.columns[at] for at in codec.merge_key])
 
 
 def _signals(rows: InstanceRows, entries: Entries) -> list[SignalEntry]:
-    """The rows inserted, their values by the columns' names, or by their places where those are others."""
+    """Signals from the inserted rows. Columns are found by name, else by position."""
     numbers, columns = rows.of(INSERT)
     names = rows.instance.codec.columns
     places = [names.index(name) if name in names else at for at, name in enumerate(("id", "type", "data"))]
@@ -184,7 +185,7 @@ def _events(
 
 
 def _times(entries: Entries, rules: Rules, now_ms: int) -> Ints:
-    """When each entry was committed, in milliseconds; the present where the server has forgotten."""
+    """Each entry's commit time in milliseconds; the current time where the server no longer has it."""
     ahead = rules.clock_minutes * 60_000
     with reading_bytes("the time of a commit"):
         times = stamp_values(entries.committed, _MILLIS) - ahead

@@ -1,7 +1,7 @@
-"""The default of a column's schema from the text of the default's expression.
+"""Parses a column default's expression into the default of its schema.
 
-Only literals give one: sys.default_constraints has them in parentheses, `((1))`, `(N'it''s')`, `(0x0102)`.
-Calls, NULL, and defaults of uniqueidentifier and xml are none, as in Debezium 2.1.4.
+Only literals have one. sys.default_constraints shows them in parentheses: `((1))`, `(N'it''s')`, `(0x0102)`.
+Calls, NULL, and defaults of uniqueidentifier and xml have none, as in Debezium 2.1.4.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _MOMENT = re.compile(
     r"(?:(?P<clock>\d{2}:\d{2}(?::\d{2})?)(?:\.(?P<fraction>\d{1,9}))?)?(?: ?(?P<zone>Z|[+-]\d{2}:\d{2}))?"
 )
 _DAYS_OF_CLOCKS = "1900-01-01"
-"""The day that the server adds to a time of day alone."""
+"""The date that the server adds to a time of day without one."""
 
 
 def default_text(column: Column) -> str | None:
-    """The default as the server would write its value, ready for the type's conversion; None for none."""
+    """The default as the server would write its value, ready for the type's conversion, or None."""
     if column.default is None:
         return None
     read = _READ.get(column.type)
@@ -36,7 +36,7 @@ def default_text(column: Column) -> str | None:
 
 
 def _bare(expression: str) -> str:
-    """The expression less the parentheses around all of it."""
+    """The expression without the parentheses around it."""
     text = expression.strip()
     while text.startswith("(") and text.endswith(")") and _closes_at_end(text):
         text = text[1:-1].strip()
@@ -44,7 +44,7 @@ def _bare(expression: str) -> str:
 
 
 def _closes_at_end(text: str) -> bool:
-    """Whether the first parenthesis is closed by the last; those inside quotes are none."""
+    """Whether the last parenthesis closes the first. Parentheses inside quotes don't count."""
     depth, quoted = 0, False
     for at, character in enumerate(text):
         if character == "'":
@@ -126,7 +126,7 @@ def _shown(column: Column, day: str, clock: str, fraction: str, zone: str) -> st
 
 
 def _rounded(stamp: str, *, whole_minutes: bool) -> str | None:
-    """As these types hold it: to the minute, or to a 300th of a second."""
+    """Rounded as the type stores it: to the minute, or to a 300th of a second."""
     try:
         moment = datetime.strptime(stamp, "%Y-%m-%d %H:%M:%S.%f").replace(tzinfo=UTC)
     except ValueError:

@@ -1,7 +1,7 @@
-"""How Microsoft's JDBC driver describes a column, as Debezium shows it on: numbers, names, lengths, scales.
+"""Columns as Microsoft's JDBC driver describes them and Debezium shows them: type, name, length, scale.
 
-Schema changes, the schema history and `column.propagate.source.type` tell these. Source: what
-`sp_columns_100` answers, and the types that the driver's `getColumns` puts in their places.
+Used by schema changes, the schema history and `column.propagate.source.type`. Source: the answers of
+`sp_columns_100`, with the types that the driver's `getColumns` substitutes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MAX_BYTES, _MAX_CHARACTERS = 2**31 - 1, 2**30 - 1
 
 @dataclass(frozen=True, slots=True)
 class JdbcColumn:
-    """`type` is one of `java.sql.Types`, `name` the type's with `identity`; `scale` None: it has none."""
+    """`type` is one of `java.sql.Types`. `name` includes `identity`. `scale` is None if the type has none."""
 
     type: int
     name: str
@@ -54,7 +54,7 @@ _FIXED: dict[str, tuple[int, int, int | None]] = {
 """Type, length and scale."""
 _STRINGS = {"char": 1, "varchar": 12, "nchar": -15, "nvarchar": -9, "binary": -2, "varbinary": -3}
 _CLOCKS = {"time": (92, 8), "datetime2": (93, 19), "datetimeoffset": (-155, 26)}
-"""Type, and the characters of a value without a fraction."""
+"""Type, and the length of a value without a fraction, in characters."""
 _OTHER = (1111, 0, None)
 
 

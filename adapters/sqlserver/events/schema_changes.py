@@ -1,8 +1,8 @@
-"""Schema changes: what became of a captured table's shape, and the event that tells of it. Pure.
+"""Schema changes of captured tables, and their events. Pure.
 
-Events go to the topic of the prefix, keyed by the database's name. Their schemas and members are those of
-Debezium 2.1.4; `ddl` is always null, since CDC has no DDL. What columns are said to be is what Microsoft's
-JDBC driver says, with `autoIncremented` false always, as in the reference document.
+The events go to the topic named by the prefix, keyed by the database's name. Their schemas and fields are
+those of Debezium 2.1.4. `ddl` is always null, since CDC has no DDL. Columns are described as by Microsoft's
+JDBC driver, except that `autoIncremented` is always false, as in the reference document.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from engine.model import CollectionId
 
 _TURN = -3
-"""Before the events that a message has, and the BEGIN and END before them."""
+"""Sorts before a message's events, and before the BEGIN and END ahead of them."""
 
 KEY = struct("io.debezium.connector.sqlserver.SchemaChangeKey", ("databaseName", STRING), version=1)
 _COLUMN = struct(
@@ -77,7 +77,7 @@ VALUE = struct(
 
 
 class ChangeType(StrEnum):
-    """What became of a table."""
+    """What happened to a table."""
 
     CREATE = "CREATE"
     ALTER = "ALTER"
@@ -86,7 +86,7 @@ class ChangeType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """From `place.commit` on, the table's change rows have this shape; a dropped one has its last.
+    """The table's change rows have this shape from `place.commit` on. A dropped table has its last shape.
 
     `now_ms` is the time of the event.
     """
@@ -98,17 +98,17 @@ class SchemaChange:
 
     @property
     def commit(self) -> str:
-        """The LSN from which on it holds."""
+        """The commit LSN from which the change applies."""
         return self.place.commit or ZERO
 
 
 def schema_changes(changes: Sequence[SchemaChange], settings: EventSettings) -> pa.RecordBatch:
-    """The events of these changes, in their order."""
+    """The events of these changes, in order."""
     return event_batch([schema_change_group(one, place, settings) for place, one in enumerate(changes)])
 
 
 def schema_change_group(change: SchemaChange, message: int, settings: EventSettings) -> EventGroup:
-    """The event of a change, before everything else that the message of this number brings."""
+    """The event of a change. It comes before all other events of message number `message`."""
     before, after = with_schema(KEY, enabled=settings.key_schemas)
     key = f"{before}{json_text({'databaseName': change.table.id.parts[0]})}{after}"
     before, after = with_schema(VALUE, enabled=settings.value_schemas)
@@ -163,7 +163,7 @@ def _table_members(table: Table) -> dict[str, Any]:
 
 
 def column_members(column: Column, place: int) -> dict[str, Any]:
-    """What is said of a column, in the schema topic and the schema history alike; `place` counts from 1."""
+    """A column's fields, the same in the schema topic and the schema history. `place` counts from 1."""
     seen = jdbc_column(column)
     return {
         "name": column.name,

@@ -1,4 +1,4 @@
-"""The source block of SQL Server's events: the database and table, the change's place in the log."""
+"""The source block of SQL Server events: database, table, and the change's place in the log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SOURCE = source_schema(
 
 
 def source_table(collection: CollectionId, snapshot: str = "false") -> str:
-    """From after the time up to the change's LSN."""
+    """The part of the source block between the time and the change's LSN."""
     database, schema, table = map(quote, collection.parts)
     return (
         f',"snapshot":"{snapshot}","db":{database},"sequence":null,"schema":{schema},"table":{table}'
@@ -35,10 +35,11 @@ def source_table(collection: CollectionId, snapshot: str = "false") -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReadPlace:
-    """Where events of rows read, and schema changes, stand: `ts_ms` is the source's time, the rest the log's.
+    """The place in the source block of READs and schema changes.
 
-    Incremental READs have the place of the last change streamed (as Debezium's have), initial ones the
-    snapshot's commit LSN alone, with `snapshot` "true". `serial` is `event_serial_no`.
+    `ts_ms` is the source's time, the rest the log's. Incremental READs have the place of the last streamed
+    change, as in Debezium. Initial ones have the snapshot's commit LSN only, with `snapshot` "true". `serial`
+    is `event_serial_no`.
     """
 
     ts_ms: int
@@ -49,7 +50,7 @@ class ReadPlace:
 
 
 def read_source(settings: EventSettings, collection: CollectionId, place: ReadPlace) -> str:
-    """The whole source block of a collection's events at a place."""
+    """The complete source block of a collection's events at a place."""
     middle = f'{_text(place.change)},"commit_lsn":{_text(place.commit)}'
     serial = "null" if place.serial is None else str(place.serial)
     head = f"{source_head(CONNECTOR, settings)}{place.ts_ms}{source_table(collection, place.snapshot)}"

@@ -1,7 +1,7 @@
-"""Encoding a span: its parts decoded where they are, or on the executors when they are large.
+"""Encodes a span: small parts in the driver, parts in files on the executors.
 
-Owns the task that turns a part of the span into a part of the turn, and what comes back from it. Events
-go straight to the sink's writer; only facts travel to the driver.
+Owns the task that turns a part of the span into a part of the turn. Events go straight to the sink's writer;
+only the facts about them return to the driver.
 """
 
 from __future__ import annotations
@@ -34,24 +34,27 @@ class PartTask:
 
 @dataclass(frozen=True, slots=True)
 class EncodePart:
-    """What to do with a part; goes to the executors."""
+    """What to do with a part. Sent to the executors."""
 
     rules: Rules
     watch: Watch
     writer: PartWriter
     now_ms: int
     again: bool = False
-    """Whether parts may be there that held events of a table that is left out now."""
+    """Whether earlier parts may exist that hold events of a table that is now left out."""
 
     def __call__(self, task: PartTask) -> Decoded:
-        """Decode, encode, write; gives what was decoded, and in the place of the events the part written."""
+        """Decode, encode and write a part.
+
+        Returns what was decoded, with the written part instead of the events.
+        """
         batches = task.part.load()
         decoded = decode(batches, self.rules, self.watch, self.now_ms, task.before, task.changes)
         return write_part(self.writer, task.number, decoded, again=self.again)
 
 
 class SpanEncoder:
-    """Encodes spans; parts that lie in files go to the executors."""
+    """Encodes spans. Parts that lie in files go to the executors."""
 
     def __init__(self, executors: Executors) -> None:
         self._executors = executors
@@ -65,7 +68,7 @@ class SpanEncoder:
     ) -> list[Decoded]:
         """The parts' facts, in order. `before` is the transaction that the last span left open.
 
-        Schema changes are told in the first part: a table's shape before its rows.
+        Schema changes go into the first part, so that a table's shape precedes its rows.
         """
         tasks = [PartTask(part, number) for number, part in enumerate(parts)]
         if tasks and changes:
@@ -78,7 +81,7 @@ class SpanEncoder:
 
 
 def _one_by_one(task: EncodePart, tasks: Sequence[PartTask], before: OpenTransaction | None) -> list[Decoded]:
-    """Counters of transaction metadata pass from part to part."""
+    """Encode the parts in sequence, since transaction counters pass from part to part."""
     done: list[Decoded] = []
     for one in tasks:
         done.append(task(replace(one, before=before)))

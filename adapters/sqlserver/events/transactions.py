@@ -1,7 +1,7 @@
 """Transaction metadata: BEGIN and END events, and each event's transaction block.
 
-A transaction is named by its commit's LSN. Nothing in the change tables says that one has ended, so its END
-comes when another transaction's first event does, with that event's time, as in Debezium 2.1.4.
+A transaction's id is its commit LSN. The change tables do not show that a transaction has ended. Its END is
+emitted with the first event of the next transaction and has that event's time, as in Debezium 2.1.4.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ if TYPE_CHECKING:
     from engine.events.settings import EventSettings
 
 _END_TURN, _BEGIN_TURN = -2, -1
-"""Before the event that they come with."""
+"""Sort before the event that they come with."""
 _BEGUN = '"event_count":null,"data_collections":null'
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction that may have further events: its commit's LSN, and the events counted so far."""
+    """A transaction that may have further events: its commit LSN, and its event counts so far."""
 
     id: str
     collections: Counts = ()
 
 
 def to_json(transaction: OpenTransaction | None) -> dict[str, Any] | None:
-    """For the state."""
+    """Encode for the state."""
     if transaction is None:
         return None
     return {"id": transaction.id, "collections": [list(pair) for pair in transaction.collections]}
 
 
 def from_json(saved: Mapping[str, Any] | None) -> OpenTransaction | None:
-    """From the state."""
+    """Decode from the state."""
     if saved is None:
         return None
     return OpenTransaction(saved["id"], tuple((name, count) for name, count in saved["collections"]))
@@ -55,7 +55,7 @@ def from_json(saved: Mapping[str, Any] | None) -> OpenTransaction | None:
 
 @dataclass(frozen=True, slots=True)
 class Commits:
-    """Entries in the log's order: the commit's LSN of each, its time, and the number of its transaction.
+    """Entries in log order: the commit LSN of each, its time, and the number of its transaction.
 
     Number 0 is the transaction that was open before the first entry.
     """
@@ -66,12 +66,15 @@ class Commits:
 
     @property
     def count(self) -> int:
-        """Of transactions, the open one counted whether or not there is one."""
+        """The number of transactions.
+
+        One is counted for the transaction open before, even if there is none.
+        """
         return int(self.ordinals[-1]) + 1 if len(self.ordinals) else 1
 
 
 def commits(lsns: Text, times_ms: Ints, starts: Ints, before: OpenTransaction | None) -> Commits:
-    """The transactions of entries; `starts` are the entries that begin another commit's."""
+    """The transactions of entries. `starts` are the entries where another commit begins."""
     marks = np.zeros(len(times_ms), np.int64)
     marks[starts] = 1
     if len(marks):
@@ -81,7 +84,7 @@ def commits(lsns: Text, times_ms: Ints, starts: Ints, before: OpenTransaction | 
 
 @dataclass(frozen=True, slots=True)
 class TransactionEvents:
-    """What transaction metadata adds: blocks for each draft's events, BEGIN and END events, what is open."""
+    """Transaction metadata: blocks for each draft's events, BEGIN and END events, the open transaction."""
 
     blocks: tuple[Text, ...]
     groups: tuple[EventGroup, ...]
@@ -91,7 +94,7 @@ class TransactionEvents:
 def told(
     drafts: Sequence[Draft], line: Commits, before: OpenTransaction | None, settings: EventSettings
 ) -> TransactionEvents:
-    """Count the drafts' events and tell of their transactions."""
+    """Count the drafts' events and build their transactions' blocks and events."""
     orders, counts = number_events(
         drafts, line.ordinals, line.count, before.collections if before is not None else ()
     )
@@ -100,7 +103,7 @@ def told(
         for draft, (total, own) in zip(drafts, orders, strict=True)
     )
     begins = _firsts(drafts, line)
-    # Each transaction with events, behind the one that was open; what ends it is the next one's first event.
+    # Each transaction with events, after the one that was open. The next one's first event ends it.
     met = [OpenTransaction(line.lsns[at].as_py(), counts[line.ordinals[at]]) for at in begins]
     still = [] if before is None else [OpenTransaction(before.id, counts[0])]
     chain = [*still, *met]
@@ -113,7 +116,7 @@ def told(
 
 
 def _firsts(drafts: Sequence[Draft], line: Commits) -> Ints:
-    """The first event's entry of every transaction that begins with one, in order."""
+    """The entry of each transaction's first event, in order, for transactions that begin here."""
     if not drafts:
         return np.zeros(0, np.int64)
     entries = np.unique(np.concatenate([draft.messages for draft in drafts]))

@@ -1,25 +1,25 @@
-"""What each SQL Server type becomes: its Connect schema, and the way from its text to JSON.
+"""How SQL Server types are encoded: each type's Connect schema, and the conversion of its text to JSON.
 
-Texts are those that `tsql` has the server write: bit as 0 and 1, money with four digits of fraction, real
+The texts are those that `tsql` makes the server write: bit as 0 and 1, money with four fraction digits, real
 and float in style 3, bytes as hexadecimal digits, dates and times in style 121.
 
-Deliberately other than Debezium 2.1.4, which loses or garbles these values:
+Deliberate differences from Debezium 2.1.4, which loses or garbles these values:
 
-| type | there | here |
+| type | Debezium 2.1.4 | here |
 |---|---|---|
 | time(4) to time(7) in a stream | digits past the millisecond dropped | kept |
-| datetime2(7) outside 1677 to 2262 | wrapped round 64 bits | the least or greatest number of 64 bits |
+| datetime2(7) outside 1677 to 2262 | wraps around 64 bits | the least or greatest 64-bit number |
 | dates before 1582 in a snapshot | by Java's Julian calendar | proleptic Gregorian, as in the stream |
 | a large value that an update left alone, in `before` | null, "" if NOT NULL | its value, if NOT NULL |
 | a computed column | null in a stream, a value in a snapshot | always null, optional: the log has none |
 | default N'…', or a quote inside | garbled | the text |
 | default of a bit other than ((1)) | false | its value |
-| default that is a call or NULL, of a text | a piece of its expression | none |
+| default of a text that is a call or NULL | a piece of its expression | none |
 
-The reference document gives xml the semantic type `io.debezium.data.Xml`, which it has here; the driver of
-2.1.4 makes it a plain string. The document says GMT of datetimeoffset; 2.1.4 keeps the value's own offset
-and so is it here, since nothing is lost. geometry, geography and hierarchyid are the bytes that the server
-keeps, as there; sql_variant and the user's own types of the CLR are left out.
+The reference document gives xml the semantic type `io.debezium.data.Xml`, as here; the driver of 2.1.4 makes
+it a plain string. The document says GMT for datetimeoffset. 2.1.4 keeps the value's own offset, and so does
+this module, since nothing is lost. geometry, geography and hierarchyid are the server's own bytes, as in
+Debezium; sql_variant and user-defined CLR types are left out.
 """
 
 from __future__ import annotations

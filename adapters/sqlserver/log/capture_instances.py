@@ -1,4 +1,4 @@
-"""What is known of a database's capture instances at one time, and what has become of them since. Pure."""
+"""A database's capture instances at one time, and what has become of them since. Pure."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Instances:
-    """The instances of captured tables, and the table of each, by the instance's name."""
+    """The capture instances, and the table of each by the instance's name."""
 
     captures: tuple[Capture, ...] = ()
     tables: Mapping[str, Table] = field(default_factory=dict)
 
     def at(self, place: Place) -> dict[CollectionId, Table]:
-        """The tables as the log behind a place tells of them."""
+        """The tables as the log describes them after a place."""
         return {one.table: self.tables[one.name] for one in current(self.captures, place)}
 
     def tellers(self, place: Place) -> dict[CollectionId, int]:
-        """The change table, by its id, that tells of each table behind a place."""
+        """The object id of the change table that each table is read from after a place."""
         return {one.table: one.object_id for one in current(self.captures, place)}
 
     def since(self, table: CollectionId, place: Place) -> str:
-        """From which commit on the younger instance of a table tells of it; not before a place's."""
+        """The commit from which the table's younger instance has its changes, or the place's if later."""
         starts = [one.start for one in self.captures if one.table == table]
         return max([place.commit, *starts])
 
     @property
     def marks(self) -> tuple[Mark, ...]:
-        """What is to be saved of them."""
+        """The instances' marks, to be saved with the state."""
         return tuple(Mark(one.name, one.object_id, one.start) for one in self.captures)
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """An instance that was there: its name, its change table's id, where it began then."""
+    """A capture instance at an earlier time: its name, its change table's id, its start LSN then."""
 
     name: str
     object_id: int
@@ -54,17 +54,17 @@ class Mark:
 
 
 def marks_of(saved: Sequence[Sequence[Any]]) -> tuple[Mark, ...]:
-    """From the state."""
+    """Decode from the state."""
     return tuple(Mark(str(name), int(object_id), str(start)) for name, object_id, start in saved)
 
 
 def marks_out(marks: Sequence[Mark]) -> list[list[Any]]:
-    """For the state."""
+    """Encode for the state."""
     return [[one.name, one.object_id, one.start] for one in marks]
 
 
 def gone(known: Sequence[Mark], found: Sequence[Capture]) -> list[tuple[str, int]]:
-    """The instances that are no more, by name and change table; what they had not told is lost with them."""
+    """The dropped instances, by name and change table id. Changes not yet read from them are lost."""
     there = {(one.name, one.object_id) for one in found}
     return [named for one in known if (named := (one.name, one.object_id)) not in there]
 
@@ -72,9 +72,9 @@ def gone(known: Sequence[Mark], found: Sequence[Capture]) -> list[tuple[str, int
 def check_reach(
     known: Sequence[Mark], found: Sequence[Capture], place: Place, never: Collection[CollectionId] = ()
 ) -> dict[CollectionId, str]:
-    """The tables of which changes behind a place have been cleaned up, and how that is said.
+    """The tables whose changes after a place have been cleaned up, with the reason as text.
 
-    Raises PositionLost where no table is left whose log is whole, and for one that may `never` lack any.
+    Raises PositionLost where no table with a complete log remains, and for a lost table in `never`.
     """
     starts = {(one.name, one.object_id): one.start for one in known}
     there = [one for one in found if (one.name, one.object_id) in starts]
@@ -89,15 +89,15 @@ def check_reach(
 def check_kept(
     asked: Sequence[Share], least: Mapping[str, str], never: Collection[CollectionId] = ()
 ) -> dict[CollectionId, str]:
-    """As `check_reach`, of rows that were asked for and may have been cleaned up while they were read.
+    """Like `check_reach`, for rows that may have been cleaned up while they were read.
 
-    `least` are the commits from which on the change tables were whole after the reading. Raises SourceError
-    where the server does not tell them.
+    `least` are the least LSNs of the change tables after the read. Raises SourceError where the server does
+    not show them.
     """
     lost: dict[CollectionId, PositionLost] = {}
     for share in asked:
         name, table = share.capture.name, share.capture.table
-        begins = least.get(name, share.first)  # one that is gone is told of when the instances are looked at
+        begins = least.get(name, share.first)  # a dropped one is reported when instances are read again
         if begins == ZERO:
             raise SourceError(
                 f"the server does not tell since when the change table of {table} is whole",

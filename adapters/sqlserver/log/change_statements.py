@@ -1,10 +1,9 @@
-"""The statements that read change tables, as T-SQL. Pure.
+"""The T-SQL statements that read change tables. Pure.
 
-Change rows come from the change tables themselves: the functions that CDC makes for each instance do not
-show `__$command_id`, the one order of a transaction's changes. So what a function would check is asked for
-after the rows were read (`LEAST_LSNS`). LSNs are binary parameters, so that the server keeps one plan of
-a statement for all of them, and no driver converts them. Spark's JDBC reader takes a query without
-parameters: there they are literals.
+Change rows come from the change tables themselves. The functions that CDC makes for each instance do not show
+`__$command_id`, the only order of a transaction's changes. What those functions would check is asked after
+the rows were read (`LEAST_LSNS`). LSNs are binary parameters: the server can reuse one plan per statement,
+and no driver converts them. Spark's JDBC reader takes a query without parameters, so there LSNs are literals.
 """
 
 from __future__ import annotations
@@ -28,39 +27,39 @@ _COMMIT, _CHANGE = "CONVERT(char(20), c.[__$start_lsn], 2)", "CONVERT(char(20), 
 _TIMES = " LEFT JOIN [cdc].[lsn_time_mapping] AS m ON m.[start_lsn] = c.[__$start_lsn]"
 
 MAX_LSN = "SELECT CONVERT(char(20), sys.fn_cdc_get_max_lsn(), 2) AS [lsn]"
-"""The greatest LSN that the capture job has been to; NULL where it has been nowhere."""
+"""The greatest LSN that the capture job has processed; NULL if it has processed none."""
 
 LEAST_LSNS = (
     "SELECT ct.[capture_instance] AS [instance],"
     " CONVERT(varchar(20), sys.fn_cdc_get_min_lsn(ct.[capture_instance]), 2) AS [lsn]"
     " FROM [cdc].[change_tables] AS ct"
 )
-"""From which commit on each change table is whole; zero where the login may not know."""
+"""The commit from which each change table is complete; zero where the login lacks the right to see it."""
 
 CLOCK = (
     "SELECT DATEPART(TZOFFSET, SYSDATETIMEOFFSET()) AS [minutes],"
     " CONVERT(varchar(23), GETDATE(), 121) AS [now]"
 )
-"""How many minutes the server's clock is ahead of UTC, and what it shows."""
+"""How many minutes the server's clock is ahead of UTC, and its current time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A statement with a `?` for each LSN, and the LSNs in the order of their places in the text."""
+    """A statement with a `?` for each LSN, and the LSNs in the order of the text."""
 
     text: str
     parameters: tuple[bytes, ...] = ()
 
 
 class Written(Protocol):
-    """How an LSN stands in a statement. Called in the order in which LSNs stand in the text."""
+    """Writes an LSN into a statement. Called in the order in which LSNs stand in the text."""
 
     def __call__(self, lsn: str, /) -> str:
-        """The words for the LSN."""
+        """The text that stands for the LSN."""
 
 
 class _Parameters:
-    """LSNs as parameters; a server takes 2,100, and a statement of `_BRANCHES` shares has 300 at most."""
+    """LSNs as parameters. A server takes 2,100; a statement of `_BRANCHES` shares has 300 at most."""
 
     def __init__(self) -> None:
         self._values: list[bytes] = []
@@ -70,12 +69,15 @@ class _Parameters:
         return "?"
 
     def bound(self, text: str) -> Bound:
-        """The statement whose LSNs were written here."""
+        """The statement with the parameters collected here."""
         return Bound(text, tuple(self._values))
 
 
 def portions(branches: Sequence[T]) -> list[Sequence[T]]:
-    """What a UNION ALL of many branches is divided into, alike: each costs the server several plans."""
+    """The branches of a UNION ALL in portions of about equal size.
+
+    Each branch costs the server several plans.
+    """
     size, count = len(branches), ceil(len(branches) / _BRANCHES)
     return [branches[size * at // count : size * (at + 1) // count] for at in range(count)]
 
@@ -96,13 +98,13 @@ def _command(share: Share) -> str:
 
 
 def _order(share: Share) -> str:
-    """The columns that order the changes of a commit; as the table's index has them."""
+    """The columns that order the changes of a commit, in the order of the table's index."""
     command = "c.[__$command_id], " if share.capture.commands else ""
     return f"{command}c.[__$seqval], c.[__$operation]"
 
 
 def _inside(share: Share, written: Written) -> list[str]:
-    """Conditions of a share that begins or ends inside a commit."""
+    """The conditions of a share that begins or ends inside a commit."""
     found = []
     if not share.after.whole and share.first == share.after.commit and share.after.change != ZERO:
         commit, beyond = written(share.after.commit), _compared(share, ">", share.after, written)
@@ -114,7 +116,7 @@ def _inside(share: Share, written: Written) -> list[str]:
 
 
 def _compared(share: Share, operator: str, place: Place, written: Written) -> str:
-    """Changes of a commit on one side of a place inside it."""
+    """A condition on the changes of a commit before or after a place inside it."""
     change = f"c.[__$seqval] {operator} {written(place.change)}"
     if not share.capture.commands and place.command == UNKNOWN_COMMAND:
         return change
@@ -124,7 +126,7 @@ def _compared(share: Share, operator: str, place: Place, written: Written) -> st
 
 
 def counts(asked: Sequence[Share], most: int) -> Bound:
-    """How many rows each share has, up to `most`: (share, rows)."""
+    """The number of rows of each share, up to `most`: (share, rows)."""
     lsns = _Parameters()
     text = " UNION ALL ".join(
         f"SELECT {place} AS [share], COUNT_BIG(*) AS [rows]"
@@ -135,9 +137,9 @@ def counts(asked: Sequence[Share], most: int) -> Bound:
 
 
 def commits(asked: Sequence[Share], offsets: Sequence[int]) -> Bound:
-    """The commit of the row at each share's offset: (share, lsn); no row where there is none."""
-    # By the commit alone: that is how the change tables are stored, so nothing is sorted. Rows that are
-    # skipped need no text.
+    """The commit of the row at each share's offset: (share, lsn). Shares without such a row are missing."""
+    # By commit alone: change tables are stored in that order, so nothing is sorted. Rows that are skipped
+    # need no text.
     lsns = _Parameters()
     text = " UNION ALL ".join(
         f"SELECT {place} AS [share], {_COMMIT} AS [lsn]"
@@ -151,8 +153,8 @@ def commits(asked: Sequence[Share], offsets: Sequence[int]) -> Bound:
 def changes(asked: Sequence[Share], step: int) -> Bound:
     """The command and the LSN of about every `step`-th change of shares of one commit: (share, command, lsn).
 
-    Not of the last one, nor of one whose LSN the next change has as well: these are counted together
-    (`event_serial_no`). They are pairs, so of two changes in a row one will do.
+    Never the last change, nor one whose LSN the next change shares: such changes are counted together
+    (`event_serial_no`). They come in pairs, so one of two neighbouring changes qualifies.
     """
     lsns = _Parameters()
     text = " UNION ALL ".join(
@@ -176,13 +178,13 @@ class ShareRead:
 
 
 def change_rows(told: Sequence[ShareRead]) -> Bound:
-    """The change rows of some shares, in no order."""
+    """The change rows of some shares, unordered."""
     lsns = _Parameters()
     return lsns.bound(_change_rows(told, lsns))
 
 
 def change_query(told: Sequence[ShareRead]) -> str:
-    """The same as one text, for Spark's JDBC reader, which takes no parameters."""
+    """The statement of `change_rows` without parameters, for Spark's JDBC reader."""
     return _change_rows(told, lsn_literal)
 
 

@@ -1,8 +1,8 @@
-"""Change rows on their way from the server to the decoder: Arrow batches of raw columns, in files or not.
+"""Change rows on their way from the server to the decoder: raw Arrow batches, in memory or in files.
 
-Owns their schema, and the task that stages what Spark's JDBC source has read. A task's rows are those of
-one stretch of the log, of all change tables, in order within each. A row whose values hold the separator
-is found here, so that the instance is read again in the escaped form. Pure, but for the files.
+Owns their schema, and the task that stages what Spark's JDBC source has read. A task has the rows of all
+change tables for one stretch of the log, ordered within each table. A row whose values contain the separator
+is detected here, so that its instance is read again in the escaped form. Pure, except for the files.
 """
 
 from __future__ import annotations
@@ -35,33 +35,33 @@ RAW = pa.schema(
         pa.field("r", pa.large_string(), nullable=False),
     ]
 )
-"""`instance` is an index among the span's captures; `commit` and `change` are LSNs as `place` shows them.
+"""`instance` is an index into the span's captures; `commit` and `change` are LSNs as `place` writes them.
 
-`command` orders the changes of a commit (0: not known), `operation` is CDC's, `committed` the time of the
-commit by the server's clock, `r` the row's text.
+`command` orders the changes of a commit (0: unknown). `operation` is CDC's. `committed` is the commit's time
+by the server's clock. `r` is the row's text.
 """
 COLUMNS = tuple(RAW.names)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The change rows of a stretch of the log: files of RAW batches, or the batches."""
+    """The change rows of a stretch of the log: files of RAW batches, or the batches themselves."""
 
     rows: int
     files: tuple[SpanFile, ...] = ()
     batches: tuple[pa.RecordBatch, ...] = ()
 
     def load(self) -> list[pa.RecordBatch]:
-        """The batches; those of files are mapped."""
+        """The batches. Those in files are memory-mapped."""
         return [*self.batches, *(batch for file in self.files for batch in file.load())]
 
 
 NOTHING = Part(0)
-"""A part without rows, for what is told beside them."""
+"""A part without rows, for a span that has only schema changes."""
 
 
 def raw_batch(columns: Sequence[pa.Array]) -> pa.RecordBatch:
-    """A batch of RAW from the columns as they were read, LSNs as hexadecimal digits."""
+    """A batch of RAW from the columns as read, with LSNs as hexadecimal digits."""
     instance, commit, command, change, operation, committed, rows = columns
     made = [
         instance.cast(pa.int32()),
@@ -76,23 +76,23 @@ def raw_batch(columns: Sequence[pa.Array]) -> pa.RecordBatch:
 
 
 def lsn_texts(digits: pa.Array) -> pa.Array:
-    """LSNs of twenty digits as texts."""
+    """LSNs of twenty digits as texts with colons."""
     small = pc.ascii_lower(digits.cast(pa.string()))
     parts = [pc.utf8_slice_codeunits(small, start, stop) for start, stop in ((0, 8), (8, 16), (16, 20))]
     return pc.binary_join_element_wise(*parts, ":")
 
 
 def in_order(batches: Sequence[pa.RecordBatch]) -> pa.Table:
-    """The rows by instance and, within each, in the log's order."""
+    """The rows by instance and, within each, in log order."""
     table = pa.Table.from_batches(batches, RAW)
     keys = [(name, "ascending") for name in ("instance", "commit", "command", "change", "operation")]
     return table.sort_by(keys).combine_chunks()
 
 
 def collided(batches: Iterable[pa.RecordBatch], widths: Mapping[int, int]) -> set[int]:
-    """The instances of which a value holds the separator, given how many columns each one's rows have.
+    """The instances with a value that contains the separator, given each instance's number of columns.
 
-    Rows of others are passed over: their values stand escaped.
+    Instances without a width are skipped: their values are escaped.
     """
     found: set[int] = set()
     for batch in batches:
@@ -119,9 +119,9 @@ def unnumbered(batches: Iterable[pa.RecordBatch]) -> set[int]:
 
 @dataclass(frozen=True, slots=True)
 class StageChanges:
-    """What a task does with the change rows that it is given. Goes to the executors.
+    """Stages the change rows of a task. Sent to the executors.
 
-    `widths` are the columns of the instances whose values stand unescaped.
+    `widths` are the column counts of the instances whose values are not escaped.
     """
 
     directory: str
@@ -129,7 +129,7 @@ class StageChanges:
     widths: Mapping[int, int] = field(default_factory=dict)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Stage them; yields one row of RESULT, or none where there are no rows."""
+        """Stage the batches. Yields one row of RESULT, or none if there are no rows."""
         yield from self._staged([raw_batch(batch.columns) for batch in batches if batch.num_rows])
         spare_worker()
 

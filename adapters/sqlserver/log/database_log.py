@@ -1,7 +1,7 @@
-"""The end of one database's log: what was captured since, planned and read through one connection.
+"""The tail of one database's log: plans and reads new spans through one connection.
 
-Owns what is known of the capture instances while the log is read, and what is said when there is no
-greatest LSN. Used by the log's thread alone.
+Owns the capture instances as known while the log is read, and the messages when there is no greatest LSN.
+Used by the log's thread alone.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _log = logging.getLogger("adapters")
 _CLOCK_S = 10.0
 _BUSY_TOLD_AFTER_S = 10.0
 _BRANCHES = 50
-"""Change tables that one statement asks; a server compiles each of them."""
+"""The most change tables in one statement; the server compiles a plan for each."""
 NOTHING_KNOWN = Instances()
 NOT_RUNNING = "No maximum LSN in the database; SQL Server Agent is not running"
 _NOTHING_YET = (
@@ -54,7 +54,7 @@ _UNKNOWN = (
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """How much of the log is read at once; up to `local_rows` through the metadata connection."""
+    """How much of the log is read at once. Up to `local_rows` are read through the metadata connection."""
 
     span_rows: int = 200_000
     span_bytes: int = 64 << 20
@@ -63,25 +63,25 @@ class LogBounds:
     parts: int = 4
 
     def shared(self, share: float) -> LogBounds:
-        """For spans that may use a share of the bounds."""
+        """The bounds for spans that may use a share of them."""
         rows, size = max(1, int(self.span_rows * share)), max(1, int(self.span_bytes * share))
         return replace(self, span_rows=rows, span_bytes=size)
 
     def of(self, row_bytes: float) -> Bounds:
-        """For rows of such a size."""
+        """The bounds in rows, for rows of this size."""
         rows = max(1, min(self.span_rows, int(self.span_bytes / row_bytes)))
         return Bounds(rows, min(self.local_rows, rows), max(1, min(self.part_rows, rows)), self.parts)
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeTables:
-    """The probes of `span_planner.py` through a connection."""
+    """Answers the probes of `span_planner.py` through a connection."""
 
     connection: Connection
     database: str
 
     def counts(self, asked: Sequence[Share], most: int) -> list[int]:
-        """How many rows each share has, up to `most`."""
+        """The number of rows of each share, up to `most`."""
         found = [0] * len(asked)
         for first in range(0, len(asked), _BRANCHES):
             few = asked[first : first + _BRANCHES]
@@ -115,11 +115,11 @@ class ChangeTables:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """How much is read at once, and how the server is asked whether SQL Server Agent runs.
+    """How much is read at once, and how to ask the server whether SQL Server Agent runs.
 
-    `gone` are the capture instances that were said to be gone, also by tails before this one: a session
-    that fails before it has saved anything must not have the next say it again. `unnumbered` are those that
-    were said to have no command ids, `never` the tables that may lack no change.
+    `gone` are the capture instances already reported as dropped, also by earlier tails: a session that fails
+    before it saves anything must not make the next one report them again. `unnumbered` are the instances
+    already reported as lacking command ids. `never` are the tables that may lack no change.
     """
 
     bounds: LogBounds = LogBounds()
@@ -132,8 +132,8 @@ class Asking:
 class DatabaseTail:
     """Reads one database's spans; see `log.DatabaseLog`.
 
-    `connect` raises SourceError; its connections wait for a lock no longer than a moment. `instances` are
-    those that the source knows, `known` those of the saved state, if there is one.
+    `connect` raises SourceError; its connections have a short lock timeout. `instances` are those that the
+    source knows, `known` those of the saved state, if any.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class DatabaseTail:
         self._share = 1.0
 
     def next(self, after: Place) -> LogSlice | None:
-        """The next span behind a place; None also while somebody holds a lock that reading it needs."""
+        """The next span after a place; None if there is none, or if a lock that the read needs is held."""
         try:
             taken = self._next(after)
         except TableBusy as error:
@@ -169,7 +169,7 @@ class DatabaseTail:
         return taken
 
     def _note_busy(self, error: TableBusy, now_s: float) -> None:
-        """Say once that the log waits, when it is no passing thing."""
+        """Log once that the log waits for a lock, if it has waited for long."""
         if self._busy_since_s is None:
             self._busy_since_s = now_s
         if not self._busy_told and now_s - self._busy_since_s > _BUSY_TOLD_AFTER_S:
@@ -183,7 +183,8 @@ class DatabaseTail:
         upto = self._greatest(connection)
         if upto is None:
             return None
-        # What was found stays news until a span has told of it: reading may have to wait for a lock.
+        # A change of the instances stays pending until a span reports it: the read may have to wait for a
+        # lock.
         self._tracker = self._look(connection, after, moved=upto > after) or self._tracker
         if after >= upto and not self._tracker and not self._gaps:
             return None
@@ -202,11 +203,11 @@ class DatabaseTail:
         return LogSlice(planned.end, read, self._instances, told_s, news, gaps, self._ahead_s)
 
     def limit(self, share: float) -> None:
-        """Read no more than this share of the bounds at once."""
+        """Limit each read to this share of the bounds."""
         self._share = share
 
     def close(self) -> None:
-        """Give up the connection."""
+        """Close the connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -231,7 +232,7 @@ class DatabaseTail:
         return Place(lsn_of_hex(found))
 
     def _say_why(self, connection: Connection) -> None:
-        """Say once why there is no greatest LSN."""
+        """Log once why there is no greatest LSN."""
         running = self._agent_runs(connection)
         said = _UNKNOWN if running is None else _NOTHING_YET if running else NOT_RUNNING
         if said != self._silent:
@@ -239,7 +240,7 @@ class DatabaseTail:
             _log.error(said) if said == NOT_RUNNING else _log.warning(said, self._database)
 
     def _agent_runs(self, connection: Connection) -> bool | None:
-        """Whether SQL Server Agent runs; None where the server does not tell this login, or has none."""
+        """Whether SQL Server Agent runs; None where this login may not see it, or there is no Agent."""
         if not self._asking.agent_query:
             return True
         if self._silent == _UNKNOWN:
@@ -251,12 +252,12 @@ class DatabaseTail:
             return None
 
     def _look(self, connection: Connection, after: Place, *, moved: bool) -> bool:
-        """Look at the instances anew; whether any was made, dropped or changed."""
+        """Read the instances again; whether any was made, dropped or changed."""
         with source_errors("reading the capture instances", self._database):
             captures = self._catalog.captures(connection)
             self._gaps |= check_reach(self._reach, captures, after, self._asking.never)
-            # A column may be altered or dropped under an instance: rows captured behind that have NULL in
-            # a column that was NOT NULL, so what is known must not be older than the rows.
+            # A column may be altered or dropped under an instance. Rows captured after that have NULL in a
+            # column that was NOT NULL, so the known columns must not be older than the rows.
             if captures == self._instances.captures and not moved:
                 return False
             tables = self._catalog.tables(connection, captures)
@@ -267,7 +268,7 @@ class DatabaseTail:
         return news
 
     def _check_kept(self, connection: Connection, planned: Planned) -> None:
-        """Rows are read from the change tables, of which the clean-up job may have taken some meanwhile."""
+        """Note tables whose change rows the clean-up job may have removed during the read."""
         asked = shares(self._instances.captures, planned.after, planned.end)
         if not asked:
             return
@@ -277,7 +278,7 @@ class DatabaseTail:
         self._gaps |= check_kept(asked, least, self._asking.never)
 
     def _note_unnumbered(self, read: Read) -> None:
-        """Say once of each instance that its changes have no sure order inside a transaction."""
+        """Log once per instance that its changes have no reliable order inside a transaction."""
         for index in sorted(read.unnumbered):
             capture = self._instances.captures[index]
             if (capture.name, capture.object_id) not in self._asking.unnumbered:
@@ -290,7 +291,7 @@ class DatabaseTail:
                 )
 
     def _note_gone(self, instances: Sequence[tuple[str, int]]) -> None:
-        """Say once of each that it is gone."""
+        """Log once per instance that it is gone."""
         for name, _object_id in (one for one in instances if one not in self._asking.gone):
             _log.warning(
                 "capture instance %s of database %s is gone; what it had not told yet is lost",
@@ -299,9 +300,9 @@ class DatabaseTail:
         self._asking.gone.update(instances)
 
     def _clock(self, connection: Connection) -> int:
-        """How many minutes the server's clock is ahead of UTC; its zone may change the time in summer.
+        """How many minutes the server's clock is ahead of UTC. Daylight saving time may change it.
 
-        Notes how far it is ahead of our own.
+        Also records how far that clock is ahead of ours.
         """
         if time.monotonic() - self._asked_s > _CLOCK_S:
             with source_errors("asking for the server's clock", self._database):
@@ -312,6 +313,6 @@ class DatabaseTail:
 
 
 def unix_s(committed: str, minutes: int) -> float:
-    """The time of a text `yyyy-mm-dd hh:mm:ss[.nnn]` on a clock that is so many minutes ahead of UTC."""
+    """Unix seconds of a text `yyyy-mm-dd hh:mm:ss[.nnn]` from a clock that is `minutes` ahead of UTC."""
     zone = timezone(timedelta(minutes=minutes))
     return datetime.fromisoformat(committed).replace(tzinfo=zone).timestamp()

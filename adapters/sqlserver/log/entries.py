@@ -1,7 +1,7 @@
-"""Change rows of a part of the log put in order, and taken apart by capture instance. Pure.
+"""Sorts the change rows of a part into log order, and splits them by capture instance. Pure.
 
-An entry's number is its place in the part's order: by commit LSN, command id, change LSN and operation, over
-all instances. An update is two rows, before (3) and after (4), which share both LSNs.
+An entry's number is its index in that order: by commit LSN, command id, change LSN and operation, over all
+instances. An update is two rows, before (3) and after (4), which share both LSNs.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ _COMMAND = 4
 _WIDTH = _LSN + _COMMAND + _LSN + 1
 _FIELDS = np.dtype([("commit", f"S{_LSN}"), ("command", ">u4"), ("change", f"S{_LSN}"), ("operation", "S1")])
 Keys = npt.NDArray[np.bytes_]
-"""Places as bytes that sort in the log's order: commit's LSN, command, change's LSN, operation."""
+"""Places as bytes that sort in log order: commit LSN, command id, change LSN, operation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """How the rows of one capture instance are read: the codec, the texts' shape and their form.
+    """How to decode the rows of one capture instance: its codec, and the shape and form of its texts.
 
-    `filled` are indexes of columns whose value an update leaves out of the old row when it leaves it alone.
+    `filled` are the indexes of columns whose value an update omits from the old row when it leaves it
+    unchanged.
     """
 
     codec: TableCodec
@@ -52,10 +53,11 @@ class Instance:
 
 
 def instance_of(table: Table, codec: TableCodec, mode: RowMode) -> Instance:
-    """An instance that logs this table with its columns.
+    """The instance of a table and its codec.
 
-    An update that leaves a large value alone leaves NULL in the old row, which is not the value where the
-    column is NOT NULL; that of text, ntext and image is NULL always, and not known.
+    An update that leaves a large value unchanged has NULL for it in the old row. In a NOT NULL column that
+    can't be the value, so the new row's is used. For text, ntext and image the old row is always NULL, and
+    the value unknown.
     """
     filled = (
         at
@@ -67,9 +69,9 @@ def instance_of(table: Table, codec: TableCodec, mode: RowMode) -> Instance:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """The rows of a part in the log's order: their places, commits, and where each came from.
+    """The rows of a part in log order: their places, commits, instances and texts.
 
-    `serials` number rows in a row that share both LSNs, from 1.
+    `serials` number consecutive rows that share both LSNs, from 1.
     """
 
     keys: Keys
@@ -83,7 +85,7 @@ class Entries:
     texts: Text
 
     def __len__(self) -> int:
-        """How many rows."""
+        """The number of rows."""
         return len(self.operations)
 
     def from_commit(self, lsn: str) -> int:
@@ -91,15 +93,15 @@ class Entries:
         return int(np.searchsorted(self.keys, np.bytes_(lsn.encode()), side="left"))
 
     def place(self, number: int) -> Place:
-        """Where an entry stands."""
+        """The place of an entry."""
         commit, change = self.commits[number].as_py(), self.changes[number].as_py()
         return Place(commit, int(self.commands[number]), change, int(self.operations[number]))
 
 
 def in_order(batches: Sequence[pa.RecordBatch]) -> Entries:
-    """All rows of the batches (raw change rows, see `changes.RAW`) in the log's order.
+    """All rows of the batches (raw change rows, see `changes.RAW`) in log order.
 
-    Raises SourceError where one has no place in it.
+    Raises SourceError where a row's place can't be read.
     """
     with reading_bytes("a change row"):
         return _in_order(batches)
@@ -144,14 +146,14 @@ def _keys(commits: Text, commands: Ints, changes: Text, operations: Ints) -> Key
 
 
 def _same_lsns(keys: Keys, others: Keys) -> npt.NDArray[np.bool_]:
-    """Whether both LSNs are alike, key by key."""
+    """Whether both LSNs are equal, key by key."""
     ours, theirs = keys.view(_FIELDS), others.view(_FIELDS)
     same: npt.NDArray[np.bool_] = (ours["change"] == theirs["change"]) & (ours["commit"] == theirs["commit"])
     return same
 
 
 def _serials(keys: Keys) -> Ints:
-    """1, 2, … among rows in a row that share commit and change."""
+    """1, 2, … within consecutive rows that share commit and change."""
     same = _same_lsns(keys[1:], keys[:-1])
     starts = np.flatnonzero(np.concatenate([[True], ~same])) if len(keys) else np.zeros(0, np.int64)
     sizes = np.diff(np.append(starts, len(keys)))
@@ -159,7 +161,7 @@ def _serials(keys: Keys) -> Ints:
 
 
 def new_groups(keys: Keys) -> Ints:
-    """The entries that are of another commit than that before; the first is."""
+    """The entries whose commit differs from the previous entry's, including the first."""
     if not len(keys):
         return np.zeros(0, np.int64)
     groups = keys.astype(f"S{_LSN}")
@@ -189,7 +191,7 @@ class InstanceRows:
 
 
 def known_in(entries: Entries, instances: Mapping[int, Instance]) -> Iterator[tuple[int, Instance]]:
-    """The instances that are known, of those that have rows; rows of others are passed over."""
+    """The known instances among those that have rows. Rows of other instances are skipped."""
     for index in np.unique(entries.instances).tolist():
         if (instance := instances.get(index)) is not None:
             yield index, instance
@@ -198,7 +200,7 @@ def known_in(entries: Entries, instances: Mapping[int, Instance]) -> Iterator[tu
 def of_instance(entries: Entries, index: int, instance: Instance) -> InstanceRows:
     """The rows of one instance.
 
-    Raises SeparatorInData where they are to be read again in another form.
+    Raises SeparatorInData where they must be read again in the other form.
     """
     numbers = np.flatnonzero(entries.instances == index)
     whole = len(numbers) == len(entries)

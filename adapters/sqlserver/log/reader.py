@@ -1,7 +1,7 @@
-"""The log reader: a thread that polls the greatest LSN of each database and reads the spans up to it.
+"""The log reader: a thread that polls each database's greatest LSN and reads the spans up to it.
 
-Owns the order in which databases take their turns, and how much is held in memory. The thread is the only
-user of its connections; everybody else talks to it through flags under one lock.
+Owns the order in which databases take their turns, and the bound on what is held in memory. Only this thread
+uses its connections; other threads talk to it through flags under one lock.
 
     poll ──► plan (span_planner.py) ──► read (span_reader.py) ──► a span ──► take
 """
@@ -25,16 +25,17 @@ if TYPE_CHECKING:
 
 _HURRIED_S = 0.02
 _HELD = 2
-"""Spans that are read ahead of the one that is encoded."""
+"""How many spans are read ahead of the one that is being encoded."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogSlice:
-    """What was read of one database: the place at its end, its rows, and which instances they are of.
+    """What was read of one database: the place at its end, the rows, and their capture instances.
 
-    `told_at_s` is when the last commit was, in Unix seconds by the server's clock, or the present where
-    nothing is left to read: the capture job's own delay is no lag of ours. That clock shows `ahead_s` more
-    than `time.monotonic`. `gaps` are tables of which changes can't be had any more.
+    `told_at_s` is the time of the last commit in Unix seconds by the server's clock, or the present if
+    nothing is left to read: the capture job's delay is not our lag. That clock is `ahead_s` ahead of
+    `time.monotonic`. `news` says that the instances changed. `gaps` are tables some of whose changes can no
+    longer be read.
     """
 
     end: Place
@@ -46,7 +47,7 @@ class LogSlice:
     ahead_s: float = 0.0
 
     def lag_s(self, clock_s: float) -> float | None:
-        """How old that is at a time of `time.monotonic`; None without rows, when the server was not asked."""
+        """The age of the last commit at a time of `time.monotonic`; None without rows."""
         return max(0.0, clock_s + self.ahead_s - self.told_at_s) if self.read.rows else None
 
 
@@ -54,18 +55,18 @@ class DatabaseLog(Protocol):
     """The change tables of one database."""
 
     def next(self, after: Place) -> LogSlice | None:
-        """The next span behind a place; None when there is nothing. Raises SourceError."""
+        """The next span after a place; None when there is nothing. Raises SourceError."""
 
     def limit(self, share: float) -> None:
-        """Read no more than this share of the bounds at once."""
+        """Limit each read to this share of the bounds."""
 
     def close(self) -> None:
-        """Give up the connection."""
+        """Close the connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The change rows of one database in `(start, end]`; `database` is its number."""
+    """The change rows of one database in `(start, end]`. `database` is its number."""
 
     start: Position
     end: Position
@@ -74,17 +75,17 @@ class Span:
 
     @property
     def entries(self) -> int:
-        """How many change rows."""
+        """The number of change rows."""
         return self.taken.read.rows
 
     @property
     def silent(self) -> bool:
-        """Whether nothing but the position moved."""
+        """Whether only the position moved."""
         return not self.entries and not self.taken.news and not self.taken.gaps
 
     @property
     def committed_at_s(self) -> float:
-        """When the last change was committed; now, where it is all that was captured by then."""
+        """When the last change was committed; the present if nothing more had been captured."""
         return self.taken.told_at_s
 
     @property
@@ -94,10 +95,10 @@ class Span:
 
 
 class SqlServerLog:
-    """The log of all databases from a position on. `take` may be called by one thread.
+    """The log of all databases from a position on. One thread may call `take`.
 
-    After an error it is spent: close it and open another. `poll_s` is the pause between two polls, `told` are
-    spans to begin with.
+    After an error it can't be used again: close it and open another. `poll_s` is the pause between polls.
+    `told` are spans that `take` returns first.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class SqlServerLog:
         self._thread.start()
 
     def take(self, timeout_s: float) -> Span | None:
-        """The next span, waiting for `timeout_s` while there is none."""
+        """The next span, waiting up to `timeout_s` for one."""
         with self._changed:
             self._changed.wait_for(lambda: self._failure or self._spans, timeout_s)
             if self._spans:
@@ -125,21 +126,21 @@ class SqlServerLog:
             return None
 
     def acknowledge(self, position: Position) -> None:
-        """Nothing: change tables are cleaned up by age, whoever reads them."""
+        """Do nothing: change tables are cleaned up by age, whether they were read or not."""
 
     def hurry(self, *, on: bool) -> None:
-        """Ask again at once when there is nothing, while a window waits for the stream."""
+        """Poll again almost at once while a window waits for the stream."""
         with self._changed:
             self._hurry = on
             self._changed.notify_all()
 
     def limit(self, share: float) -> None:
-        """Read less at once; what was read already goes as it is."""
+        """Read less at once. Spans already read keep their size."""
         for database in self._databases:
             database.limit(share)
 
     def close(self) -> None:
-        """End the session; what was not taken is read again by the next."""
+        """End the thread. The next log reads again what was not taken."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -161,7 +162,7 @@ class SqlServerLog:
                 database.close()
 
     def _round(self) -> bool:
-        """Let every database have its turn; whether any had rows."""
+        """Give every database its turn; whether any had rows."""
         moved = False
         for number, database in enumerate(self._databases):
             if not self._wait_for_room():
@@ -173,13 +174,13 @@ class SqlServerLog:
         return moved
 
     def _wait_for_room(self) -> bool:
-        """Whether to go on: when not too much is held, unless it is to end."""
+        """Wait until fewer than `_HELD` spans are queued. Whether to continue; False when closing."""
         with self._changed:
             self._changed.wait_for(lambda: self._closing or len(self._spans) < _HELD)
             return not self._closing
 
     def _pause(self) -> None:
-        """Wait for the next poll, which comes soon once somebody hurries."""
+        """Wait for the next poll, which comes soon while `hurry` is on."""
         with self._changed:
             began_s = time.monotonic()
             self._changed.wait_for(lambda: self._closing or self._hurry, self._poll_s)

@@ -1,9 +1,9 @@
-"""Which part of the log to take next: spans bounded by rows, whose ends every table's log agrees on. Pure.
+"""Plans the next span: bounded in rows, with an end that holds for all change tables. Pure.
 
-Change rows lie in a change table per capture instance, and one commit may be in all of them. So a span
-ends between two commits, at a place found by asking each change table how far so many rows reach;
-only a commit that is larger than a span is cut inside, by the order of its changes. The database is asked
-through callables, as `engine.snapshot.plan` does.
+There is a change table per capture instance, and one commit may have rows in all of them. So a span ends
+between two commits. Its end is found by asking each change table how far a number of rows reaches. Only a
+commit larger than a span is cut inside, by the order of its changes. The database is queried through
+callables, as in `engine.snapshot.plan`.
 
     commits   a ─ a ─ a ─ b ─ c ─ c ─ c ─ c ─ c ─ d     change rows of all instances, in order
     spans     └────── 4 ──────┘└ cut inside c ──┘└ …
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one capture instance tells of a stretch of the log, `(after, upto]`.
+    """The changes of one capture instance in a stretch of the log, `(after, upto]`.
 
-    `instance` is its index among the captures of the stretch. `first` and `last` are the LSNs of commits
-    between which its change table is asked, both inclusive: it has no others, or must not tell of them.
+    `instance` is its index among the captures of the stretch. `first` and `last` are the LSNs of the commits,
+    both inclusive, between which its change table is read: outside, it has no rows, or another instance's are
+    used.
     """
 
     instance: int
@@ -38,29 +39,29 @@ class Share:
 
     @property
     def first(self) -> str:
-        """The first commit that it is asked for; a commit streamed in part is asked for again."""
+        """The first commit to read. A commit streamed in part is read again."""
         begins = after_lsn(self.after.commit) if self.after.whole else self.after.commit
         return max(begins, self.capture.start)
 
     @property
     def last(self) -> str:
-        """The last commit that it is asked for."""
+        """The last commit to read."""
         return self.upto.commit
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to ask for."""
+        """Whether there is nothing to read."""
         return self.first > self.last or self.after >= self.upto
 
     def between(self, after: Place, upto: Place) -> Share:
-        """What it tells of a stretch within."""
+        """The share of a stretch within."""
         return replace(self, after=max(self.after, after), upto=min(self.upto, upto))
 
 
 def shares(captures: Sequence[Capture], after: Place, upto: Place) -> list[Share]:
-    """Which instance tells of which commits of `(after, upto]`.
+    """Which instance to read for which commits of `(after, upto]`.
 
-    Of two instances of one table the older tells of the commits before the younger's start.
+    Of two instances of one table, the older is read for the commits before the younger's start.
     """
     found = []
     for instance, capture in enumerate(captures):
@@ -71,7 +72,7 @@ def shares(captures: Sequence[Capture], after: Place, upto: Place) -> list[Share
 
 
 def _follows(one: Capture, other: Capture) -> bool:
-    """Whether an instance takes over from another one."""
+    """Whether `one` succeeds `other` as an instance of the same table."""
     return one.table == other.table and _age(one) > _age(other)
 
 
@@ -80,12 +81,12 @@ def _age(capture: Capture) -> tuple[str, str, int]:
 
 
 def current(captures: Sequence[Capture], place: Place) -> list[Capture]:
-    """Of each table the instance that tells of the next commit behind a place."""
+    """For each table, the instance that has the next commit after a place."""
     taken = [one for one in captures if one.start <= after_lsn(place.commit)]
     waiting = [one for one in captures if one not in taken]
     chosen = [one for one in taken if not any(_follows(other, one) for other in taken)]
     tables = {one.table for one in chosen}
-    # A table that was just enabled begins later, but is captured all the same.
+    # A table that was just enabled starts later, but counts as captured.
     for one in sorted(waiting, key=_age):
         if one.table not in tables:
             tables.add(one.table)
@@ -94,26 +95,26 @@ def current(captures: Sequence[Capture], place: Place) -> list[Capture]:
 
 
 class Probes(Protocol):
-    """Questions about the change rows of some shares; answers in the shares' order."""
+    """Queries about the change rows of some shares; answers in the shares' order."""
 
     def counts(self, asked: Sequence[Share], most: int) -> Sequence[int]:
-        """How many rows each has, up to `most`."""
+        """The number of rows of each share, up to `most`."""
 
     def commits(self, asked: Sequence[Share], offsets: Sequence[int]) -> Sequence[str | None]:
-        """The commit of the row that has so many rows before it in its change table; None behind the last.
+        """For each share, the commit of the row at its offset in the change table; None past the end.
 
-        Each share's offset stands at the share's place.
+        `offsets` are in the shares' order.
         """
 
     def changes(self, asked: Sequence[Share], step: int) -> Sequence[Sequence[tuple[int, str]]]:
-        """Of shares of one commit: command and LSN of about every `step`-th row, in order; no last one."""
+        """In shares of one commit: command and LSN of about every `step`-th row, in order, never the last."""
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A span of one database: what each instance tells of it, and how many rows at most if they are few.
+    """A span of one database: its shares, and its number of rows if that is small.
 
-    `cuts` are the places at which the tasks that read it divide it, in order, its end excluded.
+    `cuts` are the places where the span is divided into tasks, in order, without its end.
     """
 
     after: Place
@@ -124,7 +125,7 @@ class Planned:
 
     @property
     def stretches(self) -> list[list[Share]]:
-        """What each task reads: the parts of the span in order, without those that hold nothing."""
+        """The shares that each task reads, in log order, without empty ones."""
         edges = [self.after, *self.cuts, self.end]
         found = [_within(self.shares, after, upto) for after, upto in pairwise(edges)]
         return [one for one in found if one]
@@ -136,7 +137,7 @@ def _within(asked: Iterable[Share], after: Place, upto: Place) -> list[Share]:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How many rows a span may hold; up to `few` are read without a Spark job; `part` rows make a task's."""
+    """How many rows a span may have. Up to `few` are read without a Spark job; a task reads `part` rows."""
 
     rows: int
     few: int
@@ -145,7 +146,7 @@ class Bounds:
 
 
 def plan_span(captures: Sequence[Capture], after: Place, upto: Place, bounds: Bounds, ask: Probes) -> Planned:
-    """The next span behind `after`, at most to `upto`, which is the end of a commit."""
+    """The next span after `after`, up to `upto` at most, which is the end of a commit."""
     if not after.whole:
         return _inside(captures, after, bounds, ask)
     asked = shares(captures, after, upto)
@@ -159,7 +160,7 @@ def plan_span(captures: Sequence[Capture], after: Place, upto: Place, bounds: Bo
 
 
 def _each(counts: Mapping[Share, int], few: int, rows: int) -> int:
-    """How many rows each of the shares may have that have more than a few."""
+    """How many rows each share with more than `few` rows may have."""
     large = sum(count > few for count in counts.values()) or len(counts)
     small = sum(count for count in counts.values() if count <= few) if large < len(counts) else 0
     return max(1, (rows - small) // large)
@@ -181,7 +182,7 @@ def _large(captures: Sequence[Capture], planned: Planned, each: int, bounds: Bou
 
 
 def _cut(planned: Planned, bounds: Bounds, ask: Probes) -> Planned:
-    """With the places where tasks divide it: between commits."""
+    """Divide the span into tasks, between commits."""
     asked = [share for share in planned.shares for _cut in range(1, bounds.parts)]
     offsets = [place * bounds.part for _share in planned.shares for place in range(1, bounds.parts)]
     found = ask.commits(asked, offsets) if asked else []
@@ -191,14 +192,14 @@ def _cut(planned: Planned, bounds: Bounds, ask: Probes) -> Planned:
 
 
 def _thinned(cuts: Sequence[Place], most: int) -> Sequence[Place]:
-    """No more than so many of the cuts, evenly chosen."""
+    """At most `most` of the cuts, evenly chosen."""
     if len(cuts) <= most:
         return cuts
     return [cuts[(place + 1) * len(cuts) // (most + 1)] for place in range(most)]
 
 
 def _inside(captures: Sequence[Capture], after: Place, bounds: Bounds, ask: Probes) -> Planned:
-    """A span within one commit, which is larger than a span: to one of its changes, or to its end."""
+    """A span inside one commit that is larger than a span: up to one of its changes, or to its end."""
     whole = Place(after.commit)
     asked = shares(captures, after, whole)
     counts = ask.counts(asked, 1) if asked else []
@@ -213,7 +214,7 @@ def _inside(captures: Sequence[Capture], after: Place, bounds: Bounds, ask: Prob
 
 
 _LAST_OPERATION = 9
-"""Greater than every operation's number: a change is streamed with all its rows."""
+"""Greater than every operation's number, so that a change is streamed with all its rows."""
 
 
 def _cuts_inside(planned: Planned, bounds: Bounds, ask: Probes) -> tuple[Place, ...]:

@@ -1,7 +1,8 @@
-"""Reads the change rows of a planned span: little of it by the metadata connection, the rest by Spark.
+"""Reads the change rows of a planned span: small ones through the metadata connection, others through Spark.
 
-One Spark job reads all capture instances of a span; each of its tasks takes a stretch of the log. What is
-read in which form is remembered: a table whose values hold the separator once is likely to do so again.
+One Spark job reads all capture instances of a span; each of its tasks reads a stretch of the log. Tables
+whose values held the separator are remembered and read in the escaped form from then on, since it is likely
+to recur.
 """
 
 from __future__ import annotations
@@ -53,15 +54,18 @@ class JdbcOf(Protocol):
     """How Spark reaches a database."""
 
     def __call__(self, database: str, query: str, session: Sequence[str] = ()) -> Jdbc:
-        """The driver, its options, and the query as it takes it, with the statements that hold for it."""
+        """The driver, its options, and the query in the driver's form.
+
+        The `session` statements apply to it.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What was read: parts in the log's order, how each instance's rows are written, the last commit's time.
+    """What was read: parts in log order, the form of each instance's rows, the last commit's time.
 
-    `modes` are by the instances' indexes; `unnumbered` are those with rows without a command id. `committed`
-    is by the server's clock, None without rows, and that clock is `clock_minutes` ahead of UTC.
+    `modes` are by instance index; `unnumbered` are the instances with rows without a command id. `committed`
+    is by the server's clock and None without rows; that clock is `clock_minutes` ahead of UTC.
     """
 
     parts: tuple[Part, ...] = ()
@@ -72,19 +76,19 @@ class Read:
 
     @property
     def rows(self) -> int:
-        """How many change rows."""
+        """The number of change rows."""
         return sum(part.rows for part in self.parts)
 
 
 def forget(parts: Sequence[Part]) -> None:
-    """Remove the files of parts that nobody needs any more."""
+    """Remove the files of parts that are no longer needed."""
     for part in parts:
         for file in part.files:
             file.remove()
 
 
 class ChangeReader:
-    """Reads spans of one database; used by the log's thread alone."""
+    """Reads spans of one database. Used by the log's thread alone."""
 
     def __init__(self, spark: SparkSession, jdbc: JdbcOf, database: str, staging: str) -> None:
         self._spark, self._jdbc = spark, jdbc
@@ -93,7 +97,10 @@ class ChangeReader:
         self.row_bytes = float(_FIRST_ROW_BYTES)
 
     def read(self, connection: Connection, planned: Planned, tables: Mapping[str, Table]) -> Read:
-        """The rows of a span; `tables` has the table of every instance, by its name. Raises SourceError."""
+        """The rows of a span. `tables` has each instance's table by the instance's name.
+
+        Raises SourceError.
+        """
         if not planned.shares or planned.rows == 0:
             return Read()
         while True:
@@ -156,7 +163,7 @@ class ChangeReader:
     def _portion(
         self, told: Sequence[change_statements.ShareRead], widths: Mapping[int, int]
     ) -> Iterator[dict[str, Any]]:
-        """What the tasks of one job have staged; `stretch` is the number of that which a task read."""
+        """The results of one job's tasks. `stretch` is the number of the stretch that a task read."""
         stretches = sorted({one.task for one in told})
         numbers = {stretch: task for task, stretch in enumerate(stretches)}
         query = change_statements.change_query([replace(one, task=numbers[one.task]) for one in told])
@@ -179,7 +186,7 @@ class ChangeReader:
             raise job_error(error, "reading change tables", self._database) from error
 
     def _learn(self, rows: int, size: int) -> None:
-        """How large rows are: at once when larger than was thought, no less than a quarter when smaller."""
+        """Update the estimate of a row's size: raised at once, lowered to a quarter at most."""
         if rows:
             self.row_bytes = max(1.0, size / rows, self.row_bytes / 4)
 
@@ -188,7 +195,7 @@ _COMMITTED = 1 + COLUMNS.index("committed")
 
 
 def _parts(results: Sequence[Mapping[str, Any]]) -> tuple[Part, ...]:
-    """A part of each stretch that has rows, in the log's order, with the files of all jobs."""
+    """One part per stretch that has rows, in log order, with the files of all jobs."""
     found: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
     for one in results:
         found[one["stretch"]].append(one)
@@ -208,7 +215,7 @@ def _file(result: Mapping[str, Any]) -> SpanFile:
 
 
 def _raw(found: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
-    """Rows of `statements.change_rows`, whose first column is the task."""
+    """A batch from rows of `change_statements.change_rows`, whose first column is the task."""
     _task, *columns = zip(*found, strict=True)
     kinds = [RAW.field(name).type for name in COLUMNS]
     return raw_batch([pa.array(one, kind) for one, kind in zip(columns, kinds, strict=True)])
@@ -224,7 +231,7 @@ def _told(
 def _widths(
     shares: Sequence[Share], tables: Mapping[str, Table], modes: Mapping[int, RowMode]
 ) -> dict[int, int]:
-    """How many columns the rows of each instance have whose values stand as they are."""
+    """The column counts of the instances whose values are read unescaped."""
     return {
         one.instance: len(readable(tables[one.capture.name]))
         for one in shares

@@ -1,8 +1,8 @@
-"""The durable schema history: the shapes that captured tables have had, in Debezium's own records.
+"""The durable schema history: the shapes that captured tables have had, as Debezium's own records.
 
-Each record is a JSON object that says from which commit LSN on a table has which columns; a restart reads
-them up to its position. The records are those that Debezium's connector writes and reads, so that either goes
-on where the other has stopped. Where they are kept (a file here, a topic in `history_topic`) is a `Store`.
+Each record is a JSON object with a table's columns and the commit LSN from which they apply. A restart reads
+the records up to its position. Debezium's connector writes and reads the same records, so either can continue
+where the other stopped. A `Store` keeps them: a file here, or a topic in `history_topic`.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ _LENGTHS = frozenset(("char", "varchar", "nchar", "nvarchar", "binary", "varbina
 
 
 class Store(Protocol):
-    """Where records are kept, in the order in which they came."""
+    """Keeps records in the order in which they were appended."""
 
     def append(self, records: Iterable[bytes]) -> None:
         """Add JSON texts, durably. Raises SourceError."""
 
     def read(self) -> Iterator[bytes]:
-        """All of them. Raises SourceError."""
+        """All records. Raises SourceError."""
 
     def close(self) -> None:
-        """Give up what is held."""
+        """Release resources."""
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The shapes of tables over time; `server` is the topic prefix, by which its records are told apart."""
+    """The shapes of tables over time. `server` is the topic prefix, which marks this server's records."""
 
     store: Store
     server: str
 
     def recover(self, places: Mapping[str, Place]) -> dict[CollectionId, Table]:
-        """The tables as they were at a place, by database; those of other databases are left out.
+        """The tables as they were at each database's place. Other databases are left out.
 
-        Raises SourceError where the store fails, StateError for what is no record.
+        Raises SourceError where the store fails, StateError for an invalid record.
         """
         tables: dict[CollectionId, Table] = {}
         for raw in self.store.read():
@@ -70,16 +70,16 @@ class History:
         return tables
 
     def record(self, changes: Iterable[SchemaChange]) -> None:
-        """Keep what has become of tables, before anyone is told. Raises SourceError."""
+        """Record changes of tables, before their events are emitted. Raises SourceError."""
         self.store.append([history_record(change, self.server) for change in changes])
 
     def close(self) -> None:
-        """Give up what is held."""
+        """Close the store."""
         self.store.close()
 
 
 def history(settings: HistorySettings, server: str) -> History | None:
-    """The history that the settings name; None where none is kept."""
+    """The schema history of the settings; None if they have none."""
     match settings.kind:
         case HistoryKind.FILE:
             return History(FileStore(Path(settings.file)), server)
@@ -93,12 +93,12 @@ def history(settings: HistorySettings, server: str) -> History | None:
 
 @dataclass(frozen=True, slots=True)
 class FileStore:
-    """One record a line, as Debezium's FileSchemaHistory has them."""
+    """A file with one record per line, as Debezium's FileSchemaHistory writes it."""
 
     path: Path
 
     def append(self, records: Iterable[bytes]) -> None:
-        """Add lines and force them to disk; the file and its folder are made where they are missing."""
+        """Add lines and force them to disk. The file and its folder are created if missing."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("a+b") as file:
@@ -110,7 +110,7 @@ class FileStore:
             raise self._failed("written", error) from error
 
     def read(self) -> Iterator[bytes]:
-        """The lines; none where there is no file. A last line that was not finished is none either."""
+        """The lines; none without a file. An unfinished last line is skipped."""
         try:
             lines = self.path.read_bytes().split(b"\n")
         except FileNotFoundError:
@@ -120,7 +120,7 @@ class FileStore:
         yield from (line for line in lines[:-1] if line.strip())
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the file is closed after each use."""
 
     def _failed(self, what: str, error: OSError) -> SourceError:
         return SourceError(
@@ -131,13 +131,13 @@ class FileStore:
 
 
 def _finished(file: BinaryIO) -> int:
-    """Where the last whole line ends: what a crash has cut is no record."""
+    """The offset after the last complete line. A crash may have cut the line behind it."""
     file.seek(0)
     return file.read().rfind(b"\n") + 1
 
 
 def history_record(change: SchemaChange, server: str) -> bytes:
-    """A change as Debezium's JSON."""
+    """A schema change as Debezium's JSON."""
     table, place = change.table, change.place
     position: dict[str, Any] = {"commit_lsn": change.commit}
     if place.snapshot == "false":
@@ -213,7 +213,7 @@ def _table(collection: CollectionId, members: Mapping[str, Any]) -> Table:
 
 
 def _column(members: Mapping[str, Any]) -> Column:
-    """The column; what the record does not tell (its collation) is left empty."""
+    """The column. What the record does not hold (its collation) is left empty."""
     name = str(members["typeName"])
     kind = name.removesuffix(" identity").removesuffix("()").strip()
     length, scale = int(members.get("length") or 0), int(members.get("scale") or 0)

@@ -1,4 +1,4 @@
-"""The shapes of tables that the stream has told of: what changed, and what is saved of them. Pure."""
+"""The table shapes that the stream has emitted: comparing them, and saving them. Pure."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ def changed(known: Mapping[CollectionId, Table], found: Mapping[CollectionId, Ta
 
 
 def dropped(known: Mapping[CollectionId, Table], listed: Iterable[CollectionId]) -> list[Table]:
-    """The tables that are no more; one that is just no longer captured still has its shape."""
+    """The tables that no longer exist. One that is merely not captured any more keeps its shape."""
     there = set(listed)
     return [table for name, table in sorted(known.items()) if name not in there]
 
 
 def change(known: Mapping[CollectionId, Table], table: Table, place: ReadPlace, now_ms: int) -> SchemaChange:
-    """What is to be told of a new or another shape."""
+    """The schema change of a table with a new or another shape."""
     kind = ChangeType.ALTER if table.id in known else ChangeType.CREATE
     return SchemaChange(kind, table, place, now_ms)
 
 
 def _told(table: Table) -> tuple[Any, ...]:
-    """What events and the schema history say of a table; a history does not know more."""
+    """What events and the schema history say of a table. A history knows no more than this."""
     members = [tuple(column_members(one, place).items()) for place, one in enumerate(table.columns, 1)]
     defaults = [one.default for one in table.columns]
     return members, defaults, table.key
 
 
 def to_json(tables: Mapping[CollectionId, Table]) -> list[dict[str, Any]]:
-    """For the state."""
+    """Encode for the state."""
     return [
         {
             "name": list(name.parts),
@@ -59,7 +59,7 @@ def to_json(tables: Mapping[CollectionId, Table]) -> list[dict[str, Any]]:
 
 
 def from_json(saved: Sequence[Mapping[str, Any]]) -> Shapes:
-    """From the state."""
+    """Decode from the state."""
     tables = [
         Table(
             CollectionId(tuple(one["name"])),

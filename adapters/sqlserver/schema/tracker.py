@@ -1,7 +1,7 @@
-"""The shapes of tables that the stream has told of, and what is new of them in a span.
+"""Tracks the table shapes that the stream has emitted, and finds what changes in a span.
 
-Owns what was told, in events and in the schema history, and the saved form of it. What a shape is, and when
-two are the same, is `table_schemas.py`'s to say.
+Owns the shapes already emitted as events and recorded in the schema history, and their saved form.
+`table_schemas.py` defines what a shape is, and when two are the same.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _log = logging.getLogger("adapters")
 
 
 class SchemaTracker:
-    """What is new of the tables' shapes; used by the job's thread alone."""
+    """Finds changes of the tables' shapes. Used by the job's thread alone."""
 
     def __init__(self, databases: Databases, codecs: Codecs, history: History | None) -> None:
         self._databases, self._codecs, self._history = databases, codecs, history
         self._shapes: Shapes = {}
 
     def recover(self, saved: Sequence[Mapping[str, Any]] | None, places: Mapping[str, Place]) -> None:
-        """Take up what was told at these places of the databases: from the state, else from the history."""
+        """Restore the shapes at the databases' places: from the state, else from the history."""
         if saved is not None:
             self._shapes = table_schemas.from_json(saved)
         elif self._history is not None:
@@ -46,13 +46,14 @@ class SchemaTracker:
             self._shapes = {}
 
     def memory(self) -> list[dict[str, Any]]:
-        """For the state."""
+        """Encode for the state."""
         return table_schemas.to_json(self._shapes)
 
     def told(self, database: str, before: Place, taken: LogSlice, kind: str) -> list[SchemaChange]:
-        """The shapes that tables of a database take on in a span; recorded, and to be told in its events.
+        """The shape changes of a database in a span.
 
-        `kind` is what they say of a snapshot.
+        They are recorded here, and emitted with the span's events. `kind` is the value of their `snapshot`
+        field.
         """
         if not taken.news and not _begins(taken.instances, before, taken.end):
             return []
@@ -67,7 +68,7 @@ class SchemaTracker:
                 _log.warning("%s: %s", table.id, warning)
         place = ReadPlace(now_ms, taken.end.commit, snapshot=kind)
         missing = [name for name in known if name not in found]
-        # One that is there still is just no longer captured.
+        # A table that still exists is merely no longer captured.
         gone = table_schemas.dropped(
             {name: known[name] for name in missing}, self._databases.listed(database) if missing else ()
         )
@@ -86,5 +87,5 @@ class SchemaTracker:
 
 
 def _begins(instances: Instances, before: Place, end: Place) -> bool:
-    """Whether an instance takes over in a span: it does once all before its start has been streamed."""
+    """Whether an instance takes over in a span, that is, once all before its start has been streamed."""
     return any(before.commit <= one.start <= after_lsn(end.commit) for one in instances.captures)

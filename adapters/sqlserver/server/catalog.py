@@ -1,7 +1,7 @@
-"""Tables and capture instances of one database as its catalog has them, in a fixed number of queries.
+"""Tables and capture instances of one database from its catalog, in a fixed number of queries.
 
-Every login may read the catalog of what it may see. What the answers mean for a snapshot is decided
-elsewhere.
+Every login may read the catalog for objects that it has rights on. Whether a table can be snapshotted is
+decided elsewhere.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NEWER_NAMES = {"rowversion": "timestamp"}
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What a name may lead to: a table, whether CDC captures it or not, or a view."""
+    """A table or view that a name may refer to, captured by CDC or not."""
 
     id: CollectionId
     object_id: int = 0
@@ -37,9 +37,9 @@ class Listed:
 
 
 class Catalog:
-    """The catalog of one database; `selected` says which tables are captured at all.
+    """The catalog of one database. `selected` decides which tables are captured at all.
 
-    Every method takes a connection to the database; a driver's failure is the caller's to wrap.
+    Every method takes a connection to the database. Driver errors are left to the caller to wrap.
     """
 
     def __init__(self, database: str, selected: Callable[[CollectionId], bool]) -> None:
@@ -47,7 +47,7 @@ class Catalog:
         self._selected = selected
 
     def captures(self, connection: Connection) -> tuple[Capture, ...]:
-        """The capture instances of the selected tables: by table, the older first."""
+        """The capture instances of the selected tables, by table, the older first."""
         found = [
             (CollectionId((self.database, schema, table)), name, lsn_of(bytes.fromhex(start)), *rest)
             for name, schema, table, start, *rest in rows(connection, metadata.CAPTURES)
@@ -73,7 +73,7 @@ class Catalog:
         )
 
     def listed(self, connection: Connection) -> tuple[Listed, ...]:
-        """Every table and view of users, selected or not, by name."""
+        """Every user table and view, selected or not, by name."""
         tables = [
             Listed(CollectionId((self.database, schema, name)), number, tracked=bool(tracked))
             for schema, name, number, tracked in rows(connection, metadata.TABLES)
@@ -85,7 +85,7 @@ class Catalog:
         return (*tables, *views)
 
     def describe(self, connection: Connection, listed: Iterable[Listed]) -> tuple[Table, ...]:
-        """Tables with all their columns, captured or not; one that is gone has none."""
+        """Tables with all their columns, captured or not. A dropped table has none."""
         wanted = list(listed)
         numbers = [one.object_id for one in wanted]
         found = _by_object(rows(connection, metadata.columns(numbers)))
@@ -100,7 +100,7 @@ _NO_KEYS: _Keys = ((), ())
 
 
 def uncaptured(listed: Iterable[Listed], captures: Iterable[Capture]) -> tuple[CollectionId, ...]:
-    """The tables among `listed` that no capture instance logs."""
+    """The tables among `listed` without a capture instance."""
     known = {one.table for one in captures}
     return tuple(one.id for one in listed if not one.view and one.id not in known)
 
@@ -113,7 +113,7 @@ def _by_object(found: Iterable[tuple[Any, ...]]) -> dict[int, list[Column]]:
 
 
 def _column(captured: str, ordinal: int, described: Sequence[Any]) -> Column:
-    """Under the name that the log has it by; a renamed column keeps its old one there."""
+    """The column, by its name in the log: a renamed column keeps its old name there."""
     _name, kind, length, precision, scale, nullable, identity, computed, default, collation = described
     base = _NEWER_NAMES.get(kind.lower(), kind.lower())
     characters = length // 2 if base in _TWO_BYTES and length > 0 else length
@@ -133,7 +133,7 @@ def _column(captured: str, ordinal: int, described: Sequence[Any]) -> Column:
 
 
 def _keys(found: Iterable[tuple[Any, ...]]) -> dict[int, _Keys]:
-    """Each table's primary key and the first unique index of NOT NULL columns; empty for none."""
+    """Each table's primary key and first unique index of NOT NULL columns; empty if there is none."""
     indexes: dict[int, dict[int, list[tuple[bool, str, bool]]]] = defaultdict(lambda: defaultdict(list))
     for number, index, primary, name, nullable in found:
         indexes[number][index].append((bool(primary), name, bool(nullable)))
@@ -153,7 +153,7 @@ def _best(indexes: Sequence[Sequence[tuple[bool, str, bool]]]) -> _Keys:
 
 
 def _table(table: CollectionId, columns: Sequence[Column], keys: _Keys) -> Table:
-    """A key of which the log lacks a column, or the values of one, identifies nothing there."""
+    """The table. A key is dropped if the log lacks one of its columns, or that column's values."""
     have = {column.name for column in columns if not column.computed}
     primary, unique = (key if have.issuperset(key) else () for key in keys)
     return Table(table, tuple(columns), primary, unique)

@@ -1,8 +1,8 @@
-"""One server: connections to its databases, what they are, and its errors as ours.
+"""One SQL Server: connections to its databases, and its errors as ours.
 
-Owns how settings become connections of the two drivers, alike in encryption and trust, and the checks
-before a database's log is read. Each database has connections of its own, since LSNs, change tables and
-signal tables are its own. `Reach` is the one place through which all statements leave.
+Owns the mapping of settings to connections of both drivers, with the same encryption and trust. Each database
+has its own connections, since LSNs, change tables and signal tables belong to a database. All statements
+leave through `Reach`.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ __all__ = ["Jdbc", "Reach", "Server", "jdbc_url", "odbc_string", "reach", "rows"
 
 JDBC_DRIVER = "com.microsoft.sqlserver.jdbc.SQLServerDriver"
 BEFORE = "prepareQuery"
-"""Spark's option for what stands before a query, in one batch with it.
+"""Spark's option for the text before a query, in one batch with it.
 
-Not `sessionInitStatement`: the driver wraps every statement in sp_executesql, and what is set in one is set
-back at its end.
+Not `sessionInitStatement`: the driver wraps every statement in sp_executesql, which restores at its end
+whatever was SET inside it.
 """
 _ACCESS_TOKEN = 1256
-"""The ODBC driver's number of the attribute."""
+"""The ODBC driver's number for the access token attribute."""
 _ODBC_ENCRYPTION = {Encryption.OPTIONAL: "no", Encryption.MANDATORY: "yes", Encryption.STRICT: "strict"}
 _JDBC_ENCRYPTION = {Encryption.OPTIONAL: "false", Encryption.MANDATORY: "true", Encryption.STRICT: "strict"}
 
 
 @dataclass(frozen=True, slots=True)
 class Jdbc:
-    """A query for Spark's JDBC source; `properties` hold the login and are never shown."""
+    """A query for Spark's JDBC source. `properties` hold the login and are never shown."""
 
     url: str
     driver: str
@@ -56,25 +56,25 @@ class Reach(Protocol):
     """The way to the databases of one server."""
 
     def engine(self, database: str) -> Engine:
-        """An engine of connections that commit each statement by itself unless one begins a transaction.
+        """An engine whose connections commit each statement by itself, unless one begins a transaction.
 
-        T-SQL goes through `Connection.exec_driver_sql`; a `?` stands for a parameter, of bytes alone.
+        T-SQL goes through `Connection.exec_driver_sql`. A `?` stands for a parameter, which must be bytes.
         """
 
     def jdbc(self, database: str, query: str, session: Sequence[str] = ()) -> Jdbc:
-        """How Spark reads a query's rows; the query is a SELECT that can stand in brackets.
+        """How Spark reads a query's rows. The query is a SELECT that can stand in brackets.
 
-        The statements of `session`, each a SET, hold for it.
+        The statements of `session`, each a SET, apply to it.
         """
 
 
 def login_of(settings: SqlServerSettings) -> tuple[str, ...]:
-    """What tells the server and the user from others."""
+    """What identifies the server and the user."""
     return settings.host, str(settings.port), settings.instance, str(settings.user)
 
 
 def reach(settings: SqlServerSettings) -> Reach:
-    """The real server, by Microsoft's two drivers."""
+    """The real server, through Microsoft's two drivers."""
     return _Drivers(settings)
 
 
@@ -83,12 +83,12 @@ class _Drivers:
     settings: SqlServerSettings
 
     def engine(self, database: str) -> Engine:
-        driver = _pyodbc()  # before SQLAlchemy looks for it, which says less of why it is not there
+        driver = _pyodbc()  # before SQLAlchemy imports it, whose error says less about why it is missing
         timeout = self.settings.login_timeout_s
         query_timeout_s = _seconds(self.settings.query_timeout_ms)
 
         def connect() -> Any:
-            # with the password or the token as it is now
+            # with the current password or token
             text, token = odbc_string(self.settings, database), odbc_token(self.settings)
             connection = driver.connect(text, autocommit=True, timeout=timeout, attrs_before=token)
             connection.timeout = query_timeout_s
@@ -96,7 +96,7 @@ class _Drivers:
                 connection.add_output_converter(kind, unicode_text)
             return connection
 
-        # a connection that comes back with a transaction open must not serve the next
+        # no pool: a connection returned with an open transaction must not be reused
         return create_engine(
             "mssql+pyodbc://", creator=connect, poolclass=NullPool, isolation_level="AUTOCOMMIT"
         )
@@ -108,9 +108,9 @@ class _Drivers:
 
 
 def unicode_text(raw: bytes) -> str:
-    """The text of an nvarchar; `?` stands for half a surrogate pair, as where Java writes UTF-8 for Spark.
+    """The text of an nvarchar. Half a surrogate pair becomes `?`, as where Java writes UTF-8 for Spark.
 
-    The server stores any sixteen bits, and pyodbc's own decoder fails at some.
+    The server stores any 16-bit units, and pyodbc's own decoder fails on some.
     """
     try:
         return raw.decode("utf-16-le")
@@ -119,7 +119,7 @@ def unicode_text(raw: bytes) -> str:
 
 
 def _pyodbc() -> Any:
-    """Imported when it is used: it needs the system's ODBC libraries."""
+    """Import pyodbc on first use: it needs the system's ODBC libraries."""
     try:
         import pyodbc  # noqa: PLC0415
     except ImportError as error:
@@ -132,7 +132,7 @@ def _pyodbc() -> Any:
 
 
 def _seconds(ms: int) -> int:
-    """Rounded up, so that a bound stays one."""
+    """Milliseconds as whole seconds, rounded up so that a small timeout does not become none."""
     return -(-ms // 1000)
 
 
@@ -155,7 +155,7 @@ def odbc_string(settings: SqlServerSettings, database: str) -> str:
 
 
 def odbc_token(settings: SqlServerSettings) -> dict[int, bytes]:
-    """What the ODBC driver is given before it connects: a token as it wants it, behind its length."""
+    """The access token as the ODBC driver takes it before connecting: prefixed with its length."""
     if not settings.access_token:
         return {}
     token = fresh(settings.access_token).encode("utf-16-le")
@@ -169,7 +169,7 @@ def _login(settings: SqlServerSettings) -> dict[str, str]:
 
 
 def _host(settings: SqlServerSettings) -> str:
-    """The port is enough where it is known; an instance's name is looked up at its host."""
+    """The host, with the instance's name only if the port is not known: the name is looked up at the host."""
     named = settings.instance and not settings.port
     return f"{settings.host}\\{settings.instance}" if named else settings.host
 
@@ -179,7 +179,7 @@ def _braced(word: str) -> str:
 
 
 def jdbc_url(settings: SqlServerSettings) -> str:
-    """The JDBC driver's address, without any secret."""
+    """The JDBC driver's URL, without secrets."""
     return f"jdbc:sqlserver://{_host(settings)}" + (f":{settings.port}" if settings.port else "")
 
 
@@ -197,15 +197,15 @@ def jdbc_properties(settings: SqlServerSettings, database: str) -> dict[str, str
         "packetSize": str(settings.packet_size or ""),
         "multiSubnetFailover": "true" if settings.multi_subnet_failover else "",
         "responseBuffering": "adaptive",
-        "queryTimeout": str(_seconds(settings.query_timeout_ms) or ""),  # Spark's, of every statement
+        "queryTimeout": str(_seconds(settings.query_timeout_ms) or ""),  # Spark's option, for every statement
     }
     return {name: word for name, word in words.items() if word or name == "password"}
 
 
 class Server:
-    """The databases of one server, each by connections of its own. Threads may share it.
+    """The databases of one server, each with its own connections. Threads may share it.
 
-    `login` tells the server and the user from others.
+    `login` identifies the server and the user.
     """
 
     def __init__(self, reach: Reach, login: tuple[str, ...] = ()) -> None:
@@ -213,47 +213,47 @@ class Server:
         self._engines: dict[str, Engine] = {}
 
     def engine(self, database: str) -> Engine:
-        """The database's engine, made when it is first used."""
+        """The database's engine, created on first use."""
         if database not in self._engines:
             self._engines[database] = self.reach.engine(database)
         return self._engines[database]
 
     def open(self, database: str, doing: str = "connecting") -> Connection:
-        """A connection that is the caller's to close.
+        """A new connection, which the caller must close.
 
-        Raises LoginRefused where the login has expired, ConfigError where it never served.
+        Raises LoginRefused where the login has expired, ConfigError where it never worked.
         """
         with admission(self._login), source_errors(doing, database):
             return self.engine(database).connect()
 
     @contextmanager
     def connect(self, database: str, doing: str = "asking the server") -> Iterator[Connection]:
-        """A connection of one's own; statements commit by themselves. Failures are SourceErrors."""
+        """A connection of one's own, with autocommit. Failures become SourceErrors."""
         with self.open(database, doing) as connection, source_errors(doing, database):
             yield connection
 
     def query(self, database: str, statement: str, doing: str = "asking the server") -> list[tuple[Any, ...]]:
-        """The rows of a statement, on a connection of its own."""
+        """The rows of a statement, on its own connection."""
         with self.connect(database, doing) as connection:
             return rows(connection, statement)
 
     def run(self, database: str, statement: str, doing: str) -> None:
-        """A statement, on a connection of its own; the rows that it may have are not looked at."""
+        """Run a statement on its own connection. Any result rows are ignored."""
         with self.connect(database, doing) as connection:
             run(connection, statement)
 
     def close(self) -> None:
-        """Give up the engines; another use makes others."""
+        """Dispose of the engines. Further use creates others."""
         engines, self._engines = self._engines, {}
         for engine in engines.values():
             engine.dispose()
 
 
 def rows(connection: Connection, statement: str, parameters: tuple[bytes, ...] = ()) -> list[tuple[Any, ...]]:
-    """The rows of a statement with a `?` for each parameter; errors are the caller's to wrap."""
+    """The rows of a statement with a `?` for each parameter. Errors are left to the caller to wrap."""
     return [tuple(row) for row in connection.exec_driver_sql(statement, parameters or None).fetchall()]
 
 
 def run(connection: Connection, statement: str) -> None:
-    """A statement without rows."""
+    """Run a statement without result rows."""
     connection.exec_driver_sql(statement)

@@ -1,4 +1,4 @@
-"""The drivers' exceptions as ours: one line each, without statements and without values of rows."""
+"""The drivers' exceptions as ours: one line each, without statements or row values."""
 
 from __future__ import annotations
 
@@ -22,28 +22,29 @@ _NUMBER = re.compile(r"\((\d+)\) \(SQL")
 _PREFIXES = re.compile(r"^(\[[^\]]*\]\s*)+")
 _CALLED = re.compile(r" \(\d+\) \(SQL\w+\)")
 _RANGE_LOST = 313
-"""What CDC's functions say of a range that their change table does not have."""
+"""CDC's functions report this for a range that their change table does not have."""
 _LOGIN_REFUSED = frozenset({18456, 18452, 18470, 18486, 18487, 18488})
-"""A wrong password or token, a login that is disabled, locked or expired."""
+"""Wrong password or token; disabled, locked or expired login."""
 _LOGIN_FAILED = _LOGIN_REFUSED | {4060, 4064}
 _NO_SNAPSHOTS = 3952
 _UNREACHED = ("Login timeout expired", "[08001]")
-"""In what drivers say where there is no connection, or none in time."""
+"""Parts of the drivers' messages where there is no connection, or none in time."""
 _TABLE_MOVED = frozenset({207, 208, 3961, 4902, 8180})
 """No such column or object; changed since the snapshot; no such table; could not be prepared."""
 _LOCK_WAITED_FOR = 1222
 _BUSY = frozenset({601, _LOCK_WAITED_FOR})
-"""Rows moved under a reader that takes no locks; a lock was not had in time."""
+"""Rows moved under a reader that takes no locks; lock timeout."""
 _SAID_IN_ENGLISH = "Lock request time out period exceeded"
-"""Of a lock that was not had in time, where Spark hands over nothing but words."""
+"""The message of a lock timeout, where Spark passes on only the text."""
 _CAUSES = 20
 
 
 @contextmanager
 def source_errors(doing: str, place: str = "sql server") -> Iterator[None]:
-    """The drivers' exceptions as SourceError; PositionLost where a change table does not reach back.
+    """Raise the drivers' exceptions as SourceError.
 
-    TableBusy where somebody holds a lock; it names `place`.
+    PositionLost where a change table does not reach back far enough; TableBusy, with `place`, where a lock is
+    held.
     """
     try:
         yield
@@ -53,7 +54,7 @@ def source_errors(doing: str, place: str = "sql server") -> Iterator[None]:
 
 @contextmanager
 def table_errors(doing: str, table: CollectionId) -> Iterator[None]:
-    """As `source_errors`; SchemaChanged where the table went or changed, TableBusy where it is locked."""
+    """Like `source_errors`, but SchemaChanged where the table was dropped or changed."""
     try:
         yield
     except SQLAlchemyError as error:
@@ -64,23 +65,23 @@ def table_errors(doing: str, table: CollectionId) -> Iterator[None]:
 
 
 def busy(error: SQLAlchemyError) -> bool:
-    """Whether a statement failed only because others were at work on the same rows."""
+    """Whether a statement failed only because others work on the same rows."""
     return native_number(error) in _BUSY
 
 
 def lock_waited_for(error: Exception, said: str) -> bool:
-    """Whether a Spark job failed of a lock that was not had in time, in whatever language that is said."""
+    """Whether a Spark job failed because of a lock timeout, in any language."""
     number = jdbc_number(error)
     return number == _LOCK_WAITED_FOR if number else _SAID_IN_ENGLISH in said
 
 
 def jdbc_number(error: Exception) -> int:
-    """SQL Server's number in what Spark raises: that of the cause that has one; 0 where there is none."""
+    """SQL Server's error number in a Spark error, from the cause that has one; 0 if none has."""
     cause = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     for _depth in range(_CAUSES):
         if cause is None:
             break
-        with suppress(*SPARK_ERRORS):  # no SQLException
+        with suppress(*SPARK_ERRORS):  # not an SQLException
             if number := int(cause.getErrorCode()):
                 return number
         try:
@@ -91,7 +92,7 @@ def jdbc_number(error: Exception) -> int:
 
 
 def no_snapshots(database: str) -> ConfigError:
-    """Why nothing is read under snapshot isolation."""
+    """The error where snapshot isolation is not allowed."""
     return ConfigError(
         f"the database {database!r} does not allow snapshot isolation",
         hint="ALTER DATABASE … SET ALLOW_SNAPSHOT_ISOLATION ON, or another 'snapshot.isolation.mode'",
@@ -108,7 +109,7 @@ NO_SUCH_OBJECT = 208
 
 
 def source_error(error: SQLAlchemyError, doing: str, place: str) -> SourceError | ConfigError:
-    """One of the driver's exceptions as ours, in one line."""
+    """A driver's exception as ours, in one line."""
     number, said = native_number(error), _said(error)
     if "Can't open lib" in said or "Data source name not found" in said:
         return ConfigError(
@@ -134,7 +135,7 @@ def source_error(error: SQLAlchemyError, doing: str, place: str) -> SourceError 
 
 
 def _hint(error: SQLAlchemyError) -> str:
-    """What to do where the server can't be reached, or does not let the login in."""
+    """What to do where the server can't be reached or rejects the login."""
     if any(word in _text(error) for word in _UNREACHED):
         return "check database.hostname and database.port, and that the server takes TCP connections"
     refused = native_number(error) in _LOGIN_FAILED
@@ -142,7 +143,7 @@ def _hint(error: SQLAlchemyError) -> str:
 
 
 def _text(error: SQLAlchemyError) -> str:
-    """The driver's words; SQLAlchemy's own add the statement, which holds literals."""
+    """The driver's message. SQLAlchemy's own adds the statement, which holds literals."""
     orig = error.orig if isinstance(error, DBAPIError) else None
     arguments: tuple[object, ...] = getattr(orig, "args", ())
     return str(arguments[-1] if arguments else orig or type(error).__name__)
@@ -150,7 +151,7 @@ def _text(error: SQLAlchemyError) -> str:
 
 def _said(error: SQLAlchemyError) -> str:
     number = native_number(error)
-    # pyodbc puts all of a driver's messages into one text, each with the calls it went through
+    # pyodbc joins all of a driver's messages into one text, each with the calls that it went through
     parts = (part.strip("; ") for part in _CALLED.split(_text(error).replace("\n", " ")))
     said = "; ".join(dict.fromkeys(_PREFIXES.sub("", part) for part in parts if part))
     if not number:

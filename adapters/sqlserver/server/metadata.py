@@ -1,6 +1,6 @@
-"""The statements that ask what a server, its databases and their tables are, as T-SQL. Pure.
+"""The T-SQL queries about a server, its databases and their tables. Pure.
 
-Names and flags cross as nvarchar, int and bigint only, LSNs as hexadecimal text.
+Names and flags are returned as nvarchar, int and bigint only, LSNs as hexadecimal text.
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ DATABASE = (
     " AS [identity]"
     " FROM sys.databases AS d WHERE d.[name] = DB_NAME()"
 )
-"""The database of the connection. Its identity is two marks with a bar between: one that outlives a failover
-inside an availability group, empty outside of any, and one that outlives joining or leaving it."""
+"""The connection's database.
+
+Its identity has two marks, separated by a bar: one that survives a failover inside an availability group
+(empty outside of one), and one that survives joining or leaving a group.
+"""
 
 SNAPSHOTS = (
     "SELECT CONVERT(int, d.[snapshot_isolation_state]) AS [state]"
     " FROM sys.databases AS d WHERE d.[name] = DB_NAME()"
 )
-"""Whether transactions may ask for snapshot isolation: 1 if so, 2 and 3 on the way off and on."""
+"""Whether transactions may use snapshot isolation: 1 if so; 2 and 3 while it is turned off and on."""
 
 CAPTURES = (
     "SELECT ct.[capture_instance] AS [instance], s.[name] AS [schema], t.[name] AS [table],"
@@ -45,7 +48,7 @@ CAPTURES = (
     " WHERE ct.[start_lsn] IS NOT NULL AND COALESCE(ct.[has_drop_pending], 0) = 0"
     " ORDER BY s.[name], t.[name], ct.[start_lsn], ct.[create_date]"
 )
-"""An instance whose start is not known yet has no change either."""
+"""An instance whose start is not known yet has no changes either, and is left out."""
 
 _COLUMN = (
     "c.[name], COALESCE(b.[name], ty.[name]) AS [type], CONVERT(int, c.[max_length]) AS [length],"
@@ -54,7 +57,7 @@ _COLUMN = (
     " CONVERT(int, c.[is_computed]) AS [computed], df.[definition] AS [default],"
     " COALESCE(c.[collation_name], N'') AS [collation]"
 )
-# A type's own row has its system type's number in both columns; CLR types all share one.
+# In a system type's own row both columns have its number. CLR types all share one.
 _TYPES = (
     " JOIN sys.types AS ty ON ty.[user_type_id] = c.[user_type_id]"
     " LEFT JOIN sys.types AS b ON b.[user_type_id] = c.[system_type_id] AND ty.[is_assembly_type] = 0"
@@ -72,7 +75,7 @@ CAPTURED_COLUMNS = (
     " AND c.[column_id] = COALESCE(o.[column_id], g.[column_id])"
     f"{_TYPES} ORDER BY cc.[object_id], cc.[column_ordinal]"
 )
-"""The columns of each change table, as its table has them now; those that are gone, as the log has them."""
+"""The columns of each change table, as its table has them now; dropped ones, as the log has them."""
 
 
 def columns(tables: Iterable[int]) -> str:
@@ -85,7 +88,7 @@ def columns(tables: Iterable[int]) -> str:
 
 
 def keys(tables: Iterable[int]) -> str:
-    """The columns of tables' primary keys and other unique indexes that hold every row."""
+    """The columns of tables' primary keys and of other unique indexes that hold every row."""
     return (
         "SELECT i.[object_id], i.[index_id], CONVERT(int, i.[is_primary_key]) AS [is_primary], c.[name],"
         " CONVERT(int, c.[is_nullable]) AS [nullable]"
@@ -124,7 +127,7 @@ SWITCHING = (
     " WHERE p.[object_id] = t.[object_id] AND p.[index_id] IN (0, 1) AND p.[partition_number] > 1)"
     " ORDER BY s.[name], t.[name], ct.[capture_instance]"
 )
-"""Captured tables of several partitions, of which one may be switched in or out, which is not captured."""
+"""Captured partitioned tables. Switching a partition in or out is not captured."""
 
 OTHER_CODE_PAGES = (
     "SELECT s.[name] AS [schema], t.[name] AS [table], c.[name] AS [column],"
@@ -140,11 +143,11 @@ OTHER_CODE_PAGES = (
     " COLLATIONPROPERTY(CONVERT(nvarchar(128), DATABASEPROPERTYEX(DB_NAME(), 'Collation')), 'CodePage'))"
     " ORDER BY s.[name], t.[name], c.[name]"
 )
-"""Captured columns whose characters may not be kept by CDC: of another code page than the database's."""
+"""Captured columns whose characters CDC may lose: their code page differs from the database's."""
 
 
 def agent_status(query: str, database: str) -> str:
-    """The configured question whether SQL Server Agent runs, for one database."""
+    """The configured query for SQL Server Agent's status, for one database."""
     named = query.replace("[#db]", quote_ident(database)).replace("#db", quote_ident(database))
     return named.strip().rstrip(";")
 

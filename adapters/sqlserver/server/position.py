@@ -1,9 +1,9 @@
-"""Places in a database's log, as text that sorts in the log's order.
+"""Places in a database's log, as text that sorts in log order.
 
-An LSN is shown as `00000025:00000d98:00a2`, in small letters, so that text order is the log's. A place is
-that of a commit, followed by that of a change inside the transaction: its command id, its LSN and its
-operation, in this order of significance. `whole` commits count as streamed to their end. A position has one
-place per database, in the order of `database.names`.
+An LSN is written as `00000025:00000d98:00a2`, in lower case, so that texts sort in log order. A place is a
+commit, followed by a change inside the transaction: its command id, its LSN and its operation, in this order
+of significance. A `whole` commit has been streamed to its end. A position has one place per database, in the
+order of `database.names`.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ ZERO = "00000000:00000000:0000"
 _LAST = "ffffffff:ffffffff:ffff"
 _LAST_COMMAND = 2**31 - 1
 _LAST_OPERATION = 9
-"""Behind all others of a change."""
+"""After all operations of a change."""
 UNKNOWN_COMMAND = 0
-"""Of change rows whose table has no command ids; the server counts from 1."""
+"""The command id of change rows whose table has none; the server counts from 1."""
 _LSN = re.compile(r"[0-9a-f]{8}:[0-9a-f]{8}:[0-9a-f]{4}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """Everything up to here has been streamed: commits before `commit`, and of it up to the operation.
+    """A place in the log: all commits before `commit` are streamed, and `commit` up to the operation.
 
-    `command` is the `__$command_id` of the last change streamed, `change` its `__$seqval`, `operation` CDC's
+    `command` is the `__$command_id` of the last streamed change, `change` its `__$seqval`, `operation` CDC's
     number (1 delete, 2 insert, 3 and 4 update).
     """
 
@@ -53,7 +53,7 @@ class Place:
 
 
 def parse_place(text: str) -> Place:
-    """The place that `str` has written, today or when changes had no command ids."""
+    """The place that `str` wrote, now or when changes had no command ids."""
     commit, *inside = text.split("/")
     if not inside:
         return _checked(Place(commit))
@@ -62,7 +62,7 @@ def parse_place(text: str) -> Place:
 
 
 def check_lsn(text: str) -> None:
-    """Raise ValueError for what is no LSN."""
+    """Raise ValueError if the text is not an LSN."""
     if not _LSN.fullmatch(text):
         raise ValueError("not an LSN")
 
@@ -85,8 +85,8 @@ def position_of(places: Sequence[Place]) -> Position:
 def places_of(position: Position) -> tuple[Place, ...]:
     """The places of a position.
 
-    An older state orders the changes of a commit by their LSNs alone. A commit that it streamed in part has
-    no place in today's order but its beginning: its changes come again, in their order.
+    States of earlier versions order a commit's changes by their LSNs alone. Their place inside a commit
+    becomes the commit's beginning, so that its changes are emitted again, in order.
     """
     order = position.order
     if len(order) > 1 and isinstance(order[1], str):
@@ -105,26 +105,26 @@ def _older(commit: str, change: str, operation: str) -> Place:
 
 
 def lsn_of_hex(digits: str) -> str:
-    """The text of an LSN given by twenty hexadecimal digits."""
+    """An LSN's text from twenty hexadecimal digits."""
     small = digits.lower()
     return f"{small[:8]}:{small[8:16]}:{small[16:]}"
 
 
 def after_lsn(lsn: str, by: int = 1) -> str:
-    """The LSN that follows, whether or not the log has it; with `by` -1 the one before."""
+    """The next LSN, whether or not the log has it; with `by` -1 the previous one."""
     return lsn_of_hex(f"{max(0, int(lsn.replace(':', ''), 16) + by):020x}")
 
 
 def lsn_of(binary: bytes) -> str:
-    """The text of an LSN of ten bytes."""
+    """An LSN's text from its ten bytes."""
     return lsn_of_hex(binary.hex())
 
 
 def lsn_binary(lsn: str) -> bytes:
-    """The ten bytes of an LSN's text."""
+    """An LSN's ten bytes from its text."""
     return bytes.fromhex(lsn.replace(":", ""))
 
 
 def lsn_literal(lsn: str) -> str:
-    """The LSN as T-SQL's binary literal."""
+    """The LSN as a T-SQL binary literal."""
     return f"0x{lsn.replace(':', '')}"

@@ -1,6 +1,6 @@
-"""The shape of the texts that rows come as, from the log and from tables alike. Pure.
+"""The shape of the texts that rows are read as, from the log and from tables alike. Pure.
 
-`tsql.row_text` puts them together; both go by the same columns and the same flags.
+`tsql.row_text` builds these texts, from the same columns and flags.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def readable(table: Table) -> tuple[Column, ...]:
-    """The columns that rows are read with, in the table's order: all but those of types left out."""
+    """The columns that rows are read with, in the table's order.
+
+    Columns of unsupported types are left out.
+    """
     return tuple(column for column in table.columns if column.type in READABLE)
 
 

@@ -1,6 +1,6 @@
-"""What is known of a captured table: its columns, its keys, the capture instances that log it.
+"""A captured table: its columns, keys and capture instances.
 
-Values only; `catalog.py` reads them from the server, `history.py` from what was saved.
+Values only: `catalog.py` reads them from the server, `history.py` from the schema history.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _MAX = frozenset(("varchar", "nvarchar", "varbinary"))
 class Column:
     """A column as the server describes it.
 
-    `type` is the base type's name in small letters without arguments (`varchar`, `datetime2`); `length` in
-    characters or bytes as declared, -1 for `max`; `precision` and `scale` as in sys.columns; `default` is
-    the default's expression as the server shows it, None for none. `collation` is that of texts.
+    `type` is the base type's name in lower case without arguments (`varchar`, `datetime2`). `length` is in
+    characters or bytes as declared, -1 for `max`. `precision` and `scale` are as in sys.columns. `default` is
+    the default's expression as the server shows it, or None. `collation` is that of text columns.
     """
 
     name: str
@@ -38,21 +38,24 @@ class Column:
 
     @property
     def large(self) -> bool:
-        """Whether an update that leaves the value alone may leave it out of the log's old row."""
+        """Whether an update that leaves the value unchanged may omit it from the log's old row."""
         return self.type in _LARGE or (self.type in _MAX and self.length < 0)
 
     @property
     def may_be_null(self) -> bool:
-        """Whether rows may have NULL here: the log has for large values left out, and for computed ones."""
+        """Whether rows may have NULL here.
+
+        The log has NULL for omitted large values and for computed columns.
+        """
         return self.nullable or self.computed or self.large
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table, `(database, schema, table)`, with the columns that its log has, in their order.
+    """A table, `(database, schema, table)`, with the columns that its log has, in order.
 
-    `primary_key` are the names of its columns; `unique_key` those of a unique index of NOT NULL columns,
-    which stands in for a missing primary key.
+    `primary_key` has the names of its columns; `unique_key` those of a unique index of NOT NULL columns,
+    which replaces a missing primary key.
     """
 
     id: CollectionId
@@ -62,7 +65,7 @@ class Table:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What identifies a row; empty where nothing does."""
+        """The columns that identify a row; empty if none do."""
         return self.primary_key or self.unique_key
 
     def column(self, name: str) -> Column | None:
@@ -74,10 +77,10 @@ class Table:
 class Capture:
     """A capture instance: the change table of one table from `start` on, an LSN as text.
 
-    `captured` are the names of the columns that it has, in its order. A table has at most two; the younger
-    takes over at its own start. `created` is the time of its making, as text that sorts; cleaning up
-    raises `start` of both, and then tells no more which is older. `commands` says whether its change table
-    has `__$command_id`; one that was made before the server knew of it has not.
+    `captured` are the names of its columns, in order. A table has at most two instances; the younger takes
+    over at its own start. `created` is the creation time as text that sorts: clean-up raises `start` of both
+    instances, which then no longer shows which is older. `commands` says whether the change table has
+    `__$command_id`. One made before the server supported it has not.
     """
 
     name: str

@@ -1,8 +1,8 @@
-"""T-SQL as text: quoting, literals, and each type's conversion from and to text. Pure.
+"""T-SQL as text: quoting, literals, and each type's conversion to and from text. Pure.
 
-Every value that the adapter reads crosses as text made by the server, so that no driver's type mapping
-counts; every value that it sends is a literal converted to its column's own type, so that an index serves
-the comparison. Statements stand where they are used; those of the catalog in `metadata`.
+The server makes the text of every value that the adapter reads, so that no driver's type mapping matters.
+Every value that the adapter sends is a literal converted to its column's own type, so that an index can serve
+the comparison. Statements stand where they are used; those on the catalog in `metadata`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from adapters.sqlserver.server.table import Column
 
 _ARGUMENTS = 250
-"""Below the 254 arguments that CONCAT takes."""
+"""Less than the 254 arguments that CONCAT takes."""
 _SEPARATOR = "NCHAR(31)"
 _BINARY_ORDER = "COLLATE Latin1_General_BIN2"
-"""Other collations pass over control characters, so REPLACE would not find them. Said of a part, it is the
-whole's: texts of columns of two collations do not meet otherwise."""
+"""Other collations ignore control characters, so REPLACE would not find them.
+
+One such part makes the whole expression binary; otherwise columns of two collations could not be combined.
+"""
 
 _WITH_LENGTH = frozenset({"char", "varchar", "nchar", "nvarchar", "binary", "varbinary"})
 _WITH_SCALE = frozenset({"time", "datetime2", "datetimeoffset"})
@@ -51,14 +53,14 @@ _STYLES = {
     "datetimeoffset": "CONVERT(varchar(34), {}, 121)",
 }
 READABLE = frozenset(_STYLES)
-"""The base types whose values have a text; columns of others are left out of rows."""
+"""The base types whose values have a text. Columns of other types are left out of rows."""
 _DATES = {
     "date": 23,
     **dict.fromkeys(("time", "datetime", "smalldatetime", "datetime2", "datetimeoffset"), 121),
 }
 _WIDE = frozenset({"nchar", "nvarchar"})
 _UNITS = re.compile("\0((?:[0-9a-f]{4})+)")
-"""A key's text in place of one that no UTF-8 can hold: NUL, and its bytes of UTF-16 as digits."""
+"""Stands in for a key's text that UTF-8 can't hold: NUL, and its UTF-16 bytes as hexadecimal digits."""
 _NEVER_KEYS = frozenset({"text", "ntext", "image", "xml", "geometry", "geography"})
 
 
@@ -80,7 +82,7 @@ def quote_literal(text: str) -> str:
 
 
 def declared(column: Column) -> str:
-    """The column's type as CREATE TABLE would say it."""
+    """The column's type as CREATE TABLE declares it."""
     if column.type in _WITH_LENGTH:
         return f"{column.type}({'max' if column.length == -1 else column.length})"
     if column.type in _EXACT:
@@ -89,9 +91,9 @@ def declared(column: Column) -> str:
 
 
 def value_text(column: Column, operand: str = "") -> str:
-    """The text of a column's value; NULL for NULL. `operand` stands for the column's quoted name.
+    """An expression for a column's value as text, NULL for NULL.
 
-    Raises InvariantError for a type that is not `READABLE`.
+    `operand` replaces the column's quoted name. Raises InvariantError for a type that is not `READABLE`.
     """
     if column.type not in _STYLES:
         raise InvariantError(f"values of type {column.type!r} have no text")
@@ -106,7 +108,7 @@ def may_be_empty(column: Column) -> bool:
 def row_text(columns: Sequence[Column], mode: RowMode = RowMode.FAST, alias: str = "") -> str:
     """The columns of a row as one nvarchar(max), in one of the forms of `engine.events.values.row_texts`.
 
-    Flags of columns that may be NULL and may be empty come first. `alias` is the table's, without a dot.
+    Flags of columns that may be both NULL and empty come first. `alias` is the table's, without a dot.
     """
     if mode is RowMode.EXACT:
         raise InvariantError("the server does not count bytes of UTF-8; rows are read in escaped form")
@@ -134,7 +136,10 @@ def _value(column: Column, operand: str, mode: RowMode) -> str:
 
 
 def _concat(words: Sequence[str]) -> str:
-    """The words as one text; its first is nvarchar(max), else CONCAT cuts at 4,000 characters."""
+    """The words as one text.
+
+    The first is nvarchar(max), since CONCAT would cut at 4,000 characters otherwise.
+    """
     whole = f"CONVERT(nvarchar(max), N'') {_BINARY_ORDER}"
     if len(words) <= _ARGUMENTS:
         return f"CONCAT({', '.join((whole, *words, *(['NULL'] if not words else [])))})"
@@ -143,9 +148,10 @@ def _concat(words: Sequence[str]) -> str:
 
 
 def key_text(column: Column, operand: str = "") -> str:
-    """What `key_of` makes a bound of: the value's text, and of nchar and nvarchar its bytes.
+    """What `key_of` makes a bound from: the value's text, or for nchar and nvarchar its bytes.
 
-    A driver's text has `?` for half a surrogate pair, so a bound would be another key, and rows left out.
+    A driver's text has `?` for half a surrogate pair. Such a bound would be another key, and rows would be
+    missed.
     """
     if column.type not in _WIDE:
         return value_text(column, operand)
@@ -167,7 +173,7 @@ def key_of(column: Column, told: str | None) -> str | None:
 def key_literal(column: Column, text: str) -> str:
     """A value's text as a literal of the column's own type, collation and code page.
 
-    An nvarchar's text may be one of `key_of`. Raises InvariantError for types that no index can have.
+    An nvarchar's text may come from `key_of`. Raises InvariantError for types that can't be indexed.
     """
     kind = column.type
     if kind in _NEVER_KEYS or kind not in _STYLES:
@@ -183,9 +189,9 @@ def key_literal(column: Column, text: str) -> str:
 
 
 def _collated(text: str, collation: str) -> str:
-    """Of the column's collation, for a varchar is written in its code page.
+    """A literal with the column's collation, so that a varchar is written in the column's code page.
 
-    Neither NUL nor half a surrogate pair stands in a literal.
+    No literal can hold NUL or half a surrogate pair; such texts are converted from binary.
     """
     plain = "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
     written = quote_literal(text) if plain else f"CONVERT(nvarchar(4000), 0x{_utf16(text)})"
@@ -193,7 +199,7 @@ def _collated(text: str, collation: str) -> str:
 
 
 def _utf16(text: str) -> str:
-    """The text as nvarchar keeps it, in hexadecimal digits."""
+    """The text as nvarchar stores it, in hexadecimal digits."""
     return text.encode("utf-16-le", "surrogatepass").hex()
 
 

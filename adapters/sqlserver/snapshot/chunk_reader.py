@@ -1,8 +1,8 @@
-"""The chunk reader: runs of keys read by Spark's JDBC source, encoded and staged by Python tasks.
+"""The chunk reader: reads runs of keys through Spark's JDBC source; Python tasks encode and stage them.
 
 One Spark job reads a window's runs of one database. Every run is a branch of one UNION ALL query, so that a
-task may read one run of a large table or many whole small ones. Owns the query and the job; which runs there
-are is the engine's affair, how a row is written as one text `tsql`'s.
+task can read one run of a large table or many whole small ones. Owns the query and the job. The engine
+decides which runs there are; `tsql` writes a row as one text.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FETCH_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class RunRead:
-    """A run with all it takes to read it. `row_bytes` is the estimated size of a row."""
+    """A run and how to read it. `row_bytes` is the estimated size of a row."""
 
     run: Run
     read: ReadTable
@@ -45,11 +45,11 @@ class RunRead:
 
     @property
     def database(self) -> str:
-        """Where it is read."""
+        """The database that it is read from."""
         return self.run.target.collection.parts[0]
 
     def query(self, index: int, task: int, mode: RowMode) -> str:
-        """One branch: the run's number, its task, and its rows as text."""
+        """One branch of the query: the run's number, its task, and its rows as text."""
         run, read = self.run, self.read
         where = read.merge.among(run.keys) if run.keys else read.keyset.between(run.after, run.upto)
         if read.condition:
@@ -59,7 +59,7 @@ class RunRead:
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    """Where rows are staged, by how many tasks they are read at most, what is set for their queries."""
+    """Where rows are staged, the maximum number of tasks, and the SET statements of their sessions."""
 
     area: StagingArea
     tasks: int
@@ -67,7 +67,7 @@ class _How:
 
 
 class ChunkReader:
-    """Reads windows through one SparkSession, by `settings`; `tasks` at once."""
+    """Reads windows through one SparkSession. `tasks` run at once."""
 
     def __init__(
         self, spark: SparkSession, jdbc: JdbcOf, area: StagingArea, settings: SnapshotSettings, *, tasks: int
@@ -79,7 +79,7 @@ class ChunkReader:
         self._reached: set[str] = set()
 
     def reach(self, database: str) -> None:
-        """Read nothing, once: tells early whether Spark reaches a database, and starts its workers."""
+        """Run an empty query once: fails early if Spark can't reach the database, and starts the workers."""
         if database in self._reached:
             return
         try:
@@ -118,19 +118,19 @@ class ChunkReader:
         return results
 
     def directory(self, window_id: str) -> str:
-        """Where a window's rows are staged."""
+        """The directory where a window's rows are staged."""
         return self._area.within(window_id).directory
 
     def cancel(self, window_id: str) -> None:
         """Stop a window's tasks."""
-        # Also the job that is still being planned; PySpark has no method of its own for that.
+        # Including the job that is still being planned; PySpark has no method for that.
         context = self._spark.sparkContext._jsc.sc()  # noqa: SLF001
         context.cancelJobGroupAndFutureJobs(f"tidemark-{window_id}")
 
     def _jobs(self, reads: Mapping[int, RunRead], mode: RowMode, how: _How) -> list[dict[str, Any]]:
-        """By as many jobs as the statements take that the server can plan.
+        """Read in as many jobs as needed for statements that the server can plan.
 
-        Where a lock is not had in time, table by table, to find whose it is: TableBusy names it.
+        After a lock timeout, read table by table to find the locked one: TableBusy names it.
         """
         batches = portions(list(reads.items()))
         try:
@@ -167,7 +167,7 @@ class ChunkReader:
         return max(1, min(self._fetch_rows, int(_FETCH_BYTES / max(widest, 1.0))))
 
     def _load(self, database: str, query: str, tasks: int, how: tuple[str, tuple[str, ...]]) -> DataFrame:
-        """The query's rows by tasks; `how` is the rows of a fetch, and what is set for it."""
+        """The query's rows by tasks. `how` is the fetch size and the session's SET statements."""
         fetched, session = how
         jdbc = self._jdbc(database, query, session)
         properties = {**jdbc.properties, "driver": jdbc.driver, "fetchsize": fetched}
@@ -178,7 +178,7 @@ class ChunkReader:
 
 
 def _failed(error: Exception, reads: Mapping[int, RunRead]) -> SourceError | SinkError:
-    """What a failed job says; TableBusy where a lock was not had in time, of the table if it is but one."""
+    """The error of a failed job. TableBusy on a lock timeout; it names the table if there is just one."""
     tables = {str(read.read.table.id) for read in reads.values()}
     database = next(iter(reads.values())).database
     said = job_error(error, "reading rows", tables.pop() if len(tables) == 1 else database)

@@ -1,8 +1,8 @@
-"""Conditions of signals and SELECTs of the settings, as T-SQL: what they may hold, and how they are written.
+"""Conditions of signals and SELECT overrides, as T-SQL: what they may contain, and how they are written.
 
-The server would run a batch of statements, so a condition that leaves its brackets must never get there; and
-a SELECT in brackets takes no order. Functions of one's own need their schema's name before them, which no
-condition may write; so names without one are the server's. Owns the use of sqlglot for T-SQL. Pure.
+The server would run a batch of statements, so a condition that leaves its brackets must never reach it. A
+SELECT in brackets can't have an order. User-defined functions need a schema name before them, which no
+condition may contain; so functions without one are the server's. Owns the use of sqlglot for T-SQL. Pure.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from adapters.sqlserver.server.table import Column
 
 _SYNTAX: Final = ("CAST", "CONVERT", "TRIM", "TRY_CAST", "TRY_CONVERT")
-"""Functions whose arguments have words between them, or types."""
+"""Functions whose arguments contain keywords or types."""
 _ALIAS: Final = "t"
-"""What the table is called where rows are read."""
+"""The table's alias where rows are read."""
 _BRACKETS: Final = {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}
 _DRIVERS: Final = frozenset({TokenType.L_BRACE, TokenType.R_BRACE, TokenType.PLACEHOLDER})
 _STATEMENTS: Final = (exp.Command, exp.DDL, exp.DML, exp.Drop, exp.Alter, exp.Set, exp.Use)
@@ -109,10 +109,10 @@ FUNCTIONS: Final = frozenset(
         *("json_value", "least", "nullif"),
     )
 )
-"""Functions of the server that change nothing and give the same for the same row throughout a query.
+"""Functions of the server without side effects, and with one result per row throughout a query.
 
-Not among them: what takes or gives memory by a number (REPLICATE, SPACE), what is random (NEWID, RAND), or
-asks the system.
+Excluded: functions that allocate memory by a number (REPLICATE, SPACE), random ones (NEWID, RAND), and ones
+that query the system.
 """
 _DATED: Final = frozenset({"dateadd", "datediff", "datediff_big", "datename", "datepart"})
 _DATE_PARTS: Final = frozenset(
@@ -211,7 +211,7 @@ _WITH_LENGTH: Final = frozenset(
 
 
 class _TSql(TSQL):
-    """T-SQL's grammar without sqlglot's own readings of functions."""
+    """T-SQL's grammar without sqlglot's own parsing of functions."""
 
     class Parser(TSQLParser):
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
@@ -363,7 +363,7 @@ GRAMMAR: Final = Grammar(
 
 
 def finder(columns: Sequence[Column], table: str) -> Callable[[Reference], Found | None]:
-    """What finds a table's columns by name: as written, else whatever the case of its letters."""
+    """A function that finds a table's columns by name: exact, else ignoring case."""
     names = [column.name for column in columns]
 
     def find(reference: Reference) -> Found | None:
@@ -377,7 +377,7 @@ def finder(columns: Sequence[Column], table: str) -> Callable[[Reference], Found
 
 
 def check_trusted(condition: str, place: str) -> None:
-    """Raise SignalError unless a condition that may be any SQL can stand in brackets, for every driver."""
+    """Raise SignalError unless a condition, which may be any SQL, can stand in brackets for every driver."""
     why = _fault(condition)
     if why:
         raise SignalError(f"the condition is no condition of T-SQL: {why}", place=place)
@@ -396,7 +396,7 @@ def _fault(condition: str) -> str:
 
 
 def _broken(tokens: Sequence[Token]) -> str:
-    """Why a text would leave its brackets, or be read otherwise by a driver, if so."""
+    """Why a text would leave its brackets or be misread by a driver; empty if it would not."""
     depth = 0
     for token in tokens:
         depth += _BRACKETS.get(token.token_type, 0)
@@ -410,7 +410,7 @@ def _broken(tokens: Sequence[Token]) -> str:
 
 
 def _more(parsed: Sequence[exp.Expr | None]) -> str:
-    """What a text holds beside a condition, if so."""
+    """What a text contains besides a condition; empty if nothing."""
     (select, *others) = parsed
     where = select.args.get("where") if isinstance(select, exp.Select) and not others else None
     if select is None or where is None:
@@ -422,9 +422,9 @@ def _more(parsed: Sequence[exp.Expr | None]) -> str:
 
 
 def derived(statement: str, table: str) -> str:
-    """A SELECT of the settings as it can stand in brackets: without the order of its rows, or a semicolon.
+    """A SELECT override as it can stand in brackets: without its outer ORDER BY or a semicolon.
 
-    Raises ConfigError for what is no SELECT, or none that can.
+    Raises ConfigError for anything but a SELECT, and for one that can't stand in brackets.
     """
     try:
         tokens = sqlglot.tokenize(statement, read="tsql")

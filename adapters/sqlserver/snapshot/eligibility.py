@@ -1,7 +1,7 @@
-"""How a table is read by a snapshot, or why it can't be.
+"""How a snapshot reads a table, or why it can't.
 
-Owns which tables can be snapshotted at all, by which key they are cut, and which of their columns are read:
-those that the log carries at the place where the stream stands, so that rows read and changes have one shape.
+Owns which tables can be snapshotted, the key that their chunks are cut by, and the columns to read: those
+that the log has at the stream's place, so that rows read and changes have the same shape.
 """
 
 from __future__ import annotations
@@ -23,17 +23,19 @@ if TYPE_CHECKING:
     from engine.model import CollectionId, Target
 
 LOCKED = "READCOMMITTEDLOCK"
-"""Reads committed rows behind their writers' locks, whatever the database's setting: a row version may hide
-a change that the log has told already."""
+"""Reads committed rows and waits for writers' locks, whatever the database's setting.
+
+A row version may be older than a change that the log has already delivered.
+"""
 _BYTES = frozenset({"binary", "varbinary", "timestamp", "hierarchyid"})
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the catalog says of a database's tables now.
+    """What the catalog says about a database's tables now.
 
-    `logged` are captured tables as the log tells of them, `listed` all tables and views by name, `actual`
-    those asked for as they are.
+    `logged` are captured tables as the log describes them, `listed` all tables and views by name, `actual`
+    the requested tables with all their columns.
     """
 
     logged: Mapping[CollectionId, Table]
@@ -43,11 +45,11 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class ReadTable:
-    """A table as a snapshot reads it: its columns in the log's order, the keyset it is cut by.
+    """How a snapshot reads a table: its columns in the log's order, and the keyset for its chunks.
 
-    `missing` are columns that the log has and the table no longer, `there` the names of those that it has.
-    `hint` is how rows are locked, `statement` the SELECT that gives the rows instead of the table itself,
-    `merge` the key that the log tells rows by. `condition` is the signal's, as it may be sent.
+    `missing` are columns that the log still has but the table does not; `there` are the names of the table's
+    columns. `hint` is the lock hint. `statement` is a SELECT that replaces the table. `merge` is the key by
+    which the log identifies rows. `condition` is the signal's, as written for the server.
     """
 
     table: Table
@@ -73,7 +75,7 @@ class ReadTable:
         hint = f" WITH ({self.hint})" if self.hint else ""
         if not self.missing:
             return f"{self.name} AS t{hint}"
-        # by name, for a star leaves out hidden columns
+        # by name, because * leaves out hidden columns
         columns = [f"q.{quote_ident(name)}" for name in self.there]
         columns += [f"CONVERT({declared(one)}, NULL) AS {quote_ident(one.name)}" for one in self.missing]
         return f"(SELECT {', '.join(columns)} FROM {self.name} AS q{hint}) AS t"
@@ -85,7 +87,7 @@ class ReadTable:
 
     @property
     def fingerprint(self) -> tuple[str, ...]:
-        """What its ranges depend on (`Extent.key`): the key, and the table itself."""
+        """What the table's ranges depend on (`Extent.key`): its keys, and the table itself."""
         keys = [f"key {one}" for one in self.keyset.fingerprint]
         if self.merge != self.keyset:
             keys += [f"key {one} to merge by" for one in self.merge.fingerprint]
@@ -93,9 +95,10 @@ class ReadTable:
 
 
 def reading(target: Target, known: Known, *, keyless: bool = False) -> ReadTable:
-    """How to read a target; SignalError says why it can't be.
+    """How to read a target. Raises SignalError with the reason if it can't be read.
 
-    With `keyless` a table without a key is read, too, as one: nothing could be told from its changes.
+    With `keyless`, a table without a key is read as well, as a single chunk: its changes can't be matched to
+    rows.
     """
     place = str(target.collection)
     listed = known.listed.get(target.collection)
@@ -128,7 +131,7 @@ def reading(target: Target, known: Known, *, keyless: bool = False) -> ReadTable
 
 
 def _check_merge(table: Table, keyset: Keyset, place: str) -> None:
-    """Without a key of its own, the log must at least tell rows by the surrogate one."""
+    """Without a key of the table, the log must have all columns of the surrogate key."""
     logged = {column.name for column in readable(table) if not column.computed}
     lacking = [column.name for column in keyset.columns if column.name not in logged]
     if lacking:
@@ -143,7 +146,7 @@ def _keyset(table: Table, names: Sequence[str], place: str) -> Keyset:
 
 
 def _check_key(column: Column, place: str) -> None:
-    """Refuse a column by which nothing can be ordered or compared."""
+    """Refuse a column that can't be ordered or compared."""
     try:
         key_literal(column, "00" if column.type in _BYTES else "0")
     except InvariantError as error:

@@ -1,16 +1,16 @@
-"""The snapshot before the log, on SQL Server: how a start goes about it, and what is held for it.
+"""The initial snapshot on SQL Server: how a start proceeds, and which locks are held.
 
-What `snapshot.isolation.mode` asks for:
+What `snapshot.isolation.mode` means:
 
-    exclusive         tables stay locked until all are read; rows are those of the place where the log begins
-    repeatable_read   locked while shapes and the place are noted; rows are read behind their writers' locks
-    snapshot          no locks; each query reads the versions of its own beginning
-    read_committed    no locks; rows are read as the database's settings have it
-    read_uncommitted  no locks; rows that are never committed may come
+    exclusive         tables stay locked until all are read; rows are as of the place where the log begins
+    repeatable_read   locked while shapes and the place are read; rows are read under READCOMMITTEDLOCK
+    snapshot          no locks; each query reads row versions as of its start
+    read_committed    no locks; rows are read as the database's settings say
+    read_uncommitted  no locks; uncommitted rows may be read
 
-Where locks are not held to the end, windows beside the stream keep rows and changes in order, if each
-database has a signal table to mark them by. Without one the log waits until the rows are read: then it may
-tell once more of changes that rows have shown. What a mode asks for is `engine/snapshot/initial.py`'s to say.
+If locks are not held to the end, windows beside the stream keep rows and changes in order, provided that each
+database has a signal table for watermarks. Without one the log waits until all rows are read; it may then
+repeat changes that rows already contain. `engine/snapshot/initial.py` decides what each mode requires.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ _GIVEN_UP = {
 
 
 class InitialSnapshot:
-    """The initial snapshot of one run of the job; used by the job's thread alone.
+    """The initial snapshot of one run of the job. Used by the job's thread alone.
 
-    `pause` waits some seconds, and is true when the job is to stop.
+    `pause` waits for some seconds, and returns true if the job is to stop.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class InitialSnapshot:
         self._locks: Locks | None = None
         databases.initial_hint = lambda: self.hint
 
-    # What others ask.
+    # Queries about the snapshot.
 
     @property
     def streams(self) -> bool:
@@ -87,27 +87,27 @@ class InitialSnapshot:
 
     @property
     def isolation(self) -> Isolation:
-        """What the settings ask for."""
+        """The isolation mode of the settings."""
         return self._settings.sqlserver.isolation
 
     def place(self, database: str) -> Place | None:
-        """Where the log of a database begins behind it."""
+        """The place where a database's log begins after the snapshot."""
         return self._begins_at.get(database)
 
     @property
     def session(self) -> tuple[str, ...]:
-        """The statements that the sessions begin with which read its rows."""
+        """The statements that start the sessions which read its rows."""
         return (_SNAPSHOT_SESSION,) if self.isolation is Isolation.SNAPSHOT else ()
 
     @property
     def hint(self) -> str:
-        """How the rows of tables are locked when they are read."""
-        # Our own locks would keep other sessions of ours out; and nobody can write.
+        """The lock hint for reading rows."""
+        # Our own locks would block our other sessions, and nobody can write meanwhile.
         return "NOLOCK" if self._locks is not None else _HINTS[self.isolation]
 
     @property
     def beside(self) -> bool:
-        """Whether windows can be read beside the stream: where there is something to mark them by."""
+        """Whether windows can be read beside the stream: every database needs a way to mark them."""
         named = self._databases.names
         return self.streams and all(self._databases.refusal(name) is None for name in named)
 
@@ -117,7 +117,7 @@ class InitialSnapshot:
         return self._locks is not None or not self.beside
 
     def holds(self, state: State) -> bool:
-        """Whether the log must wait; lets go of the locks when everything has been read."""
+        """Whether the log must wait. Releases the locks once everything has been read."""
         if not self.streams:
             return True
         if not state.snapshot.initial and self._locks is not None:
@@ -126,16 +126,16 @@ class InitialSnapshot:
         return state.snapshot.initial and self.waits
 
     def check(self) -> None:
-        """Raise SourceError where locks were lost: open windows' rows may show what came meanwhile.
+        """Raise SourceError if locks were lost: rows of open windows may contain later changes.
 
-        The start that follows reads what is left like any other rows, or, without a log, all of it anew.
+        The next start reads the rest like any other rows; without a log, it reads everything from scratch.
         """
         if self._locks is not None and not self._locks.alive:
             self.release()
             raise SourceError(_LOST, hint=_WHAT_NOW)
 
     def alive(self) -> Callable[[], bool]:
-        """Tells of the locks that are held now, if any are, whether they are still held."""
+        """A function that tells whether the locks held now are still held; true if there are none."""
         locks = self._locks
         return lambda: locks is None or (locks is self._locks and locks.alive)
 
@@ -144,11 +144,11 @@ class InitialSnapshot:
         return not self.streams and state.position is not None and not state.snapshot.initial
 
     def memory(self) -> dict[str, Any]:
-        """What must be saved: which run began, and where the log did."""
+        """What must be saved: which run began the snapshot, and where the log began."""
         return {"run": self._run, "begins_at": {name: str(one) for name, one in self._begins_at.items()}}
 
     def release(self) -> None:
-        """Let go of the locks."""
+        """Release the locks."""
         if self._locks is not None:
             self._locks.release()
             self._locks = None
@@ -156,9 +156,9 @@ class InitialSnapshot:
     # Starting.
 
     def start(self, state: State) -> State:
-        """The state to go on from: with a position, and with the tables queued that are to be read.
+        """The state to continue from: with a position, and with the tables to read queued.
 
-        Raises PositionLost where the log can't go on and no mode asks to begin anew.
+        Raises PositionLost where the log can't be continued and the mode does not allow starting over.
         """
         if self._continues(state):
             return state
@@ -235,7 +235,7 @@ class InitialSnapshot:
         return self._noted(replace(state, position=state.position or self._greatest(), snapshot=snapshot))
 
     def _anew(self, state: State, standing: Standing) -> State:
-        """Everything queued, at a log's beginning: nothing that is known of an earlier one holds."""
+        """Queue everything, from a new beginning of the log. Nothing known of an earlier log applies."""
         self._wait_before()
         self._say(standing)
         tables = self._tables()
@@ -264,7 +264,7 @@ class InitialSnapshot:
         )
 
     def _position(self, tables: Sequence[CollectionId]) -> Position:
-        """Where the log begins; the locks that pin it down are held on to where that is asked for."""
+        """Where the log begins. Keeps the locks that fix this place if the mode requires it."""
         if self.isolation not in {Isolation.EXCLUSIVE, Isolation.REPEATABLE_READ}:
             return self._greatest()
         self._locks = Locks(self._server, tables, self._settings.snapshot.lock_timeout_ms)
@@ -276,7 +276,7 @@ class InitialSnapshot:
 
     def _locked_position(self) -> Position:
         for name in self._databases.names:
-            # Nobody changes a table's shape meanwhile.
+            # Nobody can change a table's shape meanwhile.
             self._databases.note(name, self._databases.greatest(name), self._databases.look(name))
         if self.isolation is Isolation.REPEATABLE_READ and not self.beside:
             return self._greatest()
@@ -290,7 +290,7 @@ class InitialSnapshot:
         return replace(state, memory={**state.memory, "first": self.memory()})
 
     def _check_isolation(self) -> None:
-        """Raise ConfigError where a database does not allow what the mode asks for."""
+        """Raise ConfigError where a database does not allow the isolation mode."""
         if self.isolation is Isolation.SNAPSHOT:
             for name in self._databases.names:
                 self._databases.check_snapshots(name)
@@ -302,7 +302,10 @@ class InitialSnapshot:
             raise SourceError("stopped before the initial snapshot began")
 
     def _tables(self) -> Sequence[CollectionId]:
-        """The captured tables to read, database by database; a list may name them with it or without."""
+        """The captured tables to read, database by database.
+
+        A list may name them with or without the database.
+        """
         signals, only = set(self._settings.sqlserver.signal_tables), self._settings.snapshot.include_tables
         captured = [one for name in self._databases.names for one in self._databases.instances(name).captures]
         found = [
@@ -317,14 +320,17 @@ class InitialSnapshot:
 def by_database(
     tables: Iterable[CollectionId], databases: Sequence[str], names: Sequence[CollectionId]
 ) -> list[CollectionId]:
-    """The tables of these names, without their database, in that order within each database."""
+    """The tables of these names, given without database, in that order within each database."""
     places = {name: place for place, name in enumerate(names)}
     chosen = [one for one in tables if _short(one) in places]
     return sorted(chosen, key=lambda one: (databases.index(one.database), places[_short(one)]))
 
 
 def began_at(memory: Mapping[str, Any]) -> dict[str, Place]:
-    """Where the log of each database began; older states have the places alone, in the names' order."""
+    """Where the log of each database began.
+
+    States of earlier versions have just the places, in the order of names.
+    """
     saved = memory.get("first", {}).get("begins_at") or {}
     if isinstance(saved, list):
         return dict(zip(memory.get("names", ()), places_of(Position(tuple(saved))), strict=False))

@@ -1,9 +1,9 @@
-"""Keys as T-SQL: order, comparison and boundaries, decided by the server alone.
+"""Keys as T-SQL: order, comparison and bounds, all decided by the server.
 
-Bounds are literals of the server's own text, converted to the column's own type and collation, so that it
+Bounds are literals of the server's own text, converted to the column's own type and collation. So the server
 compares them as its index does: GUIDs by their last group first, texts by the column's collation and code
-page, and never a varchar column as nvarchar, which no index would serve. NULLs, which only a surrogate
-key can have, stand first, as in an ascending index. Pure.
+page, and never a varchar column as nvarchar, which no index would serve. NULLs, which only a surrogate key
+can have, come first, as in an ascending index. Pure.
 """
 
 from __future__ import annotations
@@ -39,12 +39,14 @@ class Keyset:
 
     @property
     def order(self) -> str:
-        """The columns of `t`, as ORDER BY takes them, which prefers an alias of the SELECT to a bare name."""
+        """The columns of `t` for ORDER BY, qualified, since a bare name could refer to an alias of the
+        SELECT.
+        """
         return ", ".join(f"t.{quote_ident(column.name)}" for column in self.columns)
 
     @property
     def reverse_order(self) -> str:
-        """The same, greatest key first."""
+        """Like `order`, greatest key first."""
         return ", ".join(f"t.{quote_ident(column.name)} DESC" for column in self.columns)
 
     def beyond(self, key: Key) -> str:
@@ -62,13 +64,13 @@ class Keyset:
         return condition
 
     def between(self, after: Key | None, upto: Key | None) -> str:
-        """A condition for the keys of `(after, upto]`; true for all where both are None."""
+        """A condition for the keys of `(after, upto]`. True for all if both are None."""
         conditions = [] if after is None else [*self._least(after), self.beyond(after)]
         conditions += [] if upto is None else [*self._most(upto), self.up_to(upto)]
         return " AND ".join(f"({condition})" for condition in conditions) or EVERY
 
     def among(self, keys: Sequence[Key]) -> str:
-        """A condition for the rows under just these keys."""
+        """A condition for the rows under exactly these keys."""
         return " OR ".join(f"({self._equal(key)})" for key in keys)
 
     def _equal(self, key: Key) -> str:
@@ -78,13 +80,13 @@ class Keyset:
         )
 
     def _least(self, after: Key) -> list[str]:
-        """What lets an index be entered at the first column's bound; it follows from the rest."""
+        """A redundant condition on the first column, so that an index can seek to the lower bound."""
         if len(self.columns) == 1 or after[0] is None:
             return []
         return [compared(self.columns[0], ">=", after[0])]
 
     def _most(self, upto: Key) -> list[str]:
-        """The same at the other end; a range that has NULLs has no such bound."""
+        """The same for the upper bound. A range with NULLs has none."""
         if len(self.columns) == 1 or upto[0] is None or self.columns[0].nullable:
             return []
         return [compared(self.columns[0], "<=", upto[0])]
@@ -96,7 +98,7 @@ def compared(column: Column, operator: str, text: str) -> str:
 
 
 def _beyond(column: Column, text: str | None, rest: str) -> str:
-    """`a > x OR (a = x AND …)`, `rest` being the condition for the columns behind."""
+    """`a > x OR (a = x AND …)`; `rest` is the condition for the following columns."""
     name = quote_ident(column.name)
     if text is None:
         there = f"{name} IS NOT NULL"

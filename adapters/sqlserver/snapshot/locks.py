@@ -1,7 +1,7 @@
-"""Locks on tables while an initial snapshot begins, or until it has been read: `snapshot.isolation.mode`.
+"""Table locks while an initial snapshot begins or until it is read: `snapshot.isolation.mode`.
 
-Owns the transactions that hold them, one per database, and the place of the log that they pin down: behind
-every change that was committed before the locks, and before every one that comes after them.
+Owns the transactions that hold them, one per database, and the log place that they fix: after every change
+committed before the locks, and before every later one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = logging.getLogger("adapters")
 
 
 class Locks:
-    """Exclusive locks on tables of several databases. Raises TableBusy where one is not had in time."""
+    """Exclusive locks on tables of several databases. Raises TableBusy on a lock timeout."""
 
     def __init__(self, server: Server, tables: Sequence[CollectionId], timeout_ms: int) -> None:
         self._server, self._timeout_ms = server, timeout_ms
@@ -60,7 +60,7 @@ class Locks:
 
     @property
     def alive(self) -> bool:
-        """Whether all transactions still stand."""
+        """Whether all transactions are still open."""
         try:
             return all(rows(one, table_statements.OPEN_TRANSACTIONS)[0][0] for one in self._held.values())
         except SQLAlchemyError:
@@ -76,7 +76,7 @@ class Locks:
 
 
 def log_end(connection: Connection, database: str, captured: Place) -> Place:
-    """Where the transaction log ends; the greatest LSN captured where the login may not know."""
+    """The end of the transaction log; the greatest captured LSN where the login may not see the end."""
     try:
         found = rows(connection, table_statements.LOG_END)
         lacking = "VIEW DATABASE STATE"
