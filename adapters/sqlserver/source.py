@@ -1,7 +1,7 @@
-"""The databases of one SQL Server as the engine's `Source`: their logs, their tables, their windows.
+"""The engine's `Source` for the databases of one SQL Server: their logs, tables and windows.
 
-Owns what must be known across turns: the transaction whose events are counted, and the window in
-progress; what was told of shapes is `tracker.py`'s. Everything that decides is in the pure modules beside it.
+Owns what must survive from turn to turn: the open transaction whose events are counted, and the windows in
+progress. `tracker.py` keeps the emitted shapes. Decisions are made in pure modules.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _log = logging.getLogger("adapters")
 
 
 class SqlServerSource:
-    """The engine's `Source`; used by the job's thread alone."""
+    """The engine's `Source`. Used by the job's thread alone."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class SqlServerSource:
     # The log.
 
     def open_log(self, state: State) -> tuple[State, SqlServerLog]:
-        """Check the databases against the state, and open the log there, or at its end."""
+        """Check the databases against the state, and open the log at its position or its end."""
         self._databases.close()
         identity = self._databases.identity()
         check_saved(state)
@@ -113,14 +113,12 @@ class SqlServerSource:
         return state, log
 
     def _with_places(self, state: State) -> State:
-        """The state with a place for every database; one that was added since begins at its present end."""
+        """The state with a place for every database. A database added since begins at its present end."""
         saved, names = state.memory.get("names"), self._databases.names
         if state.position is None or saved is None:
             return state
         if list(saved) == list(names):
-            return replace(
-                state, position=position_of(places_of(state.position))
-            )  # as places are written now
+            return replace(state, position=position_of(places_of(state.position)))  # in today's form
         known = dict(zip(saved, places_of(state.position), strict=True))
         for name in names:
             if name not in known:
@@ -129,7 +127,7 @@ class SqlServerSource:
         return replace(state, position=position_of(places))
 
     def _resume(self, state: State, position: Position) -> None:
-        """Take up what the state remembers."""
+        """Restore what the state remembers."""
         left = state.memory.get("transactions", {})
         self._open = {name: transactions.from_json(left.get(name)) for name in self._databases.names}
         places = dict(zip(self._databases.names, places_of(position), strict=True))
@@ -138,7 +136,7 @@ class SqlServerSource:
         self._tracker.recover(state.memory.get("shapes"), places)
 
     def _opened(self, state: State, position: Position) -> SqlServerLog:
-        """The log; before everything else it tells of shapes that are new since the state."""
+        """The log. Its first spans report shapes that are new since the state."""
         now_s = time.time()
         told = [
             Span(
@@ -167,7 +165,7 @@ class SqlServerSource:
         return SqlServerLog(tails, position, self._settings.sqlserver.poll_interval_ms / 1000, told)
 
     def _gaps(self, state: State, name: str, place: Place) -> dict[CollectionId, str]:
-        """The tables of which changes were cleaned up while no job ran."""
+        """The tables whose changes were cleaned up while no job ran."""
         if not self._first.streams:
             return {}
         known = marks_of(state.memory.get("databases", {}).get(name, {}).get("instances", ()))
@@ -191,7 +189,7 @@ class SqlServerSource:
         )
 
     def close(self) -> None:
-        """Give up locks and connections."""
+        """Release locks and connections."""
         self._first.release()
         self._databases.close()
         self._server.close()
@@ -199,7 +197,7 @@ class SqlServerSource:
             self._tools.history.close()
 
     def memory(self) -> Mapping[str, Any]:
-        """Transactions whose events are counted, shapes, instances, the initial snapshot's beginning."""
+        """Open transactions, shapes, capture instances, and the beginning of the initial snapshot."""
         return {
             "names": list(self._databases.names),
             "transactions": {name: transactions.to_json(one) for name, one in self._open.items()},
@@ -211,8 +209,8 @@ class SqlServerSource:
             "first": self._first.memory(),
         }
 
-    def tick(self, state: State) -> Sequence[Incomplete]:  # noqa: ARG002  the port's
-        """Nothing to look after."""
+    def tick(self, state: State) -> Sequence[Incomplete]:  # noqa: ARG002  the port's signature
+        """Do nothing."""
         return ()
 
     def holds_log(self, state: State) -> bool:
@@ -223,11 +221,11 @@ class SqlServerSource:
         return self._first.holds(state)
 
     def done(self, state: State) -> bool:
-        """Whether a job that streams no log has come to its end."""
+        """Whether a job that streams no log has finished."""
         return not self._announced and self._first.done(state)
 
     def hidden_moves(self, _reading: ports.Reading) -> ports.Moved:
-        """None: what was streamed was committed, and rows are read behind locks."""
+        """None: what was streamed is committed, and rows are read with locks."""
         return {}
 
     def tables(self) -> SqlServerTables:
@@ -235,7 +233,7 @@ class SqlServerSource:
         return self._extents
 
     def run_statement(self, statement: str) -> None:
-        """Run the user's statement, if there is one, in the first database."""
+        """Run the user's statement, if any, in the first database."""
         if statement:
             self._server.run(self._databases.names[0], statement, "the user's statement")
 
@@ -246,9 +244,9 @@ class SqlServerSource:
         span: ports.Span,
         writer: PartWriter,
         aside: Collection[CollectionId] = (),
-        reading: ports.Reading = MappingProxyType({}),  # noqa: ARG002  the log has all of a row
+        reading: ports.Reading = MappingProxyType({}),  # noqa: ARG002  the log has complete rows
     ) -> Encoded:
-        """Encode a span into the writer, and tell what it superseded."""
+        """Encode a span into the writer, and return what it supersedes."""
         if not isinstance(span, Span):
             raise InvariantError(f"a span of another source: {span!r}")
         name, taken = self._databases.names[span.database], span.taken
@@ -288,7 +286,7 @@ class SqlServerSource:
         *,
         again: bool,
     ) -> tuple[list[Decoded], Mapping[CollectionId, str]]:
-        """Encode all but the tables in `aside`; gives the faults of tables that can't be decoded, too."""
+        """Encode all but the tables in `aside`; also returns the faults that decoding found."""
         instances, faults = self._codecs.instances(taken.instances, taken.read.modes, self._merges(), aside)
         if faults:
             return [], faults
@@ -299,7 +297,7 @@ class SqlServerSource:
         return decoded, {table: why for one in decoded for table, why in one.faults.items()}
 
     def _switch(self, tellers: Mapping[CollectionId, int], taken: LogSlice) -> None:
-        """Have tables read again whose change table is gone or another: what came in between is not told."""
+        """Have tables read again whose change table is gone or replaced: changes in between are missing."""
         now = taken.instances.tellers(taken.end)
         for table, teller in tellers.items():
             if now.get(table) != teller:
@@ -326,15 +324,15 @@ class SqlServerSource:
         )
 
     def _watch(self, database: str) -> Watch:
-        """What supersedes rows of the open windows: all that is streamed while they are open."""
+        """The tables of open windows: everything streamed while a window is open supersedes its rows."""
         return Watch(frozenset(one for one in self._merges() if one.parts[0] == database))
 
     def _merges(self) -> dict[CollectionId, tuple[str, ...]]:
-        """The tables that are read, and by which columns their rows and changes are told to be the same."""
+        """The tables being read, with the columns that match their rows to changes."""
         return {table: names for one in self._windows.values() for table, names in one.merges.items()}
 
     def _told(self, database: str, before: Place, taken: LogSlice) -> list[SchemaChange]:
-        """The shapes that are to be told in a span; open windows note those that concern them."""
+        """The shape changes to emit with a span. Open windows are told of those that concern them."""
         made = self._tracker.told(database, before, taken, self._telling())
         for one in made:
             if one.type is ChangeType.ALTER:
@@ -342,13 +340,13 @@ class SqlServerSource:
         return made if self._settings.sqlserver.include_schema_changes else []
 
     def _telling(self) -> str:
-        """What schema changes say of a snapshot: those before the log are part of it."""
+        """The `snapshot` value of schema changes: those emitted before the log are part of a snapshot."""
         return PLAIN if self._announced else "false"
 
     # Windows.
 
     def open_window(self, window: Window) -> SqlServerWindow:
-        """Mark the log of every database, and start tasks that read the window's runs."""
+        """Set a watermark in each database, and start the tasks that read the window's runs."""
         tables = frozenset(target.collection for target in window.targets)
         names = list(dict.fromkeys(table.parts[0] for table in tables))
         for name in names:
@@ -378,7 +376,7 @@ class SqlServerSource:
         return opened
 
     def _refuse_other_merges(self, merges: Mapping[CollectionId, tuple[str, ...]]) -> None:
-        """Changes of a table are told by one choice of columns as long as a window reads it."""
+        """Refuse a second surrogate key: during a window, one choice of columns identifies changes."""
         merging = self._merges()
         for table, names in merges.items():
             if merging.get(table, names) != names:
@@ -390,7 +388,7 @@ class SqlServerSource:
         tables: Mapping[Target, ReadTable],
         merges: Mapping[CollectionId, tuple[str, ...]],
     ) -> list[RunRead]:
-        """The runs with all it takes to read them. Raises SchemaChanged where a table is not as planned."""
+        """The runs and how to read them. Raises SchemaChanged where a table differs from the plan."""
         events = {
             target: self._events(target, read, merges[target.collection]) for target, read in tables.items()
         }
@@ -433,7 +431,7 @@ class SqlServerSource:
 
 
 def _letters(taken: LogSlice, without: Collection[CollectionId]) -> dict[CollectionId, Letters]:
-    """The change rows of tables that are set aside; the files that they were read into may go."""
+    """The change rows of tables that are set aside. They are copied, so the staged files can be removed."""
     captures = taken.instances.captures
     indexes: dict[CollectionId, set[int]] = {}
     for index in taken.read.modes:
@@ -447,11 +445,11 @@ def _letters(taken: LogSlice, without: Collection[CollectionId]) -> dict[Collect
 
 
 def merge_columns(reads: Iterable[ReadTable]) -> dict[CollectionId, tuple[str, ...]]:
-    """The columns by which rows read and changes are told to be the same, for each table of a window.
+    """The columns that match rows to changes, for each table of a window.
 
-    A table without a key that is read by several surrogate ones has the columns of them all, since changes
-    are told once for all who ask. Large values, which old rows of the log may lack, count only where there
-    is nothing else.
+    A table without a key that is read by several surrogate keys has the columns of all of them, since its
+    changes are matched once for all. Large values, which old rows of the log may lack, count only if there
+    are no other columns.
     """
     found: dict[CollectionId, dict[str, Column]] = {}
     for read in reads:
@@ -463,5 +461,5 @@ def merge_columns(reads: Iterable[ReadTable]) -> dict[CollectionId, tuple[str, .
 
 
 def shown(position: Position) -> str:
-    """A position as its places."""
+    """A position as text: its places."""
     return ", ".join(map(str, places_of(position)))

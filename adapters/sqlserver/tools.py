@@ -1,4 +1,4 @@
-"""What the source of SQL Server works with; `job.py` puts it together, a test something else."""
+"""The parts that the SQL Server source works with. `job.py` builds them; tests may pass others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SourceTools:
-    """What the source works with: encoders, readers, and the schema history if one is kept."""
+    """Encoders, readers, and the schema history if there is one."""
 
     encoder: SpanEncoder
     chunks: ChunkReader

@@ -92,11 +92,11 @@ class ChunkReader:
     def read(
         self, window_id: str, reads: Sequence[RunRead], *, most_tasks: int = 0, session: tuple[str, ...] = ()
     ) -> list[Staged]:
-        """Read and stage all runs; blocks until that is done. Runs without rows give nothing.
+        """Read and stage all runs; blocks until done. Runs without rows give nothing.
 
-        By no more than `most_tasks` tasks, 0: as many as there are; the statements `session` hold for them.
-        Raises SourceError, TableBusy where a lock is not had in time. A run whose values hold the separator
-        is read again, escaped.
+        At most `most_tasks` tasks are used (0: no limit but the reader's own); the statements of `session`
+        apply to them. Raises SourceError, and TableBusy on a lock timeout. A run whose values hold the
+        separator is read again, escaped.
         """
         context = self._spark.sparkContext
         context.setJobGroup(f"tidemark-{window_id}", f"window {window_id}", interruptOnCancel=True)

@@ -39,9 +39,7 @@ class Keyset:
 
     @property
     def order(self) -> str:
-        """The columns of `t` for ORDER BY, qualified, since a bare name could refer to an alias of the
-        SELECT.
-        """
+        """The columns of `t` for ORDER BY. Qualified: a bare name could mean an alias of the SELECT."""
         return ", ".join(f"t.{quote_ident(column.name)}" for column in self.columns)
 
     @property

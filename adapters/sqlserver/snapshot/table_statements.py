@@ -1,4 +1,4 @@
-"""The statements that measure and cut tables, and read their rows, as T-SQL. Pure."""
+"""The T-SQL statements that measure tables, find chunk bounds and read rows. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def size(read: ReadTable) -> str:
-    """Rows and bytes of a table, as the server keeps count of them, for every login that may read it."""
+    """A table's rows and bytes from the server's own counters, which every reader of the table may see."""
     table = f"p.[object_id] = {read.object_id} AND p.[index_id] IN (0, 1)"
     return (
         f"SELECT COALESCE((SELECT SUM(p.[rows]) FROM sys.partitions AS p WHERE {table}), 0) AS [rows],"
@@ -24,7 +24,7 @@ def size(read: ReadTable) -> str:
 
 
 def edge(read: ReadTable, order: str, where: str = "", skipped: int = 0) -> str:
-    """The key of one row, in the form that `tsql.key_of` takes: the first in an order, behind so many."""
+    """The key of one row, in the form of `tsql.key_of`: the first in an order after `skipped` rows."""
     texts = ", ".join(
         f"{key_text(column)} AS [key{place}]" for place, column in enumerate(read.keyset.columns)
     )
@@ -36,25 +36,25 @@ def edge(read: ReadTable, order: str, where: str = "", skipped: int = 0) -> str:
 
 
 def probe(read: ReadTable, condition: str = "1 = 1") -> str:
-    """No row: only whether the rows may be read, and a condition be asked of them."""
+    """Returns no rows: only checks that the rows may be read, and that the condition compiles."""
     return f"SELECT TOP (0) 1 AS [one] FROM {read.relation} WHERE ({condition}\n)"
 
 
 def run_rows(read: ReadTable, where: str, mode: RowMode, numbers: tuple[int, int]) -> str:
-    """The rows of a run as text; `numbers` are the run's and its task's."""
+    """The rows of a run as text. `numbers` are the run's and its task's."""
     run, task = numbers
     text = row_text(read.columns, mode, "t")
     return f"SELECT {run} AS [run], {task} AS [task], {text} AS [r] FROM {read.relation} WHERE {where}"
 
 
 def signal_row(table: str, columns: Sequence[str], row_id: str, kind: str) -> str:
-    """Writes a row of the signal table; `columns` are those of the id, the type and the data."""
+    """Insert a row into the signal table. `columns` are those of the id, the type and the data."""
     named = ", ".join(map(quote_ident, columns))
     return f"INSERT INTO {table} ({named}) VALUES ({quote_literal(row_id)}, {quote_literal(kind)}, NULL)"
 
 
 def signal_gone(table: str, column: str, row_id: str) -> str:
-    """Removes a row of the signal table; `column` is that of the id."""
+    """Delete a row of the signal table. `column` is the id's."""
     return f"DELETE FROM {table} WHERE {quote_ident(column)} = {quote_literal(row_id)}"
 
 
@@ -62,9 +62,9 @@ LOG_END = "SELECT CONVERT(nvarchar(30), s.[log_end_lsn]) AS [lsn] FROM sys.dm_db
 """The end of the transaction log, as `00000025:00000d98:00a2`."""
 
 OPEN_TRANSACTIONS = "SELECT @@TRANCOUNT AS [open]"
-"""How many transactions the session has open."""
+"""The number of transactions that the session has open."""
 
 
 def lock(table: str) -> str:
-    """Takes an exclusive lock on a table, to be held by the transaction."""
+    """Take an exclusive lock on a table until the transaction ends."""
     return f"SELECT TOP (1) 1 AS [one] FROM {table} WITH (TABLOCKX, HOLDLOCK)"

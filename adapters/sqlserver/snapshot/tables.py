@@ -1,11 +1,11 @@
-"""What can be asked for, how large it is, and where to cut it: the engine's `Tables` on SQL Server.
+"""Which tables can be snapshotted, their size, and where to cut them: the engine's `Tables` on SQL Server.
 
-Owns the questions for the extent and the boundaries of a table. All of them use the key's index; none reads
-a table through. Whether a table can be read, and how, is `eligibility.py`'s to say.
+Owns the queries for a table's extent and chunk bounds. All use the key's index; none scans a table.
+`eligibility.py` decides whether and how a table can be read.
 
-Boundaries only cut, so that keys will do which are never committed: they are asked for without locks. The
-greatest key is where reading ends, and must not miss a row that was committed before the window's place, so
-it is asked for behind its writers' locks; where those are not had soon the table waits for its turn.
+Chunk bounds only cut, so keys that are never committed will do: they are read without locks. The greatest key
+is where reading ends, and must not miss a row committed before the window's place. So it is read with locks;
+if they can't be had soon, the table waits for its turn.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ class Databases(Protocol):
     """The databases of the server, as the job's thread uses them."""
 
     def connection(self, database: str) -> Connection:
-        """The connection for small questions."""
+        """The connection for small queries."""
 
     def catalog(self, database: str) -> Catalog:
         """The catalog."""
 
     def logged(self, database: str) -> Mapping[CollectionId, Table]:
-        """The captured tables as the log tells of them where the stream stands."""
+        """The captured tables as the log describes them at the stream's place."""
 
     def refusal(self, database: str) -> SignalError | None:
-        """Why no table of a database can be snapshotted, if so."""
+        """Why no table of a database can be snapshotted; None if they can."""
 
     def adapted(self, read: ReadTable, target: Target) -> ReadTable:
-        """How a target is read, if otherwise than any."""
+        """How a target is read, if not in the usual way."""
 
     @property
     def names(self) -> Sequence[str]:
@@ -68,10 +68,10 @@ class Databases(Protocol):
 
 
 class SqlServerTables:
-    """Measures and cuts tables; used by the job's thread alone.
+    """Measures and cuts tables. Used by the job's thread alone.
 
-    `keyless` says whether initial entries without a key can be read, which is so while the log waits;
-    `conditions` what those of signals may be.
+    `keyless` says whether tables of the initial snapshot can be read without a key, which holds while the log
+    waits. `conditions` says what signals may have as conditions.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class SqlServerTables:
         return sorted(one for name in self._databases.names for one in self._databases.logged(name))
 
     def groups(self) -> Mapping[CollectionId, Sequence[CollectionId]]:
-        """Names without their database, where only one database has them."""
+        """Names without database, where only one database has the table."""
         found: dict[CollectionId, list[CollectionId]] = defaultdict(list)
         for one in self.captured():
             found[CollectionId(one.parts[1:])].append(one)
@@ -100,15 +100,15 @@ class SqlServerTables:
     def measure(
         self, targets: Sequence[Target], *, bounded: bool = False
     ) -> list[Extent | SignalError | TableBusy]:
-        """The extent of each table, or why it can't be read, now or at all."""
+        """The extent of each table, or why it can't be read, now or ever."""
         try:
             known = self._known([target.collection for target in targets])
-        except TableBusy as error:  # somebody changes tables, and the catalog waits for them
+        except TableBusy as error:  # somebody changes tables, and the catalog waits for their locks
             return [error for _target in targets]
         return [self._judged(target, known, bounded=bounded) for target in targets]
 
     def _known(self, names: Sequence[CollectionId]) -> dict[str, Known]:
-        """What the catalogs say of the databases of some tables."""
+        """What the catalogs of the tables' databases say."""
         found = {}
         for database in dict.fromkeys(name.parts[0] for name in names):
             if database not in self._databases.names:
@@ -145,7 +145,7 @@ class SqlServerTables:
         return read if target.condition is None else replace(read, condition=self._condition(target, read))
 
     def _condition(self, target: Target, read: ReadTable) -> str:
-        """The signal's condition as it may be sent. Raises SignalError where it may not be at all."""
+        """The signal's condition as sent to the server. Raises SignalError where it is not allowed."""
         text, place = target.condition or "", str(target.collection)
         match self._conditions:
             case Conditions.OFF:
@@ -159,7 +159,7 @@ class SqlServerTables:
                 return rendered(text, GRAMMAR, finder(read.table.columns, read.table.id.parts[-1]), place)
 
     def row_bytes(self, target: Target) -> float:
-        """The estimated size of a row, as measured last."""
+        """The estimated size of a row, from the last measurement."""
         return self._row_bytes.get(target.collection, 1000.0)
 
     def _measured(self, read: ReadTable, target: Target, *, bounded: bool) -> Extent:
@@ -179,7 +179,7 @@ class SqlServerTables:
 
     @staticmethod
     def _check_condition(connection: Connection, read: ReadTable) -> None:
-        """Let the server compile the rows' query, with the signal's condition, which may be refused."""
+        """Let the server compile the query with the signal's condition, which it may refuse."""
         if read.condition is None:
             rows(connection, table_statements.probe(read))
             return
@@ -206,7 +206,7 @@ class SqlServerTables:
     def _span(
         self, connection: Connection, read: ReadTable, greatest: Key | None, count: int
     ) -> tuple[int, int] | None:
-        """Least and greatest value of a single integer key, if it is used densely enough."""
+        """The least and greatest value of a single integer key, if the key is dense enough."""
         columns = read.keyset.columns
         if greatest is None or len(columns) != 1 or columns[0].type not in _INTEGERS or columns[0].nullable:
             return None
@@ -219,7 +219,7 @@ class SqlServerTables:
     def boundaries(
         self, target: Target, after: Key | None, upto: Key, step_rows: int, count: int
     ) -> list[Key]:
-        """Keys below `upto` at every `step_rows` rows behind `after`, each found from the last one."""
+        """Keys below `upto` at every `step_rows` rows after `after`, each found from the previous one."""
         read = _unlocked(self.readings([target])[target])
         connection = self._databases.connection(target.collection.parts[0])
         found: list[Key] = []
@@ -233,7 +233,7 @@ class SqlServerTables:
         return found
 
     def readings(self, targets: Sequence[Target]) -> dict[Target, ReadTable]:
-        """How to read each target now; SchemaChanged if one can't be read any more."""
+        """How to read each target now. Raises SchemaChanged if one can't be read any more."""
         known = self._known([target.collection for target in targets])
         found = {}
         for target in targets:
@@ -245,5 +245,5 @@ class SqlServerTables:
 
 
 def _unlocked(read: ReadTable) -> ReadTable:
-    """As the table is asked for keys to cut at: of rows that may never be committed, and behind no lock."""
+    """The table for finding keys to cut at: without locks, so uncommitted rows may count."""
     return replace(read, hint="NOLOCK")

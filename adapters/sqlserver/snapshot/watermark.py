@@ -1,10 +1,10 @@
-"""What a window knows about the log: signal rows in each of its databases, or the end of the log there.
+"""A window's watermarks: signal rows in each of its databases, or the end of the log there.
 
-Every entry behind the place that was streamed when the window opened supersedes the row that it is about:
-whatever of it the row may show, the stream tells in full. What was streamed before was committed before, and
-rows are read behind locks, so all of them show it. What is left to know is when the stream has passed every
-change that the rows may show: when it has told of a row that was written after the last of them was read,
-or has come to where the log ended then.
+Every log entry after the place streamed when the window opened supersedes the row that it concerns: whatever
+the row may contain of it, the stream has it in full. Everything streamed before was committed before, and
+rows are read with locks, so all rows contain it. What remains is to know when the stream has passed every
+change that the rows may contain. It has once it delivers a signal row written after the last of them was
+read, or reaches the place where the log ended then.
 """
 
 from __future__ import annotations
@@ -35,49 +35,49 @@ _log = logging.getLogger("adapters")
 
 
 class Watermark(Protocol):
-    """A window's knowledge of the log of one database."""
+    """A window's watermark in the log of one database."""
 
     def streamed(self, signal_id: str | None) -> None:
-        """A row inserted into the database's signal table has been streamed."""
+        """Note that a row inserted into the database's signal table has been streamed."""
 
     def seal(self) -> None:
-        """All rows are read."""
+        """Note that all rows are read."""
 
     def reached(self, place: Place) -> bool:
-        """Whether the stream, at this place of the database, has passed what the rows may show."""
+        """Whether the stream, at this place of the database, has passed what the rows may contain."""
 
     def close(self) -> None:
-        """The window is done with."""
+        """Clean up after the window."""
 
 
 class AtBeginning:
-    """Rows of the snapshot before the log: nothing has been streamed yet.
+    """For rows of the initial snapshot while the log waits: nothing has been streamed yet.
 
-    `alive` tells whether the locks that the rows were read under are still held.
+    `alive` tells whether the locks under which the rows were read are still held.
     """
 
     def __init__(self, alive: Callable[[], bool]) -> None:
         self._alive = alive
 
     def streamed(self, signal_id: str | None) -> None:
-        """Nothing to learn."""
+        """Do nothing."""
 
     def seal(self) -> None:
-        """Raise SourceError where the rows may show changes that came when the locks were lost."""
+        """Raise SourceError if the locks were lost: rows may contain later changes."""
         if not self._alive():
             raise SourceError("the initial snapshot's locks were lost while rows were read")
 
     def reached(self, place: Place) -> bool:  # noqa: ARG002  wherever the stream is
-        """At once."""
+        """Always true."""
         return True
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class SignalTable:
-    """A signal table; `columns` are those of the id, the type and the data."""
+    """A signal table. `columns` are those of the id, the type and the data."""
 
     id: CollectionId
     columns: tuple[str, ...]
@@ -89,10 +89,10 @@ class SignalTable:
 
 
 class SignalRows:
-    """A `snapshot-window-open` row when the window opens, a `-close` row when its rows are read.
+    """Writes a `snapshot-window-open` row when the window opens, and a `-close` row when its rows are read.
 
-    With `delete` the open row is removed at the end, so that the signal table does not grow. Rows are known
-    by the window's id: those of a window given up in a crash mean nothing to another one.
+    With `delete` both rows are removed at the end, so that the signal table does not grow. Rows have the
+    window's id, so those of a window lost in a crash do not affect another window.
     """
 
     def __init__(
@@ -104,19 +104,19 @@ class SignalRows:
         self._insert("open")
 
     def streamed(self, signal_id: str | None) -> None:
-        """Look for the closing row."""
+        """Watch for the closing row."""
         self._closed = self._closed or signal_id == f"{self._window_id}-close"
 
     def seal(self) -> None:
         """Write the closing row."""
         self._insert("close")
 
-    def reached(self, place: Place) -> bool:  # noqa: ARG002  the row says it
+    def reached(self, place: Place) -> bool:  # noqa: ARG002  the closing row decides
         """Whether the closing row has been streamed."""
         return self._closed
 
     def close(self) -> None:
-        """Remove what was written, where that is asked for; rows that can't be removed stay."""
+        """Remove the rows where the strategy says so. If that fails, they stay."""
         if not self._deletes:
             return
         try:
@@ -137,29 +137,29 @@ class SignalRows:
 
 
 class LogEnd:
-    """Writes nothing: the rows are passed once the stream has come to where the log ended after reading.
+    """Writes nothing: rows are passed once the stream reaches the place where the log ended after the read.
 
-    On a database where nothing is changed that may take minutes, until CDC makes an entry of its own.
+    On an idle database that may take minutes, until CDC makes an entry of its own.
     """
 
     def __init__(self, connection: Connection, database: str) -> None:
         self._connection, self._database = connection, database
         self._end: Place | None = None
-        self._ask()  # tells early whether the login may
+        self._ask()  # fails early where the login lacks the right
 
     def streamed(self, signal_id: str | None) -> None:
-        """Nothing to learn."""
+        """Do nothing."""
 
     def seal(self) -> None:
         """Note where the log ends."""
         self._end = Place(self._ask())
 
     def reached(self, place: Place) -> bool:
-        """Whether the stream has come there."""
+        """Whether the stream has come that far."""
         return self._end is not None and place >= self._end
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing."""
 
     def _ask(self) -> str:
         with source_errors("asking where the log ends", self._database):

@@ -1,7 +1,7 @@
-"""A window in progress: its watermark in each database, and the rows that are read in the background.
+"""A window in progress: its watermark in each database, and the rows read in the background.
 
-A window whose tables changed their capture instance meanwhile is read again: its rows have the columns of
-the instance that the stream has left.
+If the stream switches a table of the window to another capture instance, the window is read again: its rows
+have the columns of the previous instance.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 class SqlServerWindow:
     """The engine's `OpenWindow` on SQL Server. Nothing streamed before it opened is newer than its rows.
 
-    `watermarks` are by the databases' numbers; a close row that is sealed later than others holds for all,
-    since each database's rows are judged by its own log. `merges` are the tables that it reads, and the
-    columns by which rows and changes of each are told to be the same.
+    `watermarks` are by database number. They need not be sealed together, since each database's rows are
+    judged by its own log. `merges` has the tables that the window reads, with the columns that match rows to
+    changes.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class SqlServerWindow:
         self._rows = Background(reading, self._seal)
 
     def poll(self) -> Sequence[Staged] | None:
-        """The staged rows; None while they are read."""
+        """The staged rows; None while they are being read."""
         if self._switched:
             raise SchemaChanged("another capture instance took over", place=str(self._switched[0]))
         return self._rows.staged()
@@ -68,7 +68,7 @@ class SqlServerWindow:
         return all(watermark.reached(places[number]) for number, watermark in self.watermarks.items())
 
     def close(self) -> None:
-        """Stop reading, remove what was staged."""
+        """Stop reading, and remove what was staged."""
         self._rows.close(self._release)
 
     def _release(self) -> None:
