@@ -1,8 +1,8 @@
-"""Raw BSON, walked without decoding: where the values of a document stand.
+"""Walks raw BSON without decoding it: finds where the values of a document are.
 
-Owns the sizes of BSON's types (bsonspec.org, version 1.1) and nothing of their meaning. Bytes come
-from the server, which has checked them; what contradicts the format raises SourceError, IndexError or
-ValueError, which `decode` turns into the first.
+Owns the sizes of BSON's types (bsonspec.org, version 1.1), not their meaning. The bytes come from the server,
+which has checked them. Bytes that violate the format raise SourceError, IndexError or ValueError; `decode`
+turns all into SourceError.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Kind(IntEnum):
-    """A type's byte in front of an element."""
+    """The type byte before an element."""
 
     DOUBLE = 0x01
     STRING = 0x02
@@ -44,7 +44,7 @@ class Kind(IntEnum):
 
 
 class Value(NamedTuple):
-    """A value's type and its bytes `[start, end)` in the document that it was found in."""
+    """A value's type and its bytes `[start, end)` in its document."""
 
     kind: int
     start: int
@@ -53,7 +53,7 @@ class Value(NamedTuple):
 
 _HINT = "read it again"
 _SHORTEST = 5
-"""Bytes of a document without fields."""
+"""The size of a document without fields."""
 int32 = Struct("<i").unpack_from
 int64 = Struct("<q").unpack_from
 double = Struct("<d").unpack_from
@@ -81,7 +81,7 @@ _OVERHEAD = {
     Kind.ARRAY: 0,
     Kind.CODE_WITH_SCOPE: 0,
 }
-"""Bytes beyond the length that stands at the beginning of a value."""
+"""Bytes beyond the length at the beginning of a value."""
 FIXED_SIZES: list[int | None] = [None] * 256
 OVERHEADS: list[int | None] = [None] * 256
 for _kind, _size in _FIXED.items():
@@ -120,7 +120,7 @@ def _damaged() -> SourceError:
 
 
 def _length(raw: bytes, at: int) -> int:
-    """How long the document at this place says that it is."""
+    """The length that the document at this offset declares."""
     if at + _SHORTEST > len(raw):
         raise _damaged()
     length: int = int32(raw, at)[0]
@@ -130,7 +130,7 @@ def _length(raw: bytes, at: int) -> int:
 
 
 def fields(raw: bytes, start: int = 0) -> dict[str, Value]:
-    """The values of the document at `start` by name; of a repeated name the last."""
+    """The values of the document at `start` by name. Of a repeated name, the last counts."""
     return {
         name.decode(errors="replace"): Value(kind, begin, end)
         for name, kind, begin, end in elements(raw, start)
@@ -138,17 +138,17 @@ def fields(raw: bytes, start: int = 0) -> dict[str, Value]:
 
 
 def documents(raw: bytes, start: int = 0) -> Iterator[tuple[int, int]]:
-    """Where the documents of the array at `start` stand: their start and end."""
+    """The start and end of each document in the array at `start`."""
     for _name, _kind, begin, end in elements(raw, start):
         yield begin, end
 
 
 def document_starts(raw: bytes, start: int) -> list[int]:
-    """Where the documents of the array at `start` begin; their names are their numbers."""
+    """The start of each document in the array at `start`. Their names are their indexes."""
     at, end = start + 4, start + _length(raw, start) - 1
     digits, longer, found = 1, 10, list[int]()
     while at < end:
-        at += digits + 2  # the type, the number, and its end
+        at += digits + 2  # type, index and terminator
         found.append(at)
         at += _length(raw, at)
         if len(found) == longer:
@@ -157,7 +157,7 @@ def document_starts(raw: bytes, start: int) -> list[int]:
 
 
 def concatenated(raw: bytes) -> list[int]:
-    """The offsets of documents that follow one another, the end of the last included."""
+    """The offsets of consecutive documents, including the end of the last."""
     offsets, at, end = [0], 0, len(raw)
     while at < end:
         at += _length(raw, at)
@@ -166,7 +166,7 @@ def concatenated(raw: bytes) -> list[int]:
 
 
 def is_utf8(raw: bytes, start: int = 0, end: int | None = None) -> bool:
-    """Whether these bytes are text; the server takes others, too."""
+    """Whether these bytes are UTF-8. The server accepts other text, too."""
     try:
         raw[start:end].decode()
     except UnicodeDecodeError:
@@ -175,7 +175,7 @@ def is_utf8(raw: bytes, start: int = 0, end: int | None = None) -> bool:
 
 
 def string(raw: bytes, start: int) -> str:
-    """The text of a string at `start`; what is not UTF-8 becomes U+FFFD, as in Java."""
+    """The string at `start`. Invalid UTF-8 becomes U+FFFD, as in Java."""
     length: int = int32(raw, start)[0]
     return raw[start + 4 : start + 3 + length].decode(errors="replace")
 

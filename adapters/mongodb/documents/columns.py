@@ -1,9 +1,9 @@
-"""Many documents to strict extended JSON at once: where they have one shape, column by column.
+"""Writes many documents as strict extended JSON at once, column by column where they have the same shape.
 
-Documents of a collection mostly have the same fields, in the same order and of the same types. Such ones
-are walked together, a cursor for each, and Arrow joins their values; what is rarer (another shape, an
-array of another length, an old type) is written value by value as `extended` does. Both give the same
-text, letter for letter.
+Documents of a collection mostly have the same fields, in the same order and of the same types. These are
+walked together, with a cursor in each, and Arrow joins their values. Everything rarer (another shape, an
+array of another length, an old type) is written value by value by `extended_json`. Both ways give exactly the
+same text.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from engine.events.record.field import Mask
 
 _WORTHWHILE = 32
-"""Documents of one shape; fewer are written one by one."""
+"""Fewer documents of one shape are written one by one."""
 _SHAPES = 8
-"""Shapes that are looked for in one batch."""
+"""The most shapes that are tried in one batch."""
 _WORD = 8
-"""Bytes that are compared at once."""
+"""How many bytes are compared at once."""
 
 
 class _Unlike(Exception):
-    """The values walked together have not one shape."""
+    """The values walked together differ in shape."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ids:
-    """Where the `_id` of each document stands: its type, the value's start and end."""
+    """Where the `_id` of each document is: its type, the value's start and end."""
 
     kind: int
     starts: Ints
@@ -48,7 +48,7 @@ class Ids:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Documents of one shape: their numbers in the batch, the pieces of their JSON, and their ids."""
+    """Documents of one shape: their indexes in the batch, the pieces of their JSON, and their ids."""
 
     rows: Ints
     pieces: list[Piece]
@@ -60,25 +60,25 @@ class Written:
         return join(self.pieces, len(self.rows))
 
     def embedded(self) -> list[Piece]:
-        """The pieces of the JSON inside a JSON string."""
+        """The JSON's pieces, escaped for a JSON string."""
         return [quote(one)[1:-1] if isinstance(one, str) else escape(one) for one in self.pieces]
 
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """A field that many documents have at the same place: its header, the values' begins and ends."""
+    """A field that many documents have at the same position: its header, and the values' offsets."""
 
     header: bytes
     begin: Ints
     end: Ints
 
     def of(self, chosen: Mask) -> _Field:
-        """The same of some of the documents."""
+        """The field in some of the documents."""
         return _Field(self.header, self.begin[chosen], self.end[chosen])
 
 
 def written(raw: bytes, starts: Ints) -> tuple[list[Written], list[int]]:
-    """The documents at these places, ascending: those of common shapes, and the numbers of the others."""
+    """The documents at these offsets (ascending): those of common shapes, and the indexes of the others."""
     raw = _padded(raw, starts)
     data = np.frombuffer(raw, np.uint8)
     left, found = np.arange(len(starts)), list[Written]()
@@ -97,7 +97,7 @@ def written(raw: bytes, starts: Ints) -> tuple[list[Written], list[int]]:
 
 
 def _padded(raw: bytes, starts: Ints) -> bytes:
-    """The bytes, with as many behind the last document as are compared at once."""
+    """The bytes, padded after the last document so that whole words can be compared."""
     if len(starts) == 0:
         return raw
     last = int(starts[-1])
@@ -105,7 +105,7 @@ def _padded(raw: bytes, starts: Ints) -> bytes:
 
 
 def _alike(raw: bytes, data: Data, starts: Ints) -> tuple[Mask, list[_Field]]:
-    """Which documents have the fields of the first one, by name and type; and those fields of theirs."""
+    """Which documents have the same fields as the first, by name and type; and those fields."""
     at, same, fields = starts + 4, np.ones(len(starts), bool), list[_Field]()
     while True:
         header = _header(raw, int(at[0]))
@@ -118,12 +118,15 @@ def _alike(raw: bytes, data: Data, starts: Ints) -> tuple[Mask, list[_Field]]:
 
 
 def _header(raw: bytes, at: int) -> bytes:
-    """The type and the name of the element there, or the document's end."""
+    """The type and name of the element at `at`, or the document's end."""
     return raw[at : at + 1] if raw[at] == 0 else raw[at : raw.index(0, at + 1) + 1]
 
 
 def _begins(data: Data, at: Ints, header: bytes) -> Mask:
-    """Where the header stands; what it is compared with lies within `data` where it does."""
+    """Which documents have the header at their offset.
+
+    Where they do, the words compared lie within `data`.
+    """
     same = np.ones(len(at), bool)
     for first in range(0, len(header), _WORD):
         part = header[first : first + _WORD]
@@ -134,9 +137,9 @@ def _begins(data: Data, at: Ints, header: bytes) -> Mask:
 
 
 def _value_ends(data: Data, kind: int, at: Ints, sure: Mask) -> Ints:
-    """Where the values of this type end that begin there; where not `sure`, anything.
+    """Where values of this type end that start at `at`. Undefined for documents that are not `sure`.
 
-    Raises _Unlike for a type whose end would have to be looked for.
+    Raises _Unlike for a type whose end can only be found by searching.
     """
     size, overhead = FIXED_SIZES[kind], OVERHEADS[kind]
     if size is not None:
@@ -149,7 +152,7 @@ def _value_ends(data: Data, kind: int, at: Ints, sure: Mask) -> Ints:
 
 @dataclass(slots=True)
 class _Walk:
-    """A cursor in each of some documents that begin alike; raises _Unlike where they part ways."""
+    """A cursor in each of several documents that begin alike. Raises _Unlike where they diverge."""
 
     raw: bytes
     data: Data
@@ -165,7 +168,7 @@ class _Walk:
         return [*pieces, "}"]
 
     def _inner(self, starts: Ints, *, array: bool) -> list[Piece]:
-        """The pieces of documents or arrays within them."""
+        """The pieces of embedded documents or arrays."""
         pieces, names, at = list[Piece](["[" if array else "{"]), set[bytes](), starts + 4
         while True:
             header = _header(self.raw, int(at[0]))
@@ -203,7 +206,7 @@ def _one_by_one(raw: bytes, kind: int, begin: Ints, end: Ints) -> Text:
 
 
 def id_columns(raw: bytes, ids: Ids) -> Text | None:
-    """The relaxed text of ids whose key is that text too; None for others."""
+    """The relaxed text of ids whose key has the same text; None for other types."""
     data = np.frombuffer(raw, np.uint8)
     match ids.kind:
         case Kind.INT32:
@@ -219,7 +222,7 @@ def id_columns(raw: bytes, ids: Ids) -> Text | None:
 
 
 def document_texts(raw: bytes, starts: Ints) -> list[str]:
-    """The JSON of every document at these places, ascending, in order."""
+    """The JSON of every document at these offsets (ascending), in order."""
     found, others = written(raw, starts)
     texts = [""] * len(starts)
     for one in found:

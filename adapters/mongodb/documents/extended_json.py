@@ -1,11 +1,11 @@
-r"""BSON as MongoDB's extended JSON, the way Java's driver writes it for Debezium 2.1.4.
+r"""Writes BSON as MongoDB extended JSON, exactly as Java's driver does for Debezium 2.1.4.
 
-Two modes: *strict* (version 1, for documents) and *relaxed* (version 2, for keys and updated fields).
-Both write a blank behind a colon; behind a comma documents have none, updated fields one. Strings
-are ASCII letters, punctuation and what else Java calls printable, the rest as `\uXXXX`.
+Two modes: *strict* (version 1, for documents) and *relaxed* (version 2, for keys and updated fields). Both
+write a space after a colon. After a comma, documents have none and updated fields have one. Strings keep
+ASCII letters, punctuation and other characters that Java calls printable; everything else becomes `\uXXXX`.
 
-A document is first read into a *tree*: a dict of its fields, lists for arrays, and finished JSON text
-for every other value; so fields can be left out or renamed before it is written.
+A document is first read into a *tree*: a dict of its fields, lists for arrays, and finished JSON text for
+every other value. So fields can be removed or renamed before it is written.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ Tree: TypeAlias = "str | dict[str, Tree] | list[Tree]"
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """How values are written, and what stands between two of them.
+    """How values are written, and the separator between them.
 
-    With `equals` those that the server takes for equal are the same text: 1, 1.0 and a decimal 1; a symbol
+    With `equals`, values that the server treats as equal get the same text: 1, 1.0 and a decimal 1; a symbol
     and a string.
     """
 
@@ -49,9 +49,9 @@ UPDATED = Mode(strict=False, comma=", ")
 KEY = Mode(strict=False, equals=True)
 
 _COEFFICIENT, _EXPONENT_BIAS = (1 << 49) - 1, 6176
-"""Of a decimal's higher half: the bits of its coefficient, and what its exponent is more than it means."""
+"""In the upper half of a decimal: the bits of its coefficient, and the bias of its exponent."""
 _TOO_MANY = 10**34
-"""A coefficient of more than 34 digits is none: such a decimal counts as nought."""
+"""A coefficient of more than 34 digits is invalid; such a decimal counts as zero."""
 
 # Strings.
 
@@ -65,7 +65,7 @@ _YOUNGER = (
     (0xA7C0, 0xA7C1), (0xA7CB, 0xA7CD), (0xA7D0, 0xA7DC), (0xFBC2, 0xFBC2), (0xFD40, 0xFD4F),
     (0xFDCF, 0xFDCF), (0xFDFE, 0xFDFF),
 )  # fmt: skip
-"""Characters that Java 17, which knows Unicode 13, takes for unassigned."""
+"""Characters that Java 17 (Unicode 13) treats as unassigned."""
 
 
 def _is_hidden(code: int) -> bool:
@@ -89,7 +89,7 @@ _ESCAPED = re.compile(
 
 
 def escaped(text: str) -> str:
-    """The inside of a JSON string."""
+    """The text escaped for the inside of a JSON string."""
     return _ESCAPED.sub(_escape, text)
 
 
@@ -103,7 +103,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def quoted(text: str) -> str:
-    """A JSON string with its quotes."""
+    """The text as a JSON string, with quotes."""
     return f'"{_ESCAPED.sub(_escape, text)}"'
 
 
@@ -208,7 +208,10 @@ def _decimal(raw: bytes, start: int, end: int, mode: Mode) -> str:
 
 
 def _decimal_value(bid: bytes) -> Decimal:
-    """The driver's own way takes forty times as long; it is left what is rare."""
+    """The decimal's value.
+
+    The driver's own conversion takes forty times as long, so it handles only rare forms.
+    """
     high = int.from_bytes(bid[8:], "little")
     number = (high & _COEFFICIENT) << 64 | int.from_bytes(bid[:8], "little")
     if high >> 61 & 3 == 3 or number >= _TOO_MANY:
@@ -222,7 +225,7 @@ def _special(value: Decimal) -> str:
 
 
 def _number(value: Decimal, approximate: float = 0.0) -> str:
-    """One text for equal numbers; a double of more digits than a decimal holds equals no decimal."""
+    """The same text for equal numbers. A double with more digits than a decimal holds equals no decimal."""
     if value == value.to_integral_value(context=_EXACT) and abs(value) < 2**63:
         return str(int(value))
     shortest = value.normalize(_EXACT)
@@ -261,7 +264,7 @@ for _kind, _writer in {
 
 
 def tree(raw: bytes, start: int, mode: Mode) -> dict[str, Tree]:
-    """The document at `start`; a repeated name keeps its first place and its last value."""
+    """The document at `start` as a tree. A repeated name keeps its first place and its last value."""
     return {
         name.decode(errors="replace"): _node(raw, kind, begin, end, mode)
         for name, kind, begin, end in elements(raw, start)

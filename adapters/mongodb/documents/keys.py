@@ -1,9 +1,9 @@
-"""A document's `_id` as the engine's key: text that the server's order and equality agree with.
+"""A document's `_id` as the engine's key: text that agrees with the server's order and equality.
 
-Numbers are the same text where the server takes them for equal, since a replacement may turn an `_id`
-of 1 into 1.0 while the change stream calls it 1. Most else is relaxed extended JSON. A value that would not
-read back from JSON as the same one (text that is not UTF-8, a DBPointer, a name that comes twice) is the
-base64 of its BSON, behind a word that no JSON begins with; there, too, equal values have equal bytes.
+Numbers that the server treats as equal get the same text: a replacement may turn an `_id` of 1 into 1.0 while
+the change stream still says 1. Most other values are relaxed extended JSON. A value that JSON can't restore
+exactly (invalid UTF-8, a DBPointer, a repeated name) is the base64 of its BSON after a prefix that no JSON
+begins with. Equal values have equal bytes there, too.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _OLD_BINARY = 2
 
 
 def key_text(raw: bytes, kind: int, start: int, end: int) -> str:
-    """The key of the value that stands there."""
+    """The key of the value at these offsets."""
     if _reads_back(raw, kind, start, end):
         return value_text(raw, kind, start, end, KEY)
     type_, value = _value(raw, kind, start, end)
@@ -63,7 +63,7 @@ def key_text(raw: bytes, kind: int, start: int, end: int) -> str:
 
 
 def id_text(raw: bytes, start: int = 0) -> str | None:
-    """The key of the document at `start`, whose `_id` comes first wherever the server stores it."""
+    """The key of the document at `start`. The server always stores `_id` first."""
     for name, kind, begin, end in elements(raw, start):
         if name == b"_id":
             return key_text(raw, kind, begin, end)
@@ -71,7 +71,10 @@ def id_text(raw: bytes, start: int = 0) -> str | None:
 
 
 def key_value(key: Key) -> Any:
-    """The value of a key, to be compared by the server; of one in BSON a document that holds it under ''."""
+    """The value of a key, for the server to compare.
+
+    A key in BSON gives a document that holds it under ''.
+    """
     (text,) = key
     if text is not None and text.startswith(_BSON):
         return RawBSONDocument(b64decode(text[len(_BSON) :]))
@@ -79,11 +82,11 @@ def key_value(key: Key) -> Any:
 
 
 def between(after: Key | None, upto: Key | None) -> dict[str, Any]:
-    """The parts of a find command that reads `(after, upto)`, without either end, in the order of the index.
+    """The parts of a find command that reads `(after, upto)`, exclusive at both ends, in index order.
 
-    A query's comparisons keep to one type, and aggregation's disagree with the index about documents that
-    hold a name twice; so the index is told where to begin and to end, before its `max`. Where that leaves no
-    room the server answers with NOTHING_BETWEEN.
+    A query's comparisons stay within one type, and those of aggregation disagree with the index about
+    documents that repeat a name. So the command gives the index a `min` and a `max`; the index stops before
+    `max`. If that leaves nothing, the server answers with NOTHING_BETWEEN.
     """
     found: dict[str, Any] = {"hint": BY_ID}
     if after is not None:
@@ -113,7 +116,7 @@ def _element(key: Key, name: bytes) -> bytes:
     return _named(name, found.kind, raw[found.start : found.end])
 
 
-# Values that JSON does not bring back.
+# Values that JSON can't restore.
 
 
 def _reads_back(raw: bytes, kind: int, start: int, end: int) -> bool:
@@ -138,7 +141,7 @@ def _all_read_back(raw: bytes, start: int) -> bool:
 
 
 def _value(raw: bytes, kind: int, start: int, end: int) -> tuple[int, bytes]:
-    """The type and the bytes of a value; both are the same for equal values."""
+    """The type and bytes of a value, the same for equal values."""
     if kind in _NUMBERS:
         number = _element((value_text(raw, kind, start, end, KEY),), b"")
         return number[0], number[2:]

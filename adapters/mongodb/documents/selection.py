@@ -1,8 +1,8 @@
-"""`field.exclude.list` and `field.renames`: which fields documents carry, under which names.
+"""`field.exclude.list` and `field.renames`: which fields documents have, and under which names.
 
-A rule names a database, a collection (`*` stands for any text) and a path, which passes through the
-documents of arrays. Rules work on trees (`extended.tree`) in the order of the settings, exclusions
-first; a renamed field goes to the end of its document.
+A rule names a database, a collection (`*` matches any text) and a path, which also leads through documents in
+arrays. Rules edit trees (`extended_json.tree`) in the order of the settings, exclusions first. A renamed
+field moves to the end of its document.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FieldRule:
-    """One entry of a list: the field under `path` of matching collections goes, or is called `name`."""
+    """One entry of a list: removes the field at `path` in matching collections, or renames it to `name`."""
 
     database: str
     collection: str
@@ -31,14 +31,14 @@ class FieldRule:
     name: str | None = None
 
     def applies(self, collection: CollectionId) -> bool:
-        """Whether the rule is for this collection."""
+        """Whether the rule applies to this collection."""
         pattern = r"\.".join(
             re.escape(part).replace(r"\*", ".*") for part in (self.database, self.collection)
         )
         return matches((pattern,), str(collection))
 
     def edit(self, document: dict[str, Tree]) -> None:
-        """Change a document."""
+        """Edit a document."""
         self._edit(document, self.path)
 
     def _edit(self, document: dict[str, Tree], path: tuple[str, ...]) -> None:
@@ -59,7 +59,7 @@ class FieldRule:
                 self._edit(one, path)
 
     def edit_dotted(self, updated: dict[str, Tree]) -> None:
-        """Change the updated fields, whose names are paths."""
+        """Edit updated fields, whose names are paths."""
         renamed: dict[str, Tree] = {}
         for dotted in list(updated):
             path = _without_indexes(dotted)
@@ -72,13 +72,13 @@ class FieldRule:
         updated.update(renamed)
 
     def edited_name(self, dotted: str) -> str | None:
-        """What becomes of the name of a removed field or a truncated array; None: it goes."""
+        """The new name of a removed field or truncated array; None if it is excluded."""
         if _without_indexes(dotted)[: len(self.path)] != self.path:
             return dotted
         return None if self.name is None else self._renamed(dotted)
 
     def _renamed(self, dotted: str) -> str:
-        """The name with the path's last part replaced; indexes of arrays are passed over."""
+        """The name with the path's last part replaced. Array indexes are skipped."""
         parts, left = dotted.split("."), len(self.path)
         indexed = len(_without_indexes(dotted)) < len(parts)
         for at, part in enumerate(parts):
@@ -96,23 +96,23 @@ class FieldRules:
     rules: tuple[FieldRule, ...] = ()
 
     def of(self, collection: CollectionId) -> FieldRules:
-        """Those that apply to a collection."""
+        """The rules that apply to a collection."""
         return FieldRules(tuple(rule for rule in self.rules if rule.applies(collection)))
 
     def edit(self, document: dict[str, Tree]) -> dict[str, Tree]:
-        """The document, changed."""
+        """The document, edited."""
         for rule in self.rules:
             rule.edit(document)
         return document
 
     def edit_dotted(self, updated: dict[str, Tree]) -> dict[str, Tree]:
-        """Updated fields, changed."""
+        """The updated fields, edited."""
         for rule in self.rules:
             rule.edit_dotted(updated)
         return updated
 
     def edited_names(self, names: Iterable[str]) -> dict[str, str]:
-        """The names that are left, each with what it is called now."""
+        """The names that remain, each with its new name."""
         found: dict[str, str] = {}
         for name in names:
             new: str | None = name
@@ -124,7 +124,10 @@ class FieldRules:
 
 
 def _without_indexes(dotted: str) -> tuple[str, ...]:
-    """The path without indexes into arrays; arrays within arrays are not looked into."""
+    """The path without array indexes.
+
+    Arrays directly inside arrays are not supported, and left as they are.
+    """
     parts = dotted.split(".")
     if any(_is_index(one) and _is_index(next_one) for one, next_one in itertools.pairwise(parts)):
         return tuple(parts)

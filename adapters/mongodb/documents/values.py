@@ -1,6 +1,6 @@
-"""Values of one BSON type, of many documents, to strict extended JSON at once.
+"""Writes values of one BSON type, of many documents at once, as strict extended JSON.
 
-`begin` and `end` are the places of the values in `data`, one of each for every document.
+`begin` and `end` are the offsets of the values in `data`, one of each per document.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 Data = npt.NDArray[np.uint8]
 _HEX = np.array([list(f"{byte:02x}".encode()) for byte in range(256)], np.uint8)
 _EXPONENT_BITS, _EXPONENT_BIAS, _SIGN = 49, 6176, -(2**63)
-"""Of a decimal's higher half: where its exponent stands, and what this is more than it means."""
+"""In the upper half of a decimal: where the exponent starts, and its bias."""
 
 
 def gathered(data: Data, at: Ints, form: str) -> npt.NDArray[np.generic]:
-    """The numbers (or bytes) of this form that stand at these places, wherever these are."""
+    """The numbers (or bytes) of this format at these offsets, aligned or not."""
     dtype = np.dtype(form)
     everywhere = np.ndarray((max(0, len(data) - dtype.itemsize + 1),), dtype, data, 0, (1,))
     found: npt.NDArray[np.generic] = everywhere[at]
@@ -35,12 +35,12 @@ def gathered(data: Data, at: Ints, form: str) -> npt.NDArray[np.generic]:
 
 
 def int32s(data: Data, at: Ints) -> Ints:
-    """32-bit integers."""
+    """The 32-bit integers at these offsets."""
     return gathered(data, at, "<i4").astype(np.int64)
 
 
 def int64s(data: Data, at: Ints) -> Ints:
-    """64-bit integers."""
+    """The 64-bit integers at these offsets."""
     return gathered(data, at, "<i8").astype(np.int64, copy=False)
 
 
@@ -50,7 +50,7 @@ def strings(data: Data, begin: Ints, end: Ints) -> list[Piece]:
 
 
 def utf8_strings(data: Data, begin: Ints, end: Ints) -> list[Piece] | None:
-    """Strings with their quotes; None where one is not UTF-8."""
+    """Strings with their quotes; None if one is not UTF-8."""
     texts = _sliced(data, begin, end)
     try:
         texts.validate(full=True)
@@ -60,12 +60,12 @@ def utf8_strings(data: Data, begin: Ints, end: Ints) -> list[Piece] | None:
 
 
 def string_column(data: Data, begin: Ints, end: Ints) -> Text:
-    """The inside of JSON strings, of BSON strings between these places; what is not UTF-8 becomes U+FFFD."""
+    """The insides of JSON strings, from BSON strings at these offsets. Invalid UTF-8 becomes U+FFFD."""
     return _inside(_sliced(data, begin, end))
 
 
 def _sliced(data: Data, begin: Ints, end: Ints) -> Text:
-    """The bytes of BSON strings as texts, which they need not be."""
+    """The bytes of BSON strings as texts, not yet checked to be UTF-8."""
     return slices(data, begin + 4, end - 1, np.ones(len(begin), bool))
 
 
@@ -74,7 +74,7 @@ def _inside(texts: Text) -> Text:
     if len(used) == 0:
         return texts
     if used.min() < 0x20 or used.max() >= 0x7F:
-        # As bytes: an expression for text passes over what is not UTF-8.
+        # As bytes: a text expression would skip invalid UTF-8.
         found = texts.view(pa.large_binary())
         odd = pc.match_substring_regex(found, r"[^\x20-\x7e]").to_numpy(zero_copy_only=False)
         rows = np.flatnonzero(odd)
@@ -108,7 +108,7 @@ def _booleans(data: Data, begin: Ints, _end: Ints) -> list[Piece]:
 
 
 def _decimals(data: Data, begin: Ints, _end: Ints) -> list[Piece] | None:
-    """Decimals of one exponent and up to 18 digits, as prices are; None for others."""
+    """Decimals with the same exponent and up to 18 digits, such as prices; None for others."""
     low, high = int64s(data, begin), int64s(data, begin + 8)
     least = int(high[0] >> _EXPONENT_BITS) & 0x3FFF
     exponent = least - _EXPONENT_BIAS
@@ -133,4 +133,4 @@ COLUMNS: dict[int, Callable[[Data, Ints, Ints], list[Piece] | None]] = {
     Kind.NULL: lambda _data, _begin, _end: ["null"],
     Kind.DECIMAL128: _decimals,
 }
-"""The pieces of values, by their type, None where they are too odd; other types are written one by one."""
+"""Writers by type. None means the values are too irregular; other types are written one by one."""

@@ -1,8 +1,8 @@
-"""One collection's codec: raw documents and change events in, keys and values of events out.
+"""A collection's codec: raw documents and change events in, keys and values of events out.
 
-Both roads end here, the change stream and the documents read by a query, so that a document is the
-same text from either. `Rules` say what becomes of all collections; they go to the executors as they
-are, and a collection's codec is made there when its first event comes.
+Both the change stream and documents read by queries are encoded here, so a document gets the same text from
+either. `Rules` apply to all collections and are sent to the executors. A collection's codec is made there
+with its first event.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How changes become events, for every collection; changes of those in `aside` become none."""
+    """How changes become events, for all collections. Changes of collections in `aside` are skipped."""
 
     settings: EventSettings
     capture: CaptureSettings
@@ -38,16 +38,16 @@ class Rules:
     aside: frozenset[CollectionId] = frozenset()
 
     def captures(self, collection: CollectionId) -> bool:
-        """Whether a collection's changes become events; those of the signal collection always do."""
+        """Whether a collection's changes become events. Those of the signal collection always do."""
         return collection == self.signal or self.capture.captures(*collection.parts)
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionCodec:
-    """How the documents of one collection become events; a plain value.
+    """How the documents of one collection become events. A plain value.
 
-    `key_wrap` and `value_wrap` stand around the payloads (the schemas, where they are on), `source`
-    is the constant middle of the source block, `head` its beginning.
+    `key_wrap` and `value_wrap` surround the payloads (with the schemas, if they are on). `source` is the
+    constant middle of the source block, `head` its beginning.
     """
 
     collection: CollectionId
@@ -64,18 +64,18 @@ class CollectionCodec:
         return f'{self.key_wrap[0]}{{"id":{embedded(id_json)}}}{self.key_wrap[1]}'
 
     def document_json(self, raw: bytes, start: int) -> str:
-        """A document's JSON, less the fields that are left out."""
+        """A document's JSON, with the field rules applied."""
         found = tree(raw, start, STRICT)
         return text(self.field_rules.edit(found), STRICT)
 
     def optional_document(self, raw: bytes, value: Value | None) -> str:
-        """The same; null where there is none."""
+        """Like `document_json`, as a JSON string; null if there is no document."""
         if value is None or value.kind != Kind.DOCUMENT:
             return "null"
         return embedded(self.document_json(raw, value.start))
 
     def update_description(self, raw: bytes, start: int) -> str:
-        """What an update says it changed."""
+        """The update description of an update event."""
         parts = fields(raw, start)
         rules = self.field_rules
         updated = rules.edit_dotted(tree(raw, parts["updatedFields"].start, UPDATED))
@@ -117,13 +117,13 @@ def codec_of(collection: CollectionId, rules: Rules) -> CollectionCodec:
 
 
 def embedded(json_text: str) -> str:
-    """JSON text as a JSON string; it holds no control characters, which are escaped already."""
+    """JSON text as a JSON string. Control characters are escaped in it already."""
     escaped = json_text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
 def id_json(raw: bytes, document_key: Value) -> str:
-    """The text of the `_id` in a change event's document key, relaxed; `null` where there is none."""
+    """The relaxed text of the `_id` in a change event's document key; `null` if there is none."""
     for name, kind, start, end in elements(raw, document_key.start):
         if name == b"_id":
             return value_text(raw, kind, start, end)

@@ -1,7 +1,7 @@
-"""Change events as dead letters: what a collection that is set aside would have emitted, with its bytes.
+"""Change events as dead letters: the events of a collection that is set aside, as raw bytes.
 
-A line says where in the log the event stands, in which transaction, what kind of change it is, and has the
-event in base64, as the server sent it. Of the event only what the server itself writes is read. Pure.
+Each line has the event's place in the log, its transaction, the operation, and the event in base64, as the
+server sent it. Only fields that the server itself writes are parsed. Pure.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _AROUND = 200
 
 @dataclass(frozen=True, slots=True)
 class EventsOf:
-    """Change events of one collection, in the log's order."""
+    """Change events of one collection, in log order."""
 
     changes: tuple[bytes, ...]
 
     @property
     def size(self) -> int:
-        """About how many bytes their lines have."""
+        """The approximate size of their lines, in bytes."""
         return sum(_AROUND + 4 * len(raw) // 3 for raw in self.changes)
 
     def lines(self) -> Iterator[bytes]:
-        """A line of JSON each, in order."""
+        """One line of JSON per event, in order."""
         for raw in self.changes:
             found = fields(raw)
             seconds, ordinal = cluster_time(raw, found["clusterTime"].start)
@@ -46,7 +46,7 @@ class EventsOf:
 def letters_of(
     changes: Iterable[bytes], collections: Collection[CollectionId]
 ) -> dict[CollectionId, Letters]:
-    """The changes of documents of these collections."""
+    """The document changes of these collections."""
     kept: dict[CollectionId, list[bytes]] = {}
     for raw in changes if collections else ():
         found = fields(raw)

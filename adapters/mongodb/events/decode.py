@@ -1,8 +1,8 @@
-"""A part of the change stream to events: raw BSON in, Arrow out. Pure; runs on executors.
+"""Decodes a part of the change stream: raw BSON in, events as Arrow out. Pure; runs on executors.
 
-Parts are decoded independently of each other, except where transaction metadata is on: then each needs
-the transaction that the part before it left open. Events are walked one by one, in a loop in Python, since
-each has a shape of its own; their whole documents are written together (`columns`).
+Parts are decoded independently, except with transaction metadata: then each part needs the transaction that
+the previous part left open. Events are decoded in a Python loop, since each has its own shape. Their full
+documents are written together (`columns`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _Walked: TypeAlias = "tuple[dict[str, Value], CollectionId | None]"
 """A change event's values by name, and its collection."""
 OPERATIONS = {"insert": "c", "update": "u", "replace": "u", "delete": "d"}
-"""Changes of documents, as events call them."""
+"""Operations on documents, with their `op` in events."""
 _ANY = CodecOptions[dict[str, Any]](
     unicode_decode_error_handler="replace", datetime_conversion=DatetimeConversion.DATETIME_MS
 )
@@ -56,8 +56,8 @@ _WITH_DOCUMENT = ("insert", "update", "replace")
 class Watch:
     """What to note for the open windows: entries of these collections after a cluster time.
 
-    `after` is (seconds, ordinal); what comes at that time or before is contained in all of them. Of keys it
-    does no harm if one counts for a window that shows its change: the stream has carried it.
+    `after` is (seconds, ordinal). All windows contain everything up to that time. Counting a key for a window
+    that contains its change does no harm: the stream has delivered the change.
     """
 
     collections: frozenset[CollectionId] = frozenset()
@@ -68,8 +68,8 @@ class Watch:
 class SignalDocument:
     """A document inserted into the signal collection: its place and its three values.
 
-    `position` is the resume token's text. Values are None where they are missing or null; `data` is
-    JSON text, also where it is a document.
+    `position` is the resume token's text. A missing or null value is None. `data` is JSON text, also for a
+    document.
     """
 
     position: str
@@ -80,9 +80,9 @@ class SignalDocument:
 
 @dataclass(frozen=True, slots=True)
 class Emptied:
-    """A drop, a rename to `to`, or an invalidation; of a `collection`, a `database` or of all.
+    """A drop, a rename to `to`, or an invalidation: of a `collection`, of a `database`, or of everything.
 
-    No event tells of the documents that go, nor of those that a rename brings.
+    The stream has no event for the documents that are lost, nor for those that a rename brings.
     """
 
     at: tuple[int, int]
@@ -92,7 +92,7 @@ class Emptied:
     to: CollectionId | None
 
     def among(self, collections: Iterable[CollectionId]) -> frozenset[CollectionId]:
-        """Those of some collections that lose what they held."""
+        """Those of the collections that lose their documents."""
         return frozenset(one for one in collections if self._empties(one))
 
     def _empties(self, collection: CollectionId) -> bool:
@@ -102,7 +102,7 @@ class Emptied:
 
 
 class Lack(StrEnum):
-    """Why no event has what a change left of a document, in words."""
+    """Why no event has a changed document's content, in words."""
 
     TOO_LARGE = "the server can't send an event over 16 MB ('cursor.oversize.handling.mode' is 'skip')"
     RESPELT = "an update wrote an '_id' otherwise, as 1.0 for 1, and came without its document"
@@ -110,7 +110,7 @@ class Lack(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A change that no event tells of in full: of which document, by the `_id` of events' keys, and why."""
+    """A change without a complete event: the document, by the `_id` in events' keys, and why."""
 
     collection: CollectionId
     id_json: str
@@ -121,10 +121,10 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What a part holds: its events in order, and what the driver needs to know.
+    """A decoded part: its events in order, and the facts that the driver needs.
 
-    `part` is what the events were written as, once they are. `faults` are collections whose changes can't be
-    decoded, and why; where there are any, the events are not whole.
+    `part` is the written file of the events, once there is one. `faults` maps collections whose changes can't
+    be decoded to the reason. If there are any, the events are incomplete.
     """
 
     events: pa.RecordBatch
@@ -140,7 +140,7 @@ class Decoded:
 
 @dataclass(slots=True)
 class _SupersedingKeys:
-    """Entries that supersede rows of open windows, gathered on the way."""
+    """Collects the entries that supersede rows of open windows."""
 
     keys: dict[CollectionId, list[str]] = field(default_factory=dict)
     lacking: dict[CollectionId, list[str]] = field(default_factory=dict)
@@ -162,9 +162,9 @@ def _merge_keys(texts: list[str]) -> pa.LargeBinaryArray:
 def decode(
     changes: Sequence[bytes], rules: Rules, watch: Watch, now_ms: int, before: OpenTransaction | None = None
 ) -> Decoded:
-    """Decode and encode the change events of a part; `now_ms` is the `ts_ms` of theirs.
+    """Decode and encode the change events of a part. `now_ms` is their `ts_ms`.
 
-    Raises SourceError where one of them is damaged.
+    Raises SourceError if a change event is damaged.
     """
     try:
         return _decode(changes, rules, watch, now_ms, before)
@@ -175,7 +175,7 @@ def decode(
 
 
 def is_change(raw: bytes) -> bool:
-    """Whether these bytes are a change event: if not, no fault of ours is to blame for what comes of them."""
+    """Whether these bytes are a valid change event. If not, a failure to decode them is not our fault."""
     try:
         change = bson.decode(raw, _ANY)
     except (BSONError, ValueError):
@@ -204,7 +204,7 @@ def _decode(
     for raw, (found, collection), whole in zip(changes, walked, texts, strict=True):
         try:
             part.add(raw, found, collection, whole)
-        except Exception as error:  # noqa: BLE001  whatever it is, it concerns this collection alone
+        except Exception as error:  # noqa: BLE001  an error concerns this collection alone, whatever it is
             note_fault(faults, collection, error)
     known = {name: why for name, why in faults.items() if name is not None and rules.captures(name)}
     return replace(part.decoded(len(changes)), faults=known)
@@ -221,7 +221,7 @@ def _whole_documents(
     rules: Rules,
     faults: dict[CollectionId | None, str],
 ) -> list[str | None]:
-    """The JSON of each event's whole document, written together; None where it has none."""
+    """The JSON of each event's full document, written together; None where there is none."""
     texts: list[str | None] = [None] * len(changes)
     rows, starts, offset = list[int](), list[int](), 0
     for row, (raw, (found, collection)) in enumerate(zip(changes, walked, strict=True)):
@@ -236,7 +236,7 @@ def _whole_documents(
     except Exception as error:
         if isinstance(error, MemoryError):
             raise
-        # Whose fault it is shows when they are written one by one.
+        # Writing them one by one shows which collection fails.
         written = [
             _document(joined, start, faults, walked[row][1]) for row, start in zip(rows, starts, strict=True)
         ]
@@ -248,17 +248,17 @@ def _whole_documents(
 def _document(
     raw: bytes, start: int, faults: dict[CollectionId | None, str], collection: CollectionId | None
 ) -> str | None:
-    """The JSON of a document; None where it can't be written, which is noted."""
+    """The JSON of a document; None if it can't be written, which is noted as a fault."""
     try:
         return document_text(raw, start, STRICT)
-    except Exception as error:  # noqa: BLE001  whatever it is, it concerns this collection alone
+    except Exception as error:  # noqa: BLE001  an error concerns this collection alone, whatever it is
         note_fault(faults, collection, error)
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A change event that is emitted: its values by name, its key, operation, time, and `after` as JSON."""
+    """A change event to emit: its values by name, key, operation, time, and `after` as JSON."""
 
     raw: bytes
     found: dict[str, Value]
@@ -270,7 +270,7 @@ class _Change:
 
 
 class _Part:
-    """Takes change events one by one."""
+    """Decodes change events one by one."""
 
     def __init__(self, rules: Rules, watch: Watch, now_ms: int, boundaries: Boundaries) -> None:
         self._rules, self._watch, self._boundaries = rules, watch, boundaries
@@ -314,7 +314,7 @@ class _Part:
         self._emit(change, codec)
 
     def _delete(self, change: _Change, codec: CollectionCodec) -> None:
-        """Tell of a document's end under a key that no later event has."""
+        """Emit a delete for a key that no later event uses."""
         if "d" not in self._rules.settings.skipped_operations:
             self._emit(replace(change, op="d", after="null", described=False), codec)
 
@@ -359,7 +359,7 @@ class _Part:
             key = id_text(raw, found["documentKey"].start) or "null"
             self._noted.keys.setdefault(collection, []).append(key)
             if operation in _WITH_DOCUMENT and not _has_document(found):
-                # Not looked up, gone since, or left out of an event that was too large.
+                # Not looked up, deleted since, or stripped from an event that was too large.
                 self._noted.lacking.setdefault(collection, []).append(key)
 
     @staticmethod
@@ -405,7 +405,7 @@ class _Part:
 
 
 def collection_of(raw: bytes, namespace: Value | None) -> CollectionId | None:
-    """The collection of an event's namespace, which may be of a database alone."""
+    """The collection of an event's namespace; None if it names only a database."""
     if namespace is None:
         return None
     found = fields(raw, namespace.start)
@@ -423,17 +423,17 @@ def _has_document(found: dict[str, Value]) -> bool:
 
 
 def _is_bare(operation: str, found: dict[str, Value]) -> bool:
-    """Whether it was stripped of all that it tells, since it was too large otherwise."""
+    """Whether the event was stripped of its content because it was too large."""
     if operation == "update":
         return "updateDescription" not in found
     return operation in _WITH_DOCUMENT and "fullDocument" not in found
 
 
 def _respelt(raw: bytes, found: dict[str, Value], operation: str) -> str | None:
-    """The `_id` that a document has from this change on, where it is not written as before; as in keys.
+    """A document's new `_id`, as in keys, if a change rewrote it; else None.
 
-    The server takes 1 and 1.0 for the same, so that a replacement, or an update by a pipeline, may put one in
-    the other's place. The event has the old one, and all that follow the new one.
+    The server treats 1 and 1.0 as equal, so a replacement, or an update by a pipeline, may swap one for the
+    other. This event has the old form, and all later events have the new one.
     """
     key = found["documentKey"]
     if operation == "replace" and _has_document(found):
@@ -452,12 +452,12 @@ def _respelt(raw: bytes, found: dict[str, Value], operation: str) -> str | None:
     if place is None or before is None or _bytes(raw, place) == _bytes(raw, before):
         return None
     text = value_text(raw, *place)
-    # Integers of 32 and 64 bits are written alike, so no key changes.
+    # 32-bit and 64-bit integers are written alike, so the key stays the same.
     return None if text == value_text(raw, *before) else text
 
 
 def _place_of_id(raw: bytes, start: int) -> tuple[int, int, int] | None:
-    """Type, start and end of the `_id` of the document there."""
+    """Type, start and end of the `_id` of the document at `start`."""
     return next(
         ((kind, begin, end) for name, kind, begin, end in elements(raw, start) if name == b"_id"), None
     )
@@ -476,7 +476,7 @@ def session_of(raw: bytes, found: dict[str, Value]) -> tuple[str | None, int | N
 
 
 def _signal(raw: bytes, found: dict[str, Value]) -> SignalDocument:
-    """The first three values of the inserted document, by their place."""
+    """The first three values of the inserted document, by position."""
     token = fields(raw, found["_id"].start)["_data"]
     values = [_plain(raw, *one[1:]) for one in elements(raw, found["fullDocument"].start)]
     padded = [*values[:3], None, None, None] if len(values) <= 3 else [values[0], values[1], None]
@@ -484,7 +484,7 @@ def _signal(raw: bytes, found: dict[str, Value]) -> SignalDocument:
 
 
 def _plain(raw: bytes, kind: int, start: int, end: int) -> str | None:
-    """A string's own text, null as None, anything else as JSON."""
+    """A string's own text, None for null, JSON for anything else."""
     if kind == Kind.STRING:
         return string(raw, start)
     return None if kind == Kind.NULL else value_text(raw, kind, start, end, RELAXED)

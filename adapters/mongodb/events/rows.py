@@ -1,4 +1,7 @@
-"""Documents read by a query to staged READ events: raw BSON in, Arrow out. Pure; runs on executors."""
+"""Encodes documents read by queries as staged READ events: raw BSON in, Arrow out.
+
+Pure; runs on executors.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +29,13 @@ if TYPE_CHECKING:
     from engine.events.values.text import Ints, Piece, Text
 
 _SAME_KEY = frozenset({Kind.INT32, Kind.INT64, Kind.OBJECT_ID})
-"""Types whose merge key is the text of the event's key."""
+"""Types whose merge key has the text of the event's key."""
 _TEXT = EVENTS.field("key").type
 
 
 @dataclass(frozen=True, slots=True)
 class ReadEvents:
-    """How documents of one collection become READ events; goes to the executors."""
+    """How documents of one collection become READ events. Sent to the executors."""
 
     codec: CollectionCodec
     source_json: str
@@ -40,7 +43,7 @@ class ReadEvents:
 
     @property
     def around(self) -> tuple[str, str]:
-        """What stands before and behind each document in its event's value."""
+        """What precedes and follows each document in its event's value."""
         before, after = self.codec.value_wrap
         tail = (
             f'","patch":null,"filter":null,"updateDescription":null,"source":{self.source_json},"op":"r"'
@@ -49,9 +52,9 @@ class ReadEvents:
         return f'{before}{{"before":null,"after":"', tail + after
 
     def batches(self, raw: bytes, starts: Ints) -> list[pa.RecordBatch]:
-        """The staged rows of the documents that stand there, in ascending places.
+        """The staged rows of the documents at these offsets (ascending).
 
-        Raises SourceError where one is damaged.
+        Raises SourceError if one is damaged.
         """
         with reading_bytes("a document"):
             return self._batches(raw, starts)
@@ -75,7 +78,7 @@ class ReadEvents:
         return self._staged(*_columns(pairs), one.embedded())
 
     def _one_by_one(self, raw: bytes, starts: Sequence[int]) -> pa.RecordBatch:
-        """Documents of shapes of their own, or that lose fields."""
+        """Documents with uncommon shapes, or with field rules."""
         texts = pa.array([self.codec.document_json(raw, start) for start in starts], _TEXT)
         return self._staged(*_columns([_ids(raw, start) for start in starts]), [escape(texts)])
 
@@ -99,7 +102,7 @@ def _columns(pairs: Sequence[tuple[str, str]]) -> tuple[Text, Text]:
 
 
 def _ids(raw: bytes, start: int) -> tuple[str, str]:
-    """The text of the event's key and the merge key of a document."""
+    """The text of a document's event key, and its merge key."""
     for name, kind, begin, end in elements(raw, start):
         if name == b"_id":
             return _id_texts(raw, kind, begin, end)

@@ -1,4 +1,4 @@
-"""The schemas and the source block of MongoDB's events, as Debezium 2.1.4 writes them."""
+"""The schemas and the source block of MongoDB events, as Debezium 2.1.4 writes them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def key_schema(name: str) -> Schema:
 
 
 def envelope_schema(name: str) -> Schema:
-    """The schema of a collection's values; `patch` and `filter` are left from older versions."""
+    """The schema of a collection's values. `patch` and `filter` remain from older versions."""
     return struct(
         name,
         ("before", JSON),
@@ -60,7 +60,7 @@ def envelope_schema(name: str) -> Schema:
 
 
 def source_collection(collection: CollectionId, replica_set: str, snapshot: str = "false") -> str:
-    """From after the time up to the ordinal."""
+    """The part of the source block between the time and the ordinal."""
     database, name = collection.parts
     return (
         f',"snapshot":"{snapshot}","db":{quote(database)},"sequence":null,"rs":{quote(replica_set)}'
@@ -71,7 +71,7 @@ def source_collection(collection: CollectionId, replica_set: str, snapshot: str 
 def read_source(
     settings: EventSettings, collection: CollectionId, replica_set: str, at: tuple[int, int], snapshot: str
 ) -> str:
-    """The whole source block of READ events as of a cluster time."""
+    """The complete source block of READ events as of a cluster time."""
     seconds, ordinal = at
     middle = source_collection(collection, replica_set, snapshot)
     return f'{source_head(CONNECTOR, settings)}{seconds}000{middle}{ordinal},"lsid":null,"txnNumber":null}}'

@@ -1,7 +1,7 @@
-"""Encoding a span: decoded where it is, or on the executors when it is large.
+"""Encodes a span: small ones in the driver, large ones on the executors.
 
-Owns the task that turns a part of the span into a part of the turn, and what comes back from it. Events
-go straight to the sink's writer; only facts travel to the driver.
+Owns the task that turns a part of the span into a part of the turn. Events go straight to the sink's writer;
+only the facts about them return to the driver.
 """
 
 from __future__ import annotations
@@ -39,17 +39,20 @@ class PartTask:
 
 @dataclass(frozen=True, slots=True)
 class EncodePart:
-    """What to do with a part; goes to the executors."""
+    """What to do with a part. Sent to the executors."""
 
     rules: Rules
     watch: Watch
     writer: PartWriter
     now_ms: int
     again: bool = False
-    """Whether parts may be there that held events of a collection that is left out now."""
+    """Whether earlier parts may exist that hold events of a collection that is now left out."""
 
     def __call__(self, task: PartTask) -> Decoded:
-        """Decode, encode, write; gives what was decoded, and in the place of the events the part written."""
+        """Decode, encode and write a part.
+
+        Returns what was decoded, with the written part instead of the events.
+        """
         changes = task.changes
         if isinstance(changes, SpanFile):
             (batch,) = changes.load()
@@ -59,7 +62,7 @@ class EncodePart:
 
 
 class SpanEncoder:
-    """Encodes spans; more than `local_rows` change events go to the executors."""
+    """Encodes spans. More than `local_rows` change events go to the executors."""
 
     def __init__(self, executors: Executors, staging: str, *, local_rows: int) -> None:
         self._executors, self._staging, self._local_rows = executors, staging, local_rows
@@ -76,8 +79,8 @@ class SpanEncoder:
     ) -> list[Decoded]:
         """The parts' facts, in order.
 
-        `before` is the transaction that the last span left open; `again`: they were encoded with more
-        collections before.
+        `before` is the transaction that the last span left open. `again` says that the span was encoded
+        before, with more collections.
         """
         task = EncodePart(rules, watch, writer, int(time.time() * 1000), again)
         changes = list(chain.from_iterable(span.batches))

@@ -1,8 +1,8 @@
-"""Transaction metadata: BEGIN and END events, and the counters behind each event's transaction block.
+"""Transaction metadata: BEGIN and END events, and the counters of each event's transaction block.
 
-MongoDB's change stream marks no ends. As in Debezium 2.1.4, a transaction is begun before its first
-event and ended when a later event does not belong to it; an event outside transactions ends it without
-closing it, so that the end is told again.
+MongoDB's change stream does not mark ends. As in Debezium 2.1.4, BEGIN comes before a transaction's first
+event, and END with the first later event that does not belong to it. An event outside transactions emits END
+but leaves the transaction open, so END is emitted again later.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction that may have further events, with the events counted so far, by collection.
+    """A transaction that may have further events, with its event counts so far, by collection.
 
-    `restored`: it comes from a saved state, and no event of it has come since; then its end is not told,
-    as Debezium does not after a restart.
+    `restored` says that it comes from a saved state and has had no event since. Then its END is not emitted,
+    as in Debezium after a restart.
     """
 
     id: str
@@ -36,11 +36,11 @@ class OpenTransaction:
 
     @property
     def events(self) -> int:
-        """All events so far."""
+        """The number of events so far."""
         return sum(count for _name, count in self.collections)
 
     def counted(self, collection: str) -> OpenTransaction:
-        """The same after another event of a collection."""
+        """The transaction after one more event of a collection."""
         counts = dict(self.collections)
         counts[collection] = counts.get(collection, 0) + 1
         return replace(self, collections=tuple(counts.items()), restored=False)
@@ -52,14 +52,14 @@ class OpenTransaction:
 
 
 def to_json(transaction: OpenTransaction | None) -> dict[str, Any] | None:
-    """For the state."""
+    """Encode for the state."""
     if transaction is None:
         return None
     return {"id": transaction.id, "collections": [list(pair) for pair in transaction.collections]}
 
 
 def from_json(saved: Mapping[str, Any] | None) -> OpenTransaction | None:
-    """From the state."""
+    """Decode from the state."""
     if saved is None:
         return None
     collections = tuple((name, count) for name, count in saved["collections"])
@@ -68,13 +68,13 @@ def from_json(saved: Mapping[str, Any] | None) -> OpenTransaction | None:
 
 @dataclass(slots=True)
 class Boundaries:
-    """Follows the events in order; gives the BEGIN and END events before each, as (topic, key, value)."""
+    """Follows the events in order, and makes the BEGIN and END events before each, as (topic, key, value)."""
 
     settings: EventSettings
     open: OpenTransaction | None = None
 
     def before(self, transaction_id: str | None, seconds: int) -> list[tuple[str, str, str]]:
-        """What comes before an event of this transaction (None: of none) at a time in seconds."""
+        """The events before one of this transaction (None: outside transactions) at a time in seconds."""
         if self.open is not None and self.open.id == transaction_id:
             return []
         ended = [] if self.open is None or self.open.restored else [self.open]
@@ -87,7 +87,7 @@ class Boundaries:
         return made
 
     def count(self, collection: str) -> str:
-        """Count an event of the open transaction; gives its block."""
+        """Count an event of the open transaction; returns its block."""
         if self.open is None:
             return "null"
         self.open = self.open.counted(collection)

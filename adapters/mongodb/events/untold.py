@@ -1,8 +1,8 @@
-"""What no event tells of, and what becomes of it: documents that renames bring, and changes left out.
+"""Changes that no event shows: documents that a rename brings or takes away, and changes left out.
 
-Pure. A collection that was renamed onto lacks documents until a snapshot sends them, and one that runs begins
-anew. Documents that a drop or a rename takes away are told of by nobody, and no snapshot makes up for that:
-it is said, once.
+Pure. A collection that was the target of a rename lacks documents until a snapshot sends them; a running
+snapshot of it starts over. A drop or rename removes documents without delete events, and no snapshot makes up
+for that. It is logged once.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 def replaced(emptied: Iterable[Emptied]) -> dict[CollectionId, tuple[int, ...]]:
-    """Collections that were renamed onto, with the cluster time of the last rename: `Encoded.replaced`."""
+    """Collections that were renamed onto, with the last rename's cluster time: `Encoded.replaced`."""
     return {one.to: one.at for one in emptied if one.to is not None}
 
 
 def taken_away(emptied: Emptied, captures: Captures) -> str:
-    """What consumers keep of a collection that is not there any more, in a line; empty for others' ones."""
+    """A log line on documents that consumers keep of a removed collection; empty if not captured."""
     if emptied.collection is None or not captures(emptied.collection):
-        return ""  # the collections of a database were dropped one by one before
+        return ""  # a database's collections were dropped one by one before
     what = "dropped" if emptied.to is None else f"renamed to {emptied.to}"
     return (
         f"{emptied.collection} was {what} at {_shown(emptied.at)}: the log has no deletes of its documents,"
@@ -41,7 +41,7 @@ def taken_away(emptied: Emptied, captures: Captures) -> str:
 def incomplete(
     emptied: Iterable[Emptied], left_out: Iterable[LeftOut], captures: Captures
 ) -> tuple[Incomplete, ...]:
-    """The collections whose copies lack something since."""
+    """The collections whose copies are incomplete from now on."""
     renamed = (
         Incomplete(
             one.to,
@@ -68,7 +68,7 @@ def incomplete(
 
 
 def letters(left_out: Sequence[LeftOut]) -> dict[CollectionId, Letters]:
-    """What is kept of changes that are left out, or told of in part: a line each."""
+    """The dead letters of changes left out or emitted in part: one line each."""
     lines: dict[CollectionId, list[bytes]] = {}
     for one in left_out:
         line = {"position": _shown(one.at), "operation": one.operation, "id": one.id_json}
@@ -81,5 +81,5 @@ def _kept(lines: Sequence[bytes]) -> Letters:
 
 
 def _shown(at: tuple[int, int]) -> str:
-    """A cluster time, as the shell writes it."""
+    """A cluster time in the shell's notation."""
     return f"Timestamp({at[0]}, {at[1]})"
