@@ -1,7 +1,7 @@
-"""A MongoDB job put together from its settings: its source, and how it reaches the deployment.
+"""Builds a MongoDB job from its settings: its source, and the connection to the deployment.
 
-What all jobs share is `wiring`'s. `run` serves the command; `building` gives the job to whoever drives
-it from Python on a session of their own.
+`wiring` has what all jobs share. `run` serves the command line. `building` yields the job to Python code that
+has its own Spark session.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from engine.job.parts import JobParts
 
 _LOCAL_CHANGES = 5_000
-"""Change events that the driver encodes itself, at 20 to 40 µs each; a Spark job costs 0.2 s."""
+"""Up to this many change events are encoded by the driver, at 20 to 40 µs each; a Spark job costs 0.2 s."""
 
 
 def run(
@@ -44,9 +44,9 @@ def run(
     spark: SparkSession | None = None,
     onlookers: Onlookers = NOBODY,
 ) -> None:
-    """Run the job until `stop` is set; on `spark` if given, else on a session made for it.
+    """Run the job until `stop` is set, on `spark` if given, else on a session made for it.
 
-    Raises a TidemarkError when it can't go on. A session made here is stopped at the end.
+    Raises a TidemarkError when the job can't continue. A session made here is stopped at the end.
     """
     with trying(), closing(Server(connection_of(settings.mongodb))) as server:
         server.identity()
@@ -62,7 +62,7 @@ def building(
     sleep: Callable[[float], object] = time.sleep,
     wrap: Callable[[JobParts], JobParts] = lambda job_parts: job_parts,
 ) -> Iterator[Job]:
-    """The job, not yet started; see `wiring.building`."""
+    """Build the job without starting it; see `wiring.building`."""
     wire = partial(_wired, settings, spark, sleep)
     with wiring.building(settings, spark, onlookers, wire, sleep=sleep, wrap=wrap) as job:
         yield job
@@ -81,7 +81,7 @@ def make_source(
     places: Places,
     sleep: Callable[[float], object] = time.sleep,
 ) -> MongoSource:
-    """The source of the settings; `sleep` waits before an initial snapshot."""
+    """The source of the settings. `sleep` waits before an initial snapshot."""
     connection = connection_of(settings.mongodb)
     encoder = SpanEncoder(SparkExecutors(spark), places.staging, local_rows=_LOCAL_CHANGES)
     fetch = settings.snapshot.fetch_size

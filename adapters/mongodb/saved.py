@@ -1,4 +1,4 @@
-"""What a state keeps for MongoDB, read strictly: a value, or a StateError. Pure."""
+"""Strict reading of the saved state of a MongoDB source: StateError for anything invalid. Pure."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """The event that was streamed last (older states don't tell), and the transaction that is open."""
+    """The last streamed event (missing in states of earlier versions), and the open transaction."""
 
     event: Position | None
     transaction: OpenTransaction | None
 
 
 def saved_of(state: State) -> Saved:
-    """What the state remembers of the stream. Raises StateError for what was never saved like that."""
+    """What the state remembers of the stream. Raises StateError for invalid content."""
     memory = state.memory
     with reading_saved("what the saved state keeps of the change stream"):
         if state.position is not None:

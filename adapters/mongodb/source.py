@@ -1,7 +1,7 @@
-"""One MongoDB deployment as the engine's `Source`: its change stream, its collections, its windows.
+"""The engine's `Source` for one MongoDB deployment: its change stream, collections and windows.
 
-Owns what must be known across turns: the transaction whose events are counted, how far was streamed,
-and the windows in progress. Everything that decides is in the pure modules beside it.
+Owns what must survive from turn to turn: the open transaction whose events are counted, how far the stream
+has come, and the windows in progress. Decisions are made in pure modules.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ _log = logging.getLogger("adapters")
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What one opening of the log set up; the next opening makes another."""
+    """What opening the log sets up. The next opening makes another."""
 
     rules: Rules
     extents: MongoCollections
 
 
 class MongoSource:
-    """The engine's `Source`; used by the job's thread alone."""
+    """The engine's `Source`. Used by the job's thread alone."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class MongoSource:
     # The log.
 
     def open_log(self, state: State) -> tuple[State, MongoLog | NoLog]:
-        """Check the deployment against the state, and open the change stream there, or at its end."""
+        """Check the deployment against the state, and open the change stream at its position or its end."""
         identity = self._server.identity()
         saved_of(state)
         check_identity(state.identity, identity)
@@ -114,7 +114,7 @@ class MongoSource:
         return state, MongoLog(stream, position, self._bounds())
 
     def _open_stream(self, start: Position | None) -> ChangeStream:
-        """Open the stream. Raises PositionLost if the log does not reach back to the start, or is another."""
+        """Open the stream. Raises PositionLost if the log does not reach back, or is not the one streamed."""
         mongodb = self._settings.mongodb
         options = StreamOptions(
             mongodb.capture_mode,
@@ -124,7 +124,7 @@ class MongoSource:
             self._settings.signals.collection,
             mongodb.oversize,
         )
-        # A start at an event is the server's own to refuse.
+        # If the start is an event, the server itself checks that it has that event.
         if start is not None and self._event is not None and start.order[0] != self._event.order[0]:
             check_same_log(self._server.client, options, self._event)
         stream = ChangeStream(self._server.client, options, start)
@@ -167,19 +167,19 @@ class MongoSource:
         )
 
     def close(self) -> None:
-        """Give up the connections."""
+        """Close the connections."""
         self._server.close()
 
     def memory(self) -> Mapping[str, Any]:
-        """The transaction whose events are counted, the initial snapshot's beginning, and the last event."""
+        """The open transaction, the beginning of the initial snapshot, and the last event."""
         return {
             "transaction": transactions.to_json(self._transaction),
             "first": self._first.memory(),
             "event": _saved(self._event),
         }
 
-    def tick(self, state: State) -> Sequence[Incomplete]:  # noqa: ARG002  the port's
-        """Nothing to look after."""
+    def tick(self, state: State) -> Sequence[Incomplete]:  # noqa: ARG002  the port's signature
+        """Do nothing."""
         return ()
 
     def holds_log(self, state: State) -> bool:
@@ -187,7 +187,7 @@ class MongoSource:
         return self._first.holds(state)
 
     def done(self, state: State) -> bool:
-        """Whether a job that streams no log has come to its end."""
+        """Whether a job that streams no log has finished."""
         return self._first.done(state)
 
     def hidden_moves(self, _reading: ports.Reading) -> ports.Moved:
@@ -212,7 +212,7 @@ class MongoSource:
         aside: Collection[CollectionId] = (),
         reading: ports.Reading = MappingProxyType({}),  # noqa: ARG002  documents keep their `_id`
     ) -> Encoded:
-        """Encode a span into the writer, and tell what it superseded."""
+        """Encode a span into the writer, and return what it supersedes."""
         if not isinstance(span, Span):
             raise InvariantError(f"a span of another source: {span!r}")
         rules = self._opened().rules
@@ -259,13 +259,13 @@ class MongoSource:
     def _decoded(
         self, span: Span, writer: PartWriter, aside: Collection[CollectionId], *, again: bool
     ) -> tuple[list[Decoded], dict[CollectionId, str]]:
-        """Encode all but the collections in `aside`; gives the faults of those that can't be decoded, too."""
+        """Encode all but the collections in `aside`; also returns the faults that decoding found."""
         rules = replace(self._opened().rules, aside=frozenset(aside))
         decoded = self._encoder.encode(span, rules, self._watch(), writer, self._transaction, again=again)
         return decoded, {name: why for part in decoded for name, why in part.faults.items()}
 
     def _watch(self) -> Watch:
-        """What supersedes documents of one of the open windows at least."""
+        """What may supersede documents of any open window."""
         if not self._windows:
             return Watch()
         windows = self._windows.values()
@@ -275,9 +275,9 @@ class MongoSource:
     # Windows.
 
     def open_window(self, window: Window) -> MongoWindow:
-        """Choose a cluster time, and start tasks that read the window's runs as of it."""
-        # The time first: a collection that is found the same after it was the same then, or the log
-        # tells of a rename behind what was measured.
+        """Choose a cluster time, and start the tasks that read the window's runs as of it."""
+        # The time first. If a collection is unchanged after that, it was the same at the time, or the log has
+        # a rename after the measurement.
         watermark = self._watermark(window)
         known = self._opened().extents.readings(window.runs)
         loose = {run.target.collection for run in window.runs if known[run.target.collection].capped}
@@ -327,10 +327,10 @@ class MongoSource:
 
 
 def _streamed_to(before: State, state: State) -> tuple[int, int]:
-    """The cluster time of the newest event streamed, as a start found it and as it goes on.
+    """The cluster time of the newest streamed event, as of the start.
 
-    Not that of the position, which on an idle server is one that the server has not come to; but older states
-    have no other.
+    Not the position's time, which an idle server may not have reached yet; but states of earlier versions
+    have nothing else.
     """
     event = _event_in(state)
     if event is not None:
@@ -341,7 +341,7 @@ def _streamed_to(before: State, state: State) -> tuple[int, int]:
 
 
 def _event_in(state: State) -> Position | None:
-    """The event that was streamed last; older states don't tell."""
+    """The last streamed event; None in states of earlier versions."""
     saved = state.memory.get("event")
     return Position(tuple(saved)) if saved else None
 

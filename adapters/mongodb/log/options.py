@@ -1,4 +1,4 @@
-"""What a change stream is opened on, and what its events carry; less where they are too large."""
+"""The scope of a change stream and the content of its events, with smaller variants for oversized ones."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from engine.model import CollectionId, Position
 
 _BARE = {"$project": {"operationType": 1, "clusterTime": 1, "ns": 1, "documentKey": 1}}
-"""Leaves what tells which document it was; `_id`, the resume token, stays by itself."""
+"""Keeps only what identifies the document. `_id`, the resume token, always stays."""
 EMPTYING = ("drop", "rename", "dropDatabase", "invalidate")
-"""Operations that leave nothing of a collection."""
+"""Operations that remove all documents of a collection."""
 _SPLIT: dict[str, Any] = {"$changeStreamSplitLargeEvent": {}}
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """What the stream is opened on, and what its events carry.
+    """The scope of the stream and the content of its events.
 
-    `bare` ones say no more than which document was changed; see `decode.LeftOut`.
+    `bare` events identify the changed document and nothing more; see `decode.LeftOut`.
     """
 
     mode: CaptureMode = CaptureMode.FULL
@@ -37,9 +37,9 @@ class StreamOptions:
     bare: bool = False
 
     def pipeline(self, start: Position | None) -> list[dict[str, Any]]:
-        """The `$changeStream` stage, and behind it what the filters leave.
+        """The `$changeStream` stage, followed by the filters.
 
-        Signals pass them all, and so do events that empty collections, which windows must know of.
+        Signals pass all filters, and so do events that empty collections, since windows must see them.
         """
         passing: list[dict[str, Any]] = [{"operationType": {"$in": list(EMPTYING)}}]
         if self.signal is not None:
@@ -50,7 +50,7 @@ class StreamOptions:
         return [{"$changeStream": self._stage(start)}, *matches, *last]
 
     def times(self, start: tuple[int, int]) -> list[dict[str, Any]]:
-        """The stages of another stream, of the times of all events from a cluster time on."""
+        """The pipeline of a separate stream with the times of all events from a cluster time on."""
         stage = {"startAtOperationTime": Timestamp(*start), **self._of_all}
         return [{"$changeStream": stage}, {"$project": {"clusterTime": 1}}]
 
@@ -84,7 +84,7 @@ class StreamOptions:
         return name if isinstance(name, str) else "$cmd.aggregate"
 
     def smaller(self) -> StreamOptions | None:
-        """The next smaller events; None where they can't be smaller."""
+        """The options for the next smaller events; None if they can't be smaller."""
         if self.mode.pre_images:
             less = CaptureMode.FULL if self.mode.looks_up else CaptureMode.PLAIN
             return replace(self, mode=less)
@@ -96,7 +96,7 @@ class StreamOptions:
 
     @property
     def left_out(self) -> str:
-        """What events lack that came out of `smaller`, next to those before."""
+        """What events opened with `smaller` lack, compared to the previous options."""
         if self.bare:
             return "content: it is left out"
         return "looked-up document" if self.mode is CaptureMode.PLAIN else "pre-image"

@@ -1,8 +1,7 @@
-"""Positions in the change stream: resume tokens, which are ordered as their hexadecimal text is.
+"""Positions in the change stream: resume tokens, which sort as their hexadecimal text does.
 
-A token begins with the cluster time of its event. Several events share one, so a position also says
-whether all of that time have been streamed: the server has nothing more to tell when it answers with
-no events.
+A token begins with the cluster time of its event. Several events may share a time, so a position also says
+whether all of that time have been streamed. They have when the server answers without events.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ if TYPE_CHECKING:
     from adapters.mongodb.documents.bson_walk import Value
 
 _TOKEN = re.compile(r"[0-9A-Fa-f]{18,}")
-"""A type's byte, the cluster time in eight, and what tells the event from others of that time."""
+"""A type byte, the cluster time in eight bytes, and what distinguishes events of the same time."""
 _BITS = re.compile(r"(?:[0-9a-f]{2})*")
 
 
 def checked(position: Position) -> Position:
-    """The position, if it is one of the stream's. Raises TypeError or ValueError."""
+    """The position, if it is one of a change stream. Raises TypeError or ValueError."""
     data, bits, whole = position.order
     if not isinstance(data, str) or not isinstance(bits, str):
         raise TypeError("not a resume token")
@@ -35,7 +34,7 @@ def checked(position: Position) -> Position:
 
 
 def position_of(raw: bytes, token: Value, *, whole: bool) -> Position:
-    """The position of the resume token that stands there. Raises SourceError where it is none."""
+    """The position of the resume token at `token`. Raises SourceError if it is not valid."""
     parts = fields(raw, token.start)
     data = parts.get("_data")
     if data is None or data.kind != Kind.STRING or not _TOKEN.fullmatch(text := string(raw, data.start)):
@@ -45,12 +44,12 @@ def position_of(raw: bytes, token: Value, *, whole: bool) -> Position:
 
 
 def event_position(change: bytes) -> Position:
-    """The position of a change event by its own token, which the log holds as long as it reaches back."""
+    """The position of a change event by its own token, which the log holds while it reaches back to it."""
     return position_of(change, fields(change)["_id"], whole=False)
 
 
 def token_of(position: Position) -> dict[str, Any]:
-    """The resume token, as the server takes it."""
+    """The resume token in the server's form."""
     data, bits, _whole = position.order
     return {"_data": data, **({"_typeBits": Binary(bytes.fromhex(str(bits)))} if bits else {})}
 
@@ -62,12 +61,12 @@ def time_of(position: Position) -> tuple[int, int]:
 
 
 def has_passed(position: Position, time: tuple[int, int]) -> bool:
-    """Whether every event at `time` or before has been streamed."""
+    """Whether every event up to and including `time` has been streamed."""
     own = time_of(position)
     return own > time or (own == time and bool(position.order[2]))
 
 
 def shown(position: Position) -> str:
-    """The cluster time, as the shell writes it."""
+    """The cluster time in the shell's notation."""
     seconds, ordinal = time_of(position)
     return f"Timestamp({seconds}, {ordinal})"

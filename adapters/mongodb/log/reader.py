@@ -1,7 +1,7 @@
-"""The log reader: a thread that takes the change stream's batches, and the spans made of them.
+"""The log reader: a thread that reads the change stream's batches and collects them into spans.
 
-Owns the bounds on what is held in memory. Nothing here decodes an event. The thread is the stream's
-only user; everybody else talks to it through flags under one lock.
+Owns the bounds on what is held in memory. It does not decode events. Only this thread uses the stream; other
+threads talk to it through flags under one lock.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HURRIED_AWAIT_MS = 5
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """How much of the log is held at once, and asked for at a time; how long the server may wait."""
+    """How much of the log is held at once and fetched at a time, and how long the server may wait."""
 
     span_rows: int = 200_000
     span_bytes: int = 64 << 20
@@ -35,7 +35,7 @@ class LogBounds:
 class Span:
     """The change events of `(start, end]`, in the batches that they came in.
 
-    The cluster's clock shows `ahead_s` more than `time.monotonic`, None where it is not known.
+    The cluster's clock is `ahead_s` ahead of `time.monotonic`; None if unknown.
     """
 
     start: Position
@@ -45,30 +45,30 @@ class Span:
 
     @property
     def entries(self) -> int:
-        """How many change events."""
+        """The number of change events."""
         return sum(map(len, self.batches))
 
     @property
     def silent(self) -> bool:
-        """Whether nothing but the position moved."""
+        """Whether only the position moved."""
         return not self.batches
 
     @property
     def committed_at_s(self) -> float:
-        """When the last change was committed, to the second, as cluster times are."""
+        """When the last change was committed, in whole seconds, as cluster times are."""
         return float(time_of(self.end)[0])
 
     def lag_s(self, clock_s: float) -> float | None:
-        """How old that is at a time of `time.monotonic`, by the cluster's clock."""
+        """The age of the last change at a time of `time.monotonic`, by the cluster's clock."""
         if self.silent or self.ahead_s is None:
             return None
         return max(0.0, clock_s + self.ahead_s - self.committed_at_s)
 
 
 class MongoLog:
-    """The change stream from where it was opened. `take` may be called by one thread.
+    """The change stream from where it was opened. One thread may call `take`.
 
-    After an error it is spent: close it and open another.
+    After an error it can't be used again: close it and open another.
     """
 
     def __init__(self, stream: ChangeStream, start: Position, bounds: LogBounds = LogBounds()) -> None:
@@ -85,7 +85,7 @@ class MongoLog:
         self._thread.start()
 
     def take(self, timeout_s: float) -> Span | None:
-        """What has come since the last call, waiting for `timeout_s` while there is nothing."""
+        """What has come since the last call, waiting up to `timeout_s` for something."""
         with self._changed:
             self._changed.wait_for(self._has_news, timeout_s)
             if self._failure:
@@ -101,20 +101,20 @@ class MongoLog:
         return bool(self._failure or self._end > self._start)
 
     def acknowledge(self, position: Position) -> None:
-        """Nothing: the oplog keeps what it has room for, whoever reads it."""
+        """Do nothing: the oplog keeps what it has room for, whether it was read or not."""
 
     def hurry(self, *, on: bool) -> None:
-        """Ask again at once when there is nothing, while a window waits for the stream."""
+        """Poll again almost at once while a window waits for the stream."""
         self._hurry = on
 
     def limit(self, share: float) -> None:
-        """Hold less of the stream; what is held already goes into one span."""
+        """Hold less of the stream. What is held already goes into one span."""
         with self._changed:
             self._share = share
             self._changed.notify_all()
 
     def close(self) -> None:
-        """End the stream; what was not taken is sent again to the next."""
+        """End the stream. The next one gets again what was not taken."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -138,7 +138,7 @@ class MongoLog:
             self._stream.close()
 
     def _wait_for_room(self) -> bool:
-        """Whether to go on: when a span's bounds allow more, unless it is to end."""
+        """Wait until the span's bounds allow more. Whether to continue; False when closing."""
         with self._changed:
             self._changed.wait_for(lambda: self._closing or self._has_room())
             return not self._closing

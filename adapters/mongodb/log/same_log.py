@@ -1,8 +1,8 @@
-"""Whether the server's log is still the one that was streamed.
+"""Checks that the server's log is still the one that was streamed.
 
-A saved position is a place between events that the server tells of while nothing happens; no entry of the log
-need stand there, so a server that was put back to an older copy of its files goes on from it without a
-word. The event that was streamed last must be there, unless the log no longer reaches back so far.
+A saved position may lie between events: the server reports such positions while idle, and no log entry need
+exist there. So a server restored from an older copy of its files accepts the position without an error. The
+last streamed event, however, must be in its log, unless the log no longer reaches back that far.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _log = logging.getLogger("adapters")
 _DOING, _PLACE = "looking for the event streamed last", "change stream"
 _AWAIT_MS = 500
 _PATIENCE_S = 30.0
-"""A primary with nothing to do still writes an entry every ten seconds."""
+"""An idle primary still writes an entry every ten seconds."""
 
 
 def check_same_log(client: MongoClient[dict[str, Any]], options: StreamOptions, event: Position) -> None:
-    """Look for the event that was streamed last; reads no more of the log than its own cluster time.
+    """Look for the last streamed event. Reads only that event's cluster time of the log.
 
-    Raises PositionLost where the log has gone on without it, and SourceError where it has not come so far.
+    Raises PositionLost if the log continues without it, and SourceError if the log has not come that far.
     """
     with client.start_session() as session:
         try:
@@ -54,7 +54,10 @@ def check_same_log(client: MongoClient[dict[str, Any]], options: StreamOptions, 
 def _found(
     client: MongoClient[dict[str, Any]], options: StreamOptions, event: Position, session: ClientSession
 ) -> bool:
-    """Whether the first event from its time on is of that time: of a time there is all or nothing."""
+    """Whether the first event from its time on has that time.
+
+    The events of one time are all there, or none.
+    """
     (database, name), wanted = options.place, time_of(event)
     opening = {"aggregate": name, "pipeline": options.times(wanted), "cursor": {"batchSize": 1}}
     raw = client[database].command(opening, codec_options=RAW, session=session).raw

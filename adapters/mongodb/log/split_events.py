@@ -1,6 +1,6 @@
-"""Change events that the server split since they were too large, put together again (`splitEvent`).
+"""Reassembles change events that the server split because of their size (`splitEvent`).
 
-Each part holds some of the event's fields, and a resume token of its own; the last one's is the event's.
+Each part has some of the event's fields and its own resume token. The last part's token is the event's.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 _PLACE = "change stream"
 _MARK = b"\x03splitEvent\x00"
 _OF_EACH = frozenset((b"_id", b"splitEvent"))
-"""Fields of a part itself."""
+"""Fields that belong to a part, not to the event."""
 
 
 @dataclass(slots=True)
 class Parts:
-    """The parts of an event that have come, while others are to come; used by one thread."""
+    """The parts of an unfinished event. Used by one thread."""
 
     _came: list[bytes] = field(default_factory=list)
 
     @property
     def open(self) -> bool:
-        """Whether some parts of an event are still to come."""
+        """Whether further parts of an event are expected."""
         return bool(self._came)
 
     def joined(self, came: Sequence[bytes]) -> tuple[bytes, ...]:
-        """The whole events among what came."""
+        """The complete events after these arrive."""
         if not self._came and not any(_MARK in one for one in came):
             return tuple(came)
         return tuple(whole for one in came if (whole := self._add(one)) is not None)
@@ -60,7 +60,7 @@ class Parts:
 
 
 def _whole(parts: Sequence[bytes]) -> bytes:
-    """The event: its token, which is that of the last part, and the fields of all parts."""
+    """The event: the last part's token, and the fields of all parts."""
     last = parts[-1]
     token = fields(last)["_id"]
     found = [bytes([token.kind]) + b"_id\0" + last[token.start : token.end]]

@@ -1,9 +1,10 @@
-"""A change stream, batch by batch, as raw BSON: commands of our own instead of the driver's cursor.
+"""A change stream, batch by batch, as raw BSON, through commands of our own instead of the driver's cursor.
 
-The driver would decode every event to find its resume token; here a batch's own token is enough. Owns
-going on after an invalidation, and events over the server's 16 MB: such a one comes without its pre-image, or
-without the document looked up, if that makes it small enough; else it is left out but for its name, or stops
-the job, or comes in parts from the beginning (`parts`), as `cursor.oversize.handling.mode` says.
+The driver would decode every event to find its resume token; here the batch's token is enough. Owns resuming
+after an invalidation, and events over the server's limit of 16 MB. Such an event comes without its pre-image,
+or without the looked-up document, if that makes it small enough. Otherwise `cursor.oversize.handling.mode`
+decides: the event is reduced to its identity, or the job stops. In mode `split`, events come in parts from
+the start (`split_events`).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("adapters")
 _TOO_LARGE = frozenset({10334, 7182500})
-"""An event over 16 MB; one that can't be split, since a field of it is too large for a part."""
+"""An event over 16 MB; one that can't be split, because one of its fields is too large for a part."""
 _PLACE = "change stream"
 _INVALIDATED = b"\x02operationType\x00\x0b\x00\x00\x00invalidate\x00"
 
@@ -40,7 +41,7 @@ _INVALIDATED = b"\x02operationType\x00\x0b\x00\x00\x00invalidate\x00"
 class Batch:
     """Change events in order, the position after them, and the cluster's time when they came.
 
-    That time is in whole seconds, None where the server did not tell it.
+    That time is in whole seconds; None if the server did not send it.
     """
 
     changes: tuple[bytes, ...]
@@ -49,7 +50,7 @@ class Batch:
 
 
 class ChangeStream:
-    """One open stream; used by one thread. An error of the driver becomes one of ours and ends it."""
+    """One open stream. Used by one thread. A driver error becomes one of ours and ends the stream."""
 
     def __init__(
         self, client: MongoClient[dict[str, Any]], options: StreamOptions, start: Position | None
@@ -62,11 +63,11 @@ class ChangeStream:
         self.position = self._open(start)
 
     def reach(self) -> None:
-        """Look once, without waiting. Raises PositionLost if the oplog does not reach back to the start."""
+        """Poll once without waiting. Raises PositionLost if the oplog does not reach back to the start."""
         self._ahead = self.next(1, 1)
 
     def close(self) -> None:
-        """End it."""
+        """End the stream."""
         if self._cursor:
             options = self._options
             try:
@@ -78,7 +79,7 @@ class ChangeStream:
         self._session.end_session()
 
     def next(self, most: int, await_ms: int) -> Batch:
-        """The next events, at most so many; none after waiting so long."""
+        """The next events, at most `most`; none if none come within `await_ms`."""
         if self._ahead is not None:
             ahead, self._ahead = self._ahead, None
             return ahead
@@ -104,7 +105,7 @@ class ChangeStream:
         return batch
 
     def _shrunk(self, error: OperationFailure) -> Batch:
-        """Find the event that is too large, then ask for less of it; an empty batch meanwhile."""
+        """Find the event that is too large, then request less of it. Returns an empty batch meanwhile."""
         if self._one_by_one:
             smaller = self._options.smaller()
             if smaller is None:
@@ -119,7 +120,7 @@ class ChangeStream:
         return Batch((), replace(self.position, order=(*self.position.order[:2], 0)))
 
     def _stuck(self) -> ConfigError:
-        """Why no event can come any more, and what lets the job go on: with these settings nothing."""
+        """The error when no further event can come with these settings, and what to do."""
         others = [mode for mode in (Oversize.SKIP, Oversize.SPLIT) if mode is not self._options.oversize]
         words = " or ".join(f"{mode.value!r}" for mode in others)
         hint = f"set 'cursor.oversize.handling.mode' to {words}"
@@ -132,7 +133,7 @@ class ChangeStream:
         )
 
     def _restore(self) -> None:
-        """Behind an event that was too large: all that was asked for again."""
+        """After an oversized event, request full events again."""
         if self._options != self._asked:
             self._one_by_one, self._cursor, self._options = False, 0, self._asked
 
@@ -149,7 +150,7 @@ class ChangeStream:
         self._cursor, end = found.cursor, found.end
         changes = self._parts.joined(found.came)
         if self._parts.open:
-            # Whoever began behind some parts of an event would not get the others.
+            # A stream resumed after only some parts of an event would not get the others.
             end = event_position(changes[-1]) if changes else self.position
         if not self._cursor and not (changes and _INVALIDATED in changes[-1]):
             raise SourceError("the server ended the change stream", place="change stream")
@@ -169,9 +170,10 @@ class ChangeStream:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the server answers to a question for events: the cursor's number, 0 where it has ended it.
+    """The server's answer to a getMore or aggregate.
 
-    `came` are the events or parts of them, `end` is the position behind them.
+    `cursor` is its number, 0 once the server has closed it. `came` are the events or parts of them; `end` is
+    the position after them.
     """
 
     cursor: int
@@ -181,7 +183,7 @@ class Answer:
 
 
 def answer(raw: bytes, batch: str) -> Answer:
-    """What an answer says, its events under the name of the batch. Raises SourceError where it is damaged."""
+    """Parse an answer whose events are in field `batch`. Raises SourceError if it is damaged."""
     with reading_bytes("an answer of the server", _PLACE):
         cursor = fields(raw, fields(raw)["cursor"].start)
         came = tuple(raw[start:end] for start, end in documents(raw, cursor[batch].start))
@@ -205,7 +207,7 @@ def _has_come_to(raw: bytes, token: Value) -> bool:
 
 
 def _cluster_s(raw: bytes) -> int | None:
-    """The newest time that an answer knows of, in Unix seconds; every server of a replica set tells it."""
+    """The newest time that an answer contains, in Unix seconds. Every member of a replica set sends it."""
     told = fields(raw).get("$clusterTime")
     time = fields(raw, told.start).get("clusterTime") if told and told.kind == Kind.DOCUMENT else None
     if time is None or time.kind != Kind.TIMESTAMP:

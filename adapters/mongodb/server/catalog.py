@@ -1,4 +1,4 @@
-"""The collections of a deployment, as its catalog tells of them."""
+"""The collections of a deployment, from its catalog."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _SYSTEM = frozenset({"admin", "config", "local"})
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A collection as the catalog tells of it. `uuid` changes when it is dropped and made again.
+    """A collection in the catalog. `uuid` changes when it is dropped and created again.
 
-    The server reads a `capped` one at no chosen time. `uuid` is empty where our role may see no more than
-    the name.
+    The server can't read a `capped` collection as of a cluster time. `uuid` is empty if our role may only see
+    names.
     """
 
     id: CollectionId
@@ -32,18 +32,18 @@ class Described:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What key its bounds belong to."""
+        """The key that its chunk bounds belong to."""
         return ("_id", self.uuid)
 
 
 class Catalog:
-    """Names and kinds of collections, read anew each time."""
+    """Names and kinds of collections, read again each time."""
 
     def __init__(self, client: MongoClient[dict[str, Any]]) -> None:
         self._client = client
 
     def collections(self, database: str | None = None) -> dict[CollectionId, Described]:
-        """Those of one database, or of all but the system's; by name, views and time series too."""
+        """The collections of a database, or of all but system ones, by name, with views and time series."""
         with source_errors("listing collections"):
             names = [database] if database else self._databases()
             found = [described for name in names for described in self._of(name)]
@@ -65,7 +65,7 @@ class Catalog:
             with source_errors("listing collections", database):
                 return list(listing())
         except Refused:
-            # A role without the action listCollections may see the names of what it may read.
+            # A role without listCollections may see the names of what it may read.
             return list(listing(nameOnly=True))
 
 

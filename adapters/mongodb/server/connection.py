@@ -1,7 +1,8 @@
-"""One MongoDB deployment: connections to it, what it is, and its errors as ours.
+"""One MongoDB deployment: connections to it, its identity, and its errors as ours.
 
-Owns how settings become a client's options, and the checks before the change stream is read: a replica
-set, not a single server, which has no change log, nor a mongos, whose shards this does not know.
+Owns the mapping of settings to client options, and the checks before the change stream is read. The
+deployment must be a replica set: a single server has no change log, and the shards behind a mongos are not
+supported.
 """
 
 from __future__ import annotations
@@ -39,15 +40,15 @@ if TYPE_CHECKING:
     from engine.model import CollectionId
 
 RAW: CodecOptions[Any] = CodecOptions(document_class=RawBSONDocument)
-"""Leaves documents as the bytes that came."""
+"""Leaves documents as raw bytes."""
 
 _ANEW = "start with an empty checkpoint and an empty sink directory, take snapshots again"
 _LEAST_WIRE_VERSION = 13  # 5.0, which reads snapshots outside transactions
 _IMAGES_WIRE_VERSION = 17  # 6.0
 _SPLITTING = {6: (6, 0, 9)}
-"""The first versions that split large events, of the release that learnt it later than at its beginning."""
+"""For a release that learned to split large events only later, the first version that does."""
 HISTORY_LOST, _ANOTHER_LOG = frozenset({222, 286}), 280
-"""The oplog no longer reaches back; it does, and does not hold the event to go on from."""
+"""The oplog no longer reaches back; or it does, but lacks the event to resume from."""
 _UNAUTHORIZED, _NOT_ADMITTED = 13, 18
 _PASSING = frozenset(
     {
@@ -61,16 +62,16 @@ _PASSING = frozenset(
         *(234, 11600, 11601, 11602),  # RetryChangeStream and interruptions
     }
 )
-"""What passes: members that go away or change their part, locks, times that are up, conflicts."""
+"""Transient errors: members that leave or change roles, locks, timeouts, conflicts."""
 _COLLECTION_MOVED = frozenset({26, 73, 175})
-"""Namespace gone, invalid, its plan killed by DDL."""
+"""Namespace gone or invalid; plan killed by DDL."""
 _SNAPSHOT_GONE = frozenset({239, 246})
-"""The snapshot is older than what the server keeps, or than the collection as it is defined now."""
+"""The snapshot is older than what the server keeps, or than the collection's current definition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How to reach a deployment; a value for executors. Nothing of it is ever shown."""
+    """How to reach a deployment. A value for executors; nothing of it is ever shown."""
 
     uri: str = field(repr=False)
     options: tuple[tuple[str, Any], ...] = field(default=(), repr=False)
@@ -78,7 +79,7 @@ class Connection:
 
     @property
     def login(self) -> tuple[str, ...]:
-        """What tells the deployment and the user from others: references, not what they gave."""
+        """What identifies the deployment and the user: references to credentials, not their values."""
         user = dict(self.options).get("username", "")
         return (
             str(getattr(self.uri, "template", self.uri)),
@@ -87,7 +88,7 @@ class Connection:
         )
 
     def connect(self) -> MongoClient[dict[str, Any]]:
-        """A new client, with credentials as they are now; close it. Connects when it is first used."""
+        """A new client with the current credentials; the caller closes it. It connects on first use."""
         options: dict[str, Any] = {name: fresh(value) for name, value in self.options}
         if self.token:
             options |= {"authMechanism": "MONGODB-OIDC"}
@@ -100,7 +101,7 @@ class Connection:
 
 
 def shared_client(connection: Connection) -> MongoClient[dict[str, Any]]:
-    """This process's client; for tasks, which come again to the same worker. Another after a refusal."""
+    """This process's client, for tasks that reuse the same worker. A refused login makes a new one."""
     return _client(connection, refusals())
 
 
@@ -110,7 +111,7 @@ def _client(connection: Connection, _refusals: int) -> MongoClient[dict[str, Any
 
 
 def connection_of(settings: MongoSettings) -> Connection:
-    """The connection that the settings describe; what the string says counts before other options."""
+    """The connection of the settings. Options in the connection string take precedence."""
     options: dict[str, Any] = {
         "appname": "tidemark",
         "connectTimeoutMS": settings.connect_timeout_ms,
@@ -131,13 +132,13 @@ def connection_of(settings: MongoSettings) -> Connection:
 
 
 def _uri_of_hosts(hosts: str) -> str:
-    """`rs0/host:port,host:port`, or the hosts alone, as a connection string."""
+    """`rs0/host:port,host:port`, or just the hosts, as a connection string."""
     name, slash, members = hosts.rpartition("/")
     return f"mongodb://{members}/" + (f"?replicaSet={name}" if slash else "")
 
 
 class Refused(SourceError):
-    """The server says no, and will say so again; `said` are its words, `code` and `name` the error's."""
+    """The server refused permanently. `said` is its message, `code` and `name` are the error's."""
 
     said: str = ""
     code: int | None = None
@@ -154,41 +155,41 @@ class Server:
 
     @property
     def client(self) -> MongoClient[dict[str, Any]]:
-        """The client, connecting when it is first used; another after a refusal."""
+        """The client, which connects on first use. A refused login makes a new one."""
         if not self._clients or self._refusals != refusals():
             self._refusals = refusals()
             self._clients.append(self.connection.connect())
-            for before in self._clients[:-2]:  # other threads may still be at work with the last but one
+            for before in self._clients[:-2]:  # other threads may still use the last but one
                 before.close()
             del self._clients[:-2]
         return self._clients[-1]
 
     def close(self) -> None:
-        """Give up the client; another use makes another."""
+        """Close the client. Further use makes another."""
         clients, self._clients = self._clients, []
         for client in clients:
             client.close()
 
     def hello(self) -> dict[str, Any]:
-        """What the server says of itself. Raises ConfigError where it never let us in, and does not now."""
+        """The server's hello. Raises ConfigError if the login is refused and never worked."""
         with admission(self.connection.login), source_errors("connecting"):
             return self.client.admin.command("hello")
 
     def version(self) -> Sequence[int]:
-        """Its version's numbers."""
+        """The server's version numbers."""
         with source_errors("asking for the version"):
             found: Sequence[int] = self.client.admin.command("buildInfo")["versionArray"]
         return found
 
     def identity(self) -> dict[str, str]:
-        """What tells this replica set from others: its name, and its id where we may read it.
+        """What identifies this replica set: its name, and its id if our role may read it.
 
-        Raises ConfigError where it is no replica set that can be read.
+        Raises ConfigError if it is not a replica set that can be read.
         """
         identity = {"replica_set": replica_set(self.hello())}
         try:
             config = self.client.admin.command("replSetGetConfig")["config"]
-        except PyMongoError:  # that takes the role clusterMonitor
+        except PyMongoError:  # needs the role clusterMonitor
             return identity
         return {**identity, "id": str(config["settings"]["replicaSetId"])}
 
@@ -200,7 +201,7 @@ class Server:
 
 
 def replica_set(hello: Mapping[str, Any]) -> str:
-    """The replica set's name. Raises ConfigError where there is none, and for servers that are too old."""
+    """The replica set's name. Raises ConfigError if there is none, or if the server is too old."""
     if hello.get("msg") == "isdbgrid":
         raise ConfigError(
             "'mongodb.connection.string' leads to a mongos, and sharded clusters are not supported yet",
@@ -217,7 +218,7 @@ def replica_set(hello: Mapping[str, Any]) -> str:
 
 
 def check_capture(hello: Mapping[str, Any], mode: CaptureMode) -> None:
-    """Raise ConfigError where the server keeps no images of documents, and these are asked for."""
+    """Raise ConfigError if pre-images are required and the server has none."""
     if mode.pre_images and hello.get("maxWireVersion", 0) < _IMAGES_WIRE_VERSION:
         raise ConfigError(
             f"'capture.mode' is {mode.value!r}: the server is older than MongoDB 6.0, which has pre-images",
@@ -226,7 +227,7 @@ def check_capture(hello: Mapping[str, Any], mode: CaptureMode) -> None:
 
 
 def check_splitting(version: Sequence[int], handling: Oversize) -> None:
-    """Raise ConfigError where the server can't split large events, and this is asked for."""
+    """Raise ConfigError if splitting is required and the server can't split large events."""
     least = _SPLITTING.get(version[0], (7, 0, 0))
     if handling is Oversize.SPLIT and tuple(version[:3]) < least:
         raise ConfigError(
@@ -237,7 +238,7 @@ def check_splitting(version: Sequence[int], handling: Oversize) -> None:
 
 
 def check_identity(saved: Mapping[str, str], found: Mapping[str, str]) -> None:
-    """Raise StateError where the saved state belongs to another replica set."""
+    """Raise StateError if the saved state belongs to another replica set."""
     for name in saved.keys() & found.keys():
         if saved[name] != found[name]:
             raise StateError(
@@ -248,7 +249,7 @@ def check_identity(saved: Mapping[str, str], found: Mapping[str, str]) -> None:
 
 @contextmanager
 def source_errors(doing: str, place: str = "mongodb") -> Iterator[None]:
-    """The driver's exceptions as `source_error` makes them."""
+    """Raise the driver's exceptions as `source_error` maps them."""
     try:
         yield
     except PyMongoError as error:
@@ -257,7 +258,7 @@ def source_errors(doing: str, place: str = "mongodb") -> Iterator[None]:
 
 @contextmanager
 def collection_errors(doing: str, collection: CollectionId) -> Iterator[None]:
-    """As `source_errors`; SchemaChanged where the collection went or changed meanwhile."""
+    """Like `source_errors`, but SchemaChanged if the collection was dropped or changed meanwhile."""
     try:
         yield
     except OperationFailure as error:
@@ -276,9 +277,9 @@ def collection_errors(doing: str, collection: CollectionId) -> Iterator[None]:
 
 
 def source_error(error: PyMongoError, doing: str, place: str) -> SourceError:
-    """One of the driver's exceptions as ours, in one line.
+    """A driver's exception as ours, in one line.
 
-    PositionLost where the log can't go on, Refused where asking again is of no use.
+    PositionLost if the log can't be continued, Refused if a retry is useless.
     """
     if isinstance(error, OperationFailure):
         if error.code == _NOT_ADMITTED:
@@ -298,7 +299,7 @@ def source_error(error: PyMongoError, doing: str, place: str) -> SourceError:
 
 
 def another_log(said: str) -> PositionLost:
-    """The server does not have what was streamed of it."""
+    """The error for a server that lacks what was streamed from it."""
     return PositionLost(
         f"the oplog does not hold the event that was streamed last, so consumers have changes that this"
         f" server never had: it was put back to an older copy of its files, or is another one ({said})",

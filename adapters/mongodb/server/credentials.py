@@ -1,4 +1,4 @@
-"""MongoDB's OIDC: a token that the driver asks for whenever it needs one."""
+"""OIDC for MongoDB: the token that the driver requests when it needs one."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from engine.config.references import fresh
 
 @dataclass(frozen=True)
 class Token(OIDCCallback):
-    """The callback; `token` is text with where it came from."""
+    """The callback. `token` refers to the token's source."""
 
     token: str = field(repr=False)
 
     def fetch(self, _context: OIDCCallbackContext) -> OIDCCallbackResult:
-        """Ask for it. Raises SourceError where the provider has none."""
+        """Get the token. Raises SourceError if the provider has none."""
         token = fresh(self.token)
         return OIDCCallbackResult(str(token), expires_in_seconds=max(0.0, expiry(token) - time.time()))

@@ -1,8 +1,8 @@
-"""The chunk reader: runs of keys read by tasks at one cluster time, encoded and staged where they run.
+"""The chunk reader: tasks read runs of keys at one cluster time, and encode and stage them where they run.
 
-Every task asks the server for its documents as of the window's cluster time (read concern snapshot), so
-that all see the same state. Capped collections can't be read so; theirs come as they are, no older than that
-time. Owns the queries and the tasks; which runs there are is the engine's affair.
+Every task reads its documents as of the window's cluster time (read concern snapshot), so all see the same
+state. Capped collections can't be read that way; their documents are read as they are, no older than that
+time. Owns the queries and the tasks. The engine decides which runs there are.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 _READING = "adapters.mongodb.events.rows"
 _MOST_MS = 600_000
-"""Of the server's time for documents that a signal's condition chooses."""
+"""The server's time limit for documents selected by a signal's condition."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunRead:
-    """A run with all it takes to read it; `index` is its number in the window.
+    """A run and how to read it. `index` is its number in the window.
 
-    Documents of a `loose` one are read as they are, at any time while the window is read.
+    Documents of a `loose` run are read as they are, at any time while the window is read.
     """
 
     index: int
@@ -53,7 +53,7 @@ class RunRead:
     loose: bool = False
 
     def queries(self) -> list[dict[str, Any]]:
-        """The find commands, in order; the index ends before `upto`, which comes by itself."""
+        """The find commands, in order. The index scan ends before `upto`, which has a query of its own."""
         run = self.run
         if run.keys:
             return [self._find(among(run.keys))]
@@ -77,7 +77,7 @@ class RunRead:
 
 @dataclass(frozen=True, slots=True)
 class ReadRuns:
-    """The task: read some runs, one after the other. Goes to the executors."""
+    """The task: read some runs, one after the other. Sent to the executors."""
 
     connection: Connection
     at: tuple[int, int]
@@ -102,7 +102,7 @@ class ReadRuns:
         return Staged(read.run.ticket, collection, path, rows, size, read.index, *file.checksums)
 
     def _batches(self, read: RunRead) -> Iterator[tuple[bytes, Ints]]:
-        """The server's answers, with where the documents stand in each, as of the window's cluster time."""
+        """The server's answers as of the window's cluster time, with the offsets of their documents."""
         client = shared_client(self.connection)
         snapshot = {"level": "snapshot", "atClusterTime": Timestamp(*self.at)}
         loose = {"level": "majority", "afterClusterTime": Timestamp(*self.at)}
@@ -136,19 +136,19 @@ class ReadRuns:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The task that does nothing but connect, and load what reading needs."""
+    """A task that only connects and imports what reading needs."""
 
     connection: Connection
 
     def __call__(self, _task: int) -> None:
-        """Ask for nothing."""
+        """Ping the server."""
         import_module(_READING)
         with source_errors("connecting from Spark's tasks"):
             shared_client(self.connection).admin.command("ping")
 
 
 class ChunkReader:
-    """Reads windows by Spark's tasks; `tasks` of them at once."""
+    """Reads windows with Spark tasks. `tasks` run at once."""
 
     def __init__(
         self, spark: SparkSession, connection: Connection, area: StagingArea, *, tasks: int, batch_rows: int
@@ -159,7 +159,7 @@ class ChunkReader:
         self._reached = False
 
     def reach(self) -> None:
-        """Connect from every task, once: tells early if one can't, and starts Spark's workers."""
+        """Connect from every task, once: fails early if one can't, and starts Spark's workers."""
         if not self._reached:
             self._executors.map(Reach(self._connection), range(self._tasks))
             self._reached = True
@@ -167,9 +167,9 @@ class ChunkReader:
     def read(
         self, window_id: str, reads: Sequence[RunRead], at: tuple[int, int], *, most_tasks: int = 0
     ) -> list[Staged]:
-        """Read all runs as of a cluster time; the staged ones in their order. Blocks.
+        """Read all runs as of a cluster time. Returns the staged ones in order. Blocks.
 
-        By no more than `most_tasks` tasks, 0: as many as there are.
+        At most `most_tasks` tasks are used (0: no limit but the reader's own).
         """
         self._context.setJobGroup(f"tidemark-{window_id}", "tidemark window", interruptOnCancel=True)
         task = ReadRuns(self._connection, at, self._area.within(window_id), self._batch_rows)
@@ -179,7 +179,7 @@ class ChunkReader:
         return [staged for _index, staged in sorted(done, key=lambda one: one[0])]
 
     def directory(self, window_id: str) -> str:
-        """Where a window's rows are staged."""
+        """The directory where a window's rows are staged."""
         return self._area.within(window_id).directory
 
     def cancel(self, window_id: str) -> None:

@@ -1,4 +1,4 @@
-"""The condition of a signal, or the filter of an initial snapshot: which of them can be read by windows."""
+"""Conditions of signals and filters of initial snapshots: whether windows can read by them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OF_OTHER_INDEXES = {
     "$near": "$geoWithin",
     "$nearSphere": "$geoWithin with $centerSphere",
 }
-"""Operators that are answered by an index of their own alone, and what to use instead."""
+"""Operators that need an index of their own, and what to use instead."""
 
 
 _SCRIPTS = frozenset({"$where", "$function", "$accumulator"})
@@ -35,24 +35,24 @@ _PLANNING_MS = 5_000
 
 
 def condition_filter(target: Target) -> dict[str, Any]:
-    """The condition: a filter document in extended JSON. Raises SignalError where it is none."""
+    """The condition as a filter document from extended JSON. Raises SignalError if it is not one."""
     if not target.condition:
         return {}
     found = _document(target.condition, str(target.collection))
-    if not target.initial:  # the settings' own filters may hold what their owner likes
+    if not target.initial:  # filters in the settings are not restricted
         _refuse_scripts(found, str(target.collection))
     return found
 
 
 @lru_cache(maxsize=16)
 def _document(condition: str, place: str) -> dict[str, Any]:
-    """The document that a condition is, if it can be sent at all."""
+    """The condition's document, if it can be sent at all."""
     hint = 'write it as JSON, such as {"status": "open"}'
     try:
         found = json_util.loads(condition)
         encode(found if isinstance(found, dict) else {})
     except Exception as error:
-        # Whatever a stranger wrote: numbers that are none of BSON's, keys with NUL, a thousand brackets.
+        # Untrusted input: numbers that BSON lacks, keys with NUL, a thousand brackets.
         said = str(error) if isinstance(error, JSONDecodeError) else type(error).__name__
         raise SignalError(f"the condition is no filter document: {said}", place=place, hint=hint) from error
     if not isinstance(found, dict):
@@ -62,7 +62,7 @@ def _document(condition: str, place: str) -> dict[str, Any]:
 
 
 def _refuse_scripts(document: dict[str, Any], place: str) -> None:
-    """Raise SignalError for what runs JavaScript on the server."""
+    """Raise SignalError for anything that runs JavaScript on the server."""
     left: list[Any] = [document]
     while left:
         value = left.pop()
@@ -77,7 +77,7 @@ def _refuse_scripts(document: dict[str, Any], place: str) -> None:
 
 
 def check_condition(client: MongoClient[dict[str, Any]], target: Target) -> None:
-    """Raise SignalError where windows can't read by the condition; the server is asked, and reads nothing."""
+    """Raise SignalError if windows can't read by the condition. The server only plans the query."""
     condition = condition_filter(target)
     if not condition:
         return
@@ -103,7 +103,7 @@ def check_condition(client: MongoClient[dict[str, Any]], target: Target) -> None
 
 
 def _operators(value: Any) -> Iterator[str]:
-    """The names of fields and operators, however deep."""
+    """The names of fields and operators at any depth."""
     if isinstance(value, dict):
         for name, inner in value.items():
             yield name

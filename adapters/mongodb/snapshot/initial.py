@@ -1,10 +1,10 @@
-"""The snapshot before the log, on MongoDB: how a start goes about it, and the time that it is read at.
+"""The initial snapshot on MongoDB: how a start proceeds, and the cluster time to read at.
 
-The change stream begins at a cluster time of the server's, and collections are read as they were just
-before, so that the two fit without a lock. The server keeps such a state for five minutes unless told
-otherwise; what is left after that is read in windows like any other, while the log is streamed. So are capped
-collections, which the server reads at no chosen time: their documents would contain what the log then
-tells. What a mode asks for is `engine/snapshot/initial.py`'s to say, how documents are read the windows'.
+The change stream begins at a cluster time, and collections are read as of just before it. So the two fit
+together without a lock. By default the server keeps such a state for five minutes. What is left after that is
+read in ordinary windows while the log is streamed. So are capped collections, which can't be read as of a
+chosen time: their documents would contain changes that the log then repeats. `engine/snapshot/initial.py`
+decides what each mode requires; the windows decide how documents are read.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _LABEL = "snapshot.mode"
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The cluster time to read at, and where the log begins behind it."""
+    """The cluster time to read at, and the position where the log begins after it."""
 
     at: tuple[int, int]
     position: Position
 
 
 class InitialSnapshot:
-    """The initial snapshot of one run of the job; used by the job's thread alone.
+    """The initial snapshot of one run of the job. Used by the job's thread alone.
 
-    `pause` waits some seconds, and is true when the job is to stop.
+    `pause` waits for some seconds, and returns true if the job is to stop.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class InitialSnapshot:
         self._held: Held | None = None
         self._capped = frozenset[CollectionId]()
 
-    # What others ask.
+    # Queries about the snapshot.
 
     @property
     def streams(self) -> bool:
@@ -74,16 +74,16 @@ class InitialSnapshot:
 
     @property
     def held(self) -> Held | None:
-        """What to read at; None where what is left is read in windows."""
+        """The time to read at; None once the rest is read in windows."""
         return self._held
 
     @property
     def beginning(self) -> tuple[int, int] | None:
-        """The cluster time before a log that waits; None where none does."""
+        """The cluster time before a log that waits; None if no log waits."""
         return self._held.at if self._held and self.streams else None
 
     def holds(self, state: State) -> bool:
-        """Whether the log must wait; no longer when all has been read that can be as of its beginning."""
+        """Whether the log must wait: until everything that can be read as of its beginning has been."""
         if not self.streams:
             return True
         if self._held is None:
@@ -101,11 +101,11 @@ class InitialSnapshot:
         return not self.streams and state.position is not None and not state.snapshot.initial
 
     def memory(self) -> dict[str, Any]:
-        """What must be saved: which run began, and where the log did."""
+        """What must be saved: which run began the snapshot, and where the log began."""
         return {"run": self._run, "begins_at": self._begins_at}
 
     def gone(self) -> None:
-        """The server no longer has the state that was read: go on in windows, with the log."""
+        """The server no longer has the state being read: continue in windows, beside the log."""
         if not self.streams:
             raise SourceError(
                 "the server no longer has the state that is read, and no log makes up for it",
@@ -121,9 +121,9 @@ class InitialSnapshot:
     def start(
         self, state: State, extents: MongoCollections, open_stream: OpenStream
     ) -> tuple[State, ChangeStream | None]:
-        """The state to go on from, and the stream, None where none is read.
+        """The state to continue from, and the stream; None if no log is read.
 
-        Raises PositionLost where the log can't go on and no mode asks to begin anew.
+        Raises PositionLost if the log can't be continued and the mode does not allow starting over.
         """
         self._begins_at = state.memory.get("first", {}).get("begins_at")
         stream, lost = self._opened(state, open_stream)
@@ -199,7 +199,7 @@ class InitialSnapshot:
                 "the initial snapshot begins anew; what was sent of the one before stays in the sink"
             )
         stream = open_stream(None)
-        # Every event at the stream's own time comes by the stream.
+        # The stream has every event at its own start time.
         self._held = Held(_before(time_of(stream.position)), stream.position)
         self._begins_at = list(stream.position.order)
         return self._queued(state, extents, self._held), stream
@@ -214,7 +214,7 @@ class InitialSnapshot:
         return self._queued(state, extents, self._held)
 
     def _queued(self, state: State, extents: MongoCollections, held: Held) -> State:
-        """Everything queued, at a log's beginning: nothing that is known of an earlier one holds."""
+        """Queue everything, from a new beginning of the log. Nothing known of an earlier log applies."""
         collections = self._collections(state, extents)
         self._capped = extents.capped()
         _log.info(
@@ -236,7 +236,7 @@ class InitialSnapshot:
             raise SourceError("stopped before the initial snapshot began")
 
     def _collections(self, state: State, extents: MongoCollections) -> Sequence[CollectionId]:
-        """The collections to read; a list may name them with the replica set in front, as 2.1.4's did."""
+        """The collections to read. A list may name them after the replica set, as in Debezium 2.1.4."""
         only, replica_set = self._settings.snapshot.include_tables, state.identity.get("replica_set", "")
         found = [
             one

@@ -1,12 +1,12 @@
-"""What can be asked for, how large it is, and where to cut it: the engine's `Tables` on MongoDB.
+"""Which collections can be snapshotted, their size, and where to cut them: the engine's `Tables` on MongoDB.
 
-Owns which collections are captured, which can be snapshotted, and the queries for the extent and the
-boundaries of one. All of them use the `_id` index; none reads a collection through. Bounds are compared
-by the server alone: its order runs across all types of `_id`, and follows the collection's collation.
+Owns which collections are captured, which can be snapshotted, and the queries for a collection's extent and
+chunk bounds. All use the `_id` index; none scans a collection. Only the server compares bounds: its order
+covers all types of `_id`, and follows the collection's collation.
 
-A collection ends where its greatest `_id` is in a state that the set has acknowledged and that is no older
-than what was streamed. A member that lags behind, or a primary that nobody follows any more, could show a
-lesser one, and what lies behind it would be in no window and in no log.
+A collection ends at its greatest `_id` in a state that the majority has acknowledged and that is no older
+than what was streamed. A lagging member, or a primary that lost its followers, could show a lesser `_id`.
+Documents above it would then be in no window and in no log.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
 _WHOLE_BYTES = 1 << 20
 _DENSE = 0.2
 _PATIENCE_MS = 10_000
-"""How long to wait until the set has acknowledged what the primary holds."""
+"""How long to wait until the majority has acknowledged the primary's state."""
 _SAMPLED = 100
-"""Documents whose mean size stands for all, where the server does not tell."""
+"""How many documents to average for a collection's size, if the server does not report it."""
 
 
 class MongoCollections:
-    """Measures and cuts collections; used by the job's thread alone.
+    """Measures and cuts collections. Used by the job's thread alone.
 
-    `streamed_to` is the cluster time of the newest event streamed, `beginning` the one at which the initial
-    snapshot is read while the log waits for it.
+    `streamed_to` is the cluster time of the newest streamed event. `beginning` is the time at which the
+    initial snapshot is read while the log waits for it.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class MongoCollections:
         return [described.id for described in self._captured()]
 
     def capped(self) -> frozenset[CollectionId]:
-        """Those of them that are capped."""
+        """The captured collections that are capped."""
         return frozenset(described.id for described in self._captured() if described.capped)
 
     def _captured(self) -> list[Described]:
@@ -77,7 +77,7 @@ class MongoCollections:
         return [one for one in found if one.kind == "collection" and self._captures(one.id)]
 
     def groups(self) -> Mapping[CollectionId, Sequence[CollectionId]]:
-        """None: every collection is its own."""
+        """None: every collection stands for itself."""
         return {}
 
     def measure(
@@ -95,9 +95,9 @@ class MongoCollections:
     def boundaries(
         self, target: Target, after: Key | None, upto: Key, step_rows: int, count: int
     ) -> Sequence[Key]:
-        """See `engine.snapshot.plan.Boundaries`: probes of the index, each from the last key on.
+        """Find chunk bounds by probing the index, each from the last key on (`engine.snapshot.plan`).
 
-        It does not matter which state they see: wherever a range is cut, both sides of it are read.
+        It does not matter which state the probes see: wherever a range is cut, both sides are read.
         """
         found: list[Key] = []
         try:
@@ -113,7 +113,7 @@ class MongoCollections:
         return found
 
     def _probe(self, collection: CollectionId, after: Key | None, upto: Key, step_rows: int) -> Key | None:
-        """The key so many documents behind `after`; None when there are no more below `upto`."""
+        """The key `step_rows` documents after `after`; None if there are no more below `upto`."""
         database, name = collection.parts
         find = {
             "find": name,
@@ -133,7 +133,7 @@ class MongoCollections:
         return (found[0],) if found else None
 
     def readings(self, runs: Sequence[Run]) -> dict[CollectionId, Described]:
-        """The collections of a window as they are now. Raises SchemaChanged where one is not the same."""
+        """The collections of a window as they are now. Raises SchemaChanged if one has changed."""
         databases = {run.target.collection.parts[0] for run in runs}
         known = {name: one for db in databases for name, one in self.catalog.collections(db).items()}
         for run in runs:
@@ -150,7 +150,7 @@ class MongoCollections:
 
 
 class _Measuring:
-    """One measuring, as of a cluster time or later."""
+    """One measurement, as of a cluster time or later."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class _Measuring:
         described = self._checked(target, described)
         collection = target.collection
         rows, size = self._statistics(collection)
-        # What is read as of the beginning of the log has not seen what came since.
+        # Documents read as of the beginning of the log do not contain later changes.
         as_of = self._beginning if target.initial and self._beginning else self._at
         if size < self._whole_bytes:
             return Extent(rows, size, whole=True, key=described.key, as_of=as_of)
@@ -188,7 +188,7 @@ class _Measuring:
         return Extent(rows, size, greatest=(greatest,), span=span, key=described.key, as_of=as_of)
 
     def _checked(self, target: Target, described: Described | None) -> Described:
-        """The collection, if it can be read as the target asks; raises SignalError or TableBusy."""
+        """The collection, if the target can be read as requested. Raises SignalError or TableBusy."""
         place = str(target.collection)
         if described is None:
             raise SignalError("there is no such collection", place=place)
@@ -212,7 +212,7 @@ class _Measuring:
         return described
 
     def _statistics(self, collection: CollectionId) -> tuple[int, int]:
-        """Documents and bytes."""
+        """The number of documents, and their bytes."""
         database, name = collection.parts
         try:
             with collection_errors("measuring the collection", collection):
@@ -224,7 +224,7 @@ class _Measuring:
         return int(storage["count"]), int(storage["size"])
 
     def _estimated(self, collection: CollectionId) -> tuple[int, int]:
-        """Documents, and so many times the mean size of a few."""
+        """The number of documents, and that times the mean size of a few."""
         database, name = collection.parts
         find = {"find": name, "limit": _SAMPLED, "singleBatch": True}
         with collection_errors("measuring the collection", collection):
@@ -252,23 +252,23 @@ class _Measuring:
 
 
 def _concern(at: tuple[int, int]) -> dict[str, Any]:
-    """For a state that the set has acknowledged and that is no older than this cluster time."""
+    """The read concern for a majority-acknowledged state no older than this cluster time."""
     return {"level": "majority", "afterClusterTime": Timestamp(*at)}
 
 
 def _first_batch(raw: bytes) -> Iterator[tuple[int, int]]:
-    """Where the documents of an answer stand: their start and end."""
+    """The start and end of each document in an answer."""
     cursor = fields(raw, fields(raw)["cursor"].start)
     return documents(raw, cursor["firstBatch"].start)
 
 
 def _ids(raw: bytes) -> list[str]:
-    """The keys of the documents of an answer."""
+    """The keys of the documents in an answer."""
     return [id_text(raw, start) or "null" for start, _end in _first_batch(raw)]
 
 
 def _span(least: str | None, greatest: str, rows: int) -> tuple[int, int] | None:
-    """The integers between which all keys lie, where they are dense: between numbers are only numbers."""
+    """The range of integer keys, if it is dense. Between two numbers there are only numbers."""
     try:
         span = int(least or ""), int(greatest)
     except ValueError:

@@ -1,7 +1,7 @@
-"""What a window knows about the log: a cluster time, or documents in the signal collection.
+"""A window's watermark: a cluster time, optionally with documents in the signal collection.
 
-The rows are those of one cluster time in either case: an entry is contained exactly if its time is not
-later. With signal documents a window also stays open until its closing document has come by the stream.
+In both cases rows are as of one cluster time: an entry is contained exactly if its time is not later. With
+signal documents the window also stays open until the stream has delivered its closing document.
 """
 
 from __future__ import annotations
@@ -28,51 +28,51 @@ class Watermark(Protocol):
         """The cluster time of the rows."""
 
     def loosen(self) -> None:
-        """Rows may be later than that time, since the server does not read theirs as of one."""
+        """Allow rows later than that time, for collections that the server can't read as of a time."""
 
     def gone(self, error: SnapshotGone) -> SourceError:
-        """What follows from it that the server no longer has the state of that time."""
+        """The error to raise if the server no longer has the state of that time."""
 
     def streamed(self, signal_id: str | None) -> None:
-        """A document of the signal collection has been streamed."""
+        """Note that a document of the signal collection has been streamed."""
 
     def seal(self) -> None:
-        """All rows are read."""
+        """Note that all rows are read."""
 
     def reached(self, position: Position) -> bool:
         """Whether the stream has passed every change that the rows may contain."""
 
 
 class AtBeginning:
-    """The time just before the log begins: nothing has been streamed. `gone` is told when that is too old."""
+    """The time just before the log begins: nothing has been streamed. `gone` is called if it is too old."""
 
     def __init__(self, at: tuple[int, int], gone: Callable[[], None]) -> None:
         self.at, self._gone = at, gone
 
     def loosen(self) -> None:
-        """Nothing to wait for: this is only where no log follows."""
+        """Do nothing: this only happens where no log follows."""
 
     def gone(self, error: SnapshotGone) -> SourceError:
-        """What is left is read at other times; it is no fault of the window's."""
+        """Have the rest read at other times. That is not the window's failure."""
         self._gone()
         return SchemaChanged(error.message, place=error.place)
 
     def streamed(self, signal_id: str | None) -> None:
-        """Nothing to learn."""
+        """Do nothing."""
 
     def seal(self) -> None:
-        """Nothing to write."""
+        """Do nothing."""
 
     def reached(self, position: Position) -> bool:  # noqa: ARG002  wherever the stream is
-        """At once."""
+        """Always true."""
         return True
 
 
 class ClusterTime:
     """Writes nothing. Entries streamed so far, the newest at `streamed_to`, are never later than the rows.
 
-    Loose rows may be later than the time itself: then they contain nothing for sure that came after it, and
-    perhaps everything up to the end of reading.
+    Loose rows may be later than the time itself. They are only sure to contain what came up to it, and may
+    contain anything up to the end of the read.
     """
 
     def __init__(self, server: Server, streamed_to: tuple[int, int]) -> None:
@@ -80,18 +80,18 @@ class ClusterTime:
         self.at = self._until = max(server.now(), streamed_to)
 
     def loosen(self) -> None:
-        """Wait for the stream until it has passed the end of reading."""
+        """Make the stream pass the end of the read, not just the time."""
         self._loose = True
 
     def gone(self, error: SnapshotGone) -> SourceError:
-        """The window is read again at a later time."""
+        """Have the window read again at a later time."""
         return error
 
     def streamed(self, signal_id: str | None) -> None:
-        """Nothing to learn."""
+        """Do nothing."""
 
     def seal(self) -> None:
-        """Note the time at which loose rows were read for sure."""
+        """Note a time by which loose rows were certainly read."""
         if self._loose:
             self._until = max(self._until, self._server.now())
 
@@ -101,7 +101,7 @@ class ClusterTime:
 
 
 class SignalDocuments:
-    """Writes a document when the window opens, and another one when its rows are read."""
+    """Writes a document when the window opens, and another when its rows are read."""
 
     def __init__(
         self, server: Server, signal: CollectionId, window_id: str, streamed_to: tuple[int, int]
@@ -112,14 +112,14 @@ class SignalDocuments:
         self.at = max(server.now(), streamed_to)
 
     def loosen(self) -> None:
-        """The closing document comes behind all that was read."""
+        """Do nothing: the closing document comes after everything that was read."""
 
     def gone(self, error: SnapshotGone) -> SourceError:
-        """The window is read again at a later time."""
+        """Have the window read again at a later time."""
         return error
 
     def streamed(self, signal_id: str | None) -> None:
-        """Look for the closing document."""
+        """Watch for the closing document."""
         self._closed = self._closed or signal_id == f"{self._window_id}-close"
 
     def seal(self) -> None:

@@ -1,4 +1,4 @@
-"""A window in progress: its watermark, and the rows that are read in the background."""
+"""A window in progress: its watermark, and the rows read in the background."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class MongoWindow:
         self._rows = Background(reading, watermark.seal)
 
     def poll(self) -> Sequence[Staged] | None:
-        """The staged rows; None while they are read."""
+        """The staged rows; None while they are being read."""
         try:
             return self._rows.staged()
         except SnapshotGone as error:
             raise self.watermark.gone(error) from error
 
     def emptied(self, emptied: Iterable[Emptied]) -> frozenset[CollectionId]:
-        """Those of its collections that were emptied behind its time; what came before its rows show."""
+        """The window's collections that were emptied after its time. Its rows reflect what came before."""
         found = (one.among(self.collections) for one in emptied if one.at > self.watermark.at)
         return frozenset(chain.from_iterable(found))
 
@@ -42,5 +42,5 @@ class MongoWindow:
         return self.watermark.reached(position)
 
     def close(self) -> None:
-        """Stop reading, remove what was staged."""
+        """Stop reading, and remove what was staged."""
         self._rows.close()
