@@ -1,8 +1,8 @@
 """The torture test: `python -m tests.torture --seed S --minutes M`, and `--mutate`.
 
-Histories of random tables, transactions, signals, crashes and restarts, one after the other, some of
-which begin with an initial snapshot, each judged by an oracle that knows nothing of the engine. The seed
-decides all of it but how sessions interleave. `--source mongodb`: collections and documents instead.
+Plays histories of random tables, transactions, signals, crashes and restarts, one after the other. Some begin
+with an initial snapshot. An oracle that knows nothing of the engine judges each. The seed decides everything
+except how sessions interleave. `--source mongodb`: collections and documents instead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.torture.run import Run, mutate, replay
 
 
 def main() -> int:
-    """Run what the command line asks for; 0 only without violations."""
+    """Run what the command line asks for. Returns 0 only without violations."""
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
     parser.add_argument(
         "--seed", default=str(int(time.time())), help="decides everything that can be decided"

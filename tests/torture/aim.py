@@ -1,7 +1,7 @@
-"""A writer that aims: its changes hit the rows that open windows read, and the sessions that hold them.
+"""A writer that aims: it changes rows that open windows are reading, and ends the sessions that hold them.
 
-Random writers seldom meet a window, which is open for a moment on a few rows. This one reads in the job's
-journal which rows a window has, and changes some before they go out.
+Random writers seldom hit a window, which is open only briefly and on few rows. This one reads in the job's
+journal which rows a window has, and changes some before they are emitted.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from tests.torture.tables import TableShape
 
 _FIRST_S, _LONGEST_S, _IDLE_S = 30.0, 10.0, 2.0
-"""How long the first window is waited for, and how long it is aimed from then on, while windows open."""
+"""How long to wait for the first window, and how long to aim after that while windows open."""
 _AWAY = 20_000
 _BEHIND = 0.3
-"""How often what is aimed at are rows that no window has read yet."""
+"""How often to aim at rows that no window has read yet."""
 _ORDINAL = (("n", "int"),)
 EXPORTERS = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
@@ -42,10 +42,10 @@ EXPORTERS = (
 
 @dataclass(slots=True)
 class Aimer:
-    """Makes `aims` changes for each window that opens, for as long as windows do.
+    """Makes `aims` changes for each window that opens, as long as windows open.
 
-    `expects` is whether something was asked for that opens windows; a busy machine takes its time. `done`
-    counts what it has done by kind, `altered` has the tables that it gave other columns.
+    `expects` says whether something was requested that opens windows; a busy machine takes its time. `done`
+    counts actions by kind. `altered` has the tables whose columns it changed.
     """
 
     database: Database
@@ -60,7 +60,7 @@ class Aimer:
     altered: set[str] = field(default_factory=set)
 
     def run(self) -> None:
-        """Aim until no window opens any more."""
+        """Aim until no more windows open."""
         session = Session(self.database, self.stop)
         seen = len(self.journal.of("window"))
         last: float | None = None
@@ -100,7 +100,7 @@ class Aimer:
             return
         key = _key(shape) if surrogate is None else _ORDINAL
         if any(bound is not None and len(bound) != len(key) for bound in (after, upto)):
-            return  # another table has its name now
+            return  # the name belongs to another table now
         behind = upto is not None and self.random.random() < _BEHIND
         rows = connection.execute(
             sql.SQL("SELECT n FROM {} WHERE n IS NOT NULL AND {} ORDER BY random() LIMIT 3").format(
@@ -133,14 +133,14 @@ class Aimer:
         return draw.choice(steps)
 
     def _past(self, place: int, shape: TableShape, surrogate: str | None, ordinal: int) -> Step:
-        """Take a row that is still to be read behind the reading, where that can be by one key alone."""
+        """Move a row that is still unread to before the point reached, where one key alone allows it."""
         fresh = -1 - self.random.randrange(_AWAY)
         if surrogate is not None:
             return ["slide", place, ordinal, fresh]
         return ["rekey" if shape.identity == "i" else "move", place, ordinal, fresh]
 
     def _end_exporter(self, connection: psycopg.Connection[Any], shape: TableShape) -> None:
-        """End the sessions that hold snapshot and locks, and do at once what the locks kept out."""
+        """End the sessions that hold snapshot and locks, and immediately run DDL that the locks blocked."""
         ended = connection.execute(EXPORTERS.encode()).fetchall()
         if not ended:
             return
@@ -152,12 +152,12 @@ class Aimer:
 
 
 def _key(shape: TableShape) -> Sequence[tuple[str, str]]:
-    """The columns of the key that cuts a table, with their types."""
+    """The columns of the key by which a table is cut into chunks, with their types."""
     return shape.kind.columns if shape.kind.primary else _ORDINAL
 
 
 def _within(columns: Sequence[tuple[str, str]], after: Any, upto: Any) -> sql.Composable:
-    """A condition on a table's key that bounds as the engine has them stand for."""
+    """A condition for the keys within the engine's bounds."""
     names = sql.SQL(", ").join(sql.Identifier(name) for name, _type in columns)
 
     def values(bound: Any) -> sql.Composable:

@@ -1,7 +1,7 @@
-"""The judge of signals: each is answered once and for all, and every row read was asked for.
+"""The judge of signals: each is answered exactly once, and every row read was requested.
 
-An answer is told once its turn is saved, and none is lost. After a crash those told last may be told once
-more, since the process that had told them can't say so; these are counted.
+An answer is given once its turn is saved, and none is lost. After a crash the last answers may be repeated,
+since the process that gave them could not record that. These repeats are counted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _About: TypeAlias = tuple[str, str]
 """A signal's id, and the collection that an answer is about; empty for the signal as a whole."""
 _FINAL = {"execute": ("finished", "stopped", "failed", "rejected"), "unreadable": ("stopped", "rejected")}
-"""What becomes of each collection of a signal that is accepted, by the signal's kind."""
+"""The possible outcomes for each collection of an accepted signal, by the signal's kind."""
 _SUPERSEDED = re.compile(r"(\d+) of them superseded")
 _MEANT, _QUOTED = re.compile(r"\(did you mean [^)]*\)"), re.compile(r"'([^']*)'")
 _ONLY = {"malformed": "rejected", "log": "accepted", "stop": "accepted"}
@@ -30,10 +30,10 @@ _ONLY = {"malformed": "rejected", "log": "accepted", "stop": "accepted"}
 
 @dataclass(slots=True)
 class Asked:
-    """A signal that was committed, the turn that it was streamed in, and what it was answered.
+    """A committed signal, the turn in which it was streamed, and its answers.
 
-    `finals` are those for one collection each: outcome and turn, in order. `unmatched` are collections that
-    are none for the job, since nothing captures them.
+    `finals` are the answers about single collections: outcome and turn, in order. `unmatched` are collections
+    that the job does not know, since nothing captures them.
     """
 
     sent: Sent
@@ -44,13 +44,13 @@ class Asked:
 
     @property
     def refused(self) -> bool:
-        """Whether it was refused as a whole."""
+        """Whether it was rejected as a whole."""
         return self.outcomes == ["rejected"] and not self.finals
 
 
 @dataclass(slots=True)
 class Answers:
-    """Judges the answers of one history. While there are two jobs, either may tell what was not told."""
+    """Judges the answers of one history. While there are two jobs, either may give a missing answer."""
 
     asked: dict[str, Asked] = field(default_factory=dict)
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -64,7 +64,7 @@ class Answers:
     _wrong: list[str] = field(default_factory=list)
 
     def hear(self, notes: Iterable[Mapping[str, Any]]) -> None:
-        """Take in what the job told, in order."""
+        """Process the job's notes, in order."""
         for note in notes:
             match note["what"]:
                 case "committed":
@@ -74,7 +74,7 @@ class Answers:
                     self._may_repeat.clear()
                     self._sent = False
                 case "crash" | "killed" | "sleep" | "relieved":
-                    # A job that ends right after it has told an answer has not saved that.
+                    # A job that ends right after an answer has not saved that it gave it.
                     self._may_repeat |= self._last[1]
                     self._sent = False
                     self._two = note["what"] == "sleep"
@@ -82,7 +82,7 @@ class Answers:
                     self._answered(note)
 
     def _told_in(self, turn: int) -> set[_About]:
-        """What was answered in the last turn that told anything, which is this one."""
+        """The answers of this turn, which is the last one with any."""
         if self._last[0] != turn:
             self._last = (turn, set())
         return self._last[1]
@@ -116,7 +116,7 @@ class Answers:
                 self._wrong.append(f"signal {asked.sent.id} was answered {outcome!r} again")
 
     def settle(self, tables: Mapping[str, Table]) -> None:
-        """Judge at a quiet point, when nothing is queued any more; notes which tables were read whole."""
+        """Judge at a quiet point, when nothing is queued. Also notes which tables were read completely."""
         if self._wrong:
             raise Violation(self._wrong[0])
         for asked in self.asked.values():
@@ -150,13 +150,13 @@ class Answers:
 
     @staticmethod
     def _coverage(asked: Asked, tables: Mapping[str, Table]) -> None:
-        """A finished snapshot has read each row that was there all the time and never changed."""
+        """A finished snapshot has read every row that existed all the time and never changed."""
         for name, finals in asked.finals.items():
             if not (asked.sent.whole and finals[0][0] == "finished" and asked.turn is not None):
                 continue
             table, last = tables[name], finals[0][1]
             if last <= table.exchanged_in:
-                continue  # it read the rows that have another name now
+                continue  # it read the rows of a table that has another name now
             table.whole = True
             table.finished.add((asked.turn, last))
             for key in table.steady:

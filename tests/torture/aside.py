@@ -1,6 +1,6 @@
-"""Which collections the job had set aside, turn by turn, by what it says of itself. Pure.
+"""Which collections were set aside, turn by turn, according to the job's own notes. Pure.
 
-Where a collection was set aside, no event need tell of its changes; the judge asks here whether it was.
+While a collection is set aside, its changes need no events. The judge asks here whether it was.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A turn: its number, its end in the log, the collections set aside behind it, and all that lack.
+    """A turn: its number, its end in the log, the collections then set aside, and all incomplete ones.
 
-    `letters` counts what was kept or passed over of those that were set aside. A signal in the same turn may
-    have one taken up again at once; then this alone tells of it.
+    `letters` counts the entries kept or dropped for collections set aside. A signal in the same turn may
+    complete a collection again at once; then only this count shows that it was set aside.
     """
 
     number: int
@@ -28,7 +28,7 @@ class Turn:
     letters: Mapping[str, int] = field(default_factory=dict)
 
     def bad(self, before: Turn) -> frozenset[str]:
-        """The collections of which it had changes kept, behind the turn before."""
+        """The collections that had changes set aside since the turn before."""
         more = {name for name, count in self.letters.items() if count > before.letters.get(name, 0)}
         return self.aside | more
 
@@ -41,7 +41,7 @@ class Aside:
 
     @classmethod
     def of(cls, notes: Iterable[Mapping[str, Any]], end: Callable[[Sequence[Any]], int]) -> Aside:
-        """From the notes of turns; `end` gives the place of a position in the log."""
+        """Built from the notes of turns. `end` gives the place of a position in the log."""
         turns = {
             note["turn"]: Turn(
                 note["turn"],
@@ -57,17 +57,17 @@ class Aside:
 
     @property
     def ever(self) -> frozenset[str]:
-        """The collections that were set aside at some time."""
+        """The collections that were ever set aside."""
         return frozenset().union(*(turn.bad(before) for before, turn in self._pairs()))
 
     @property
     def begun(self) -> int:
-        """How often one was set aside."""
+        """How often a collection was set aside."""
         return sum(len(turn.bad(before) - before.aside) for before, turn in self._pairs())
 
     @property
     def ended(self) -> int:
-        """How often one that had been set aside was complete again."""
+        """How often a collection that had been set aside became complete again."""
         bad, count = frozenset[str](), 0
         for before, turn in self._pairs():
             bad |= turn.bad(before)
@@ -76,10 +76,10 @@ class Aside:
         return count
 
     def turn_of(self, name: str, place: int) -> int | None:
-        """The turn that may have carried a change without an event of it; None if an event must tell.
+        """The turn that may have carried a change without an event; None if there must be an event.
 
-        The changes of one place may be carried by several turns. A turn that was sent by a job that could not
-        tell of it any more may have ended a collection's being set aside.
+        Several turns may carry the changes of one place. A turn that was sent by a job that could no longer
+        note it may have ended a collection's time aside.
         """
         for at in range(bisect_left(self.turns, place, key=lambda turn: turn.end), len(self.turns)):
             turn = self.turns[at]

@@ -1,10 +1,10 @@
-"""Tables without a key whose rows may be alike: their statements, and their judge, who counts copies.
+"""Tables without a key whose rows may be identical: their statements, and their judge, which counts copies.
 
-A change takes one copy away and brings one. A window reads as many copies of a row as its snapshot shows,
-less those that changes took away which it does not contain. What the stream brings is the stream's to tell.
-So a snapshot reads of each row the least number that there was from the window's place in the log to where
-its rows go out. The judge knows neither place: it wants no fewer than the least from the signal's turn to the
-answer's, and no more than there are where they go out.
+A change removes one copy and adds one. A window reads as many copies of a row as its snapshot shows, minus
+those removed by changes that it does not contain. Copies that the stream adds are emitted by the stream. So a
+snapshot reads, for each row, the least number of copies between the window's place in the log and the place
+where its rows are emitted. The judge knows neither place. It requires at least the minimum between the
+signal's turn and the answer's, and at most the number at the place of emission.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 _COPIES = 3
 _LARGE = "repeat('large ' || n, 500)"
 _HIDDEN_TURNS = 3
-"""An entry that was streamed so long before a signal may not have been visible yet when the window opened."""
+"""An entry streamed this many turns before a signal may still have been invisible when the window opened."""
 _SHOWN = 60
 
 
 def create_bag(shape: TableShape) -> list[str]:
-    """The statements that make the table and its first rows; some have NULL for a surrogate key."""
+    """The statements that create the table and its first rows. Some have NULL for a surrogate key."""
     return [
         f"CREATE TABLE {shape.name} (n int, v text, big text)",
         f"ALTER TABLE {shape.name} ALTER big SET STORAGE EXTERNAL",
@@ -47,7 +47,7 @@ def create_bag(shape: TableShape) -> list[str]:
 def bag_statements(  # noqa: PLR0911  one case for each verb
     table: str, verb: str, rest: Sequence[Any]
 ) -> list[str]:
-    """The SQL of a step that changes rows; none for one that is the same for every table."""
+    """The SQL of a step that changes rows; none for a step that is the same for every table."""
     match verb, rest:
         case "put", [ordinals]:
             return [_insert(table, f"unnest(ARRAY{ordinals})")]
@@ -87,11 +87,10 @@ def _one(table: str, ordinal: int) -> str:
 
 @dataclass(slots=True)
 class Bag(Table):
-    """Such a table at a place in the log: how many copies of each row there are.
+    """A table of this kind at a place in the log: the number of copies of each row.
 
-    `past` are the changes of the counts by the turns that told of them, `reads` how often each turn has read
-    a row, `most` how many there were then. While it is `blind`, since nobody was told of some change, it
-    judges no reads.
+    `past` has the changes of counts by turn, `reads` how often each turn read a row, `most` how many copies
+    there were then. While `blind`, because some change was not emitted, it does not judge reads.
     """
 
     copies: Counter[Key] = field(default_factory=Counter)
@@ -102,17 +101,17 @@ class Bag(Table):
     blind: bool = False
 
     def start(self, rows: Iterable[Row]) -> None:
-        """The rows as they stood before the log began."""
+        """Set the rows as they were before the log began."""
         self.copies.update(self.key_of(printed_row(row, self.types)) for row in rows)
 
     def key_of(self, row: Mapping[str, str | None]) -> Key:
-        """All of a row; of one before a change, the other decoder leaves out what is NULL."""
+        """The whole row as a key. The other decoder omits NULLs from a row before a change."""
         return tuple(row.get(name) for name in self.key)
 
     # Changes.
 
     def change(self, entry: Entry, turn: int, event: Emitted | None = None) -> None:
-        """Follow an entry, after a look at whether the event says the same."""
+        """Apply an entry, after checking that the event says the same."""
         if entry.op == "t":
             for key, count in list(self.copies.items()):
                 self._count(turn, key, -count)
@@ -140,12 +139,12 @@ class Bag(Table):
     # Rows read.
 
     def stands(self, event: Emitted) -> bool:
-        """Whether one more such row may be read here."""
+        """Whether another such row may be read here."""
         key = self.key_of(texts(event.after or {}, self.types))
         return self.blind or self.reads.get((event.turn, key), 0) < self.copies[key]
 
     def read(self, event: Emitted, *, first: bool) -> None:
-        """A row was read here."""
+        """Note that a row was read here."""
         key = self.key_of(texts(event.after or {}, self.types))
         at = (event.turn, key)
         self.reads[at] = self.reads.get(at, 0) + 1
@@ -156,7 +155,7 @@ class Bag(Table):
             self.read_in.setdefault(key, []).append(event.turn)
 
     def check_reads(self, spans: Collection[tuple[int, int]]) -> None:
-        """No row is read more often than it is there, and none less often than it was there all the time."""
+        """No row is read more often than it exists, and none less often than it existed all the time."""
         if self.blind:
             return
         for (turn, key), times in self.reads.items():
@@ -178,7 +177,7 @@ class Bag(Table):
                     )
 
     def _least(self, first: int, last: int) -> dict[Key, int]:
-        """The fewest copies that there were of each row in these turns."""
+        """The fewest copies of each row during these turns."""
         now = Counter(self.copies)
         least: dict[Key, int] = {}
         for turn, key, by in reversed(self.past):
@@ -190,7 +189,7 @@ class Bag(Table):
         return {key: least.get(key, count) for key, count in now.items()}
 
     def settle(self, rows: Iterable[Row]) -> None:
-        """Compare with what a query gives at a quiet point; nothing is being read then."""
+        """Compare with a query at a quiet point, when nothing is being read."""
         there = Counter(self.key_of(printed_row(row, self.types)) for row in rows)
         if there != +self.copies:
             wrong = next(iter((there - self.copies) + (self.copies - there)))

@@ -1,6 +1,6 @@
-"""Blows drawn for histories on PostgreSQL: clocks, networks, tables that can't be decoded, stalled sinks.
+"""Draws blows for histories on PostgreSQL: clocks, networks, tables that can't be decoded, stalled sinks.
 
-Owns which of them a script gets, and when; what they are is said by `script.Blow`, dealt by the site.
+Owns which blows a script gets, and when. `script.Blow` describes them; the site carries them out.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _SKEWED, _FROZEN, _DISGUISED, _STALLED, _TAKEN_UP = 0.4, 0.25, 0.5, 0.6, 0.7
 _AHEAD_S, _BACK_S = (6.0, 120.0, 3600.0), (-86_400.0, -3600.0, -120.0)
 HEARTBEATS = {"heartbeat.interval.ms": "200"}
 PATIENCE = {"status.update.interval.ms": "500", "database.socketTimeout": "5"}
-"""What a job needs to notice soon that a server has become silent."""
+"""Makes the job notice a silent server soon."""
 
 
 def disguisable(script: Script) -> Script:
-    """The script with a table of which the log does not tell the key, since it tells all of a row."""
+    """The script with a table whose key is not marked in the log, since the log has entire rows."""
     tables = list(script.tables)
     for place, shape in enumerate(tables):
         if not shape.kind.partitions:
@@ -33,12 +33,12 @@ def disguisable(script: Script) -> Script:
 
 
 def struck(script: Script, wanted: str = "") -> Script:
-    """The script with blows dealt to some of its rounds, of the `wanted` kinds for certain."""
+    """The script with blows in some of its rounds; those of the `wanted` kinds are certain."""
     draw = Random(f"{script.seed}/blows")
     if draw.random() < _SKEWED or "skew" in wanted:
         script = _skewed(script, draw)
     network, stalled = draw.random() < _FROZEN, draw.random() < _STALLED
-    # Who is let through while the network stands still is no question.
+    # While the network is frozen, DDL waiting behind a stalled sink can't be judged.
     if (network and "stall" not in wanted) or "network" in wanted:
         script = _frozen(script, draw)
     elif stalled or "stall" in wanted:
@@ -51,7 +51,7 @@ def struck(script: Script, wanted: str = "") -> Script:
 
 
 def _skewed(script: Script, draw: Random) -> Script:
-    """Ahead in the first round, set back in it and in those after it; or the other way round."""
+    """Ahead in the first round, then set back in it and later ones; or the other way round."""
     skews = [draw.choice(_AHEAD_S), draw.choice(_BACK_S)]
     draw.shuffle(skews)
     first, *others = script.rounds
@@ -69,7 +69,7 @@ def _frozen(script: Script, draw: Random) -> Script:
 
 
 def _disguised(script: Script, draw: Random, place: int) -> Script:
-    """With the blow in some round, and often a signal for the table after it."""
+    """With the blow in some round, often followed by a signal for the table."""
     rounds, at = list(script.rounds), draw.randrange(len(script.rounds))
     rounds[at] = _with(draw, rounds[at], "disguise", place)
     if draw.random() < _TAKEN_UP:
@@ -80,7 +80,7 @@ def _disguised(script: Script, draw: Random, place: int) -> Script:
 
 
 def moved(script: Script, moves: str) -> Script:
-    """The script on a server of its own, of which a standby or a copy takes the place."""
+    """The script on a server of its own that a standby or a copy replaces."""
     draw = Random(f"{script.seed}/moves")
     rounds = list(script.rounds)
     kind = draw.choice(["promote", "fail over", "lag", "lag"]) if moves == "standby" else "restore"
@@ -110,7 +110,7 @@ def _with(draw: Random, one: Round, kind: str, amount: float) -> Round:
 
 
 def _places(script: Script) -> list[int]:
-    """Tables of which the log does not tell the key, and that keep their names."""
+    """Tables whose key is not marked in the log, and that keep their names."""
     steps = [
         step for one in script.rounds for writer in one.writers for made in writer for step in made.steps
     ]

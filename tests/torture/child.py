@@ -1,8 +1,8 @@
 """The job under torture, in a process that may be killed at any time: `python -m tests.torture.child`.
 
-Reads orders from its standard input, a line of JSON each, and tells in a journal what it does: `play`
-runs a job until `stop`, beginning it anew from its saved state whenever it drops it; `drop` has it
-dropped at the next step. The SparkSession serves one job after the other.
+Reads orders from standard input, one line of JSON each, and writes what it does to a journal. `play` runs a
+job until `stop`, restarting it from its saved state whenever it is dropped. `drop` drops it at the next step.
+One SparkSession serves all jobs.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _BUILDING: dict[str, Callable[..., Any]] = {
 
 @dataclass(slots=True)
 class OneJob:
-    """One run of the job, from its lease to its end; `stop` asks for that."""
+    """One run of the job, from its lease to its end. Set `stop` to end it."""
 
     order: dict[str, Any]
     journal: Journal
@@ -77,7 +77,7 @@ class OneJob:
     building: Any = None
 
     def run(self, spark: SparkSession) -> None:
-        """Run it; raises Dropped where it meets a fuse, LeaseLost where it may not go on."""
+        """Run it. Raises Dropped at a fuse, and LeaseLost if it may not continue."""
         properties = self.order["properties"]
         building = _BUILDING[source_of(properties)](
             parse(properties),
@@ -99,7 +99,7 @@ class OneJob:
         return stepped(job_parts, self.fuses, self.lulls, self.turns)
 
     def close(self) -> None:
-        """Let go of everything, as a job does that ends by itself."""
+        """Release everything, like a job that ends normally."""
         if self.building is not None:
             self.building, building = None, self.building
             building.__exit__(None, None, None)
@@ -132,10 +132,10 @@ class OneJob:
 
 @dataclass(slots=True)
 class Play:
-    """One `play`: what it was told, and whether it shall stop.
+    """One `play`: its order, and whether to stop.
 
     A job that falls asleep is taken over by a `rival`, a second job with the same properties, which runs
-    until the first one has noticed.
+    until the first one notices.
     """
 
     order: dict[str, Any]
@@ -159,14 +159,14 @@ class Play:
         return cls(order, Journal(path), Lulls(order["lulls"], Random(order["seed"]), path.parent))
 
     def run(self, spark: SparkSession) -> None:
-        """Run the job until it is to stop, whatever becomes of it on the way."""
+        """Run the job until `stop`, whatever happens to it on the way."""
         self.spark = spark
         while not self.stop.is_set():
             self.job = job = OneJob(self.order, self.journal, self.lulls, self.fuses, self.stop)
             try:
                 job.run(spark)
             except Dropped:
-                # As the end of its process does: nothing is cleaned up, and others see that it is gone.
+                # As when a process ends: nothing is cleaned up, and others see that it is gone.
                 job.lease.release()
                 self.wrecks.append(job)
                 continue
@@ -178,7 +178,7 @@ class Play:
                 if not self._comes_back(job, error):
                     break
                 continue
-            except Exception as error:  # noqa: BLE001  whatever it dies of is what we are here to tell
+            except Exception as error:  # noqa: BLE001  whatever kills it goes into the journal
                 self._die(job, error)
                 break
             finally:
@@ -186,11 +186,11 @@ class Play:
             job.close()
 
     def _comes_back(self, job: OneJob, error: ConfigError) -> bool:
-        """Whether what is wrong passes: while there is no publication no job can start."""
+        """Whether the error is temporary: without a publication no job can start."""
         if "publication" not in error.message:
             self._die(job, error)
             return False
-        # As the end of its process does: a lease that is renewed for ever would keep the next one out.
+        # As when a process ends: a lease that is renewed forever would block the next job.
         job.close()
         self.stop.wait(0.1)
         return True
@@ -200,7 +200,7 @@ class Play:
         self.wrecks.append(job)
 
     def _sleep(self) -> None:
-        """Stand still, as a process that is stopped, until another job has taken over and made some turns."""
+        """Pause like a stopped process, until another job has taken over and made some turns."""
         assert self.job is not None
         assert self.spark is not None
         self.job.lease.abandon()
@@ -215,7 +215,7 @@ class Play:
             self.journal.note("relieved")
 
     def end(self) -> None:
-        """Let go of what was dropped: only now, since a crash cleans nothing up."""
+        """Release what was dropped. Only now, since a crash cleans nothing up."""
         for wreck in self.wrecks:
             wreck.close()
         self.journal.note("stopped")
@@ -223,7 +223,7 @@ class Play:
 
 
 class Rival:
-    """A second job, in a thread of its own, which meets no fuse."""
+    """A second job in its own thread, without fuses."""
 
     def __init__(self, play: Play, spark: SparkSession) -> None:
         self._play, self._spark, self._stop = play, spark, threading.Event()
@@ -232,11 +232,11 @@ class Rival:
         self._thread = threading.Thread(target=self._run, name="rival")
 
     def start(self) -> None:
-        """Have it stand by, and take over."""
+        """Start it in standby, to take over."""
         self._thread.start()
 
     def await_turns(self, stop: threading.Event) -> None:
-        """Wait until it has taken over, and a moment longer."""
+        """Wait until it has taken over, or a few seconds if it has nothing to send."""
         until = time.monotonic() + _TAKEN_OVER_WITHIN_S
         while not self._job.turns.committed and self._thread.is_alive() and not stop.is_set():
             if time.monotonic() > until:
@@ -244,14 +244,14 @@ class Rival:
             time.sleep(0.02)
 
     def end(self) -> None:
-        """Stop it, and wait for that."""
+        """Stop it, and wait for it to end."""
         self._stop.set()
         self._thread.join()
 
     def _run(self) -> None:
         try:
             self._job.run(self._spark)
-        except Exception as error:  # noqa: BLE001  whatever it dies of is what we are here to tell
+        except Exception as error:  # noqa: BLE001  whatever kills it goes into the journal
             if not (isinstance(error, LeaseLost) and self._stop.is_set()):
                 self._play.journal.note("died", error=f"{type(error).__name__}: {error}")
         finally:
@@ -259,7 +259,7 @@ class Rival:
 
 
 def source_of(properties: dict[str, str]) -> str:
-    """What a job of these properties reads."""
+    """The source that a job with these properties reads."""
     if "mongodb.connection.string" in properties:
         return "mongodb"
     connector = properties.get("connector.class", "")
@@ -267,11 +267,11 @@ def source_of(properties: dict[str, str]) -> str:
 
 
 class NoWriter(Exception):
-    """There is a value in a document that this process can't write."""
+    """A document holds a value that this process can't write."""
 
 
 def _writers_without_code() -> list[Any]:
-    """The writers of values, as of a process that does not know code; Spark's workers know it."""
+    """The value writers of a process that does not know BSON code. Spark's workers do know it."""
 
     def refuse(*_value: object) -> str:
         raise NoWriter
@@ -281,7 +281,7 @@ def _writers_without_code() -> list[Any]:
 
 @contextlib.contextmanager
 def slow_reading(lull: Lull) -> Iterator[None]:
-    """Have Spark begin to read a window late, now and then, as when its executors are busy."""
+    """Make Spark start reading a window late now and then, as if its executors were busy."""
     readers: tuple[Any, ...] = (PostgresReader, MongoReader, SqlServerReader)
     reads = [reader.read for reader in readers]
 
@@ -303,7 +303,7 @@ def slow_reading(lull: Lull) -> Iterator[None]:
 
 @contextlib.contextmanager
 def patient_for(silence_s: float) -> Iterator[None]:
-    """Have a job give up a server that has been silent for so long; 0: as long as it ever does."""
+    """Make a job give up a server after this silence; 0 keeps its own limits."""
     if not silence_s:
         yield
         return
@@ -316,7 +316,7 @@ def patient_for(silence_s: float) -> Iterator[None]:
 
 
 class Stage:
-    """Follows orders; the plays run one after the other in the main thread."""
+    """Follows orders. The plays run one after the other in the main thread."""
 
     def __init__(self) -> None:
         self._clock = DriversClock()
@@ -326,7 +326,7 @@ class Stage:
         self._orders: list[dict[str, Any] | None] = []
 
     def listen(self) -> None:
-        """Take orders in until the input ends, and with it everything."""
+        """Read orders until the input ends, then exit."""
         for line in sys.stdin:
             order = orjson.loads(line)
             with self._next:

@@ -1,6 +1,6 @@
-"""The clock of the driver under torture, which may be set ahead or back while the job runs.
+"""The driver's clock under torture, which may be set ahead or back while the job runs.
 
-Only what asks for the date is misled: a monotonic clock is nobody's to set.
+Only wall-clock time is affected: nobody can set a monotonic clock.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class DriversClock:
-    """Takes the place of `time.time`; `ahead_s` is how far it is ahead of the true time."""
+    """Replaces `time.time`. `ahead_s` is how far it is ahead of the true time."""
 
     ahead_s: float = 0.0
 
     def __call__(self) -> float:
-        """The time that the driver is told."""
+        """The time that the driver sees."""
         return time.clock_gettime(time.CLOCK_REALTIME) + self.ahead_s
 
     @contextlib.contextmanager
     def shown(self) -> Iterator[None]:
-        """Have the whole process read this clock."""
+        """Make the whole process read this clock."""
         with mock.patch.object(time, "time", self):
             yield

@@ -1,7 +1,7 @@
-"""The documents of a history: their ids and fields, and what the writers do with them. Pure but for `act`.
+"""The documents of a history: their ids and fields, and the writers' actions. Pure except for `act`.
 
-A document is known to the writers by its ordinal `n`, from which its `_id` follows. Every version of one
-that is ever written has a text of its own in `ver`: a document that is read tells which write it is.
+Writers know a document by its ordinal `n`, which determines its `_id`. Every version ever written has a
+unique text in `ver`, so a document that is read shows which write it is from.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _WORDS = ("a", "B", "ä", "Z", "_", "aa", "É")
 _VERSIONS = itertools.count(1)
 _RAW_CODEC: CodecOptions[Any] = CODEC.with_options(document_class=RawBSONDocument)
 GIANT = 9 << 20
-"""Characters of a field, so that a document has room for one of these and an event not for two."""
+"""Length of a field such that a document has room for one of these, and an event not for two."""
 
 
 def _digest(number: int) -> bytes:
@@ -96,13 +96,13 @@ IDS: dict[str, Callable[[int], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class RawId:
-    """An `_id` by its type and its bytes: such as Python has no value for."""
+    """An `_id` by its type and bytes, for values that Python can't represent."""
 
     raw: Raw
 
 
 def under(one_id: Any, others: dict[str, Any]) -> Any:
-    """A document under an id; without other fields, the filter that finds it."""
+    """A document with this id. Without other fields, it is the filter that finds the document."""
     if not isinstance(one_id, RawId):
         return {"_id": one_id, **others}
     kind, value = one_id.raw
@@ -112,7 +112,7 @@ def under(one_id: Any, others: dict[str, Any]) -> Any:
 
 
 def options(shape: TableShape) -> dict[str, Any]:
-    """How the collection is made; with images, so that the truth about updates can be told."""
+    """How the collection is created: with images, so that the truth about updates is known."""
     more: dict[str, Any] = {"changeStreamPreAndPostImages": {"enabled": True}}
     if shape.key == "collated":
         more["collation"] = {"locale": "en", "strength": 2}
@@ -127,7 +127,7 @@ def version() -> str:
 
 
 def fields(n: int) -> dict[str, Any]:
-    """A new version of a document, less its id."""
+    """A new version of a document, without its id."""
     found = {
         "n": n,
         "ver": version(),
@@ -143,14 +143,14 @@ def fields(n: int) -> dict[str, Any]:
 
 
 def make(database: Any, shape: TableShape, name: str = "") -> Any:
-    """The collection, or another like it; the server removes its documents once `gone_at` has come."""
+    """Create the collection, or one like it. The server removes its documents once `gone_at` is past."""
     collection = database.create_collection(name or shape.name, **options(shape))
     let_expire(collection, shape)
     return collection
 
 
 def let_expire(collection: Any, shape: TableShape) -> None:
-    """Make the index that the server removes documents by, unless it is there."""
+    """Create the TTL index, unless it exists."""
     if shape.key != "capped":
         collection.create_index("gone_at", expireAfterSeconds=0)
 
@@ -161,7 +161,7 @@ def document(shape: TableShape, n: int) -> Any:
 
 
 def respelled(value: Any) -> Any:
-    """The same number as another type, which the server takes for the same id."""
+    """The same number as another type, which the server treats as the same id."""
     if isinstance(value, bool) or not isinstance(value, int):
         return value
     match value % 3:
@@ -176,7 +176,7 @@ def respelled(value: Any) -> Any:
 
 
 def act(step: Step, shape: TableShape, collection: Collection[Any], session: ClientSession | None) -> None:
-    """One step of a transaction, or on its own; see `_WRITES` for the verbs."""
+    """One step, in a transaction or on its own."""
     verb, _place, *rest = step
     one_id = IDS[shape.key]
     if verb == "bulk":
@@ -197,7 +197,7 @@ def act(step: Step, shape: TableShape, collection: Collection[Any], session: Cli
 
 
 def _changes(verb: str, n: int, one_id: Any) -> Any:
-    """An update; what it sets are texts, which are the same in every form of JSON."""
+    """An update. It sets only texts, which look the same in every form of JSON."""
     ver = version()
     if verb == "rewrite":
         number = isinstance(one_id, int) and not isinstance(one_id, bool)
@@ -214,15 +214,15 @@ def _changes(verb: str, n: int, one_id: Any) -> Any:
         "spoil": {"$set": {"ver": ver, "bad": Code(ver)}},
         "heal": {"$set": {"ver": ver}, "$unset": {"bad": ""}},
     }
-    # The document and the update have no room in one event.
+    # The document and the update don't fit into one event.
     return {"$set": {"ver": ver, "giant": ver[-1] * GIANT}} if verb == "swell" else found[verb]
 
 
-# As the oracle sees them.
+# As the oracle sees documents.
 
 
 def row(found: dict[str, Any]) -> Row:
-    """A document as the oracle's row: its key, and all of it as text that tells every type."""
+    """A document as the oracle's row: its key, and all of it as text that shows every type."""
     return {"_id": key_of(found["_id"]), "doc": canonical(found)}
 
 
@@ -232,7 +232,7 @@ def canonical(value: Any) -> str:
 
 
 def read_canonical(text: str) -> Any:
-    """The value that was written so."""
+    """The value of a canonical text."""
     return json_util.loads(text, json_options=_CANONICAL)
 
 
@@ -242,12 +242,12 @@ def plain(raw: bytes) -> Any:
 
 
 def key_of(value: Any) -> str:
-    """A text for an id as a consumer tells ids apart: 1 and 1.0 are two, whatever the server says."""
+    """A text that identifies an id as consumers do: 1 and 1.0 differ, unlike on the server."""
     return json.dumps(_plain_key(value, _written), ensure_ascii=False)
 
 
 def number_of(value: Any) -> str:
-    """A text that is the same for ids that the server takes for equal."""
+    """A text that is equal for ids that the server treats as equal."""
     return json.dumps(_plain_key(value, _number), ensure_ascii=False)
 
 

@@ -21,7 +21,7 @@ INITIAL, SLEEPS, ALIKE, FENCED = 0.4, 0.3, 0.4, 0.4
 
 
 def write(seed: str, wanted: Wanted = ANYTHING) -> Script:
-    """The script of a seed, and what it is to have in it."""
+    """The script of a seed, with what `wanted` requires."""
     script = _Writer(Random(seed), seed).script(wanted)
     draw = Random(f"{seed}/more")
     if draw.random() < INITIAL if wanted.initial is None else wanted.initial:
@@ -34,7 +34,7 @@ def write(seed: str, wanted: Wanted = ANYTHING) -> Script:
     script = pressed(replace(script, rounds=rounds, properties={**script.properties, **local}))
     if wanted.kafka and draw.random() < FENCED:
         script = fenced(script, draw)
-    # What is silent in the log, a consumer of topics can't be judged by.
+    # A consumer of topics can't be judged by changes that have no events.
     if wanted.kafka:
         return script
     if wanted.moves:
@@ -44,7 +44,7 @@ def write(seed: str, wanted: Wanted = ANYTHING) -> Script:
 
 
 def fenced(script: Script, draw: Random) -> Script:
-    """A script whose producers have transactional ids, and whose job falls asleep while it sends."""
+    """A script with transactional producers, whose job falls asleep while it sends."""
     asleep = Fuse("commit", draw.random() < 0.2, draw.choice([0, 1, 4]), sleeps=True)
     awake = [one for one in script.fuses if not one.sleeps]
     properties = {**script.properties, "tidemark.sink.kafka.fencing": "transactions"}
@@ -52,7 +52,7 @@ def fenced(script: Script, draw: Random) -> Script:
 
 
 def pressed(script: Script, *, sleeps: bool = True) -> Script:
-    """A script, and how its windows are pressed: sent in small slices, which has two of them open at once.
+    """A script with pressure on its windows: small slices keep two of them open at once.
 
     With `sleeps` the job may fall asleep and be taken over.
     """
@@ -134,7 +134,7 @@ class _Writer:
         }
 
     def _database(self) -> dict[str, str]:
-        """Settings that print values otherwise, as a user's database may have them."""
+        """Settings that print values differently, as a user's database may have them."""
         draw = self.random
         odd = {
             "DateStyle": "German",

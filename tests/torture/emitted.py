@@ -1,6 +1,6 @@
-"""What the job has emitted, as any consumer reads it: the files sink's lines, and values back to text.
+"""What the job has emitted, as any consumer reads it: the files sink's lines, and values as text.
 
-Knows the event format as it is documented, and nothing of the engine.
+Knows the documented event format, and nothing of the engine.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _READERS: Final[Mapping[str, Callable[[Any], str]]] = {
     "bytea": lambda value: "\\x" + base64.b64decode(value).hex(),
     "date": lambda value: (date(1970, 1, 1) + timedelta(days=value)).isoformat(),
 }
-"""What else a value is than its text in JSON."""
+"""Types whose JSON value differs from the database's text."""
 
 
 Read: TypeAlias = "Callable[[int, str, Any, Any], Emitted | None]"
-"""Reads an event: its turn, topic, key and value; None for a tombstone."""
+"""Reads an event from its turn, topic, key and value; None for a tombstone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """One event of a row: the turn that it came with, `op` r, c, u, d or t, its images, its transaction.
+    """An event of a row: the turn that it came with, `op` r, c, u, d or t, its images, its transaction.
 
-    `snapshot` is the source block's word, `place` where its entry stands in the log; `at_s` is when it was
-    sent, in Unix time, where that can be told. `described` is what an update of a document says of itself.
+    `snapshot` is from the source block, `place` is the entry's place in the log. `at_s` is the Unix time of
+    sending, where known. `described` is the update description of a document.
     """
 
     turn: int
@@ -56,13 +56,13 @@ class Emitted:
 
 
 class Events:
-    """Reads the turns that are committed, each once, in order."""
+    """Reads the committed turns, each once, in order."""
 
     def __init__(self, directory: Path, read: Read) -> None:
         self._directory, self._read, self._last = directory, read, ""
 
     def read(self) -> Iterator[Emitted]:
-        """The events of the turns committed since the last call; tombstones are passed over."""
+        """The events of the turns committed since the last call, without tombstones."""
         for turn in sorted(self._directory.glob("turn-*")):
             if turn.name <= self._last:
                 continue
@@ -102,7 +102,7 @@ def texts(image: Mapping[str, Any], types: Mapping[str, str]) -> Row:
 
 
 def text(value: Any, type_: str) -> str | None:
-    """One value; `type_` as the server writes it."""
+    """One value. `type_` is the server's name of the type."""
     if value is None:
         return None
     if value in _UNAVAILABLE:
@@ -112,7 +112,7 @@ def text(value: Any, type_: str) -> str | None:
 
 
 def printed(value: str, type_: str) -> str:
-    """The database's own text, less what is no difference."""
+    """The database's text, normalized where differences do not matter."""
     match type_:
         case "double precision":
             return repr(float(value))
@@ -122,7 +122,7 @@ def printed(value: str, type_: str) -> str:
         case type_ if type_.startswith("character"):
             return value.rstrip(" ")
         case "mood":
-            # A label is the same under the names that it gets one after the other.
+            # A label counts as the same after it was renamed.
             return value.partition("_")[0]
     return value
 

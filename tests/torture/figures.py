@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, fields
 
 @dataclass(slots=True)
 class Figures:
-    """Counted over all histories; `kills` by the step at which the job died, `answers` by outcome.
+    """Counts over all histories: `kills` by the step at which the job died, `answers` by outcome.
 
-    `kinds` counts what a long run must not lack.
+    `kinds` counts what a long run must include.
     """
 
     histories: int = 0
@@ -31,7 +31,7 @@ class Figures:
     violations: int = 0
 
     def add(self, other: Figures) -> None:
-        """Add another history's."""
+        """Add the figures of another history."""
         for one in fields(self):
             mine = getattr(self, one.name)
             if isinstance(mine, Counter):
@@ -40,7 +40,7 @@ class Figures:
                 setattr(self, one.name, mine + getattr(other, one.name))
 
     def line(self) -> str:
-        """All of it."""
+        """All figures in one line."""
         return "; ".join(
             f"{one.name.replace('_', ' ')} {_shown(getattr(self, one.name))}" for one in fields(self)
         )

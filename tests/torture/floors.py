@@ -1,9 +1,9 @@
-"""How often a long run must have brought about what is rare: less would prove nothing.
+"""How often a long run must have produced each rare event, so that it proves something.
 
-The floors are for twenty minutes: a third or less of what was seen on two cores with sixteen processes
-waiting for them. Of each kind of blow on PostgreSQL ten minutes have one. Each kind of blow by itself was too
-rare on MongoDB to have a floor; what a history there either has or has not is in one of five of them at
-least, and wanted once.
+The floors are for twenty minutes: at most a third of what was seen on two cores with sixteen processes
+competing for them. For PostgreSQL, ten minutes have at least one of each kind of blow. On MongoDB each single
+blow was too rare for such a floor. What a history either has or lacks there occurs in at least one of five
+histories, and must occur once.
 """
 
 from __future__ import annotations
@@ -73,11 +73,11 @@ FLOORS: Mapping[str, Mapping[str, int]] = {
         "taken over, fenced": 1,
     },
 }
-"""By source, or for topics of Kafka, and what is counted."""
+"""By source (`kafka`: for Kafka topics), and by what is counted."""
 
 
 def missed(source: str, minutes: float, happened: Counter[str]) -> list[str]:
-    """What has happened too rarely, in words; a short run need not have seen anything."""
+    """What happened too rarely, in words. A short run has no floors."""
     if minutes < LONG_MINUTES:
         return []
     wanted = {name: int(count * minutes / _PER_MINUTES) for name, count in FLOORS.get(source, {}).items()}

@@ -1,4 +1,4 @@
-"""Servers that histories are played on, one after the other, each in a database of its own."""
+"""Servers that histories are played on, one after the other, each history in its own database."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ class Ground(Protocol):
         """Start it."""
 
     def close(self) -> None:
-        """End it and throw it away."""
+        """Stop it and delete it."""
 
     def site(self, number: int, script: Script) -> Site:
         """A database for a history."""
 
     def clear(self, number: int) -> None:
-        """Drop it."""
+        """Drop a history's database."""
 
     def write(self, seed: str, wanted: Wanted) -> Script:
-        """The script of a seed, for such a server."""
+        """The script of a seed, for this server."""
 
 
 @dataclass(slots=True)
 class PostgresGround:
-    """A PostgreSQL server, of a version or made by somebody else."""
+    """A PostgreSQL server of a given version, or one made elsewhere."""
 
     version: Version = 18
     server: PostgresServer = field(init=False)
@@ -73,7 +73,7 @@ class PostgresGround:
         self.server.close()
 
     def site(self, number: int, script: Script) -> PostgresSite:
-        """A database of its own."""
+        """A new database."""
         database = self.server.create_database(_name(number))
         self._sites[number] = PostgresSite(script, self.server, database)
         return self._sites[number]
@@ -91,13 +91,13 @@ class PostgresGround:
 
 @dataclass(slots=True)
 class WrapGround(PostgresGround):
-    """A PostgreSQL server a few hundred transactions before its 32-bit ids begin again."""
+    """A PostgreSQL server a few hundred transactions before its 32-bit ids wrap around."""
 
     def __post_init__(self) -> None:
         self.server = PostgresServer(18, settings={**_SETTINGS, "autovacuum": "off"})
 
     def start(self) -> None:
-        """Freeze what there is, and move the server to its ids' end."""
+        """Freeze everything, and move the server close to the wraparound."""
         server = self.server
         server.start()
         with server.connect() as connection:
@@ -115,7 +115,7 @@ class WrapGround(PostgresGround):
 
 @dataclass(slots=True)
 class MongoGround:
-    """A replica set of MongoDB of one member; and one of three, once a history asks for it."""
+    """A MongoDB replica set with one member, and one with three if a history needs it."""
 
     server: MongoServer = field(
         default_factory=lambda: MongoServer(oplog_mb=1024, settings=["ttlMonitorSleepSecs=1"])
@@ -124,7 +124,7 @@ class MongoGround:
     _clients: dict[int, MongoClient[dict[str, Any]]] = field(default_factory=dict)
 
     def start(self) -> None:
-        """Start the server of one member."""
+        """Start the replica set with one member."""
         self.server.start()
         self._clients[1] = self._client(self.server)
 
@@ -133,15 +133,15 @@ class MongoGround:
         return server.connect(datetime_conversion="DATETIME_MS", unicode_decode_error_handler="replace")
 
     def close(self) -> None:
-        """End both."""
+        """Stop both."""
         for client in self._clients.values():
             client.close()
         self.server.close()
         if self.three is not None:
             self.three.close()
 
-    def site(self, number: int, script: Script) -> MongoSite:  # noqa: ARG002  they all have the same name
-        """A database of its own."""
+    def site(self, number: int, script: Script) -> MongoSite:  # noqa: ARG002  all sites share a name
+        """The site of a history."""
         if script.database.get("members") != "3":
             return MongoSite(script, self.server, self._clients[1])
         if self.three is None:
@@ -150,7 +150,7 @@ class MongoGround:
         self.three.start()
         return MongoSite(script, self.three, self._clients[3])
 
-    def clear(self, number: int) -> None:  # noqa: ARG002  they all have the same name
+    def clear(self, number: int) -> None:  # noqa: ARG002  all sites share a name
         """Drop everything."""
         for client in self._clients.values():
             clear(client)
@@ -163,7 +163,7 @@ class MongoGround:
 
 @dataclass(slots=True)
 class SqlServerGround:
-    """The stand-in for SQL Server, on a PostgreSQL server of its own."""
+    """The SQL Server stand-in, on its own PostgreSQL server."""
 
     server: SqlServer = field(init=False)
     _site: SqlServerSite | None = None
@@ -180,8 +180,8 @@ class SqlServerGround:
         """End it."""
         self.server.postgres.close()
 
-    def site(self, number: int, script: Script) -> SqlServerSite:  # noqa: ARG002  names are the script's
-        """Databases of its own."""
+    def site(self, number: int, script: Script) -> SqlServerSite:  # noqa: ARG002  the script names the databases
+        """New databases for a history."""
         self._site = SqlServerSite(script, self.server)
         return self._site
 

@@ -1,9 +1,9 @@
-"""The judge of an initial snapshot: it reads every table whole, and no row twice but for a reason.
+"""The judge of an initial snapshot: it reads every table completely, and no row twice without a reason.
 
-That a row read equals the row at its place in the log is the oracle's to see. A row that the log brings up
-may be read again, since its large values may be lacking. So may all rows of a table without a key, or
-of one whose columns were changed in between: such a table is read anew. What is left when locks are lost
-is read beside the log, where SQL Server's tables without a key are refused.
+The oracle checks that a row read equals the row at its place in the log. A row that the log mentions may be
+read again, since its large values may be missing. So may all rows of a table without a key, or of one whose
+columns were changed meanwhile: such a table is read from scratch. What is left when locks are lost is read
+beside the log, where SQL Server's tables without a key are refused.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _ANEW = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Initial:
-    """Judges a history at a quiet point; with `exact` every event comes once, whatever happens.
+    """Judges a history at a quiet point. With `exact` every event comes exactly once.
 
-    `altered` are tables that were given other columns beside the script.
+    `altered` are tables whose columns were changed outside the script.
     """
 
     script: Script
@@ -44,7 +44,7 @@ class Initial:
     exact: bool
 
     def settle(self, tables: Mapping[str, Table], journal: JournalReader) -> None:
-        """Every table is whole; raises Violation for rows left out, or read more than once."""
+        """Check that every table is complete. Raises Violation for rows missing or read too often."""
         if not self.script.initial:
             if self.oracle.first_words:
                 raise Violation(f"nobody asked for an initial snapshot: {self.oracle.first_words[0]}")
@@ -67,7 +67,7 @@ class Initial:
 
     @staticmethod
     def _finished(name: str, journal: JournalReader) -> set[tuple[int, int]]:
-        """The turns of the answer that nobody's signal got: all of it was read."""
+        """The turns of a completion that answers no signal: all of the table was read by then."""
         notes = [
             note for note in journal.of("answer") if not note["id"] and note.get("outcome") == "finished"
         ]
@@ -94,7 +94,7 @@ class Initial:
         }
 
     def _refused(self, journal: JournalReader) -> set[str]:
-        """SQL Server's tables without a key that an end of the locks left over, and that were answered."""
+        """SQL Server's tables without a key that were left over when the locks ended, and were answered."""
         ended = journal.of("crash", "killed") or any(one.restarts for one in self.script.rounds)
         said = [note["text"] for note in journal.of("answer") if ended and not note["id"]]
         keyless = [shape for shape in self.script.tables if shape.database and not shape.keyed]
@@ -102,9 +102,9 @@ class Initial:
         return {name for name in names if any(text.startswith(f"{name} not read: ") for text in said)}
 
     def _words(self, anew: Collection[str]) -> None:
-        """The first row of a database says so, and the last; rows of the log may have taken their places.
+        """The first and last row of each database are marked as such, unless rows of the log replaced them.
 
-        A table that is read anew may have two of either.
+        A table that is read from scratch may have two of either.
         """
         words = [one for one in self.oracle.first_words if one[0] not in anew]
         for at, (name, word) in enumerate(words):
@@ -116,7 +116,7 @@ class Initial:
 
 
 def _alike(words: Sequence[tuple[str, str]], name: str, word: str) -> list[str]:
-    """The tables of other rows among which a row's word holds: of its own, or of its database."""
+    """The tables among which a row's marker is unique: its own, or its database's."""
     tables = [table for table, _word in words]
     if "_in_" in word:
         return [table for table in tables if table == name]

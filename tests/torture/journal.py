@@ -1,4 +1,4 @@
-"""What the job under torture says of itself, a line of JSON at a time; a written line outlives a kill."""
+"""What the job under torture reports, one line of JSON each. A written line survives a kill."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import orjson
 
 
 class Journal:
-    """Appends notes to a file; whole lines, at once."""
+    """Appends notes to a file, as complete lines."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -29,7 +29,7 @@ class Journal:
 
 
 class JournalReader:
-    """Reads the lines as they come; never a half one."""
+    """Reads lines as they come, never incomplete ones."""
 
     def __init__(self, path: Path) -> None:
         self.path, self._offset = path, 0

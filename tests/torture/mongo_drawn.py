@@ -39,13 +39,14 @@ _CHANGES = (
 )
 _STRIKES = ("replace", "replace", "away", "away", "out", "out", "succeed", "drop", "stop")
 _BLOWS = ("stepdown", "immediate", "fast", "pause", "lag", "lag", "isolate", "isolate")
-"""To a set of three members."""
+"""Blows to a set of three members."""
 _BAD = 0.3
-"""How many of the histories have a collection that can't be decoded."""
+"""The share of histories with a collection that can't be decoded."""
 _SEVERAL, _FORGETFUL, _GIANTS, _FROZEN, _RESTORED, _WIPED, _STRUCK = 0.25, 0.1, 0.25, 0.3, 0.2, 0.25, 0.7
-"""How many of the histories: with three members, a server that keeps no state, documents too large for an
-event, a job that stands still, a server put back to older files, a database that is dropped, blows at open
-windows."""
+"""The shares of histories with: three members; a server that keeps no snapshot history; documents too large
+for an event; a job that is frozen; a server restored from older files; a dropped database; blows at open
+windows.
+"""
 MALFORMED: tuple[tuple[str | None, str | None], ...] = (
     ("execute-snapsht", '{"data-collections": ["shop.t0"]}'),
     ("execute-snapshot", None),
@@ -58,7 +59,7 @@ MALFORMED: tuple[tuple[str | None, str | None], ...] = (
 
 
 def write_documents(seed: str, wanted: Wanted = ANYTHING) -> Script:
-    """The script of a seed, and what it is to have in it; blows to a broker are for others."""
+    """The script of a seed, with what `wanted` requires. Broker blows are for other sources."""
     script = _Writer(Random(seed), seed).script(wanted)
     draw = Random(f"{seed}/more")
     rare = Random(f"{seed}/rare")
@@ -74,7 +75,7 @@ _PLAIN = TableShape("t0", "int32", "-", 40)
 
 
 def _with_what_is_rare(script: Script, draw: Random) -> Script:
-    """With strikes, documents that have no room in an event, a database dropped, a job that stands still."""
+    """Add strikes, documents that don't fit into an event, a dropped database, a frozen job."""
     for one in script.rounds:
         if draw.random() < _STRUCK:
             one.strikes.extend(_strike(script.tables, draw) for _ in range(draw.randint(1, 3)))
@@ -89,7 +90,7 @@ def _with_what_is_rare(script: Script, draw: Random) -> Script:
 
 
 def _with_a_bad_collection(script: Script) -> Script:
-    """With documents that the job can't decode for a while; behind a quiet point a snapshot is asked for."""
+    """Add documents that the job can't decode for a while. After a quiet point, request a snapshot."""
     draw = Random(f"{script.seed}/bad")
     if draw.random() >= _BAD:
         return script
@@ -124,7 +125,7 @@ def _strike(tables: list[TableShape], draw: Random) -> Strike:
 
 
 def _giants(tables: list[TableShape], draw: Random) -> list[Transaction]:
-    """Two documents that swell and shrink again, in transactions larger than an entry of the log, too."""
+    """Two documents that grow and shrink again, also in transactions larger than a log entry."""
     place = next((at for at, one in enumerate(tables) if one.key != "capped"), None)
     if place is None:
         return []
@@ -138,7 +139,7 @@ def _giants(tables: list[TableShape], draw: Random) -> list[Transaction]:
 
 
 def _with_blows(script: Script, draw: Random) -> Script:
-    """On three members, with elections and one that lags; or on a server that keeps no state for long."""
+    """Use three members with elections and a lagging one, or a server with a short snapshot history."""
     if draw.random() < _SEVERAL:
         for one in script.rounds:
             at_s = sorted(round(draw.uniform(0.1, 2.5), 2) for _ in range(draw.randint(0, 2)))
@@ -218,7 +219,7 @@ class _Writer:
             *(["drop", place], ["exile", place], ["replace", place, count], ["away", place, count]),
             ["out", place, count],
         ]
-        # its documents must be of the other's kind, or their ids would not follow from their ordinals
+        # the kinds must match, or its documents' ids would not follow from their ordinals
         if place != other and self.tables[place].key == self.tables[other].key:
             steps.append(["succeed", place, other])
         return draw.choice(steps)

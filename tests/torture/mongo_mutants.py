@@ -1,8 +1,9 @@
-"""The guards that are MongoDB's own, each to be switched off by name.
+"""The guards that only MongoDB has, each to be switched off by name.
 
-Not here, since no history needs them beside another guard: that a window's time is chosen before its
-collections are compared (a rename in between has them read anew), and that equal numbers are one key (the
-first change of a document that was read has the `_id` as it was read). Integration and unit tests hold those.
+Two are missing because another guard hides them in every history: that a window's time is chosen before its
+collections are compared (a rename in between has them read from scratch), and that equal numbers are one key
+(the first change of a document that was read has the `_id` as it was read). Integration and unit tests cover
+those.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ if TYPE_CHECKING:
 
 
 def _always(gives: Any) -> Callable[[Any], Any]:
-    """A function that gives this, whatever it is asked."""
+    """A function that always returns this."""
     return lambda _was: lambda *_args, **_more: gives
 
 
 def _in_other_modes_only(has_document: Any) -> Any:
-    """An update that was to bring its document counts as one that has."""
+    """An update that should have brought its document counts as having it."""
     return lambda found: "updateDescription" in found or has_document(found)
 
 
@@ -47,7 +48,7 @@ def _renames_forgotten(incomplete: Any) -> Any:
 
 
 def _whatever_its_time(emptied: Any) -> Any:
-    """What empties collections counts for every window."""
+    """Whatever empties collections counts for every window, regardless of its time."""
 
     def all_of_them(window: Any, found: Any) -> Any:
         return frozenset(name for one in found for name in one.among(window.collections))
@@ -57,7 +58,7 @@ def _whatever_its_time(emptied: Any) -> Any:
 
 
 def _tight(described: Any) -> Any:
-    """Capped collections are read as any other."""
+    """Capped collections are read like any other."""
 
     def as_any_other(name: str, listed: Any) -> Any:
         return described(name, {**listed, "options": {}})

@@ -1,16 +1,16 @@
-"""The judge of documents: the same sentence as for rows, and what is otherwise on MongoDB.
+"""The judge of documents: the same rule as for rows, with MongoDB's differences.
 
-Drops and renames are no events; they are followed where the stream comes to them. An update brings the
-document as it stood when it was looked up: as the update left it, or as a later change did, or not at all
-if it has no room in an event. A consumer tells documents apart by the keys of events, in which 1 and 1.0
-are two; so a document whose id is written otherwise must end under the old one.
+Drops and renames are not events; the oracle applies them where the stream reaches them. An update brings the
+document as it was when it was looked up: as the update left it, as a later change did, or not at all if it
+does not fit into an event. Consumers identify documents by the keys of events, in which 1 and 1.0 differ. So
+a document whose id is rewritten must be deleted under the old id.
 
-What no event has had of a document (it came by a rename, or without room) is *lacking*, until an event or
-a row read brings it. A snapshot that ends must have brought it; and where documents lack that came by a
-rename, the job must say so.
+A document whose content no event has had (it came by a rename, or did not fit) is *lacking*, until an event
+or a row read brings it. A completed snapshot must have brought it. If documents are lacking because of a
+rename, the job must report that.
 
-Of a collection that the job has set aside no event need tell: its changes lack as what a rename brings, and
-what was deleted meanwhile a consumer keeps.
+Changes of a collection that the job has set aside need no events. Its changed documents are lacking, and
+consumers keep documents that were deleted meanwhile.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 DROPPED, RENAMED, HIDDEN = "t", "n", "h"
 _SILENT = frozenset({DROPPED, RENAMED, HIDDEN})
-"""Entries that no event tells of; hidden ones are documents of collections that are not captured."""
+"""Entries without events. Hidden ones are documents of collections that are not captured."""
 _LATER = 1 << 60
-"""Behind every turn so far."""
+"""After every turn so far."""
 
 
 @dataclass(slots=True)
 class DocumentOracle(Oracle):
-    """`looks_up`: whether updates bring documents."""
+    """The judge of documents. `looks_up` says whether updates bring documents."""
 
     looks_up: bool = True
     moved_op: str = "u"
@@ -50,7 +50,7 @@ class DocumentOracle(Oracle):
         return [entry]
 
     def precede(self, entries: Iterable[Entry]) -> None:
-        """Go on with what was committed before the job's log began."""
+        """Apply what was committed before the job's log began."""
         preceding = list(entries)
         if not preceding:
             return  # the log has begun; what has arrived since is still to be read
@@ -64,13 +64,13 @@ class DocumentOracle(Oracle):
             table.lacking.clear()
 
     def left(self) -> list[Entry]:
-        """The entries that an event should have told of."""
+        """The entries that should have had an event."""
         self.turn = _LATER
         self._come_to_an_event(None)
         return self.ahead
 
     def take_in(self, event: Emitted) -> None:
-        """Go on with one event."""
+        """Process one event."""
         self.turn = event.turn
         if event.op == "r":
             while not self._stands(event) and self._follows_untold(event):
@@ -88,7 +88,7 @@ class DocumentOracle(Oracle):
             pass
 
     def _follows_untold(self, event: Emitted | None) -> bool:
-        """Go on with the next entry if no event need tell of it, and this one does not; whether it was."""
+        """Apply the next entry if it needs no event and this event is not its own; whether one was applied."""
         if not self.ahead:
             return False
         entry = self.ahead[0]
@@ -102,7 +102,7 @@ class DocumentOracle(Oracle):
         return True
 
     def _follow_aside(self, entry: Entry, turn: int) -> None:
-        """A change that no event tells of, carried by this turn; a consumer's copy is stale since."""
+        """Apply a change without an event, carried by this turn. A consumer's copy is stale from then on."""
         self.happened["changes of collections set aside"] += 1
         table = self._table(entry.tables[0])
         before = (entry.old.get("_id", entry.new.get("_id")),)
@@ -133,7 +133,7 @@ class DocumentOracle(Oracle):
             self._arrive(entry.tables[1], rows)
 
     def _emptied(self, name: str) -> dict[Key, Row]:
-        """Nobody tells a consumer; who knows of it throws its copy away. Gives the documents."""
+        """Empty a collection without events, as a consumer that knows of it would. Returns its documents."""
         table = self.tables.get(name)
         if table is None:
             return self.hidden.pop(name, {})
@@ -198,7 +198,7 @@ class DocumentOracle(Oracle):
         table.copy[key] = {"_id": key[0], "doc": UNCHANGED if text is None else text}
 
     def _is_a_version(self, entry: Entry, key: Key, text: str | None, *, exactly: bool) -> None:
-        """The document is the one of this entry, or if it was looked up of a later one."""
+        """Check that the document is this entry's version or, if it was looked up, a later one."""
         if text == entry.new["doc"]:
             return
         if text is None and not exactly and (self._goes(entry, key) or _is_giant(entry.new)):
@@ -216,7 +216,7 @@ class DocumentOracle(Oracle):
         return any(one.op in {"d", DROPPED, RENAMED} for one in self._later(entry.tables[0], key[0]))
 
     def _later(self, name: str, key: str | None) -> Iterator[Entry]:
-        """What becomes of a document, also where its collection is renamed: it is looked up by that."""
+        """A document's later entries, followed through renames: it is looked up by its current collection."""
         names, keys = {name}, {key}
         for entry in self.ahead:
             if not names.intersection(entry.tables):
@@ -237,16 +237,16 @@ class DocumentOracle(Oracle):
         table.lacking.pop(table.key_of_event(event.after or {}), None)
 
     def _known(self, table: Table) -> set[Key]:
-        """As for rows; documents that came by a rename may lack only where the job says that some do."""
+        """As for rows, but documents that came by a rename may be missing if the job reports that some are."""
         known = set(table.rows) if table.whole else set(table.rows) & table.touched
         arrived = table.arrived & table.rows.keys()
         told = {key for key in arrived if table.name in self.incomplete and self._may_lack(table, key)}
         return (known | arrived) - told
 
     def _may_lack(self, table: Table, key: Key) -> bool:
-        """Not what a snapshot should have brought: it ended later, and has not read the document at all.
+        """Whether no snapshot should have brought the document: all ended before, or read it.
 
-        The turn is no earlier than the one in which the lack began, so this errs for the job.
+        The turn is no earlier than the one in which the lack began, so this errs in the job's favour.
         """
         since = table.lacking.get(key)
         return since is not None and all(
@@ -276,7 +276,7 @@ def _is_giant(row: Row) -> bool:
 
 
 def _updated(kept: Row | None, described: Any) -> str | None:
-    """What a consumer makes of an update's description; None if it doesn't know the document."""
+    """What a consumer makes of an update description; None if it does not know the document."""
     if kept is None or kept["doc"] in {None, UNCHANGED}:
         return None
     found = read_canonical(kept["doc"] or "")

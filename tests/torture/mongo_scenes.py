@@ -1,4 +1,4 @@
-"""Short histories on MongoDB that bring a guard to light, each with every step where it matters."""
+"""Short histories on MongoDB that exercise one guard each, with every step at the critical moment."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ if TYPE_CHECKING:
     from tests.torture.statements import Step
 
 _PATIENCE_S, _TAKEN_S, _READ_S, _LATE_S, _PROMPT_S = 60.0, 0.6, 1.0, 2.5, 30.0
-"""Until the end of a step, for a take, for reading a window, for what goes out too early, for a sound job."""
+"""Limits for: the end of a step, a take, reading a window, an early emission, a healthy job."""
 
 
 @dataclass(slots=True)
 class MongoScene(Scene):
-    """What a scene can do here, beside what it can do anywhere."""
+    """What a scene can do on MongoDB, in addition to the general steps."""
 
     place: MongoSite | None = None
     definitions: int = 0
 
     @property
     def ground(self) -> MongoSite:
-        """Where it is played."""
+        """The site that it is played on."""
         assert self.place is not None
         return self.place
 
     def run(self, *steps: Step) -> None:
-        """Do these steps, each on its own."""
+        """Run these steps, each on its own."""
         for step in steps:
             if step[0] in DEFINITIONS:
                 self.definitions += 1
@@ -56,7 +56,7 @@ class MongoScene(Scene):
                 self._act(step, None)
 
     def run_together(self, *steps: Step) -> None:
-        """Do these steps in one transaction."""
+        """Run these steps in one transaction."""
         with self.ground.client.start_session() as session, session.start_transaction():
             for step in steps:
                 self._act(step, session)
@@ -65,12 +65,12 @@ class MongoScene(Scene):
         shape = self.stage.script.tables[step[1]]
         act(step, shape, self.ground.client[DATABASE][shape.name], session)
 
-    def ask(self, surrogate: str = "") -> None:  # noqa: ARG002  documents have no key but their own
-        """Have all collections read."""
+    def ask(self, surrogate: str = "") -> None:  # noqa: ARG002  documents have only their own key
+        """Request a snapshot of all collections."""
         self.stage.ask(self._signal(*self.stage.script.tables))
 
     def ask_beside_the_log(self, *shapes: TableShape) -> None:
-        """Have these collections read by a signal that the log does not carry: a line of a file."""
+        """Request these collections by a signal outside the log: a line in a file."""
         sent = self._signal(*shapes)
         line = {"id": sent.id, "type": sent.type, "data": json.loads(sent.data or "")}
         with (self.stage.folder / "signals").open("a") as file:
@@ -86,14 +86,17 @@ class MongoScene(Scene):
 
     @contextlib.contextmanager
     def held(self, what: str) -> Iterator[None]:
-        """Hold something back; what a log is asked for already still comes, so wait for the end of that."""
+        """Hold something back.
+
+        What was already requested of a log still comes, so wait for that to finish.
+        """
         with Scene.held(self, what):
             if what == "take":
                 time.sleep(_TAKEN_S)
             yield
 
     def until_streamed(self) -> None:
-        """Wait until all that is committed has been streamed."""
+        """Wait until everything committed has been streamed."""
         end = self.ground.mark()
         self.until(
             lambda: any(self.ground.passed(turn["position"], end) for turn in self.journal.of("turn")[-1:]),
@@ -110,7 +113,7 @@ class MongoScene(Scene):
         )
 
     def wait_for_window(self, most_s: float, count: int = 1) -> None:
-        """Wait for the n-th window, or so long: a sound job may not open it yet."""
+        """Wait for the n-th window, but no longer than this: a healthy job may not open it yet."""
         until = time.monotonic() + most_s
         while time.monotonic() < until and len(self.journal.of("window")) < count:
             time.sleep(0.01)
@@ -120,7 +123,7 @@ class MongoScene(Scene):
 
 
 def in_window(scene: MongoScene) -> None:
-    """Changes of every kind after a window's documents were read, before they go out."""
+    """All kinds of changes after a window's documents were read, before they are emitted."""
     with scene.held("poll"):
         scene.ask()
         scene.until_window()
@@ -137,7 +140,7 @@ def in_window(scene: MongoScene) -> None:
 
 
 def giant_in_window(scene: MongoScene) -> None:
-    """A document swells until the event that tells of it has no room for it."""
+    """A document grows until its event has no room for it."""
     with scene.held("poll"):
         scene.ask()
         scene.until_window()
@@ -147,7 +150,7 @@ def giant_in_window(scene: MongoScene) -> None:
 
 
 def within_a_time(scene: MongoScene) -> None:
-    """A window shows a transaction of which the stream has come to the first changes only."""
+    """A window contains a transaction of which only the first changes have been streamed."""
     with scene.held("poll"):
         scene.ask()
         scene.until_window()
@@ -155,7 +158,7 @@ def within_a_time(scene: MongoScene) -> None:
         with scene.held("take"):
             scene.run_together(["touch", 0, list(range(40))])
             scene.release("poll")
-            # The first window has nothing to wait for; those behind it show the transaction.
+            # The first window has nothing to wait for; later ones contain the transaction.
             scene.until_window(2)
             time.sleep(_LATE_S)
 
@@ -171,7 +174,7 @@ def dropped(scene: MongoScene) -> None:
 
 
 def renamed_onto(scene: MongoScene) -> None:
-    """Another collection takes the place of one whose documents were read."""
+    """Another collection replaces one whose documents were read."""
     with scene.held("poll"):
         scene.ask()
         scene.until_window()
@@ -181,7 +184,7 @@ def renamed_onto(scene: MongoScene) -> None:
 
 
 def renamed_between(scene: MongoScene) -> None:
-    """A rename stands between the times of two windows; only the later one reads that collection."""
+    """A rename lies between the times of two windows; only the later one reads that collection."""
     first, second = scene.stage.script.tables
     scene.until_streamed()
     with scene.held("take"):
@@ -199,7 +202,7 @@ def _is_read(scene: MongoScene, name: str) -> bool:
 
 
 def read_late(scene: MongoScene) -> None:
-    """A collection is read later than its window was opened, and the stream has not come to that."""
+    """A collection is read later than its window opened, and the stream has not reached that point."""
     with scene.held("read"):
         scene.ask()
         scene.until_window()
@@ -220,7 +223,7 @@ def states_gone(scene: MongoScene) -> None:
 
 
 def undecodable(scene: MongoScene) -> None:
-    """Documents of one collection can't be decoded for a while; a snapshot takes it up again."""
+    """Documents of one collection can't be decoded for a while; a snapshot completes it again."""
     scene.run(["touch", 0, [1, 2]], ["spoil", 0, [3]], ["touch", 1, [1]])
     scene.until_streamed()
     scene.run(["touch", 0, [4]], ["remove", 0, [5]], ["put", 0, [41]], ["heal", 0, [3]], ["touch", 1, [2]])
@@ -238,18 +241,18 @@ def undecodable(scene: MongoScene) -> None:
 
 
 def lagging(scene: MongoScene) -> None:
-    """A member that the connection string names does not know the collections yet."""
+    """A member in the connection string does not have the collections yet."""
     scene.until_initial("the initial snapshot is complete while a member lags")
 
 
 def unacknowledged(scene: MongoScene) -> None:
-    """The log begins behind documents that no other member has yet."""
+    """The log begins after documents that no other member has yet."""
     scene.wait_for_window(_LATE_S)
     _set_of(scene).cut_off(on=False)
 
 
 def rolled_back(scene: MongoScene) -> None:
-    """A collection is measured on a primary that nobody follows, whose own writes are rolled back."""
+    """A collection is measured on a primary without followers, whose own writes are rolled back."""
     server = _set_of(scene)
     with scene.held("take"):
         scene.ask()
@@ -260,7 +263,7 @@ def rolled_back(scene: MongoScene) -> None:
             alone = client[DATABASE].get_collection(shape.name, write_concern=WriteConcern(w=1))
             alone.delete_many({"n": {"$gte": 20}})
     scene.wait_for_window(_LATE_S)
-    time.sleep(_LATE_S)  # until what was measured is saved
+    time.sleep(_LATE_S)  # until the measurement is saved
     server.kill()
     server.cut_off(on=False)
     server.start()
@@ -273,7 +276,7 @@ def _set_of(scene: MongoScene) -> MongoSet:
 
 
 def restored(scene: MongoScene) -> None:
-    """Changes are streamed, nothing happens for a while, and the server's files become those of before."""
+    """Changes are streamed, nothing happens for a while, then the server's files revert to an older copy."""
     (server,) = scene.ground.server.members
     scene.run(["put", 0, [1, 2, 3]])
     scene.until_streamed()
@@ -374,7 +377,7 @@ SCENES: dict[str, tuple[Script, Callable[[MongoScene], None]]] = {
 
 
 def play_scene(name: str, stage: Play, site: MongoSite, journal: JournalReader) -> None:
-    """Play a scene, once the job runs."""
-    scene = MongoScene(stage, site, journal, place=site)  # type: ignore[arg-type]  # of its kind
+    """Play a scene once the job runs."""
+    scene = MongoScene(stage, site, journal, place=site)  # type: ignore[arg-type]  of its kind
     scene.until(lambda: journal.of("started"), "the job is started")
     SCENES[name][1](scene)

@@ -1,7 +1,7 @@
-"""A history's MongoDB: its collections, the writers' acts, and the truth by the driver's own change stream.
+"""A history's MongoDB: its collections, the writers' actions, and the truth from the driver's change stream.
 
-What is true of an update is the image that the server keeps of the document right behind it, which the
-job never asks for.
+The truth about an update is the image of the document that the server keeps right after it. The job never
+requests those images.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _OPS = {"insert": "c", "update": "u", "replace": "u", "delete": "d"}
 
 @dataclass(slots=True)
 class MongoSite:
-    """Collections for one script, in the server's database of histories."""
+    """The collections of one script, in the server's database for histories."""
 
     script: Script
     server: MongoServer | MongoSet
@@ -79,7 +79,7 @@ class MongoSite:
     # Before.
 
     def prepare(self) -> None:
-        """Make collections and documents; the truth begins behind them."""
+        """Create collections and documents. The truth begins after them."""
         database = self.client[DATABASE]
         database.create_collection("signals")
         self.oracle.tables[SIGNALS] = Table(SIGNALS, ("_id",), {})
@@ -103,13 +103,13 @@ class MongoSite:
             self._token = stream.resume_token
 
     def _let_lag(self) -> None:
-        """Have one member apply nothing any more, until the history comes to rest."""
+        """Make one member stop applying the log, until the history comes to rest."""
         if isinstance(self.server, MongoSet):
             self.server.hold_back(self.server.far)
             self._lags = True
 
     def _write_alone(self, database: Any) -> None:
-        """Have nobody get what the primary writes, and write some more."""
+        """Cut the primary off from its followers, and write some more."""
         if not isinstance(self.server, MongoSet):
             return
         self.server.cut_off()
@@ -118,13 +118,13 @@ class MongoSite:
             alone.insert_many([document(shape, n) for n in range(shape.rows, 2 * shape.rows)])
 
     def _remember(self, seconds: int) -> None:
-        """Have the server keep its states so long."""
+        """Make the server keep its snapshot history this long, in seconds."""
         for member in self.server.members:
             with member.connect_directly() as client:
                 client.admin.command("setParameter", 1, minSnapshotHistoryWindowInSeconds=seconds)
 
     def properties(self) -> dict[str, str]:
-        """The job's source; with several members it is told to read from one that may lag."""
+        """The job's source. With several members, it is told to read from one that may lag."""
         several = "&readPreference=secondary&readPreferenceTags=member:2"
         return {
             "connector.class": "io.debezium.connector.mongodb.MongoDbConnector",
@@ -144,7 +144,7 @@ class MongoSite:
         return Definitions(self.client, self.script.tables, self._room)
 
     def define(self, label: str, step: Step) -> None:
-        """Drop, rename or replace a collection; raises PyMongoError where it could not be done."""
+        """Drop, rename or replace a collection. Raises PyMongoError if that fails."""
         self._definitions.define(label, step)
 
     def act(self, scene: str, play: Play, journal: JournalReader) -> None:
@@ -158,14 +158,14 @@ class MongoSite:
         stop: threading.Event,
         journal: JournalReader,  # noqa: ARG002
     ) -> list[DocumentWriter]:
-        """One for each list of transactions."""
+        """One writer per list of transactions."""
         return [
             DocumentWriter(f"{number}w{place}", self._definitions, acts, stop)
             for place, acts in enumerate(one.writers)
         ]
 
-    def hit(self, strike: Strike, label: str, stop: threading.Event) -> bool:  # noqa: ARG002  not stopped midway
-        """Do what a strike says; whether it was done."""
+    def hit(self, strike: Strike, label: str, stop: threading.Event) -> bool:  # noqa: ARG002  can't be stopped midway
+        """Carry out a strike; whether it succeeded."""
         try:
             self.define(label, strike.step)
         except PyMongoError:
@@ -188,7 +188,7 @@ class MongoSite:
             return
 
     def restart(self, how: str) -> None:
-        """Stop, kill or depose the primary, and have it come back."""
+        """Stop, kill or depose the primary, and bring it back."""
         server = self.server
         match how:
             case "stepdown":
@@ -215,7 +215,7 @@ class MongoSite:
         self.oracle.happened[f"{how} with three members" if self._several else how] += 1
 
     def _isolate(self, server: MongoSet) -> None:
-        """Have the primary write what nobody gets, then die; what it wrote is rolled back."""
+        """Make the primary write what no follower gets, then kill it; its writes are rolled back."""
         server.cut_off()
         alone = WriteConcern(w=1)
         with (
@@ -235,21 +235,21 @@ class MongoSite:
     # At rest.
 
     def deal(self, blow: Blow, play: Play, journal: JournalReader) -> str:
-        """There are none."""
+        """There are none on MongoDB."""
         raise NotImplementedError(blow)
 
-    def may_end(self, error: str) -> bool:  # noqa: ARG002  a site's
-        """Nothing is."""
+    def may_end(self, error: str) -> bool:  # noqa: ARG002  the site's signature
+        """No error may end the job."""
         return False
 
     def judge_end(self, error: str, emitted: list[Emitted], journal: JournalReader) -> None:
-        """It never may."""
+        """Never called: no error may end the job."""
         raise NotImplementedError(error)
 
     def settle(self) -> None:
-        """End what a member lags by, and wait until what expires has gone.
+        """Let a lagging member catch up, and wait until expired documents are gone.
 
-        Transactions whose client is gone are ended by the server.
+        The server ends transactions whose client is gone.
         """
         if isinstance(self.server, MongoSet) and self._lags:
             self.server.hold_back(self.server.far, on=False)
@@ -267,7 +267,7 @@ class MongoSite:
         raise RuntimeError("what has expired is not removed")
 
     def mark(self) -> int:
-        """The time of a signal."""
+        """The cluster time of a new signal."""
         self._marks += 1
         signal = {"_id": f"mark{self._marks}", "type": "log", "data": {"message": "mark"}}
         with self.client.start_session() as session:
@@ -275,7 +275,7 @@ class MongoSite:
             return _number(session.operation_time)
 
     def passed(self, position: Sequence[Any], end: int) -> bool:
-        """By the cluster time that begins a resume token."""
+        """Whether the cluster time in the resume token has reached the end."""
         return time_of(position) >= end
 
     def place_of(self, position: Sequence[Any]) -> int:
@@ -283,11 +283,11 @@ class MongoSite:
         return time_of(position)
 
     def entries(self) -> list[Entry]:
-        """By the driver's change stream, with the images of updated documents."""
+        """From the driver's change stream, with the images of updated documents."""
         self.client[_TRUTH]["ends"].insert_one({"at": time.time()})
         found: list[Entry] = []
         until = time.monotonic() + _PATIENCE_S
-        # An update's description may leave no room for the document.
+        # An update description may leave no room for the document.
         bare = [{"$project": {"updateDescription": 0}}]
         with self.client.watch(bare, start_after=self._token, full_document="whenAvailable") as stream:
             while time.monotonic() < until:
@@ -304,7 +304,7 @@ class MongoSite:
         raise RuntimeError("the change stream does not come to its end")
 
     def begin(self, journal: JournalReader) -> int | None:
-        """Where the stream was opened for the first turn that counts."""
+        """Where the stream was opened for the first committed turn."""
         begin: int | None = None
         for note in journal.of("opened", "committed", "turn"):
             if note["what"] != "opened":
@@ -313,16 +313,16 @@ class MongoSite:
         return begin
 
     def is_before(self, entry: Entry, begin: int) -> bool:
-        """By its cluster time."""
+        """By cluster time."""
         return entry.transaction < begin
 
     def signal_id(self, row: Row) -> str | None:
-        """Its id, where that is a text."""
+        """The signal's id, if it is a text."""
         value = value_of(row.get("_id") or "null")
         return value if isinstance(value, str) else None
 
     def marks_window(self, entry: Entry) -> bool:
-        """A window's mark."""
+        """Whether the entry is a window's signal document."""
         return "snapshot-window-" in (entry.new.get("doc") or "")
 
     def emitted(self, turn: int, topic: str, key: Any, value: Any) -> Emitted | None:
@@ -357,16 +357,16 @@ class MongoSite:
         )
 
     def rows(self, name: str) -> list[Row]:
-        """By a scan."""
+        """From a scan."""
         raw = CODEC.with_options(document_class=RawBSONDocument)
         found: Any = self.client[DATABASE].get_collection(name.partition(".")[2], codec_options=raw).find()
         return [row(plain(bytes(one.raw))) for one in found]
 
 
 def _image(own: Any, text: str | None, *, exactly: bool) -> dict[str, str]:
-    """An image of an event under this id; one without the document has the key alone.
+    """An image of an event with this id. One without the document has only the key.
 
-    A document that was looked up may have its id written otherwise since.
+    The id of a document that was looked up may have been rewritten since.
     """
     if text is None:
         return {"_id": key_of(own)}
@@ -382,9 +382,9 @@ def _number(stamp: Any) -> int:
 
 
 def _entries(change: Mapping[str, Any], known: Mapping[str, Table]) -> Iterator[Entry]:
-    """The entry of a change event; none for what nobody captures, but for documents that may come in."""
+    """The entry of a change event. None for uncaptured ones, except documents that may become captured."""
     operation, at = change["operationType"], _number(change["clusterTime"])
-    if operation == "dropDatabase":  # each of its collections was dropped
+    if operation == "dropDatabase":  # its collections were dropped one by one
         return
     name = f"{DATABASE}.{change['ns'].get('coll', '')}"
     if operation == "rename":

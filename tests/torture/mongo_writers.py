@@ -1,7 +1,7 @@
-"""Those who write documents at once, each its own list of transactions, whatever comes of it.
+"""Concurrent document writers, each with its own list of transactions; failures are ignored.
 
-An act that fails (a conflict, a key that is taken, a server that goes away) is given up. Definitions are
-changed while no writer is at work, so that no collection comes to be by itself, without its options.
+An action that fails (a conflict, a duplicate key, a server that goes away) is given up. Definitions are
+changed while no writer is active, so that no collection is created implicitly, without its options.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ DEFINITIONS = frozenset({"drop", "replace", "exile", "succeed", "away", "out", "
 
 @dataclass(slots=True)
 class Room:
-    """Many may be in it, or one alone."""
+    """A shared/exclusive lock."""
 
     _changed: threading.Condition = field(default_factory=threading.Condition)
     _inside: int = 0
 
     @contextlib.contextmanager
     def shared(self) -> Iterator[None]:
-        """Be in it with others."""
+        """Hold it together with others."""
         with self._changed:
             self._inside += 1
         try:
@@ -57,7 +57,7 @@ class Room:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Wait until all are gone, and let nobody in."""
+        """Wait for all others to leave, and keep them out."""
         with self._changed:
             self._changed.wait_for(lambda: not self._inside)
             yield
@@ -65,9 +65,9 @@ class Room:
 
 @dataclass(slots=True)
 class Definitions:
-    """Drops, renames and makes collections anew, while no writer is at work.
+    """Drops, renames and recreates collections while no writer is active.
 
-    What fails halfway is tried again as far as there is a collection of that name.
+    After a partial failure, missing collections are recreated.
     """
 
     client: MongoClient[dict[str, Any]]
@@ -75,7 +75,7 @@ class Definitions:
     room: Room
 
     def define(self, label: str, step: Step) -> None:
-        """One step; raises PyMongoError where it could not be done."""
+        """Run one step. Raises PyMongoError if it fails."""
         verb, place, *rest = step
         shape, database = self.tables[place], self.client[DATABASE]
         with self.room.alone():
@@ -104,7 +104,7 @@ class Definitions:
         made.rename(shape.name, dropTarget=True)
 
     def _away(self, name: str, shape: TableShape, count: int) -> None:
-        """Change it under another name, which nobody captures."""
+        """Change it under another name, which is not captured."""
         database = self.client[DATABASE]
         database[shape.name].rename(name)
         for n in range(count):
@@ -112,13 +112,13 @@ class Definitions:
         database[name].rename(shape.name)
 
     def _out(self, name: str, shape: TableShape, count: int) -> None:
-        """Replace it by what an aggregation gives."""
+        """Replace it with the output of an aggregation."""
         source = self.client[DATABASE].create_collection(name, **options(shape))
         source.insert_many([document(shape, n) for n in range(count)])
         source.aggregate([{"$match": {}}, {"$out": shape.name}])
 
     def _make_again(self) -> None:
-        """Whatever is not there."""
+        """Create missing collections."""
         database, until = self.client[DATABASE], time.monotonic() + _PATIENCE_S
         while time.monotonic() < until:
             with contextlib.suppress(PyMongoError):
@@ -134,7 +134,7 @@ class Definitions:
 
 @dataclass(slots=True)
 class DocumentWriter:
-    """One writer's transactions of one round."""
+    """One writer's transactions in one round."""
 
     name: str
     definitions: Definitions
@@ -146,7 +146,7 @@ class DocumentWriter:
     failed: int = 0
 
     def run(self) -> None:
-        """Run them all, one after the other."""
+        """Run them all in sequence."""
         for number, transaction in enumerate(self.transactions):
             if self.stop.is_set():
                 return
@@ -159,7 +159,7 @@ class DocumentWriter:
             self.stop.wait(transaction.pause_s)
 
     def _count(self, transaction: Transaction) -> None:
-        """Note what was done that runs have floors for."""
+        """Count actions that runs have floors for."""
         if transaction.ending != "commit":
             return
         for verb, _place, *rest in transaction.steps:
