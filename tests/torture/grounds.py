@@ -180,7 +180,7 @@ class SqlServerGround:
         """End it."""
         self.server.postgres.close()
 
-    def site(self, number: int, script: Script) -> SqlServerSite:  # noqa: ARG002  the script names the databases
+    def site(self, number: int, script: Script) -> SqlServerSite:  # noqa: ARG002  from the script
         """New databases for a history."""
         self._site = SqlServerSite(script, self.server)
         return self._site

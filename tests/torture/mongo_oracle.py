@@ -88,7 +88,7 @@ class DocumentOracle(Oracle):
             pass
 
     def _follows_untold(self, event: Emitted | None) -> bool:
-        """Apply the next entry if it needs no event and this event is not its own; whether one was applied."""
+        """Apply the next entry if it needs no event and this is not its event; whether one was applied."""
         if not self.ahead:
             return False
         entry = self.ahead[0]
@@ -237,7 +237,7 @@ class DocumentOracle(Oracle):
         table.lacking.pop(table.key_of_event(event.after or {}), None)
 
     def _known(self, table: Table) -> set[Key]:
-        """As for rows, but documents that came by a rename may be missing if the job reports that some are."""
+        """As for rows, but documents that came by a rename may be missing if the job reports so."""
         known = set(table.rows) if table.whole else set(table.rows) & table.touched
         arrived = table.arrived & table.rows.keys()
         told = {key for key in arrived if table.name in self.incomplete and self._may_lack(table, key)}

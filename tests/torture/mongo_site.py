@@ -164,7 +164,7 @@ class MongoSite:
             for place, acts in enumerate(one.writers)
         ]
 
-    def hit(self, strike: Strike, label: str, stop: threading.Event) -> bool:  # noqa: ARG002  can't be stopped midway
+    def hit(self, strike: Strike, label: str, stop: threading.Event) -> bool:  # noqa: ARG002  runs to its end
         """Carry out a strike; whether it succeeded."""
         try:
             self.define(label, strike.step)

@@ -1,11 +1,11 @@
-"""A history's PostgreSQL, of which another server takes the place: a promoted standby, or a restored copy.
+"""A history's PostgreSQL that another server replaces: a promoted standby, or a restored copy.
 
-What was committed behind the place where the two part, the *fork*, is gone. A job that has sent any of it
-must say that its position is lost; one that has not goes on exactly. The old server is asked, out of
-everybody's reach, for what it had committed before it ended.
+What was committed after the place where the two diverge, the *fork*, is lost. A job that has sent any of it
+must report its position as lost. One that has not must continue exactly. The old server, unreachable for
+everyone else, is asked what it had committed before it ended.
 
-    the old one  ────── fork ─ ─ a ─ ─ b          a is sent: the job ends
-    the new one           └──────── c ───►        neither is: the job goes on with c
+    the old one  ────── fork ─ ─ a ─ ─ b          if a was sent, the job ends
+    the new one           └──────── c ───►        if neither was, the job continues with c
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LOST = "PositionLost"
 class MovingSite(PostgresSite):
     """A database on a server of its own.
 
-    `lost` are the entries behind the `fork`, of which there are some in the old server alone.
+    `lost` are the entries after the `fork`, which exist only in the old server.
     """
 
     others: list[PostgresServer] = field(default_factory=list)
@@ -51,7 +51,7 @@ class MovingSite(PostgresSite):
     _old: list[Entry] = field(default_factory=list)
 
     def prepare(self) -> None:
-        """As ever; and a standby that has the slots, where one is to take the server's place."""
+        """Prepare as usual; add a standby with the slots if one is to replace the server."""
         PostgresSite.prepare(self)
         if self.script.moves == "standby":
             self._make_standby(self.server, lags=self._kind == "lag")
@@ -71,18 +71,18 @@ class MovingSite(PostgresSite):
         with primary.connect(self.database.name) as there, standby.connect(self.database.name) as here:
             there.execute("SELECT pg_log_standby_snapshot()")
             for name in _SLOTS:
-                # A slot can be synchronised once it has come to what the standby has seen.
+                # A slot can be synchronized once it has reached what the standby has seen.
                 there.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_flush_lsn())", [name])
             _synchronise(there, here)
             if not lags:
-                # The log is sent to the job once the standby has it.
+                # The log is sent to the job only once the standby has it.
                 there.execute(f"ALTER SYSTEM SET synchronized_standby_slots = '{_STANDBY}'".encode())
                 there.execute("SELECT pg_reload_conf()")
 
     # Meanwhile.
 
     def deal(self, blow: Blow, play: Play, journal: JournalReader) -> str:
-        """Put another server in the place of this one."""
+        """Replace this server with another."""
         self._journal = journal
         match blow.kind:
             case "promote" | "fail over" | "lag":
@@ -124,7 +124,7 @@ class MovingSite(PostgresSite):
         self._replace(copy, _checkpoint(located))
 
     def _replace(self, other: PostgresServer, fork: int) -> None:
-        """Have whoever reaches for the server reach the other one; ask the old one for what it had."""
+        """Redirect all clients to the other server, and read what the old one had."""
         _exchange(self.server, other)
         assert self.proxy is not None
         assert self._journal is not None
@@ -143,14 +143,14 @@ class MovingSite(PostgresSite):
     # At rest.
 
     def passed(self, position: Sequence[Any], end: int) -> bool:
-        """By the place in the log; of a place in the old server's, nothing can be said."""
+        """By the place in the log. A place in the old server's log counts for nothing."""
         notes = [note["what"] for note in self._journal.read()[self._before :]] if self._journal else []
         if self._journal and ("opened" not in notes or "turn" not in notes[notes.index("opened") :]):
             return False
         return PostgresSite.passed(self, position, end)
 
     def entries(self) -> list[Entry]:
-        """By `test_decoding`, of the old server up to the fork, and of the one that is there now."""
+        """From `test_decoding`: of the old server up to the fork, then of the new one."""
         old, self._old = self._old, []
         entries = [*old, *PostgresSite.entries(self)]
         if self.lost:
@@ -159,11 +159,11 @@ class MovingSite(PostgresSite):
         return entries
 
     def may_end(self, error: str) -> bool:
-        """A position may be lost once another server is there."""
+        """Once there is another server, the position may be lost."""
         return self.fork is not None and error.startswith(_LOST)
 
     def judge_end(self, error: str, emitted: list[Emitted], journal: JournalReader) -> None:
-        """All that was sent is in the log of the old server, and some of it in that one alone."""
+        """Everything sent is in the old server's log, and some of it only there."""
         assert self.fork is not None
         lost = [one for entry in self.lost for one in self.oracle.known_tables(entry)]
         self.oracle.follow([*self._old, *self.lost], emitted)
@@ -175,7 +175,7 @@ class MovingSite(PostgresSite):
         self.oracle.happened["ended with a lost position"] += 1
 
     def close(self) -> None:
-        """End all servers."""
+        """Stop all servers."""
         PostgresSite.close(self)
         for server in [self.server, *self.others]:
             server.close()
@@ -183,26 +183,26 @@ class MovingSite(PostgresSite):
 
 @dataclass(slots=True)
 class MovingGround(PostgresGround):
-    """A server for one history, since what becomes of it becomes of all its databases."""
+    """A server for one history, since its fate affects all its databases."""
 
     def __post_init__(self) -> None:
         PostgresGround.__post_init__(self)
         self.server.settings |= _SETTINGS
 
     def site(self, number: int, script: Script) -> MovingSite:
-        """A database of its own."""
+        """A new database."""
         site = MovingSite(script, self.server, Database(self.server, f"history_{number}"))
         self.server.create_database(site.database.name)
         self._sites[number] = site
         return site
 
     def clear(self, number: int) -> None:
-        """End the servers."""
+        """Stop the servers."""
         self._sites.pop(number).close()
 
 
 def _synchronise(there: psycopg.Connection[Any], here: psycopg.Connection[Any]) -> None:
-    """Have the standby come up to the primary, slots included."""
+    """Wait until the standby has caught up with the primary, including slots."""
     until = time.monotonic() + _SYNCHRONISED_S
     while True:
         end = there.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
@@ -222,13 +222,13 @@ def _synchronise(there: psycopg.Connection[Any], here: psycopg.Connection[Any]) 
 
 
 def _fork(standby: PostgresServer) -> int:
-    """Where the timeline of a promoted server begins, by the file that says so."""
+    """Where a promoted server's timeline begins, from its history file."""
     history = max((standby.pgdata / "pg_wal").glob("*.history"))
     return _lsn(history.read_text().splitlines()[-1].split()[1])
 
 
 def _checkpoint(told: str) -> int:
-    """Where the checkpoint of a server's shutdown stands, by pg_controldata."""
+    """Where the checkpoint of a server's shutdown is, from pg_controldata."""
     line = next(one for one in told.splitlines() if one.startswith("Latest checkpoint location:"))
     return _lsn(line.split()[-1])
 
@@ -239,7 +239,7 @@ def _lsn(text: str) -> int:
 
 
 def _exchange(one: PostgresServer, other: PostgresServer) -> None:
-    """Have each object stand for the other's process and files; connections are made by the object."""
+    """Swap the two objects' processes and files. Connections are made by object."""
     for name in ("_folder", "_process", "port", "settings"):
         mine, its = getattr(one, name), getattr(other, name)
         setattr(one, name, its)

@@ -1,8 +1,8 @@
-"""The guards, each to be switched off by name: a job without one must not pass the oracle.
+"""The guards, each to be switched off by name. A job without one must not pass the oracle.
 
-Owns what is put in a guard's place, and which scene brings it to light. Each scene is played with all
-guards first. Not here: the guard of truncates, which no history on a server can need, because a window's
-locks keep them out; and what only makes a window close sooner. Unit and property tests hold those.
+Owns what replaces each guard, and the scene that exposes its absence. Each scene is first played with all
+guards. Not here: the guard of truncates, which no history on a server can need, because a window's locks keep
+them out; and guards that only make a window close sooner. Unit and property tests cover those.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """What takes the guard's place, `(where, name, made from what was there)`, and the scene that tells."""
+    """What replaces the guard, `(where, name, made from the original)`, and the scene that exposes it."""
 
     scene: str
     patches: tuple[tuple[Any, str, Callable[[Any], Any]], ...]
@@ -58,7 +58,7 @@ class Mutant:
 
 @contextlib.contextmanager
 def switched_off(mutant: Mutant | None) -> Iterator[None]:
-    """Run without a guard; None: with all of them."""
+    """Run without a guard. None: with all of them."""
     if mutant is None:
         yield
         return
@@ -71,7 +71,7 @@ def switched_off(mutant: Mutant | None) -> Iterator[None]:
 
 
 def _always(gives: Any) -> Callable[[Any], Any]:
-    """A function that gives this, whatever it is asked."""
+    """A function that always returns this."""
     return lambda _was: lambda *_args, **_more: gives
 
 

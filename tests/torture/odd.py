@@ -1,8 +1,7 @@
-"""What PostgreSQL's tables may be that the plain ones are not, and what is done to them: drawn from a seed.
+"""Adds unusual tables, and steps on them, to a PostgreSQL script; drawn from its seed.
 
-Tables whose rows are alike, partitions with identities of their own, row filters, columns of an enum; and
-rows that move by one of their keys alone, partitions that are truncated, labels that are renamed. The words
-of the steps are `statements`'.
+Tables with identical rows, partitions with different identities, row filters, enum columns. Also rows that
+change only one of their keys, truncated partitions, and renamed labels. `statements` defines the verbs.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def _with_odd(draw: Random, script: Script) -> list[TableShape]:
 
     if draw.random() < _OFTEN:
         add("alike", "f")
-    # Under a snapshot that is held, a table is read whatever its log tells.
+    # An initial snapshot reads a table regardless of the identities of its partitions.
     if not script.initial and draw.random() < _MOSTLY:
         add("parts", "d", leaf="a")
     if draw.random() < _OFTEN:
@@ -88,7 +87,7 @@ def _round(draw: Random, script: Script, one: Round, label: str) -> Round:
 
 
 def _signal(draw: Random, script: Script, label: str, places: list[int]) -> Sent:
-    """Tables read by a key that most have for nothing else."""
+    """A signal for tables by a surrogate key, which most do not use otherwise."""
     shapes = [script.tables[place] for place in places]
     names = [name for shape in shapes for name in collections(shape, via_root=script.via_root)]
     data: dict[str, Any] = {"type": "incremental", "data-collections": names}
@@ -116,7 +115,7 @@ def _acts(draw: Random, script: Script) -> list[Callable[[], Transaction]]:
 
 
 def _copies(draw: Random, script: Script, place: int) -> Transaction:
-    """Some copies change, come and go."""
+    """Some copies are changed, removed and added."""
     near = max(3, script.tables[place].rows // 3)
     some = [draw.randrange(near) for _ in range(3)]
     steps: list[Step] = [
@@ -134,7 +133,7 @@ def _copies(draw: Random, script: Script, place: int) -> Transaction:
 
 
 def _slid(draw: Random, script: Script, place: int) -> Transaction:
-    """A row gets another value of one key alone, and keeps its large values."""
+    """A row changes one of its keys only, and keeps its large values."""
     shape = script.tables[place]
     one = draw.randrange(max(3, shape.rows))
     away = draw.choice([-1 - draw.randrange(1_000), draw.randrange(max(3, shape.rows)), 40_000 + one])
@@ -143,14 +142,14 @@ def _slid(draw: Random, script: Script, place: int) -> Transaction:
 
 
 def _emptied(draw: Random, script: Script, place: int) -> Transaction:
-    """A partition loses all its rows, and mostly gets new ones."""
+    """A partition is truncated, and mostly filled again."""
     fill = ["fill", place, 0, max(12, script.tables[place].rows)]
     again = [fill] if draw.random() < _MOSTLY else []
     return Transaction([["empty", place, draw.randrange(3)], *again], "apart", pause_s=0.1)
 
 
 def _of_leaf(draw: Random, script: Script, place: int) -> Transaction:
-    """Rows of the partition that has another identity are changed, and come and go."""
+    """Rows of the partition with another identity are changed, removed and added."""
     near = max(12, script.tables[place].rows)
     some = [3 * draw.randrange(near // 3) + 1 for _ in range(3)]
     steps: list[Step] = [
@@ -165,7 +164,7 @@ def _of_leaf(draw: Random, script: Script, place: int) -> Transaction:
 
 
 def _filtered(draw: Random, script: Script, place: int) -> Transaction:
-    """A row comes into the row filter, or goes."""
+    """A row enters or leaves the row filter."""
     near = max(8, script.tables[place].rows)
     one = 4 * draw.randrange(near // 4)
     return Transaction(

@@ -1,13 +1,13 @@
-"""The judge: lays what was emitted beside what the database says, key by key; knows nothing of the engine.
+"""The judge: compares what was emitted with the database, key by key. Knows nothing of the engine.
 
-It follows the log by `truth.py`, and so knows each table as it stood at every place in it. The events
-must then be these entries, each once and in their order, with READ events in between; and a READ event
-shows a row exactly as it stood at the place in the log that the stream had come to. That one sentence
-holds both halves of the rule: an older row would come after a newer change, a newer one before a change
-that it already contains.
+It follows the log through `truth.py`, and so knows each table at every place in the log. The events must be
+exactly these entries, each once and in order, with READ events in between. A READ event must show the row
+exactly as it was at the place that the stream had reached. This one rule covers both halves of the merge
+rule: an older row would follow a newer change, and a newer row would precede a change that it already
+contains.
 
-Beside it stands a consumer's copy, made from the events alone. What a table's copy may lack before it
-has been read whole is rows and large values that were there before the log began.
+It also keeps a consumer's copy, made from the events alone. Until a table has been read completely, its copy
+may lack rows and large values from before the log began.
 """
 
 from __future__ import annotations
@@ -29,22 +29,23 @@ if TYPE_CHECKING:
 Key: TypeAlias = "tuple[str | None, ...]"
 _SHOWN = 160
 _FIRST_WORDS = {"true", "first", "last", "first_in_data_collection", "last_in_data_collection"}
-"""What the source block says of a row that was read before the log, or in the place of that."""
+"""Values of the source block's `snapshot` for rows of the initial snapshot."""
 
 
 class Violation(Exception):
-    """What must always hold did not; the message says which, where, and shows both sides."""
+    """An invariant was violated. The message says which, where, and shows both sides."""
 
 
 @dataclass(slots=True)
 class Table:
-    """A table as it stands at the place in the log that has been followed, and a consumer's copy.
+    """A table at the place in the log that has been reached, and a consumer's copy of it.
 
-    `key` names the columns that tell rows apart. `whole` is whether it was read to its end since the log
-    began, `touched` the keys that the log has brought up, `read_in` the turns that read each key because a
-    signal asked, `first_reads` how often the initial snapshot did, `arrived` the keys that came without a
-    change. `lacking` are keys whose values no event has had since this turn, `finished` the first and the
-    last turn of snapshots that read all of it; `exchanged_in` is the turn in which it got another's name.
+    `key` names the columns that identify rows. `whole` says whether the table was read completely since the
+    log began. `touched` are the keys with log entries, `read_in` the turns that read each key because of a
+    signal, `first_reads` how often the initial snapshot read it, `arrived` the keys that appeared without a
+    change. `lacking` are keys whose values have been in no event since that turn. `finished` has the first
+    and last turn of snapshots that read all of the table. `exchanged_in` is the turn in which it swapped
+    names with another table.
     """
 
     name: str
@@ -63,11 +64,11 @@ class Table:
 
     @property
     def steady(self) -> set[Key]:
-        """The keys of rows that were there all the time and never changed."""
+        """The keys of rows that always existed and never changed."""
         return self.rows.keys() - self.touched - self.arrived
 
     def start(self, rows: Iterable[Row]) -> None:
-        """The rows as they stood before the log began."""
+        """Set the rows as they were before the log began."""
         for row in rows:
             shown = printed_row(row, self.types)
             self.rows[self.key_of(shown)] = shown
@@ -77,11 +78,11 @@ class Table:
         return tuple(row[name] for name in self.key)
 
     def key_before(self, old: Mapping[str, str | None], new: Mapping[str, str | None]) -> Key:
-        """The key that a changed row had, by what is known of the row before and by the row after."""
+        """The key that a changed row had, from what is known of the old row and from the new one."""
         return self.key_of({**new, **old})
 
     def check_reads(self, spans: Collection[tuple[int, int]]) -> None:
-        """Judge how often rows were read, `spans` being the turns of signals that asked for the table."""
+        """Judge how often rows were read. `spans` are the turns of signals that requested the table."""
 
     def key_of_event(self, image: Mapping[str, object]) -> Key:
         """The key of an event's row."""
@@ -90,12 +91,12 @@ class Table:
 
 @dataclass(slots=True)
 class Oracle:
-    """Judges one history; raises Violation at the first thing wrong.
+    """Judges one history. Raises Violation at the first error.
 
-    `published` has the name that a table's rows are published under, where it is another. `moved_op` is what
-    the second of two events says that tell of a row that got another key. `unheard` are entries that the job
-    can't be told of, `incomplete` the tables that it says lack something, `letters` how many of their
-    entries it says it has kept, `aside` when it set some aside. `happened` counts what is rare.
+    `published` maps tables to the names under which their rows are published, if different. `moved_op` is the
+    operation of the second of the two events for a changed key. `unheard` are entries that the job can't have
+    seen. `incomplete` are the tables that the job reports as incomplete, `letters` how many of their entries
+    it reports as kept, `aside` when it set tables aside. `happened` counts rare events.
     """
 
     tables: dict[str, Table] = field(default_factory=dict)
@@ -113,7 +114,7 @@ class Oracle:
     happened: Counter[str] = field(default_factory=Counter)
 
     def precede(self, entries: Iterable[Entry]) -> None:
-        """Go on with what was committed before the job's log began, of which nothing is emitted."""
+        """Apply what was committed before the job's log began, none of which is emitted."""
         for entry in (one for found in entries for one in self.known_tables(found)):
             table = self._table(entry.tables[0])
             if entry.op == "t":
@@ -125,30 +126,30 @@ class Oracle:
             table.touched = touched
 
     def follow(self, entries: Iterable[Entry], emitted: Iterable[Emitted]) -> None:
-        """Go on with what has been committed and what has been emitted since the last call."""
+        """Process what has been committed and emitted since the last call."""
         for entry in entries:
             self.ahead += self.known_tables(entry)
         for event in emitted:
             self.take_in(event)
 
     def take_in(self, event: Emitted) -> None:
-        """Go on with one event."""
+        """Process one event."""
         self.events += 1
         if event.op == "r":
             self._read(event)
         elif self.half is None and event.op == "d" and self.ahead and self.ahead[0].op == "u":
-            # A row that gets another key is told of by two events.
+            # A changed key comes as two events.
             self.half = event
         else:
             self._changed(self._next(event), self.half or event, event)
             self.half = None
 
     def left(self) -> list[Entry]:
-        """The entries that no event has told of."""
+        """The entries without an event so far."""
         return self.ahead
 
     def known_tables(self, entry: Entry) -> list[Entry]:
-        """An entry under the published name; one for each of a truncate's tables that are a consumer's."""
+        """An entry under the published name. A truncate becomes one entry per table that consumers know."""
         names = dict.fromkeys(self.published.get(name, name) for name in entry.tables)
         return [replace(entry, tables=(name,)) for name in names if entry.op != "t" or name in self.tables]
 
@@ -160,7 +161,7 @@ class Oracle:
     # Changes.
 
     def _changed(self, entry: Entry, first: Emitted, second: Emitted) -> None:
-        """Lay an entry beside its event, or the two that tell of a row that got another key."""
+        """Compare an entry with its event, or with the two events of a changed key."""
         moved = first is not second
         self._same(entry, second, self.moved_op if moved else entry.op)
         if moved:
@@ -181,7 +182,7 @@ class Oracle:
 
     @staticmethod
     def _apply(table: Table, entry: Entry) -> None:
-        """Follow one entry: the table as it stands after it."""
+        """Apply an entry to the table."""
         old, new = printed_row(entry.old, table.types), printed_row(entry.new, table.types)
         before: Row = {}
         if entry.op != "c":
@@ -198,7 +199,7 @@ class Oracle:
         table.touched.add(table.key_of(new))
 
     def _copy(self, table: Table, entry: Entry, first: Emitted, second: Emitted, /) -> None:
-        """Apply the event to the consumer's copy, after a look at whether it says what the entry says."""
+        """Apply the event to the consumer's copy, after checking that it equals the entry."""
         after = None if second.after is None else texts(second.after, table.types)
         if after is not None:
             self._equal(table, entry, after, second)
@@ -213,7 +214,7 @@ class Oracle:
 
     @staticmethod
     def _filled(name: str, value: str | None, before: Row, kept: Row) -> str | None:
-        """The value, or where the event leaves it out the one that the row had."""
+        """The value or, if the event omits it, the one that the row had."""
         if value != UNCHANGED:
             return value
         was = before.get(name)
@@ -221,7 +222,10 @@ class Oracle:
 
     @staticmethod
     def _equal(table: Table, entry: Entry, found: Row, event: Emitted) -> None:
-        """The columns of the entry, with the values that stand in the table; only what it lacks may lack."""
+        """Compare the event with the table's values, column by column.
+
+        It may lack only what the entry lacks.
+        """
         stands = table.rows[table.key_of(printed_row(entry.new, table.types))]
         for name in sorted(entry.new.keys() | found.keys()):
             expected, told = stands.get(name, "no column"), found.get(name, "no column")
@@ -234,7 +238,7 @@ class Oracle:
     # Rows read.
 
     def _read(self, event: Emitted) -> None:
-        """A row read shows what stands in the table at this place in the log."""
+        """Check that a row read equals the table's row at this place in the log."""
         self.reads += 1
         table = self._table(event.table)
         found = texts(event.after or {}, table.types)
@@ -267,7 +271,7 @@ class Oracle:
     # Quiet points.
 
     def settle(self, name: str, rows: list[Row]) -> None:
-        """Compare a table at a quiet point, all of the log being emitted, with what a query gives."""
+        """Compare a table with a query at a quiet point, when all of the log has been emitted."""
         table = self._table(name)
         there = {table.key_of(row): row for row in (printed_row(one, table.types) for one in rows)}
         self._settled(table, "the log", table.rows, there)
@@ -285,15 +289,15 @@ class Oracle:
                 lacking = [column for column, value in row.items() if value == UNCHANGED]
                 if lacking and not self._may_lack(table, key):
                     raise Violation(f"nobody has sent {lacking[0]!r} of row {key!r} of {name}")
-        # New columns have values that are in no entry.
+        # New columns have values that no entry shows.
         table.rows = there
 
-    def _may_lack(self, table: Table, key: Key) -> bool:  # noqa: ARG002  others' judges know better
-        """Whether values that no event has had may be lacking though the table was read whole."""
+    def _may_lack(self, table: Table, key: Key) -> bool:  # noqa: ARG002  subclasses know better
+        """Whether a row may lack values even though the table was read completely."""
         return False
 
     def _known(self, table: Table) -> set[Key]:
-        """The rows that the copy must have: all of them once the table was read, else those of the log."""
+        """The rows that the copy must have: all once the table was read, before that those in the log."""
         known = set(table.rows) if table.whole else set(table.rows) & table.touched
         return known - table.arrived
 

@@ -1,4 +1,4 @@
-"""The end of a history that has none of its own: what it was to show has been seen."""
+"""Ends a history early, once it has shown what it was to show."""
 
 from __future__ import annotations
 

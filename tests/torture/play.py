@@ -1,6 +1,6 @@
-"""A history as it happens: a database, the job, the writers, signals and blows of a script, and the judges.
+"""Plays a history: a database, the job, the writers, signals and blows of a script, and the judges.
 
-Owns the order of things. Between two rounds everything is let come to rest, and the oracle looks.
+Owns the order of events. Between two rounds everything comes to rest, and the oracle judges.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 
 _REST_S, _MOST_S = 180.0, 600.0
 _MISSING_S = 40.0
-"""Without a guard the job may never come to rest; that much patience is enough to say so."""
+"""Without a guard the job may never come to rest. This long is enough to say so."""
 _STILLBORN = 4
 _PATIENT_S = 2.0
-"""How long a server may be silent that is reached through a proxy."""
+"""How long a server reached through a proxy may be silent."""
 _ENDS_S = 10.0
 _STRUCK_S, _BY_ITSELF_S, _SECOND_WINDOW_S = 20.0, 1.0, 0.6
-"""How long a window is waited for, when one is asked for, and how long the log is held back behind it."""
+"""How long to wait for a window, when to request one, and how long to hold the log back after it."""
 _BREAKS = {
     "killed": "broker killed",
     "frozen": "broker frozen",
@@ -63,7 +63,7 @@ _BLOWS = {
 
 @dataclass(slots=True)
 class Play:
-    """One script, played once; `figures` are its counts, `prefix` begins the topics' names.
+    """Plays one script once. `figures` are its counts, `prefix` begins the topics' names.
 
     With a `broker` the job's sink is Kafka, else files. `ahead_s` is how far the driver's clock is ahead.
     """
@@ -83,7 +83,7 @@ class Play:
     _gone: str = ""
 
     def run(self) -> None:
-        """Play it; raises Violation."""
+        """Play it. Raises Violation."""
         self.folder.mkdir(parents=True)
         self.topics = Topics(self.oracle)
         journal = JournalReader(self.folder / "journal")
@@ -139,14 +139,14 @@ class Play:
             "snapshot.mode": "initial" if self.script.initial else "never",
             "signal.data.collection": self.site.signals,
             "skipped.operations": "none",
-            # A slow machine is no reason to wait with a window.
+            # Windows must not wait because the machine is slow.
             "tidemark.max.lag.ms": "60000",
             "retriable.restart.connector.wait.ms": "500",
             "tidemark.lease.ttl.ms": "1000",
             "key.converter.schemas.enable": "false",
             "value.converter.schemas.enable": "false",
             "tidemark.checkpoint": str(self.folder / "state"),
-            # A partitioned table that is published as one would be read as its partitions, too.
+            # Otherwise a partitioned table published as one would also be read as its partitions.
             "snapshot.include.collection.list": ",".join(self.oracle.tables),
             **self._sink(),
             **{name: value.format(folder=self.folder) for name, value in self.script.properties.items()},
@@ -163,7 +163,7 @@ class Play:
         }
 
     def _let_begin(self, journal: JournalReader) -> None:
-        """Where a log begins with its job, wait for that, lest most of the history stand before it."""
+        """If the log begins with the job, wait for it, so that most of the history is not before it."""
         begun = time.monotonic()
         while self.site.begins_late and not journal.of("opened"):
             self.watch(journal)
@@ -214,7 +214,7 @@ class Play:
             self.altered |= writer.altered
 
     def _see_through(self, one: Round, threads: list[threading.Thread], journal: JournalReader) -> None:
-        """Deal the blows of a round, until its writers have ended."""
+        """Deal the blows of a round until its writers have ended."""
         begun = time.monotonic()
         kills = [(at, "kill") for at in one.kills]
         strokes = [(blow.at_s, blow) for blow in one.blows]
@@ -234,7 +234,7 @@ class Play:
                 raise Violation(f"the writers did not end in {_REST_S} s")
 
     def deal(self, blow: Blow, journal: JournalReader) -> None:
-        """Deal a blow, and count it if it struck."""
+        """Deal a blow, and count it if it took effect."""
         if blow.kind == "skew":
             self.ahead_s = blow.amount
             self.child.order(do="skew", ahead_s=blow.amount)
@@ -260,7 +260,7 @@ class Play:
         self.site.restart(what)
 
     def _break(self, broker: KafkaBroker, draw: Random) -> None:
-        """Kill the broker, freeze it, slow it down, or have one topic refuse events, for a moment."""
+        """Kill, freeze or slow down the broker, or make one topic refuse events, for a moment."""
         topics = [
             name for name in broker.topics() if name.removeprefix(f"{self.prefix}.") in self.oracle.tables
         ]
@@ -285,7 +285,7 @@ class Play:
                     time.sleep(seconds)
 
     def watch(self, journal: JournalReader) -> None:
-        """Start the job again after a kill; a job that has died by itself is a violation."""
+        """Restart the job after a kill. If it died by itself, that is a violation."""
         for note in journal.of("died"):
             if self.site.may_end(note["error"]):
                 self._gone = note["error"]
@@ -311,7 +311,7 @@ class Play:
     # Blows at open windows.
 
     def _strike(self, number: int, strikes: list[Strike], stop: threading.Event) -> None:
-        """Strike one collection after the other, each in the window that reads it."""
+        """Carry out the strikes in sequence, each during a window that reads its collection."""
         journal = JournalReader(self.folder / "journal")
         for at, strike in enumerate(strikes):
             with self.gate("poll") if strike.held else contextlib.nullcontext():
@@ -327,7 +327,7 @@ class Play:
 
     @contextlib.contextmanager
     def gate(self, what: str) -> Iterator[None]:
-        """Nothing of it comes through meanwhile."""
+        """Hold something back meanwhile."""
         gate = self.folder / f"hold-{what}"
         gate.touch()
         try:
@@ -338,7 +338,7 @@ class Play:
     def _window_of(
         self, strike: Strike, label: str, journal: JournalReader, stop: threading.Event
     ) -> dict[str, Any] | None:
-        """The next window that reads the collection, which is asked for if none comes by itself."""
+        """The next window that reads the collection. Requests one if none opens by itself."""
         names = collections(self.script.tables[strike.step[1]])
         seen, since_s, asked = len(journal.of("window")), time.monotonic(), False
         while not stop.is_set() and time.monotonic() - since_s < _STRUCK_S:
@@ -360,7 +360,7 @@ class Play:
         journal: JournalReader,
         stop: threading.Event,
     ) -> None:
-        """Do it; counts whether the window was open all the time."""
+        """Carry out the strike, and count whether the window stayed open throughout."""
         if strike.step[0] == "stop":
             names = collections(self.script.tables[strike.step[1]])
             data = json.dumps({"type": "incremental", "data-collections": names})
@@ -377,14 +377,14 @@ class Play:
         self.figures.kinds["blows at open windows"] += not ended
 
     def ask(self, sent: Sent, stop: threading.Event | None = None) -> None:
-        """Send a signal; `stop` ends trying to."""
+        """Send a signal. `stop` ends the attempts."""
         self.site.send(sent, stop or threading.Event())
         self.answers.asked[sent.id] = Asked(sent)
 
     # At rest.
 
     def come_to_rest(self, journal: JournalReader) -> None:
-        """Wait until the job has streamed all there is and has nothing queued."""
+        """Wait until the job has streamed everything and has nothing queued."""
         self.site.settle()
         begun, marked_s, seen, seen_s = time.monotonic(), 0.0, 0, time.monotonic()
         end: Any = None
@@ -439,7 +439,7 @@ class Play:
         return Aside.of(journal.of("turn"), self.site.place_of)
 
     def _since_begin(self, entries: list[Entry], journal: JournalReader) -> list[Entry]:
-        """The entries of the job's log; the others, and signals among them, were there before."""
+        """The entries in the job's log. Earlier ones, including signals, are applied as preceding."""
         begin = self.site.begin(journal)
         if begin is None:
             return entries
@@ -451,7 +451,10 @@ class Play:
         return [entry for entry in entries if not self.site.is_before(entry, begin)]
 
     def _ours(self, entries: list[Entry]) -> Iterator[Entry]:
-        """The entries; one that no writer writes, into the signal table, is none of ours."""
+        """The entries.
+
+        Raises Violation for one in the signal table that neither a writer nor the job wrote.
+        """
         for entry in entries:
             marks = self.script.marks_windows and self.site.marks_window(entry)
             name = self.site.signal_id(entry.new) or ""
@@ -461,7 +464,7 @@ class Play:
             yield entry
 
     def _streamed(self, emitted: list[Any]) -> Iterator[Any]:
-        """The events; notes the turns in which signals came."""
+        """The events. Notes the turns in which signals came."""
         for event in emitted:
             row = event.after if event.op == "c" and event.table in self._signals else None
             name = self.site.signal_id(row) if row else None

@@ -1,4 +1,4 @@
-"""A history's PostgreSQL: its database and publication, the log told by another decoder, its rows."""
+"""A history's PostgreSQL: its database and publication, the log through another decoder, its rows."""
 
 from __future__ import annotations
 
@@ -64,17 +64,17 @@ class PostgresSite:
     _truth: Truth = field(init=False)
 
     def connect(self) -> psycopg.Connection[Any]:
-        """A connection that prints values as the oracle reads them."""
+        """A connection that prints values in the form that the oracle reads."""
         return self.database.connect(options=PLAIN)
 
     def connect_again(self) -> psycopg.Connection[Any]:
-        """A connection, waited for while the server starts."""
+        """A connection, waiting while the server starts."""
         return Session(self.database, threading.Event()).get()
 
     # Before.
 
     def prepare(self) -> None:
-        """Make tables, publication, grants, slots; and a proxy, where the job is to use one."""
+        """Create tables, publication, grants and slots, and a proxy if the job is to use one."""
         if self.script.proxied:
             self.proxy = Proxy(self.server.host, self.server.port).__enter__()
         with self.connect() as connection:
@@ -91,7 +91,7 @@ class PostgresSite:
                     run(statement.encode())
             run("ANALYZE")
             run(published(self.script).encode())
-            # The job may read and no more, but for rows that mark windows where these are asked for.
+            # The job may only read, except for watermark rows in the signal table if it writes them.
             run(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {ROLE}".encode())
             if self.script.marks_windows:
                 run(f"GRANT INSERT, DELETE ON signals TO {ROLE}".encode())
@@ -164,7 +164,7 @@ class PostgresSite:
         play_scene(scene, play, self, journal)
 
     def writers(self, number: int, one: Round, stop: threading.Event, journal: JournalReader) -> list[Actor]:
-        """A session for each list of transactions; one that aims, and one that stalls the sink."""
+        """A writer per list of transactions, one that aims, and one that stalls the sink."""
         tables = self.script.tables
         writers: list[Actor] = [
             Writer(f"r{number}w{place}", self.database, tables, transactions, stop)
@@ -183,11 +183,11 @@ class PostgresSite:
         return writers
 
     def hit(self, strike: Strike, label: str, stop: threading.Event) -> bool:
-        """There are none."""
+        """There are no strikes on PostgreSQL."""
         raise NotImplementedError(strike)
 
     def deal(self, blow: Blow, play: Play, journal: JournalReader) -> str:
-        """Deal a blow to the network, or to a table."""
+        """Deal a blow to the network or to a table."""
         if blow.kind == "disguise":
             return self._disguise(int(blow.amount), play, journal)
         assert self.proxy is not None
@@ -203,7 +203,7 @@ class PostgresSite:
         return "network frozen"
 
     def _disguise(self, place: int, play: Play, journal: JournalReader) -> str:
-        """Give a table another key while no job runs, amid changes that nobody can tell the key of then."""
+        """Change a table's key while no job runs, amid changes whose key can't be decoded then."""
         shape = self.script.tables[place]
         with self.connect_again() as connection:
             connection.execute("SET lock_timeout = 1500")
@@ -232,17 +232,17 @@ class PostgresSite:
 
     @staticmethod
     def _streamed_soon(connection: psycopg.Connection[Any], play: Play, journal: JournalReader) -> bool:
-        """Whether the job comes to the log's end in a moment, and says so."""
+        """Whether the job reaches the log's end within seconds, by its journal."""
         row = connection.execute("SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint").fetchone()
         end = row[0] if row else 0
         return _soon(lambda: any(t["position"][0] >= end for t in journal.of("turn")[-1:]), play, journal)
 
-    def may_end(self, error: str) -> bool:  # noqa: ARG002  there are servers that move
-        """A job on a server that stays what it is has no reason to."""
+    def may_end(self, error: str) -> bool:  # noqa: ARG002  overridden where servers are replaced
+        """No error may end a job while its server stays the same."""
         return False
 
     def judge_end(self, error: str, emitted: list[Emitted], journal: JournalReader) -> None:
-        """It never may."""
+        """Never called: no error may end the job."""
         raise NotImplementedError(error)
 
     def send(self, sent: Sent, stop: threading.Event) -> None:
@@ -272,17 +272,17 @@ class PostgresSite:
 
     @property
     def transactions(self) -> int:
-        """By the log."""
+        """From the log."""
         return self._truth.transactions
 
     def settle(self) -> None:
-        """End prepared transactions, and publish what should be."""
+        """End prepared transactions, and restore the publication."""
         with self.connect_again() as connection:
             settle_all_prepared(connection)
             publish_all(connection, self.script)
 
     def mark(self) -> int:
-        """Where the log ends with a signal."""
+        """The end of the log after a new signal."""
         with self.connect_again() as connection:
             connection.execute("INSERT INTO signals VALUES ('mark', 'log', '{\"message\": \"mark\"}')")
             row = connection.execute("SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint").fetchone()
@@ -298,12 +298,12 @@ class PostgresSite:
         return int(position[0])
 
     def entries(self) -> list[Entry]:
-        """By `test_decoding`."""
+        """From `test_decoding`."""
         with self.connect() as connection:
             return list(self._truth.read(connection))
 
     def begin(self, journal: JournalReader) -> int | None:
-        """Where an initial snapshot has made the slot; else it was there before."""
+        """Where an initial snapshot created the slot; None if the slot existed before."""
         opened = journal.of("opened")
         return int(opened[0]["position"][0]) if self.script.initial and opened else None
 
@@ -312,15 +312,15 @@ class PostgresSite:
         return entry.end <= begin
 
     def signal_id(self, row: Row) -> str | None:
-        """Its column."""
+        """The signal's id."""
         return row.get("id")
 
     def marks_window(self, entry: Entry) -> bool:
-        """A window's mark, or its removal."""
+        """Whether the entry is a watermark row or its removal."""
         return entry.op == "d" or (entry.new.get("type") or "").startswith("snapshot-window-")
 
     def emitted(self, turn: int, topic: str, key: Any, value: Any) -> Emitted | None:  # noqa: ARG002
-        """All is in the value; heartbeats are counted."""
+        """Read an event from its value. Heartbeats are only counted."""
         if topic.startswith("__debezium-heartbeat"):
             self.oracle.happened["heartbeats"] += 1
             return None

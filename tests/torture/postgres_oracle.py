@@ -1,13 +1,13 @@
-"""The judge of rows on PostgreSQL: what no event tells of is followed all the same.
+"""The judge of rows on PostgreSQL, which also follows changes without events.
 
-Messages in the log, which the job is told to leave out, say what the log itself does not: that a table is
-taken out of the publication or put back, or that two tables change names. Changes of a table that is not
-published are silent. Its copy may then lack them, as long as the job says that it is incomplete. So is
-TRUNCATE of a partition that is published under its root: what it removed a consumer keeps.
+Messages in the log, which the job is configured to ignore, add what the log does not say: that a table was
+removed from the publication or put back, or that two tables swapped names. Changes of an unpublished table
+are silent. Its copy may lack them as long as the job reports it as incomplete. TRUNCATE of a partition that
+is published under its root is silent, too: consumers keep the rows that it removed.
 
-A row that a change brings into a row filter comes as an insert, which lacks the large values that were left
-unchanged; a snapshot that is under way then, or comes later, must read them. A label of an enum is the same
-under all the names that it gets, but no row read shows a name that was gone at the last quiet point.
+A row that a change brings into a row filter comes as an insert that lacks unchanged large values. A snapshot
+that is running then, or comes later, must read them. An enum label counts as the same under all its names,
+but no row read shows a name that was already gone at the last quiet point.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _LABEL = "e"
 
 @dataclass(slots=True)
 class Untold(Table):
-    """A partitioned table whose partitions log different keys: no snapshot may read it, no copy can be right.
+    """A partitioned table whose partitions log different keys.
 
-    Both keys follow from the same ordinal.
+    No snapshot may read it, and no copy can be right. Both keys follow from the same ordinal.
     """
 
     def key_of(self, row: Mapping[str, str | None]) -> Key:
-        """The key of a row of which one of the keys is known."""
+        """The key of a row with only one of its two keys known."""
         known = row.get("k")
         return ((row["alt"] or "").removeprefix("alt ") if known is None else known,)
 
@@ -52,12 +52,13 @@ class Untold(Table):
 
 @dataclass(slots=True)
 class PostgresOracle(Oracle):
-    """`unpublished` are the tables whose changes are silent now, `lacking` the keys of those by table.
+    """The judge of rows.
 
-    `filters` are the row filters of tables, `odd` those published with partitions of different identities,
-    `renamed` says how often each label of the enum had been renamed at the last quiet point.
-    `disguised` are tables that the job may set aside, since their log can't be decoded: then it must say so,
-    and keep each of their entries; `kept` are those that no event told of.
+    `unpublished` are tables with silent changes, `lacking` the keys of those changes by table. `filters` are
+    the tables' row filters. `odd` are tables published with partitions of different identities. `renamed`
+    says how often each enum label had been renamed at the last quiet point. `disguised` are tables that the
+    job may set aside, since their log can't be decoded. It must then report that and keep each of their
+    entries; `kept` counts those without an event.
     """
 
     unpublished: set[str] = field(default_factory=set)
@@ -70,7 +71,7 @@ class PostgresOracle(Oracle):
     kept: Counter[str] = field(default_factory=Counter)
 
     def precede(self, entries: Iterable[Entry]) -> None:
-        """Go on with what was committed before the job's log began."""
+        """Apply what was committed before the job's log began."""
         for entry in entries:
             if entry.op == "m":
                 self._told(entry)
@@ -85,7 +86,7 @@ class PostgresOracle(Oracle):
                     Oracle.precede(self, [one])
 
     def follow(self, entries: Iterable[Entry], emitted: Iterable[Emitted]) -> None:
-        """Go on with what has been committed and what has been emitted since the last call."""
+        """Process what has been committed and emitted since the last call."""
         for entry in entries:
             if entry.op == "m":
                 self._told(entry)
@@ -99,9 +100,9 @@ class PostgresOracle(Oracle):
         Oracle.follow(self, [], emitted)
 
     def known_tables(self, entry: Entry) -> list[Entry]:
-        """The entries that tell of one, as they are published: none, if a row filter leaves it out."""
+        """The entries of one as they are published; none if a row filter excludes it."""
         if entry.op == "t" and not entry.text:
-            # A root's own TRUNCATE names the root, too.
+            # A root's own TRUNCATE also names the root.
             emptied = [name for name in entry.tables if self.published.get(name, name) not in entry.tables]
             entry = replace(entry, tables=tuple(name for name in entry.tables if name not in emptied))
             silent = [
@@ -126,12 +127,12 @@ class PostgresOracle(Oracle):
             self.unpublished -= known
 
     def left(self) -> list[Entry]:
-        """The entries that an event should have told of."""
+        """The entries that should have had an event."""
         self._come_to(None)
         return self.ahead
 
     def take_in(self, event: Emitted) -> None:
-        """Go on with one event."""
+        """Process one event."""
         self._turn = event.turn
         if event.op != "r":
             self._come_to(event)
@@ -155,12 +156,12 @@ class PostgresOracle(Oracle):
         if table.key_of(found) not in self.lacking.get(table.name, ()) or self._stands(event):
             Oracle.take_in(self, event)
             return
-        # It was read before a change that nobody was told of.
+        # It was read before a change without an event.
         self.events, self.reads = self.events + 1, self.reads + 1
         table.copy[table.key_of(found)] = found
 
     def _read_copy(self, table: Bag, event: Emitted) -> None:
-        """Count a row of which there may be more."""
+        """Count a row of which there may be several copies."""
         self.events, self.reads = self.events + 1, self.reads + 1
         self.happened["rows read that may be alike"] += 1
         first = event.snapshot != "incremental"
@@ -169,7 +170,7 @@ class PostgresOracle(Oracle):
             self.first_words.append((table.name, event.snapshot))
 
     def _check_label(self, event: Emitted) -> None:
-        """No name of a label that was gone at the last quiet point, when nothing was being read."""
+        """A label's name must not have been gone at the last quiet point, when nothing was being read."""
         label, _, times = str((event.after or {}).get(_LABEL, "")).partition("_")
         if times and int(times) < self.renamed.get(label, 0):
             raise Violation(
@@ -177,7 +178,7 @@ class PostgresOracle(Oracle):
             )
 
     def _stands(self, event: Emitted) -> bool:
-        """Whether a row read is the table's here."""
+        """Whether a row read equals the table's row here."""
         table = self._table(event.table)
         if isinstance(table, Bag):
             return table.stands(event)
@@ -186,12 +187,12 @@ class PostgresOracle(Oracle):
         return stands is not None and stands.get("ver") == found.get("ver")
 
     def _come_to(self, event: Emitted | None) -> None:
-        """Pass what no event tells of, up to the entry of this one."""
+        """Apply entries without events, up to this event's entry."""
         while self.ahead and self._is_silent(self.ahead[0], event):
             self._pass(self.ahead.pop(0))
 
     def _is_silent(self, entry: Entry, event: Emitted | None) -> bool:
-        """Whether an event, None for the end, is not this entry's, and none need be."""
+        """Whether an entry needs no event, and this event (None: the end) is not its own."""
         if entry.silent or entry.op == "m":
             return True
         name = entry.tables[0]
@@ -199,7 +200,7 @@ class PostgresOracle(Oracle):
         return name in self.disguised and not told
 
     def _pass(self, entry: Entry) -> None:
-        """Follow an entry that no event tells of."""
+        """Apply an entry without an event."""
         if entry.op == "m":
             if entry.text.startswith("exchange "):
                 self._exchange(*entry.text.removeprefix("exchange ").split(","))
@@ -223,7 +224,7 @@ class PostgresOracle(Oracle):
         self._apply(table, entry)
 
     def _empty(self, table: Table, entry: Entry) -> set[Key]:
-        """A partition was truncated that is published under its root; gives the keys of its rows."""
+        """Apply a TRUNCATE of a partition that is published under its root. Returns the keys of its rows."""
         part = entry.text.rpartition("_")[2]
         gone = {key for key, row in table.rows.items() if row["p"] == part}
         for key in gone:
@@ -232,7 +233,7 @@ class PostgresOracle(Oracle):
         return gone
 
     def _exchange(self, one: str, other: str) -> None:
-        """Two tables have got each other's name; what a consumer has of either is worth nothing."""
+        """Two tables have swapped names. A consumer's copies of both are worthless."""
         first, second = self.tables[one], self.tables[other]
         first.rows, second.rows = second.rows, first.rows
         first.types, second.types = second.types, first.types
@@ -247,7 +248,7 @@ class PostgresOracle(Oracle):
             self.lacking.pop(table.name, None)
 
     def _changed(self, entry: Entry, first: Emitted, second: Emitted) -> None:
-        """As ever; a row whose large value may be an old one stays that under another key."""
+        """As for rows. A row whose large value may be outdated stays so under another key."""
         table = self._table(entry.tables[0])
         if isinstance(table, Bag):
             self._same(entry, second, entry.op)
@@ -266,7 +267,7 @@ class PostgresOracle(Oracle):
             self._note_lacking(table, entry, second.turn)
 
     def _note_lacking(self, table: Table, entry: Entry, turn: int) -> None:
-        """Note rows of which a consumer has had no event with all values: those that came into a filter."""
+        """Note rows that came into a filter, of which no event has had all values."""
         old, new = printed_row(entry.old, table.types), printed_row(entry.new, table.types)
         since = None if entry.op == "c" else table.lacking.pop(table.key_before(old, new), None)
         if entry.op == "c" and UNCHANGED in new.values():
@@ -276,19 +277,19 @@ class PostgresOracle(Oracle):
             table.lacking[table.key_of(new)] = since
 
     def _may_lack(self, table: Table, key: Key) -> bool:
-        """Whether no snapshot was under way when such a row came, and none came later."""
+        """Whether no snapshot was running when the row came, and none came later."""
         since = table.lacking.get(key)
         return since is not None and all(since >= last for _first, last in table.finished)
 
     def _copy(self, table: Table, entry: Entry, first: Emitted, second: Emitted, /) -> None:
-        """As ever, where a consumer's copy can be right."""
+        """As for rows, where a consumer's copy can be right."""
         if isinstance(table, Untold):
             self.happened["changes of partitions that no snapshot reads"] += 1
         else:
             Oracle._copy(self, table, entry, first, second)
 
     def settle(self, name: str, rows: list[Row]) -> None:
-        """What a table lacks it may lack as long as the job says so, and no longer."""
+        """A table may lack entries as long as the job reports it as incomplete, and no longer."""
         table, lacking = self._table(name), self.lacking.get(name, set())
         self._settle_letters(name)
         self._note_labels(rows)
@@ -323,7 +324,7 @@ class PostgresOracle(Oracle):
                 self.happened["labels renamed"] += 1
 
     def _settle_letters(self, name: str) -> None:
-        """A table that is set aside has a letter for each entry; one that is whole again has none aside."""
+        """A table that is set aside has a dead letter per entry; a complete one starts again from none."""
         if name not in self.disguised:
             return
         if name in self.incomplete:
@@ -335,14 +336,14 @@ class PostgresOracle(Oracle):
 
     @staticmethod
     def _whole_again(table: Table, lacking: set[Key]) -> None:
-        """A completed snapshot has read what was silent; what was deleted nobody tells."""
+        """A completed snapshot has read what was silent, but nothing reports deletes."""
         table.arrived -= lacking
         for key in lacking - table.rows.keys():
             table.copy.pop(key, None)
 
 
 def _keys(table: Table, entry: Entry) -> set[Key]:
-    """The keys that a change of one row is about, as the judge knows them."""
+    """The keys that a change of one row concerns, as the judge knows them."""
     old, new = printed_row(entry.old, table.types), printed_row(entry.new, table.types)
     before = set() if entry.op == "c" else {table.key_before(old, new)}
     return before if entry.op == "d" else before | {table.key_of(new)}

@@ -1,4 +1,4 @@
-"""The process that runs the job under torture: started, ordered about, killed, started again."""
+"""The process that runs the job under torture: started, given orders, killed, restarted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ROOT = Path(str(tests.__file__)).resolve().parents[1]
 
 @dataclass(slots=True)
 class Child:
-    """`tests.torture.child`, in a process group of its own; what it logs goes to a file."""
+    """`tests.torture.child`, in its own process group. It logs to a file."""
 
     log: Path
     starts: int = 0
@@ -38,11 +38,11 @@ class Child:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
+        """Whether it is running."""
         return self._process is not None and self._process.poll() is None
 
     def order(self, **order: Any) -> None:
-        """Give an order, starting the process if there is none; one that is dead has no ears."""
+        """Give an order. `play` starts the process if needed; other orders to a dead process are dropped."""
         if not self.alive and order["do"] != "play":
             return
         if not self.alive:
@@ -69,7 +69,7 @@ class Child:
             )
 
     def freeze(self, seconds: float) -> None:
-        """SIGSTOP the process and all that it has started, and have them go on so much later."""
+        """SIGSTOP the process and everything that it started; SIGCONT them after this many seconds."""
         if self._process is None or not self.alive:
             return
         with contextlib.suppress(ProcessLookupError):
@@ -80,7 +80,7 @@ class Child:
                 os.killpg(self._process.pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """SIGKILL to the process and all that it has started."""
+        """SIGKILL the process and everything that it started."""
         if self._process is None:
             return
         with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""The publication of a history: as the script wants it, and as it was before somebody changed it."""
+"""The publication of a history: as the script wants it, and restored after changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME = "tidemark"
 
 
 def create(script: Script) -> str:
-    """The statement that makes it."""
+    """The statement that creates it."""
     what = "FOR ALL TABLES"
     if script.listed:
         what = f"FOR TABLE {', '.join(['signals', *map(_entry, script.tables)])}"
@@ -26,12 +26,12 @@ def create(script: Script) -> str:
 
 
 def told(text: str) -> str:
-    """The statement that tells the judge, in the log, with the transaction."""
+    """The statement that informs the judge through the log, in the same transaction."""
     return f"SELECT pg_logical_emit_message(true, '{PREFIX}', '{text}')"
 
 
 def unpublish(shape: TableShape) -> list[str]:
-    """Take a table out, when nobody writes to it."""
+    """Remove a table while nobody writes to it."""
     return [
         f"LOCK TABLE {shape.name} IN SHARE MODE",
         f"ALTER PUBLICATION {NAME} DROP TABLE {shape.name}",
@@ -49,12 +49,12 @@ def publish(shape: TableShape) -> list[str]:
 
 
 def retract(tables: str) -> list[str]:
-    """Drop the publication, when nobody writes to these tables."""
+    """Drop the publication while nobody writes to these tables."""
     return [f"LOCK TABLE {tables} IN SHARE MODE", f"DROP PUBLICATION {NAME}", told("unpublish *")]
 
 
 def republish(tables: str, statement: str) -> list[str]:
-    """Make it anew."""
+    """Create it again."""
     return [f"LOCK TABLE {tables} IN SHARE MODE", statement, told("publish *")]
 
 
@@ -68,7 +68,7 @@ def _names(shape: TableShape) -> str:
 
 
 def publish_all(connection: psycopg.Connection[Any], script: Script) -> None:
-    """Make the publication what it was, whatever its administrator has not come to."""
+    """Restore the publication, whatever the script left undone."""
     with connection.transaction():
         if connection.execute("SELECT FROM pg_publication").fetchone() is None:
             tables = ", ".join(["signals", *(shape.name for shape in script.tables)])

@@ -1,4 +1,4 @@
-"""Row filters of a history's publication: as SQL, and as the judge applies them to entries of the log."""
+"""Row filters of a history's publication: as SQL, and as the judge applies them to log entries."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """Rows are published unless this column is divisible by four; the log has it of all rows that change."""
+    """Publishes rows unless this column is divisible by four. The log has the column for all changed rows."""
 
     column: str
 
     @property
     def condition(self) -> str:
-        """As SQL."""
+        """The filter as SQL."""
         return f"{self.column} % 4 <> 0"
 
     def shows(self, row: Row) -> bool:
@@ -28,10 +28,10 @@ class RowFilter:
         return int(row[self.column] or 0) % 4 != 0
 
     def published(self, entry: Entry) -> Entry | None:
-        """What is published of a change: an update may be the row's insert or delete; None: nothing."""
+        """How a change is published: an update may become an insert or a delete; None: not at all."""
         if entry.op not in {"c", "u", "d"}:
             return entry
-        # Where the log has no old row, the column did not change.
+        # If the log has no old row, the column did not change.
         old = {**entry.new, **entry.old}
         was = entry.op != "c" and self.shows(old)
         stays = entry.op != "d" and self.shows(entry.new)
@@ -47,9 +47,9 @@ class RowFilter:
 
 
 FILTERS = {"key": RowFilter("k"), "version": RowFilter("ver")}
-"""By name. A version is in the log of the row before under REPLICA IDENTITY FULL alone."""
+"""By name. The log has the old row's version only under REPLICA IDENTITY FULL."""
 
 
 def where(shape: TableShape) -> str:
-    """The clause that leaves a table its published rows; empty: all of them."""
+    """The WHERE clause for a table's published rows; empty if all are."""
     return f" WHERE ({FILTERS[shape.filter].condition})" if shape.filter else ""

@@ -1,6 +1,6 @@
-"""Histories one after the other, on one server and with one job's process, until the time is up.
+"""Plays histories in sequence, on one server and with one job process, until the time is up.
 
-Owns what outlives a history, and what is kept of one that went wrong: its script, journal and events.
+Owns what outlives a history, and keeps what is needed of a failed one: its script, journal and events.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ if TYPE_CHECKING:
 
 _OUR_OWN = ("TypeError", "AttributeError", "NameError")
 _ATTEMPTS = 3
-"""How often a script is played before it counts as sound: sessions interleave otherwise each time."""
+"""How often a script is played before it counts as passing: sessions interleave differently each time."""
 _FAILS_OVER = 18
-"""The version that synchronises slots to a standby."""
+"""The version that synchronizes slots to a standby."""
 _MOVES, _BLOWS = {1: "standby", 4: "copy"}, {0: "skew stall", 2: "network", 3: "disguise"}
 _EACH_EVERY = 8
-"""Of so many histories of a long run each of these is one."""
+"""In a long run, one in this many histories has each of these."""
 _SELDOM = 0.05
 _HARD_EVERY, _RESTART_EVERY, _BREAK_EVERY = 5, 4, 2
-"""Every so many histories one has a SIGKILL, one a restart of the server, one a SIGKILL of the broker."""
+"""One in this many histories has a SIGKILL, a server restart, a SIGKILL of the broker."""
 
 
 @dataclass(slots=True)
 class Run:
     """A server, a process, and the figures of all histories so far.
 
-    With `kafka` there is a broker too, and the jobs send to it. `initial`: whether histories begin with an
-    initial snapshot; None: some do. `source` is postgres, mongodb or sqlserver.
+    With `kafka` there is also a broker, and the jobs send to it. `initial` says whether histories begin with
+    an initial snapshot; None: some do. `source` is postgres, mongodb or sqlserver.
     """
 
     folder: Path
@@ -83,7 +83,7 @@ class Run:
         self.ground.close()
 
     def histories(self, seed: str, minutes: float) -> int:
-        """Play histories until the time is up; each has a seed of its own, made of this one."""
+        """Play histories until the time is up. Each has a seed derived from this one."""
         until = time.monotonic() + minutes * 60
         for number in itertools.count():
             if time.monotonic() >= until:
@@ -107,9 +107,9 @@ class Run:
         return 1 if self.figures.violations or too_rare else 0
 
     def _moves(self, seed: str, number: int, minutes: float) -> str:
-        """What takes the place of a history's server, if anything does.
+        """What replaces a history's server, if anything does.
 
-        In a long run one history in eight has each; in a short one few have any, since they take their time.
+        In a long run one history in eight has each kind; in a short one few have any, since they take time.
         """
         if self.source != "postgres" or self.kafka or self.version != _FAILS_OVER:
             return ""
@@ -130,7 +130,7 @@ class Run:
         return self.play(script, mutant)
 
     def play(self, script: Script, mutant: str | None = None) -> str | None:
-        """Play one history, where it needs one on a server of its own; what was violated, if anything was."""
+        """Play one history, on its own server if it needs one. Returns what was violated, if anything."""
         if not (script.moves or script.scene in WRAPS):
             return self._play(script, mutant)
         own, self.ground = self.ground, MovingGround(self.version) if script.moves else WrapGround()
@@ -173,7 +173,7 @@ class Run:
 
 
 def replay(run: Run, kept: Path, minutes: float) -> int:
-    """Play a kept script until it fails again, and then ever smaller ones, as long as there is time."""
+    """Play a kept script until it fails again, then ever smaller ones while time remains."""
     path = kept / "script.json" if kept.is_dir() else kept
     until = time.monotonic() + minutes * 60
 
@@ -191,7 +191,7 @@ def replay(run: Run, kept: Path, minutes: float) -> int:
 
 
 def mutate(run: Run, only: list[str]) -> int:
-    """Switch off one guard after the other; 0 only if each is caught, and no scene fails with all of them."""
+    """Switch off the guards one at a time. Returns 0 only if each is caught and no scene fails with all."""
     known = GUARDS[run.source]
     chosen = [name for name in known if not only or name in only]
     caught: dict[str, bool] = {}
@@ -209,5 +209,5 @@ def mutate(run: Run, only: list[str]) -> int:
 
 
 def _tells(violation: str | None) -> bool:
-    """Whether a violation tells of a missing guard, and not of one that was badly switched off."""
+    """Whether a violation is due to the missing guard, and not to a bug in switching it off."""
     return violation is not None and not any(error in violation for error in _OUR_OWN)

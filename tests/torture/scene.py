@@ -1,6 +1,6 @@
-"""What a scene can do: steps on the database, signals, gates, and waiting for what the job tells.
+"""What a scene can do: steps on the database, signals, gates, and waiting for the job's notes.
 
-The log, the reading or the rows read are held back by gates, files that the job's ports look for.
+Gates hold back the log, the readers or the rows read. They are files that the job's ports look for.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Scene:
     signals: int = 0
 
     def run(self, *steps: Step) -> None:
-        """Do these steps, each in a transaction of its own."""
+        """Run these steps, each in its own transaction."""
         with self.site.connect_again() as connection:
             connection.execute("SET lock_timeout = 0")
             for step in steps:
@@ -52,7 +52,7 @@ class Scene:
                         connection.execute(statement.encode())
 
     def meanwhile(self, *steps: Step) -> threading.Thread:
-        """Do these steps while the scene goes on; a server that ends the session ends them."""
+        """Run these steps while the scene continues. If the server ends the session, they are dropped."""
 
         def running() -> None:
             with contextlib.suppress(psycopg.OperationalError):
@@ -64,7 +64,7 @@ class Scene:
 
     @contextlib.contextmanager
     def traffic(self) -> Iterator[None]:
-        """Somebody touches a row of the first table every few milliseconds meanwhile."""
+        """Update a row of the first table every few milliseconds meanwhile."""
         stop = threading.Event()
 
         def running() -> None:
@@ -92,7 +92,7 @@ class Scene:
         self.stage.deal(blow, self.journal)
 
     def ask(self, surrogate: str = "") -> None:
-        """Have all tables read; by a column that is no key of theirs, where one is named."""
+        """Request a snapshot of all tables, by a surrogate key if one is named."""
         self.signals += 1
         script = self.stage.script
         names = [name for one in script.tables for name in collections(one, via_root=script.via_root)]
@@ -106,7 +106,7 @@ class Scene:
         session.close()
 
     def until(self, condition: Callable[[], Any], what: str, within_s: float = _PATIENCE_S) -> None:
-        """Wait; a violation if it takes too long."""
+        """Wait. Raises Violation if it takes too long."""
         since = time.monotonic()
         while not condition():
             self.stage.watch(self.journal)
@@ -119,7 +119,7 @@ class Scene:
         self.until(lambda: len(self.journal.of("window")) >= count, f"window {count} opens")
 
     def until_streamed(self) -> None:
-        """Wait until all that is committed, be it visible or not, has been streamed."""
+        """Wait until everything committed has been streamed, visible or not."""
         with self.site.connect_again() as connection:
             row = connection.execute(
                 "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint FROM pg_current_xact_id()"
@@ -130,7 +130,7 @@ class Scene:
         )
 
     def until_finished(self, within_s: float = _PATIENCE_S) -> None:
-        """Wait for the answer that all tables were read."""
+        """Wait for the answers that all tables were read."""
         script = self.stage.script
         wanted = self.signals * sum(len(collections(one, via_root=script.via_root)) for one in script.tables)
         self.until(
@@ -154,12 +154,12 @@ class Scene:
             self.release(what)
 
     def release(self, what: str) -> None:
-        """Hold it back no longer."""
+        """Stop holding it back."""
         (self.stage.folder / f"hold-{what}").unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def no_standby(self) -> Iterator[None]:
-        """Commits wait for a standby that does not exist: in the log, and not visible."""
+        """Make commits wait for a standby that does not exist: they are in the log, and not visible."""
         with self.site.server.connect() as connection:
             connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
             connection.execute("SELECT pg_reload_conf()")

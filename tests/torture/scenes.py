@@ -1,7 +1,7 @@
-"""Short histories that bring a guard to light, each with every step where it matters.
+"""Short histories that exercise one guard each, with every step at the critical moment.
 
-Owns what happens in a scene, and when; the script beside it says on which tables. Between the steps the
-log, the reading or the rows read are held back by gates, files that the job's ports look for.
+Owns what happens in a scene, and when; the script beside it defines the tables. Between the steps, gates hold
+back the log, the readers or the rows read. They are files that the job's ports look for.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PROMPT_S = 8.0
 
 
 def in_window(scene: Scene) -> None:
-    """Changes of every kind after a window's rows were read, before they go out."""
+    """All kinds of changes after a window's rows were read, before they are emitted."""
     with scene.held("poll"):
         scene.ask()
         scene.until_window()
@@ -49,12 +49,12 @@ def in_window(scene: Scene) -> None:
 
 
 def hidden(scene: Scene) -> None:
-    """An update that is streamed, and not yet visible when the window opens."""
+    """An update that is streamed but not yet visible when the window opens."""
     _hidden(scene, drop=False)
 
 
 def hidden_dropped(scene: Scene) -> None:
-    """The same, and the job begun anew in between."""
+    """Like `hidden`, with a restart of the job in between."""
     _hidden(scene, drop=True)
 
 
@@ -74,13 +74,13 @@ def _hidden(scene: Scene, *, drop: bool) -> None:
 
 
 def _committed(scene: Scene, events: int) -> bool:
-    """Whether so many events have been emitted since the log began."""
+    """Whether this many events have been emitted since the log began."""
     found: int = sum(turn["events"] for turn in scene.journal.of("turn"))
     return found >= events
 
 
 def moved_past(scene: Scene) -> None:
-    """A row with a large value gets a key past all that the snapshot will read."""
+    """A row with a large value gets a key beyond all that the snapshot will read."""
     with scene.held("poll"):
         scene.ask()
         scene.until_window()
@@ -88,7 +88,7 @@ def moved_past(scene: Scene) -> None:
 
 
 def hidden_move(scene: Scene) -> None:
-    """The same by a transaction that is not visible when the snapshot measures the table."""
+    """Like `moved_past`, by a transaction that is not visible when the snapshot measures the table."""
     scene.until_streamed()
     with scene.held("poll"):
         with scene.no_standby():
@@ -101,7 +101,7 @@ def hidden_move(scene: Scene) -> None:
 
 
 def stalled_log(scene: Scene) -> None:
-    """Windows open on changes that the stream has not come to."""
+    """Windows open after changes that the stream has not reached."""
     with scene.held("poll"):
         scene.ask()
         scene.until_window()
@@ -112,7 +112,7 @@ def stalled_log(scene: Scene) -> None:
 
 
 def wrap(scene: Scene) -> None:
-    """A window is open while the 32-bit transaction ids begin again."""
+    """A window is open while the 32-bit transaction ids wrap around."""
     _burn_until(scene, (8 << 32) - 12)
     with scene.held("poll"):
         scene.ask()
@@ -131,10 +131,10 @@ def _burn_until(scene: Scene, xid: int) -> None:
 
 
 def open_writer(scene: Scene) -> None:
-    """A record that nobody flushes stands before the horizon of a window."""
+    """A log record that nobody flushes precedes a window's horizon."""
     scene.ask()
     scene.until_finished()
-    # The server itself flushes its log every 15 s: if that helped the first window, the next one has to wait.
+    # The server flushes its log every 15 s. If that helps one window, the next ones still have to wait.
     for row in (4, 5, 6):
         with scene.site.connect_again() as writer:
             writer.autocommit = False
@@ -147,7 +147,7 @@ def open_writer(scene: Scene) -> None:
 
 
 def late_readers(scene: Scene) -> None:
-    """Rows change before a window's readers begin, and the stream has not come to that."""
+    """Rows change before a window's readers begin, and the stream has not reached the changes."""
     with scene.held("read"):
         scene.ask()
         scene.until_window()
@@ -159,7 +159,7 @@ def late_readers(scene: Scene) -> None:
 
 
 def rewritten(scene: Scene) -> None:
-    """A table is written anew before a window's readers begin."""
+    """A table is rewritten before a window's readers begin."""
     with scene.held("read"):
         scene.ask()
         scene.until_window()
@@ -169,7 +169,7 @@ def rewritten(scene: Scene) -> None:
 
 
 def ddl_waits(scene: Scene) -> None:
-    """A definition is to change while a window takes long."""
+    """DDL waits while a window takes long."""
     with scene.held("read"):
         scene.ask()
         scene.until_window()
@@ -181,7 +181,7 @@ def ddl_waits(scene: Scene) -> None:
 
 
 def other_key(scene: Scene) -> None:
-    """The primary key becomes another column while the table is being read."""
+    """The primary key moves to another column while the table is being read."""
     with scene.held("poll"):
         scene.ask()
         scene.until_window()
@@ -190,14 +190,14 @@ def other_key(scene: Scene) -> None:
 
 
 def between_slices(scene: Scene) -> None:
-    """Changes of rows that wait to go out, while a part of their window is on its way."""
+    """Changes of rows that wait to be emitted, while a part of their window is being sent."""
     with _slice_on_its_way(scene):
         scene.run(["touch", 1, [5, 15]], ["remove", 2, [6]], ["move", 3, 7, 1007])
 
 
 @contextmanager
 def _slice_on_its_way(scene: Scene) -> Iterator[None]:
-    """The first slice of a window is held back in the sink, until what is done meanwhile is read."""
+    """Hold the first slice of a window back in the sink, while the caller acts."""
     with scene.held("poll"):
         scene.ask()
         scene.until_window()
@@ -225,7 +225,7 @@ def beside_another_window(scene: Scene) -> None:
 
 
 def few_of_many(scene: Scene) -> None:
-    """Changes of few rows out of many, some of them next to each other."""
+    """Changes of few rows out of many, some of them adjacent."""
     with scene.held("poll"):
         scene.ask()
         scene.until_window()
@@ -242,7 +242,7 @@ def unpublished(scene: Scene) -> None:
 
 
 def slid_past(scene: Scene) -> None:
-    """A row moves behind the reading by the surrogate key alone, its large value unchanged."""
+    """A row moves to a surrogate key that was already read, its large value unchanged."""
     with scene.held("poll"):
         scene.ask(surrogate="n")
         scene.until_window()
@@ -250,7 +250,7 @@ def slid_past(scene: Scene) -> None:
 
 
 def alike(scene: Scene) -> None:
-    """One of some equal rows is changed, and one of others deleted, before a window's rows go out."""
+    """One of several equal rows is changed, and one of others deleted, before a window's rows are emitted."""
     with scene.held("poll"):
         scene.ask(surrogate="n")
         scene.until_window()
@@ -258,7 +258,7 @@ def alike(scene: Scene) -> None:
 
 
 def alike_hidden(scene: Scene) -> None:
-    """One of some equal rows is deleted in the log, and not yet where the window looks."""
+    """One of several equal rows is deleted in the log, but not yet in the window's snapshot."""
     scene.until_streamed()
     with scene.no_standby():
         waiting = scene.meanwhile(["remove", 0, [3]])
@@ -270,13 +270,13 @@ def alike_hidden(scene: Scene) -> None:
 
 
 def alike_beside_another(scene: Scene) -> None:
-    """One of some equal rows is deleted after a window opened, and before the one that reads it does."""
+    """One of several equal rows is deleted after one window opened, and before the window that reads it."""
     scene.until_streamed()
     with scene.held("poll"):
         scene.ask(surrogate="n")
         scene.until_window()
         with scene.held("take"):
-            # Not the rows that are deleted, whose copies are counted.
+            # Not the deleted rows, whose copies are counted.
             scene.run(["bulk", 0, 13, 0])
             with scene.held("read"):
                 scene.release("poll")
@@ -287,7 +287,7 @@ def alike_beside_another(scene: Scene) -> None:
 
 
 def other_leaf(scene: Scene) -> None:
-    """Rows are deleted of a partition whose log does not say which rows of the root they were."""
+    """Rows are deleted from a partition whose log does not identify them as rows of the root."""
     with scene.held("poll"):
         scene.ask()
         scene.until(
@@ -298,7 +298,7 @@ def other_leaf(scene: Scene) -> None:
 
 
 def leaves_by_index(scene: Scene) -> None:
-    """Rows are deleted of partitions that all log an index of the root, and not its primary key."""
+    """Rows are deleted from partitions that all log an index of the root instead of its primary key."""
     with scene.held("poll"):
         scene.ask()
         scene.until_window()
@@ -315,7 +315,7 @@ def key_gains(scene: Scene) -> None:
 
 
 def relabelled(scene: Scene) -> None:
-    """The labels of an enum are renamed when some of its rows have been read."""
+    """Enum labels are renamed after some of the table's rows have been read."""
     with scene.held("poll"):
         scene.ask()
         scene.until_window()
@@ -330,7 +330,7 @@ def relabelled(scene: Scene) -> None:
 
 
 def leaf_truncated(scene: Scene) -> None:
-    """A partition is truncated, which is not published under its root, while the table is being read."""
+    """A partition is truncated while the table is being read; under its root that is not published."""
     with scene.held("poll"):
         scene.ask()
         scene.until_window()
@@ -341,7 +341,7 @@ def leaf_truncated(scene: Scene) -> None:
 
 
 def come_into_filter(scene: Scene) -> None:
-    """A row comes into the row filter behind the reading, its large value unchanged."""
+    """A row enters the row filter in the part already read, its large value unchanged."""
     with scene.held("poll"):
         scene.ask()
         scene.until_window()
@@ -353,16 +353,16 @@ def _answered(scene: Scene, outcome: str) -> bool:
 
 
 def exporter_ends(scene: Scene) -> None:
-    """The session behind a window ends between its slices, and two of its tables change names."""
+    """The session behind a window ends between its slices, and two of its tables swap names."""
     with _slice_on_its_way(scene):
         with scene.site.connect_again() as connection:
             connection.execute(EXPORTERS.encode())
-        # Until the log says more, a row read may stand before the exchange: so a change follows it.
+        # Until the log says more, a row read may precede the swap, so a change follows it.
         scene.run(["exchange", 1, 2], ["touch", 3, [1]])
 
 
 def stalled_sink(scene: Scene) -> None:
-    """A definition is to change while a turn stands in the sink, and a window holds the table."""
+    """DDL waits while a turn is stuck in the sink and a window holds the table."""
     with contextlib.ExitStack() as held:
         held.enter_context(scene.held("read"))
         scene.ask()
@@ -377,7 +377,7 @@ def stalled_sink(scene: Scene) -> None:
 
 
 def clock_ahead(scene: Scene) -> None:
-    """The driver's clock is ahead, and changes come all the time."""
+    """The driver's clock is ahead, and changes keep coming."""
     scene.skew(3600.0)
     with scene.traffic():
         time.sleep(0.5)
@@ -386,7 +386,7 @@ def clock_ahead(scene: Scene) -> None:
 
 
 def clock_set_back(scene: Scene) -> None:
-    """The driver's clock is set back, and nothing but heartbeats makes turns."""
+    """The driver's clock is set back, and only heartbeats make turns."""
     scene.until_streamed()
     turns = len(scene.journal.of("turn"))
     scene.until(lambda: len(scene.journal.of("turn")) > turns + 2, "heartbeats are sent")
@@ -397,7 +397,7 @@ def clock_set_back(scene: Scene) -> None:
 
 
 def lost_network(scene: Scene) -> None:
-    """The server's ends of all connections are gone, and nobody says so."""
+    """The server's ends of all connections vanish without notice."""
     scene.ask()
     scene.until_finished()
     scene.deal(Blow(0.0, "lose"))
@@ -405,12 +405,12 @@ def lost_network(scene: Scene) -> None:
 
 
 def lagging_standby(scene: Scene) -> None:
-    """What was sent last, the promoted standby lacks."""
+    """The promoted standby lacks what was sent last."""
     _moved(scene, Blow(0.0, "lag", 3.0))
 
 
 def restored_copy(scene: Scene) -> None:
-    """The same of a copy of the server's files, which has gone on further than what was sent."""
+    """The same with a copy of the server's files that has continued past what was sent."""
     _moved(scene, Blow(0.0, "restore", 3.0))
 
 
@@ -423,14 +423,14 @@ def _moved(scene: Scene, blow: Blow) -> None:
 
 
 def disguised(scene: Scene) -> None:
-    """A table gets another key where nobody can tell of which entries; another one is written to."""
+    """A table gets another key in a way that its entries can't be decoded; another table is written to."""
     scene.deal(Blow(0.0, "disguise", 0))
     scene.run(["touch", 1, [1, 2, 3]], ["fill", 0, 60_000, 3])
     scene.until_streamed()
 
 
 def only_rounds(_scene: Scene) -> None:
-    """Nothing beside the script's transactions."""
+    """Nothing besides the script's transactions."""
 
 
 def _script(scene: str, *tables: TableShape, **more: Any) -> Script:
@@ -484,7 +484,7 @@ def _every_step() -> Script:
     writer = [
         Transaction([["touch", n % 2, [n % 40]], ["put", n % 2, [100 + n]]], pause_s=0.05) for n in range(100)
     ]
-    # Commands first: later all signals may have been obeyed.
+    # Commands first: later all signals may have been processed.
     steps = sorted(STEPS, key=lambda step: step != "commands")
     fuses = [Fuse(step, after, 0) for step in steps for after in (False, True)]
     script = _script("every-step", *tables, fuses=fuses)
@@ -547,11 +547,11 @@ SCENES: dict[str, tuple[Script, Callable[[Scene], None]]] = {
 }
 """By name: the script, and what happens."""
 WRAPS = frozenset({"wrap"})
-"""Scenes on a server whose transaction ids are about to begin again."""
+"""Scenes on a server whose transaction ids are about to wrap around."""
 
 
 def play_scene(name: str, stage: Play, site: PostgresSite, journal: JournalReader) -> None:
-    """Play a scene, once the job runs."""
+    """Play a scene once the job runs."""
     scene = Scene(stage, site, journal)
     scene.until(lambda: journal.of("started"), "the job is started")
     SCENES[name][1](scene)

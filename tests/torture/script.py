@@ -1,7 +1,7 @@
-"""A history before it happens: its tables, transactions, signals, crashes and restarts, all from a seed.
+"""A history before it is played: its tables, transactions, signals, crashes and restarts, all from a seed.
 
-A script is a plain value that JSON can hold, so that a failing one can be kept, cut down and played
-again. What it does not decide is how the writers' sessions interleave: that is the machine's affair.
+A script is a plain value that fits into JSON, so that a failing one can be kept, shrunk and replayed. It does
+not decide how the writers' sessions interleave: that depends on the machine.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ STEPS = (
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a history is to have in it.
+    """What a history must contain.
 
-    `hard`: a SIGKILL of the job. `restart`: one of the server. `broken`: a SIGKILL of the broker. `kafka`:
-    events go there. `initial`: whether it begins with an initial snapshot; None: its seed decides. `moves`:
-    what takes the server's place, if anything does. `blow`: which of skew, network, stall and disguise it
-    must have; its seed decides about the others.
+    `hard`: a SIGKILL of the job. `restart`: a restart of the server. `broken`: a SIGKILL of the broker.
+    `kafka`: events go to Kafka. `initial`: whether it begins with an initial snapshot; None: its seed
+    decides. `moves`: what replaces the server, if anything. `blow`: which of skew, network, stall and
+    disguise it must have; its seed decides about the others.
     """
 
     hard: bool = False
@@ -58,7 +58,7 @@ ANYTHING = Wanted()
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """Steps of one transaction; those from `savepoint` on (None: none) are rolled back alone."""
+    """Steps of one transaction. Those from `savepoint` on are rolled back alone (None: there is none)."""
 
     steps: list[Step]
     ending: Ending = "commit"
@@ -69,10 +69,10 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A row for the signal table, and what it asks for in the oracle's words.
+    """A row for the signal table, and what it requests in the oracle's terms.
 
-    `kind` is execute, unreadable (accepted, and refused once it is measured), stop, log or malformed;
-    `collections` are those it names (none: all).
+    `kind` is execute, unreadable (accepted, then rejected when it is measured), stop, log or malformed.
+    `collections` are those that it names (none: all).
     """
 
     pause_s: float
@@ -86,9 +86,9 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Fuse:
-    """A blow when a step is passed for the n-th time: the job is dropped.
+    """Drops the job when a step is passed for the n-th time.
 
-    `hard`: its process is killed instead. `sleeps`: the job stands still until another one has taken over.
+    `hard`: its process is killed instead. `sleeps`: the job pauses until another one has taken over.
     """
 
     step: str
@@ -102,7 +102,7 @@ class Fuse:
 class Strike:
     """A step on a collection, as soon as a window that reads it has opened.
 
-    What `held` names is held back until then: `poll` the rows read, `take` the log; nothing else is.
+    `held` names what is held back until then: `poll` the rows read, `take` the log, empty for nothing.
     """
 
     step: Step
@@ -111,20 +111,20 @@ class Strike:
 
 @dataclass(frozen=True, slots=True)
 class Blow:
-    """What befalls a history `at_s` seconds after a round has begun.
+    """An incident `at_s` seconds after the start of a round.
 
-    `kind` says what, `amount` how much of it:
+    `kind` says what happens, `amount` how much:
 
-        skew       the driver's clock is set so many seconds ahead of the true time
-        freeze     the network stands still so many seconds, and goes on
-        cut        the same, and then all connections end
+        skew       the driver's clock is set this many seconds ahead of the true time
+        freeze     the network stands still for this many seconds, then continues
+        cut        like freeze, then all connections end
         lose       all connections end, and the job is not told
         disguise   a table gets another primary key while no job runs, so that its log can't be decoded;
                    `amount` is the table's place
-        promote    a standby takes the server's place, that was stopped in order
-        fail over  the same, and the server was killed
-        lag        the same, and the standby has missed the last seconds
-        restore    the server's files become what they were so many seconds ago
+        promote    a standby replaces the server, which was shut down properly
+        fail over  like promote, but the server was killed
+        lag        like fail over, and the standby has missed the last seconds
+        restore    the server's files revert to those of this many seconds ago
     """
 
     at_s: float
@@ -134,12 +134,12 @@ class Blow:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What happens between two quiet points: each writer's transactions, signals, blows by the clock.
+    """What happens between two quiet points: each writer's transactions, signals, timed blows.
 
-    `kills` are SIGKILLs of the job, `restarts` those of the server, `breaks` SIGKILLs of the sink's broker,
-    in seconds from the round's start. `aims` is how many changes are aimed at the rows of each window while
-    it is open. `strikes` come one after the other, each while a window is open. `blows` are what the site
-    does, `stalls` how often the sink is held back while somebody changes a table.
+    `kills` are SIGKILLs of the job, `restarts` restarts of the server, `breaks` SIGKILLs of the sink's
+    broker, in seconds from the round's start. `aims` is how many changes are aimed at the rows of each open
+    window. `strikes` come in sequence, each while a window is open. `blows` are dealt by the site. `stalls`
+    is how often the sink is held back while a table is altered.
     """
 
     writers: list[list[Transaction]]
@@ -155,13 +155,13 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A history. `lulls` holds how long, in seconds, log and windows may be held back now and then.
+    """A history. `lulls` are the longest occasional delays of log and windows, in seconds.
 
-    With `via_root` a partitioned table is published as one, with `listed` each table by its name. A `scene`
-    (`scenes.py`) is played before the rounds. With `initial` the job begins with an initial snapshot, beside
-    the first round's writers. About `slice_bytes` of a window go out in a turn; 0: as many as in production.
-    With `proxied` the job reaches the server through a proxy, and is patient for a moment only. `moves` says
-    that the history has a server of its own, whose place something else will take: `standby` or `copy`.
+    With `via_root` a partitioned table is published as one; with `listed` each table is published by name. A
+    `scene` (`scenes.py`) is played before the rounds. With `initial` the job begins with an initial snapshot,
+    beside the first round's writers. About `slice_bytes` of a window are sent per turn; 0: as many as in
+    production. With `proxied` the job reaches the server through a proxy, and gives up a silent server soon.
+    `moves` gives the history its own server, which a `standby` or a `copy` will replace.
     """
 
     seed: str
@@ -181,13 +181,13 @@ class Script:
 
     @property
     def marks_windows(self) -> bool:
-        """Whether the job marks its windows in the signal table."""
+        """Whether the job writes watermarks into the signal table."""
         strategy = self.properties.get("incremental.snapshot.watermarking.strategy")
         return strategy not in {None, "visibility"}
 
     @property
     def size(self) -> int:
-        """How many steps, signals and blows there are."""
+        """The number of steps, signals and blows."""
         steps = sum(len(one.steps) for part in self.rounds for writer in part.writers for one in writer)
         others = sum(
             len(one.signals)
@@ -231,7 +231,7 @@ def _round(found: dict[str, Any]) -> Round:
 
 
 def collections(shape: TableShape, *, via_root: bool = False) -> list[str]:
-    """The names by which a table's rows are published and can be asked for."""
+    """The names by which a table's rows are published and can be requested."""
     if shape.database:
         return [f"{shape.database}.dbo.{shape.name}"]
     schema = "shop" if shape.documents else "public"

@@ -1,7 +1,7 @@
-"""A failing script cut down: ever less of it, as long as what is left still fails. Pure but for the playing.
+"""Shrinks a failing script, as long as what remains still fails. Pure except for the playing.
 
-A part that is left out may be all of a round, half of a list, or one thing of it; tables stay where
-they are, since steps name them by their places, but may be left empty.
+It may remove a whole round, half of a list, or one item. Tables keep their places, since steps refer to them,
+but may become empty.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LISTS = ("kills", "restarts", "breaks", "blows", "strikes", "signals", "writers
 
 
 def shrunk(script: Script, fails: Callable[[Script], bool]) -> Iterator[Script]:
-    """Ever smaller scripts that still fail, each found from the last; ends where none does any more."""
+    """Ever smaller scripts that still fail, each found from the previous one; ends when no smaller one fails."""
     found: Script | None = script
     while found is not None:
         script = found
@@ -30,7 +30,7 @@ def shrunk(script: Script, fails: Callable[[Script], bool]) -> Iterator[Script]:
 
 
 def smaller(script: Script) -> Iterator[Script]:
-    """Scripts with something left out, those that lack most first."""
+    """Scripts with something removed, the smallest first."""
     for rounds in _less(script.rounds):
         yield replace(script, rounds=rounds)
     for fuses in _less(script.fuses):
@@ -69,7 +69,7 @@ def _with_smaller(writer: list[Transaction]) -> Iterator[list[Transaction]]:
 
 
 def _less(items: Sequence[Item]) -> Iterator[list[Item]]:
-    """The list less a half of it, then less each quarter, and so on down to one of its items."""
+    """The list without one half, then without each quarter, and so on down to single items."""
     size = len(items)
     while size:
         size = (size + 1) // 2

@@ -1,4 +1,4 @@
-"""Where a history is played: a database and its server, whichever it is, as the play needs them."""
+"""Where a history is played: a database and its server, of any kind, as the play needs them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class Actor(Protocol):
-    """Who writes during a round.
+    """A writer during a round.
 
-    `done` counts what it has done that runs have floors for, `altered` has the tables that it gave other
-    columns without a word in the script.
+    `done` counts actions that runs have floors for. `altered` has the tables whose columns it changed outside
+    the script.
     """
 
     committed: int
@@ -29,16 +29,16 @@ class Actor(Protocol):
     altered: set[str]
 
     def run(self) -> None:
-        """Do everything, whatever comes of it."""
+        """Do everything, ignoring failures."""
 
 
 class Site(Protocol):
-    """A database for one history; dropped by whoever made it."""
+    """A database for one history. Its creator drops it."""
 
     signals: str
-    """The collection of signals; of several, with commas in between."""
+    """The signal collection; several are separated by commas."""
     begins_late: bool
-    """Whether a log without an initial snapshot begins where the job does, not before."""
+    """Whether a log without an initial snapshot begins when the job does, not before."""
 
     @property
     def oracle(self) -> Oracle:
@@ -46,10 +46,10 @@ class Site(Protocol):
 
     @property
     def transactions(self) -> int:
-        """How many were committed, by the log."""
+        """The number of committed transactions, from the log."""
 
     def prepare(self) -> None:
-        """Make the tables and their rows, and tell the oracle of them."""
+        """Create the tables and their rows, and register them with the oracle."""
 
     def properties(self) -> dict[str, str]:
         """The properties of the job's source."""
@@ -60,46 +60,46 @@ class Site(Protocol):
     def writers(
         self, number: int, one: Round, stop: threading.Event, journal: JournalReader
     ) -> Sequence[Actor]:
-        """Those who write in a round; `journal` is the job's."""
+        """The writers of a round. `journal` is the job's."""
 
     def hit(self, strike: Strike, label: str, stop: threading.Event) -> bool:
-        """Do what a strike says; whether it was done."""
+        """Carry out a strike; whether it succeeded."""
 
     def send(self, sent: Sent, stop: threading.Event) -> None:
-        """Insert a signal, for sure; again, should the server go away, but not twice."""
+        """Insert a signal exactly once, retrying if the server goes away."""
 
     def restart(self, how: str) -> None:
-        """What becomes of the server: `fast`, `immediate`, or what else a script may say."""
+        """Restart the server: `fast`, `immediate`, or another way that a script names."""
 
     def deal(self, blow: Blow, play: Play, journal: JournalReader) -> str:
-        """Deal a blow; what to count it as, empty if it did not strike."""
+        """Deal a blow. Returns what to count it as, empty if it had no effect."""
 
     def may_end(self, error: str) -> bool:
-        """Whether what a job has died of may be right, which `judge_end` then says."""
+        """Whether the error that ended the job may be legitimate. `judge_end` decides."""
 
     def judge_end(self, error: str, emitted: list[Emitted], journal: JournalReader) -> None:
-        """Judge a job that went on no longer, by all that it has emitted; raises Violation."""
+        """Judge a job that has ended, by everything that it emitted. Raises Violation."""
 
     def settle(self) -> None:
-        """End what writers that were cut off have left behind."""
+        """Clean up what interrupted writers have left behind."""
 
     def mark(self) -> Any:
-        """Commit something, and tell where the log ends with it."""
+        """Commit something, and return where the log ends with it."""
 
     def passed(self, position: Sequence[Any], end: Any) -> bool:
-        """Whether a job at this position has streamed all up to there."""
+        """Whether a job at this position has streamed everything up to `end`."""
 
     def place_of(self, position: Sequence[Any]) -> int:
-        """The place in the log, as entries' transactions name it, that a position stands behind."""
+        """The place of a position in the log, comparable to entries' transactions."""
 
     def entries(self) -> list[Entry]:
-        """What was committed since the last call, in the order of the log."""
+        """What was committed since the last call, in log order."""
 
     def begin(self, journal: JournalReader) -> Any:
         """Where the job's log begins; None: before everything."""
 
     def is_before(self, entry: Entry, begin: Any) -> bool:
-        """Whether a log that begins there leaves the entry out."""
+        """Whether a log that begins there lacks the entry."""
 
     def signal_id(self, row: Row) -> str | None:
         """The id of the signal in this row, as answers name it."""
@@ -111,4 +111,4 @@ class Site(Protocol):
         """Read an event; None for a tombstone."""
 
     def rows(self, name: str) -> list[Row]:
-        """What a query of the table gives."""
+        """The table's rows by a query."""

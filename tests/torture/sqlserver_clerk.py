@@ -1,7 +1,8 @@
-"""Who defines tables on SQL Server and enables and disables their capture, one thing at a time.
+"""Changes definitions and captures of SQL Server tables, one at a time.
 
-A table's younger capture instance takes over while histories go on. The older one is dropped, and a table
-made dark, when all that they have told has been streamed; the server tells nobody what is lost with them.
+A table's younger capture instance takes over while histories are played. The older one is dropped, and a
+table loses its capture ("dark"), once everything in them has been streamed: the server reports nothing of
+what is lost with them.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _SETTINGS = "-c lock_timeout=2000 -c deadlock_timeout=100"
 
 
 def one(connection: Connection, query: str) -> Any:
-    """The one value that a query gives."""
+    """The single value of a query."""
     row = connection.execute(query.encode()).fetchone()
     assert row is not None
     return row[0]
@@ -43,7 +44,7 @@ def one(connection: Connection, query: str) -> Any:
 
 @dataclass(slots=True)
 class Captured:
-    """What is known of a table's capture: its instances, the older first; none while it is dark."""
+    """A table's capture: its instances, the older first; none while it is dark."""
 
     shape: TableShape
     instances: list[str] = field(default_factory=list)
@@ -52,18 +53,18 @@ class Captured:
 
     @property
     def name(self) -> str:
-        """As events name it."""
+        """The name in events."""
         return collections(self.shape)[0]
 
     @property
     def table(self) -> str:
-        """As its database names it."""
+        """The name in its database."""
         return f"dbo.{self.shape.name}"
 
 
 @dataclass(slots=True)
 class Clerk:
-    """Defines the tables of a script; `truths` are told what no change table tells."""
+    """Defines the tables of a script. `truths` get what no change table contains."""
 
     server: SqlServer
     tables: Sequence[TableShape]
@@ -83,7 +84,7 @@ class Clerk:
         captured.instances.append(instance)
 
     def define(self, step: Step) -> None:
-        """Change a table or its capture: a table that is dark is captured again, whatever was asked."""
+        """Change a table or its capture. A dark table is always captured again."""
         verb, place, *rest = step
         captured = self.captured[place]
         with self._defining:
@@ -117,7 +118,7 @@ class Clerk:
 
     @staticmethod
     def _lock(session: Session, captured: Captured) -> None:
-        """As the server's own lock on a table's shape: nobody has written and not committed."""
+        """Lock the table as the server does for DDL: no writer has uncommitted changes."""
         session.connection.execute(f"LOCK TABLE {captured.table} IN ACCESS EXCLUSIVE MODE".encode())
 
     def _enable(self, session: Session, captured: Captured) -> str:
@@ -128,7 +129,7 @@ class Clerk:
         return instance
 
     def tidy(self) -> None:
-        """Everything has been streamed: drop what is to go."""
+        """Drop what is to be dropped, now that everything has been streamed."""
         for captured in self.captured:
             if captured.darkens:
                 captured.darkens = False
