@@ -43,9 +43,10 @@ _BLOWS = ("stepdown", "immediate", "fast", "pause", "lag", "lag", "isolate", "is
 _BAD = 0.3
 """The share of histories with a collection that can't be decoded."""
 _SEVERAL, _FORGETFUL, _GIANTS, _FROZEN, _RESTORED, _WIPED, _STRUCK = 0.25, 0.1, 0.25, 0.3, 0.2, 0.25, 0.7
-"""The shares of histories with three members; a server that keeps no snapshot history; documents too large
-for an event; a job that is frozen; a server restored from older files; a dropped database; blows at open
-windows.
+"""The shares of histories with each rarity.
+
+In order: three members; a server that keeps no snapshot history; documents too large for an event; a job that
+is frozen; a server restored from older files; a dropped database; blows at open windows.
 """
 MALFORMED: tuple[tuple[str | None, str | None], ...] = (
     ("execute-snapsht", '{"data-collections": ["shop.t0"]}'),

@@ -20,7 +20,7 @@ _LISTS = ("kills", "restarts", "breaks", "blows", "strikes", "signals", "writers
 
 
 def shrunk(script: Script, fails: Callable[[Script], bool]) -> Iterator[Script]:
-    """Ever smaller scripts that still fail, each found from the previous one; ends when no smaller one fails."""
+    """Ever smaller scripts that still fail, each found from the last; ends when none does."""
     found: Script | None = script
     while found is not None:
         script = found

@@ -32,7 +32,7 @@ MALFORMED: tuple[tuple[str | None, str | None], ...] = (
 
 
 def write_sqlserver(seed: str, wanted: Wanted = ANYTHING) -> Script:
-    """The script of a seed, and what it is to have in it; blows to a broker are for others."""
+    """The script of a seed, with what `wanted` requires. Broker blows are for other sources."""
     script = _Writer(Random(seed), seed).script(wanted)
     draw = Random(f"{seed}/more")
     begins = draw.random() < INITIAL if wanted.initial is None else wanted.initial
@@ -41,10 +41,10 @@ def write_sqlserver(seed: str, wanted: Wanted = ANYTHING) -> Script:
     if not begins:
         return pressed(script)
     if script.properties["snapshot.isolation.mode"] == "exclusive":
-        # Whoever is dropped keeps its locks, as no process does that ends.
+        # A dropped job would keep its locks, which an ended process does not.
         fuses = [replace(one, hard=True) for one in early(draw)[:1]]
         return replace(script, fuses=fuses)
-    # Beside the log an initial snapshot refuses a table without a key.
+    # Beside the log an initial snapshot refuses tables without a key.
     keyed = [replace(one, key="number" if one.key == HEAP else one.key) for one in script.tables]
     return pressed(replace(script, tables=keyed, fuses=[*early(draw), *script.fuses]))
 

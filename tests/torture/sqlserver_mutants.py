@@ -1,7 +1,7 @@
-"""The guards that are SQL Server's own, each to be switched off by name.
+"""The guards that only SQL Server has, each to be switched off by name.
 
-Not here: that rows are read behind their writers' locks. The stand-in has no row versions that lag behind
-its log, so nothing on it could need them; that each statement asks for the locks is a unit test's to see.
+Not here: that rows are read with READCOMMITTEDLOCK. The stand-in has no row versions older than its log, so
+nothing on it could need that. A unit test checks that each statement asks for the locks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _always(gives: Any) -> Callable[[Any], Any]:
-    """A function that gives this, whatever it is asked."""
+    """A function that always returns this."""
     return lambda _was: lambda *_args, **_more: gives
 
 

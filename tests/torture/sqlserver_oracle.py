@@ -1,7 +1,7 @@
-"""The judge of SQL Server's rows: the same sentence as elsewhere, and what is otherwise there.
+"""The judge of SQL Server's rows: the same rule as elsewhere, with SQL Server's differences.
 
-Each database has a log of its own, and nothing is said of the order between them. A table that CDC was
-told not to capture is dark: of what becomes of its rows no log tells, until it is captured again.
+Each database has its own log, and the order between databases does not matter. A table for which CDC was
+disabled is dark: its changes are in no log until it is captured again.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 DARK, LIGHT, CAME = "dark", "light", "came"
 _SILENT = frozenset({DARK, LIGHT, CAME})
-"""What no event tells of: CDC was disabled, was enabled again, and what rows there were then."""
+"""Entries without events: CDC was disabled, CDC was enabled again, and a row that existed then."""
 _SERIALS = {"c": 1, "d": 1, "u": 2}
-"""`event_serial_no`; the row before an update is number one of it."""
+"""`event_serial_no`. The row before an update has number one."""
 
 
 @dataclass(slots=True)
 class DatabaseOracle(Oracle):
-    """Judges one database; `gone` are columns that were dropped, which rows read have as NULL."""
+    """Judges one database. `gone` are dropped columns, which rows read have as NULL."""
 
     gone: set[tuple[str, str]] = field(default_factory=set)
     dark: set[str] = field(default_factory=set)
@@ -39,7 +39,7 @@ class DatabaseOracle(Oracle):
         return [entry]
 
     def precede(self, entries: Iterable[Entry]) -> None:
-        """Go on with what was committed before the job's log began."""
+        """Apply what was committed before the job's log began."""
         for entry in entries:
             if entry.op in _SILENT:
                 self._follow_silently(entry)
@@ -47,12 +47,12 @@ class DatabaseOracle(Oracle):
                 Oracle.precede(self, [entry])
 
     def left(self) -> list[Entry]:
-        """The entries that an event should have told of."""
+        """The entries that should have had an event."""
         self._come_to_an_event()
         return self.ahead
 
     def take_in(self, event: Emitted) -> None:
-        """Go on with one event."""
+        """Process one event."""
         if event.op == "r":
             while not self._stands(event) and self.ahead and self.ahead[0].op in _SILENT:
                 self._follow_silently(self.ahead.pop(0))
@@ -63,7 +63,7 @@ class DatabaseOracle(Oracle):
         Oracle.take_in(self, event)
 
     def _stands(self, event: Emitted) -> bool:
-        """Whether a row that was read is what stands in its table."""
+        """Whether a row read equals the table's row."""
         if event.table in self.dark:
             return not any(event.table in entry.tables for entry in self.ahead[:1])
         table = self._table(event.table)
@@ -102,7 +102,7 @@ class DatabaseOracle(Oracle):
 
     @staticmethod
     def _before(table: Table, entry: Entry, event: Emitted) -> None:
-        """The image before is what stood in the table; a large value may be lacking that was left alone."""
+        """The old image must be the table's row; it may lack unchanged large values."""
         if entry.op == "c":
             if event.before is not None:
                 raise Violation(f"an insert into {table.name} has a before: {event.before}")
@@ -133,17 +133,17 @@ class DatabaseOracle(Oracle):
 
 @dataclass(slots=True)
 class SqlServerOracle(Oracle):
-    """Judges a server: every database by itself. `logs` has the judge of each, by its name."""
+    """Judges a server, each database by itself. `logs` has each database's judge by name."""
 
     logs: dict[str, DatabaseOracle] = field(default_factory=dict)
 
     def know(self, table: Table) -> None:
-        """One more table."""
+        """Add a table."""
         self.tables[table.name] = table
         self._log(table.name).tables[table.name] = table
 
     def drop_column(self, table: str, column: str) -> None:
-        """A column is no more."""
+        """Note that a column was dropped."""
         self._log(table).gone.add((table, column))
 
     def known_tables(self, entry: Entry) -> list[Entry]:
@@ -151,29 +151,29 @@ class SqlServerOracle(Oracle):
         return [entry]
 
     def precede(self, entries: Iterable[Entry]) -> None:
-        """Go on with what was committed before the job's log began."""
+        """Apply what was committed before the job's log began."""
         for entry in entries:
             self._log(entry.tables[0]).precede([entry])
 
     def follow(self, entries: Iterable[Entry], emitted: Iterable[Emitted]) -> None:
-        """Go on with what has been committed and what has been emitted since the last call."""
+        """Process what has been committed and emitted since the last call."""
         for entry in entries:
             self._log(entry.tables[0]).ahead.append(entry)
         for event in emitted:
             self.take_in(event)
 
     def take_in(self, event: Emitted) -> None:
-        """Go on with one event."""
+        """Process one event."""
         self.events += 1
         self.reads += event.op == "r"
         self._log(event.table).take_in(event)
 
     def left(self) -> list[Entry]:
-        """The entries that no event has told of."""
+        """The entries without an event so far."""
         return [entry for log in self.logs.values() for entry in log.left()]
 
     def settle(self, name: str, rows: list[Row]) -> None:
-        """Compare a table at a quiet point; of a dark one nothing is known."""
+        """Compare a table at a quiet point. A dark table is not known, and not compared."""
         log = self._log(name)
         if name not in log.dark:
             log.settle(name, rows)

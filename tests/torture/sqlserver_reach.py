@@ -1,4 +1,4 @@
-"""The way to the stand-in for SQL Server from the job's own process: by its host, port and password."""
+"""The way to the SQL Server stand-in from the job's own process: by its host, port and password."""
 
 from __future__ import annotations
 

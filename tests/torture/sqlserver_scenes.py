@@ -1,4 +1,4 @@
-"""Short histories on SQL Server that bring a guard to light, each with every step where it matters."""
+"""Short histories on SQL Server that exercise one guard each, with every step at the critical moment."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _LATE_S = 2.5
 
 @dataclass(slots=True)
 class SqlServerScene(Scene):
-    """What a scene can do here, beside what it can do anywhere."""
+    """What a scene can do on SQL Server, in addition to the general steps."""
 
     place: SqlServerSite | None = None
 
     def run(self, *steps: Step) -> None:
-        """Do these steps, each in a transaction of its own."""
+        """Run these steps, each in its own transaction."""
         assert self.place is not None
         tables = self.stage.script.tables
         for step in steps:
@@ -41,7 +41,7 @@ class SqlServerScene(Scene):
                     connection.execute(statement.encode())
 
     def ask(self, surrogate: str = "") -> None:
-        """Have all tables read."""
+        """Request a snapshot of all tables."""
         assert not surrogate
         assert self.place is not None
         self.signals += 1
@@ -53,7 +53,7 @@ class SqlServerScene(Scene):
 
     @contextlib.contextmanager
     def no_capture(self) -> Iterator[None]:
-        """Nothing is captured meanwhile."""
+        """Capture nothing meanwhile."""
         assert self.place is not None
         self.place.capturer.held.set()
         time.sleep(0.3)
@@ -64,7 +64,7 @@ class SqlServerScene(Scene):
 
 
 def in_window(scene: SqlServerScene) -> None:
-    """Changes of every kind after a window's rows were read, before they go out."""
+    """All kinds of changes after a window's rows were read, before they are emitted."""
     with scene.held("poll"):
         scene.ask()
         scene.until_window()
@@ -81,7 +81,7 @@ def in_window(scene: SqlServerScene) -> None:
 
 
 def late_capture(scene: SqlServerScene) -> None:
-    """Rows are read that show changes which the log does not tell of yet."""
+    """Rows are read that contain changes which the log does not have yet."""
     with scene.held("read"):
         scene.ask()
         scene.until_window()
@@ -105,7 +105,7 @@ def shifted(scene: SqlServerScene) -> None:
 
 
 def only_rounds(_scene: SqlServerScene) -> None:
-    """Nothing beside the script's transactions."""
+    """Nothing besides the script's transactions."""
 
 
 _WORDS = TableShape("t0", "words", "-", 40, "alpha")
@@ -123,7 +123,7 @@ def _script(scene: str, properties: dict[str, str], **more: Any) -> Script:
 
 
 def _mid_commit() -> Script:
-    """The job is dropped amid commits that are larger than its spans."""
+    """The job is dropped in the middle of commits that are larger than its spans."""
     fills: list[Step] = [["fill", 0, 1000 * place, 30] for place in (1, 2)]
     one = Round([[Transaction([*fills, ["bulk", 0, 2, 0]], pause_s=0.3)]], [])
     fuses = [Fuse("promote", after=True, passes=passes) for passes in (2, 1, 2)]
@@ -132,7 +132,7 @@ def _mid_commit() -> Script:
 
 
 def _locked() -> Script:
-    """An initial snapshot by locks, beside writers."""
+    """An initial snapshot with locks, beside writers."""
     writer = [Transaction([["touch", 0, [n % 40]], ["put", 0, [100 + n]]], pause_s=0.02) for n in range(200)]
     properties = {**_SIGNAL_ROWS, "snapshot.mode": "initial", "snapshot.isolation.mode": "exclusive"}
     return replace(
@@ -153,7 +153,7 @@ SCENES: dict[str, tuple[Script, Callable[[SqlServerScene], None]]] = {
 
 
 def play_scene(name: str, stage: Play, site: SqlServerSite, journal: JournalReader) -> None:
-    """Play a scene, once the job runs."""
-    scene = SqlServerScene(stage, site, journal, place=site)  # type: ignore[arg-type]  # of its kind
+    """Play a scene once the job runs."""
+    scene = SqlServerScene(stage, site, journal, place=site)  # type: ignore[arg-type]  of its kind
     scene.until(lambda: journal.of("started"), "the job is started")
     SCENES[name][1](scene)

@@ -1,4 +1,4 @@
-"""A history's SQL Server: the stand-in's databases, what is defined there, and the truth by change tables."""
+"""A history's SQL Server: the stand-in's databases, their definitions, and the truth from change tables."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _SIGNAL = (
 )
 _PATIENCE_S = 60.0
 _PLACE_PARTS = 4
-"""What a position has of each database; the first is the commit."""
+"""The parts of each database's place in a position; the first is the commit."""
 
 
 @dataclass(slots=True)
 class SqlServerSite:
-    """Databases for one script; their capture job runs until `close`."""
+    """Databases for one script. Their capture job runs until `close`."""
 
     script: Script
     server: SqlServer
@@ -68,13 +68,13 @@ class SqlServerSite:
 
     @property
     def databases(self) -> list[str]:
-        """Their names, in the order of positions."""
+        """The databases' names, in the order of positions."""
         return list(self._truths)
 
     # Before.
 
     def prepare(self) -> None:
-        """Make databases, tables and capture instances."""
+        """Create databases, tables and capture instances."""
         for name in self.databases:
             self.server.create_database(name).execute(_SIGNALS)
             self._on(name, lambda connection: connection.execute("CREATE SEQUENCE public.versions"))
@@ -93,11 +93,11 @@ class SqlServerSite:
         self.capturer.start()
 
     def close(self) -> None:
-        """End what runs."""
+        """Stop the capture job."""
         self.capturer.close()
 
     def properties(self) -> dict[str, str]:
-        """The job's source; the stand-in is reached by the same host and password."""
+        """The job's source. The stand-in has the same host and password."""
         postgres = self.server.postgres
         return {
             "connector.class": "io.debezium.connector.sqlserver.SqlServerConnector",
@@ -125,50 +125,50 @@ class SqlServerSite:
         stop: threading.Event,
         journal: JournalReader,  # noqa: ARG002
     ) -> list[SqlServerWriter]:
-        """A session for each list of transactions."""
+        """A writer per list of transactions."""
         return [
             SqlServerWriter(self.server, self.script.tables, transactions, stop, self.clerk.define)
             for transactions in one.writers
         ]
 
     def hit(self, strike: Strike, label: str, stop: threading.Event) -> bool:
-        """There are none."""
+        """There are no strikes on SQL Server."""
         raise NotImplementedError(strike)
 
-    def send(self, sent: Sent, stop: threading.Event) -> None:  # noqa: ARG002  it is waited for
+    def send(self, sent: Sent, stop: threading.Event) -> None:  # noqa: ARG002  it waits for the server
         """Insert the signal's row into the signal table of one of the databases."""
         database = self.databases[sum(sent.id.encode()) % len(self.databases)]
         values = [sent.id, sent.type, sent.data, sent.id]
         self._on(database, lambda connection: connection.execute(_SIGNAL, values))
 
     def restart(self, how: str) -> None:
-        """Stop and start the server."""
+        """Restart the server."""
         self.server.postgres.restart("fast" if how == "fast" else "immediate")
 
     # At rest.
 
     @property
     def transactions(self) -> int:
-        """By the change tables."""
+        """From the change tables."""
         return sum(one.commits for one in self._truths.values())
 
     def deal(self, blow: Blow, play: Play, journal: JournalReader) -> str:
-        """There are none."""
+        """There are no blows on SQL Server."""
         raise NotImplementedError(blow)
 
-    def may_end(self, error: str) -> bool:  # noqa: ARG002  a site's
-        """Nothing is."""
+    def may_end(self, error: str) -> bool:  # noqa: ARG002  the site's signature
+        """No error may end the job."""
         return False
 
     def judge_end(self, error: str, emitted: list[Emitted], journal: JournalReader) -> None:
-        """It never may."""
+        """Never called: no error may end the job."""
         raise NotImplementedError(error)
 
     def settle(self) -> None:
-        """Nothing is left behind: the server ends transactions whose client is gone."""
+        """Do nothing: the server ends transactions whose client is gone."""
 
     def mark(self) -> tuple[str, ...]:
-        """The LSNs of signals, one in each database."""
+        """The LSNs of new signals, one in each database."""
         return tuple(self._on(name, self._mark) for name in self.databases)
 
     def _mark(self, connection: Connection) -> str:
@@ -181,21 +181,21 @@ class SqlServerSite:
             return commit_of(number(one(connection, LSN.format("mssql.numbered()"))))
 
     def passed(self, position: Sequence[Any], end: tuple[str, ...]) -> bool:
-        """By the commits of each database's place."""
+        """By the commit of each database's place."""
         return all(commit >= mark for commit, mark in zip(position[::_PLACE_PARTS], end, strict=True))
 
     def place_of(self, position: Sequence[Any]) -> int:  # noqa: ARG002  no table is set aside here
-        """Nobody asks for it."""
+        """Never used."""
         return 0
 
     def entries(self) -> list[Entry]:
-        """By the change tables; those that are all told may then be dropped."""
+        """From the change tables. Afterwards fully read capture instances may be dropped."""
         found = [entry for name, truth in self._truths.items() for entry in self._on(name, truth.read)]
         self.clerk.tidy()
         return found
 
     def begin(self, journal: JournalReader) -> list[str] | None:
-        """Where the log was opened for the first turn that counts."""
+        """Where the log was opened for the first committed turn."""
         begin: list[str] | None = None
         for note in journal.of("opened", "committed", "turn"):
             if note["what"] != "opened":
@@ -204,20 +204,20 @@ class SqlServerSite:
         return begin
 
     def is_before(self, entry: Entry, begin: list[str]) -> bool:
-        """By the commit's LSN."""
+        """By the commit LSN."""
         database = entry.tables[0].partition(".")[0]
         return commit_of(entry.transaction) <= begin[self.databases.index(database)]
 
     def signal_id(self, row: Row) -> str | None:
-        """Its column."""
+        """The signal's id."""
         return row.get("id")
 
     def marks_window(self, entry: Entry) -> bool:
-        """A window's mark, or its removal."""
+        """Whether the entry is a watermark row or its removal."""
         return entry.op == "d" or (entry.new.get("type") or "").startswith("snapshot-window-")
 
     def emitted(self, turn: int, topic: str, key: Any, value: Any) -> Emitted | None:  # noqa: ARG002
-        """Read an event of a row; None for a tombstone and for what is told of tables' shapes."""
+        """Read an event of a row; None for tombstones and schema changes."""
         if value is None or "tableChanges" in value:
             return None
         source = value["source"]
@@ -254,7 +254,7 @@ class SqlServerSite:
         self._on(database, lambda connection: connection.execute(statement.encode()))
 
     def _on(self, database: str, ask: Callable[[Connection], Answer]) -> Answer:
-        """Ask on a connection of its own, again while the server is away."""
+        """Query on a new connection, retrying while the server is away."""
         until = time.monotonic() + _PATIENCE_S
         while True:
             try:

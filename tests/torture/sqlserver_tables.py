@@ -1,7 +1,7 @@
 """The tables of a history on SQL Server, what its writers do to them, and values as texts. Pure.
 
-Tables are made in T-SQL; rows are written in the words of the stand-in's own server, which is not what is
-tried here. A row's ordinal and version are what they are on PostgreSQL.
+Tables are created in T-SQL. Rows are written in the SQL of the stand-in's PostgreSQL, since writing is not
+under test. A row's ordinal and version mean the same as on PostgreSQL.
 """
 
 from __future__ import annotations
@@ -73,18 +73,18 @@ LARGES = frozenset({"big", "also"})
 
 
 def key_of(shape: TableShape) -> tuple[str, ...]:
-    """The columns that tell rows apart."""
+    """The columns that identify rows."""
     return tuple(name for name, _ in KEYS[shape.key].columns) or ("n",)
 
 
 def kinds(shape: TableShape) -> dict[str, str]:
-    """The type of each column, in its first word; those that were added are not known."""
+    """Each column's type, without arguments. Added columns are missing."""
     declared = {**dict(KEYS[shape.key].columns), **{name: type_ for name, (type_, _) in COLUMNS.items()}}
     return {name: type_.split("(")[0].split(" ")[0] for name, type_ in declared.items()}
 
 
 def create(shape: TableShape) -> list[str]:
-    """The T-SQL that makes a table; one without a key has a row that its surrogate does not name."""
+    """The T-SQL that creates a table. Without a key, one row has no surrogate key value either."""
     key = KEYS[shape.key]
     nullable = "NOT NULL" if key.columns else "NULL"
     columns = [f"{name} {type_} NOT NULL" for name, type_ in key.columns]
@@ -103,7 +103,7 @@ def first_rows(shape: TableShape) -> list[str]:
 
 
 def statements(step: Step, tables: Sequence[TableShape]) -> list[str]:  # noqa: C901, PLR0911  one for each verb
-    """What one step of a transaction says to the stand-in's server."""
+    """The stand-in's SQL for one step of a transaction."""
     verb, place, *rest = step
     shape = tables[place]
     match verb, rest:
@@ -138,7 +138,7 @@ def _insert(shape: TableShape, source: str) -> str:
     key = KEYS[shape.key]
     names = [*(name for name, _ in key.columns), "n", *COLUMNS]
     values = [*key.values, "n", *(value for _, value in COLUMNS.values())]
-    # not ON CONFLICT, which takes no deferrable constraint, as the keys are
+    # not ON CONFLICT, which does not work with deferrable constraints such as the keys
     there = f"SELECT FROM dbo.{shape.name} there WHERE there.n = given.n"
     return (
         f"INSERT INTO dbo.{shape.name} ({', '.join(names)}) SELECT {', '.join(values)}"
@@ -156,14 +156,14 @@ def _move(shape: TableShape, old: int, new: int) -> str:
 
 
 def _shift(shape: TableShape, first: int, count: int) -> str:
-    """One statement that gives rows the keys of their neighbours, the last of them that of the first."""
+    """One statement that gives rows the keys of their neighbours, the last one that of the first."""
     following = f"{first} + (place + 1) % {count}"
     pairs = f"SELECT {first} + place AS old_n, {following} AS n FROM generate_series(0, {count - 1}) place"
     return _moved(shape, f"({pairs})")
 
 
 def _moved(shape: TableShape, ordinals: str) -> str:
-    """Give rows the keys of other ordinals: `ordinals` are pairs (old_n, n)."""
+    """Give rows the keys of other ordinals. `ordinals` are pairs (old_n, n)."""
     key = KEYS[shape.key]
     pairs = [(name, value) for (name, _), value in zip(key.columns, key.values, strict=True)]
     selected = ", ".join(["old_n", "n AS new_n", *(f"{value} AS new_{name}" for name, value in pairs)])
@@ -181,12 +181,12 @@ _NANOS, _TICKS = 1_000_000_000, 100
 
 
 def text_of(column: str, kind: str) -> str:
-    """The expression for a value's text; `column` is quoted."""
+    """The expression for a value's text. `column` is quoted."""
     return f"mssql.text_of({column}, {_STYLES.get(kind, 121)})"
 
 
 def stored(value: str | None, kind: str) -> str | None:
-    """The text that `text_of` has given, less what is no difference."""
+    """The text from `text_of`, normalized where differences do not matter."""
     return repr(float(value)) if kind == "float" and value is not None else value
 
 
@@ -202,6 +202,6 @@ def told(value: Any, kind: str) -> str | None:
         case "varbinary":
             return base64.b64decode(value).hex().upper()
         case "datetime2":
-            moment = datetime(1970, 1, 1) + timedelta(seconds=value // _NANOS)  # noqa: DTZ001  it has no zone
+            moment = datetime(1970, 1, 1) + timedelta(seconds=value // _NANOS)  # noqa: DTZ001  the type has no zone
             return f"{moment:%Y-%m-%d %H:%M:%S}.{value % _NANOS // _TICKS:07d}"
     return str(value)

@@ -1,8 +1,8 @@
-"""What a database's change tables say was committed, in order, read as the stand-in's own server has them.
+"""What a database's change tables say was committed, in order, read through the stand-in's PostgreSQL.
 
-Inside a commit changes are in the order of their command ids. Of two capture instances of a table the younger
-tells of the commits from its own beginning on. An update of a key is a delete and an insert that share a
-change's LSN: one entry where they stand side by side, two where a statement moved several keys.
+Inside a commit, changes are ordered by command id. Of a table's two capture instances, the younger counts for
+the commits from its start on. An update of a key is a delete and an insert that share a change LSN: one entry
+if they are adjacent, two if a statement moved several keys.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Connection = psycopg.Connection[Any]
 
 _Change: TypeAlias = "tuple[str, int, str, int, str, Row]"
-"""Commit, command, change, operation, table and row of a change row; they sort in the log's order."""
+"""Commit, command, change, operation, table and row of a change row. They sort in log order."""
 _OPS = {1: "d", 2: "c", 3: "d", 4: "u"}
 _INSTANCES = """
 SELECT t.capture_instance, s.name || '.' || o.name, encode(t.start_lsn, 'hex'), t.object_id
@@ -52,11 +52,11 @@ class Truth:
     _held: list[Entry] = field(default_factory=list)
 
     def keep(self, entries: Iterable[Entry]) -> None:
-        """Entries that no change table has, for the next reading."""
+        """Add entries that no change table has, for the next read."""
         self._held += entries
 
     def read(self, connection: Connection) -> list[Entry]:
-        """Capture what is committed, and give the entries since the last call."""
+        """Capture what is committed, and return the entries since the last call."""
         connection.execute("SELECT mssql.capture()")
         with connection.transaction():
             found = connection.execute("SELECT encode(sys.fn_cdc_get_max_lsn(), 'hex')").fetchone()
@@ -97,7 +97,7 @@ def _row(columns: Sequence[tuple[str, str]], texts: Sequence[str | None]) -> Row
 
 
 def paired(rows: Iterable[_Change]) -> Iterable[Entry]:
-    """Entries; neighbours that share both LSNs are the two sides of an update."""
+    """The entries. Adjacent rows that share both LSNs are the two sides of an update."""
     last: Entry | None = None
     for commit, _command, change, operation, table, row in sorted(rows, key=lambda one: one[:4]):
         place = number(commit, change)
@@ -113,19 +113,19 @@ def paired(rows: Iterable[_Change]) -> Iterable[Entry]:
 
 
 def number(commit: str, change: str = "") -> int:
-    """Both LSNs as one number, which grows along the log."""
+    """Both LSNs as one number that grows along the log."""
     digits = [one.replace(":", "").lower() for one in (commit, change or "0")]
     return (int(digits[0], 16) << 80) | int(digits[1], 16)
 
 
 def commit_of(place: int) -> str:
-    """The commit's LSN, as positions have it."""
+    """The commit LSN, as in positions."""
     digits = f"{place >> 80:020x}"
     return f"{digits[:8]}:{digits[8:16]}:{digits[16:]}"
 
 
 def table_rows(connection: Connection, table: str) -> list[Row]:
-    """A table's rows (`dbo.t`) as they stand, columns by name."""
+    """The rows of a table (`dbo.t`) as they are, columns by name."""
     columns = connection.execute(_TABLE_COLUMNS, [table]).fetchall()
     listed = sql.SQL(", ").join(_text(name, kind) for name, kind in columns)
     query = sql.SQL("SELECT {} FROM {}").format(listed, sql.Identifier(*table.split(".")))

@@ -1,7 +1,7 @@
-"""Those who write to the stand-in's databases at once, who define tables, and who captures.
+"""Concurrent writers on the stand-in's databases, including definitions, and the capture job.
 
-A transaction that fails (a key that is taken, a deadlock, a lock that is not had in time) is rolled back; a
-server that goes away is waited for.
+A transaction that fails (a duplicate key, a deadlock, a lock timeout) is rolled back. Writers wait for a
+server that goes away.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _PATIENCE_S = 60.0
 
 @dataclass(slots=True)
 class Sessions:
-    """A connection to each database, which comes back after the server has."""
+    """A connection to each database, reopened after a server restart."""
 
     server: SqlServer
     stop: threading.Event
     _open: dict[str, psycopg.Connection[Any]] = field(default_factory=dict)
 
     def get(self, database: str) -> psycopg.Connection[Any]:
-        """The connection, opened anew if it was lost."""
+        """The connection, reopened if it was lost."""
         until = time.monotonic() + _PATIENCE_S
         while database not in self._open or self._open[database].closed:
             try:
@@ -61,7 +61,7 @@ class Sessions:
 
 @dataclass(slots=True)
 class SqlServerWriter:
-    """One session's transactions of one round; `define` carries definitions out."""
+    """One session's transactions in one round. `define` carries out definitions."""
 
     server: SqlServer
     tables: Sequence[TableShape]
@@ -74,7 +74,7 @@ class SqlServerWriter:
     failed: int = 0
 
     def run(self) -> None:
-        """Run them all, one after the other."""
+        """Run them all in sequence."""
         sessions = Sessions(self.server, self.stop)
         try:
             for transaction in self.transactions:
@@ -117,7 +117,7 @@ class SqlServerWriter:
 
 @dataclass(slots=True)
 class Capturer:
-    """CDC's capture job: now prompt, now late, and now and then with a sign of life on an idle database."""
+    """CDC's capture job with varying delay, and occasional dummy entries as on an idle database."""
 
     server: SqlServer
     databases: Sequence[str]

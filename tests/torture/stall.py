@@ -1,6 +1,7 @@
-"""Somebody who changes tables while the sink stands still: the job must let them through all the same.
+"""Changes tables while the sink is stalled: the job must let the DDL through all the same.
 
-The job's own thread hangs in the sink then. A violation is told in the job's journal, where the play looks.
+The job's own thread is blocked in the sink meanwhile. A violation is written to the job's journal, where the
+play looks.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 _WINDOW_S, _STALLED_S, _PATIENCE_S = 10.0, 8.0, 12.0
 _LET_THROUGH_S = 5.0
-"""About a second is what the job takes; machines that are busy take longer."""
+"""The job takes about a second; busy machines take longer."""
 _BLOCKED = (
     "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = ANY (pg_blocking_pids(%s)) AND usename = %s)"
 )
@@ -37,9 +38,9 @@ _BLOCKED = (
 
 @dataclass(slots=True)
 class Staller:
-    """Holds the sink back `stalls` times while a window is open, and changes one of its tables.
+    """Holds the sink back `stalls` times while a window is open, and alters one of its tables.
 
-    `role` is the job's; whoever else holds locks may do so.
+    `role` is the job's. Locks of others do not count.
     """
 
     database: Database
@@ -55,7 +56,7 @@ class Staller:
     altered: set[str] = field(default_factory=set)
 
     def run(self) -> None:
-        """Do it, each time at the next window."""
+        """Stall and alter, each time at the next window."""
         session = Session(self.database, self.stop)
         try:
             for _ in range(self.stalls):
@@ -72,7 +73,7 @@ class Staller:
             session.close()
 
     def _comes(self, what: str, seen: int, within_s: float) -> bool:
-        """Whether the job's journal tells of one more."""
+        """Whether the job's journal gets another such note in time."""
         until = time.monotonic() + within_s
         while len(self.journal.of(what)) <= seen:
             if self.stop.wait(0.02) or time.monotonic() > until:
@@ -80,7 +81,7 @@ class Staller:
         return True
 
     def _table_of(self, window: dict[str, Any]) -> int | None:
-        """A table that the window reads; None for signals."""
+        """A table that the window reads; None if it reads only signals."""
         known = {leaf: at for at, shape in enumerate(self.tables) for leaf in (shape.name, *shape.leaves)}
         names = [name.partition(".")[2] for name, *_bounds in window["runs"]]
         places = [known[name] for name in names if name in known]
@@ -88,7 +89,7 @@ class Staller:
 
     @contextlib.contextmanager
     def _stalled(self, session: Session, place: int) -> Iterator[bool]:
-        """The sink takes nothing meanwhile; whether a turn stands in it."""
+        """Hold back the sink's commits meanwhile; whether a turn is waiting in it."""
         gate, seen = self.folder / "hold-commit", len(self.journal.of("waits"))
         gate.touch()
         try:
@@ -101,7 +102,7 @@ class Staller:
             gate.unlink(missing_ok=True)
 
     def _change(self, beside: psycopg.Connection[Any], shape: TableShape) -> None:
-        """Change a column's type, and see for how long the job keeps that waiting."""
+        """Change a column's type, and measure how long the job blocks that."""
         with self.database.connect(options=f"-c lock_timeout={_PATIENCE_S:.0f}s") as connection:
             type_ = self.random.choice(["bigint", "numeric", "int"])
             alter = threading.Thread(

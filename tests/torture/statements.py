@@ -1,7 +1,7 @@
-"""What the writers do, one step of a transaction at a time: from a script's words to SQL. Pure.
+"""What the writers do: turns each step of a script into SQL. Pure.
 
-A step is a list: its verb, the table's place in the script, and what the verb needs. Rows are named by
-their ordinals; a row that is not there makes a step do nothing.
+A step is a list: its verb, the table's place in the script, and the verb's arguments. Rows are named by
+ordinal. A step on a missing row does nothing.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _RELABEL = """DO $$ DECLARE label text; BEGIN
     EXECUTE format('ALTER TYPE mood RENAME VALUE %L TO %L', label,
                    split_part(label, '_', 1) || '_' || split_part(label, '_', 2)::int + 1);
 END $$"""
-"""Renames one of the labels, which is told in no table's log."""
+"""Renames one of the labels, which no table's log shows."""
 _AWAY = 1_000_000
-"""An ordinal that no script names, for the moment in which two rows change places."""
+"""An ordinal that no script uses, for the moment in which two rows swap places."""
 
 
 def statements(  # noqa: C901, PLR0911, PLR0912  one case for each verb
     step: Step, tables: Sequence[TableShape]
 ) -> list[str]:
-    """The SQL of one step; several statements run one after the other."""
+    """The SQL of one step. Several statements run in sequence."""
     verb, place, *rest = step
     shape = tables[place]
     name = shape.name
@@ -115,7 +115,7 @@ def _update(table: str, values: dict[str, str], where: str) -> str:
 
 
 def _rekey(shape: TableShape, old: int, new: int) -> str:
-    """Another primary key, and nothing else."""
+    """Changes the primary key and nothing else."""
     columns, values = [name for name, _type in shape.kind.columns], shape.kind.values
     selected = ", ".join(f"{value} AS {name}" for name, value in zip(columns, values, strict=True))
     moved = ", ".join(f"moved.{name}" for name in columns)

@@ -1,8 +1,8 @@
-"""The ports of a job with a crash laid at their steps, and lulls in between; the job knows nothing of it.
+"""Wraps the ports of a job with crashes at named steps, and delays in between. The job is not aware of it.
 
 Owns where the named steps of a turn are, and what a crash is: `SIGKILL`, or `Dropped`, an exception that
-nothing in the product catches, after which everything in memory is forgotten and the job begun again
-from what was saved.
+nothing in the product catches. After that everything in memory is lost, and the job restarts from what was
+saved.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 _OPENED = ("open_log", True)
-"""A log that is open and in nobody's hands: nobody could close it, but the end of the process does."""
+"""A log that is open but not yet handed over: only the end of the process can close it."""
 
 
 class Dropped(BaseException):
@@ -37,7 +37,7 @@ class Dropped(BaseException):
 
 @dataclass(slots=True)
 class Fuses:
-    """Blows still to come, one after the other; `drop` asks for one at the next step.
+    """The blows still to come, in sequence. `drop` requests one at the next step.
 
     `sleep` returns once another job has taken over.
     """
@@ -49,7 +49,7 @@ class Fuses:
     drop: bool = False
 
     def passing(self, step: str, *, after: bool) -> None:
-        """Note that a step is passed; crash if that is where the next fuse lies."""
+        """Note that a step is passed; crash if the next fuse is there."""
         if self.drop and (step, after) != _OPENED:
             self.drop = False
             self._blow(step, after=after)
@@ -74,7 +74,7 @@ class Fuses:
 
 
 class Passing:
-    """Passes every call on; the calls in `steps` are steps, by their name there."""
+    """Forwards every call. Calls in `steps` are steps, under their name there."""
 
     def __init__(self, behind: Any, fuses: Fuses, steps: Mapping[str, str]) -> None:
         self._behind, self._fuses, self._steps = behind, fuses, steps
@@ -96,7 +96,7 @@ class Passing:
 
 @dataclass(slots=True)
 class Lull:
-    """Now and then, for up to `longest_s`, nothing comes through; nor while the file `gate` is there."""
+    """Holds something back now and then, for up to `longest_s`, and while the file `gate` exists."""
 
     random: Random
     longest_s: float
@@ -113,7 +113,7 @@ class Lull:
         return now < self.until_s or self.gate.exists()
 
     def pass_slowly(self) -> None:
-        """Come through late."""
+        """Let the caller through late."""
         time.sleep(self.random.uniform(0, self.longest_s))
         while self.gate.exists():
             time.sleep(0.01)
@@ -121,14 +121,14 @@ class Lull:
 
 @dataclass(slots=True)
 class SteppedLog:
-    """A log reader: a step is a span with entries."""
+    """A log reader. Taking a span with entries is a step."""
 
     behind: LogReader
     fuses: Fuses
     lull: Lull
 
     def take(self, timeout_s: float) -> Any:
-        """Take a span, unless the log is to seem slow."""
+        """Take a span, unless the log is to appear slow."""
         if self.lull.holds():
             if self.fuses.drop:
                 self.fuses.passing("take", after=False)
@@ -161,7 +161,7 @@ class SteppedLog:
 
 @dataclass(slots=True)
 class SteppedWindow:
-    """A window: its steps are that all rows are read, and that its watermark is reached."""
+    """A window. Its steps are that all rows are read, and that its watermark is reached."""
 
     behind: OpenWindow
     fuses: Fuses
@@ -177,7 +177,7 @@ class SteppedWindow:
         return self.behind.superseded
 
     def poll(self) -> Any:
-        """The rows, unless reading is to seem slow."""
+        """The rows, unless reading is to appear slow."""
         staged = self.behind.poll()
         if staged is None or self.lull.holds():
             return None
@@ -198,7 +198,7 @@ class SteppedWindow:
         return True
 
     def close(self) -> None:
-        """No step; told, so that a blow can be seen to have struck an open window."""
+        """No step, but noted, to show whether a blow struck an open window."""
         self.among.discard(id(self))
         self.fuses.journal.note("closed", id=self.id)
         self.behind.close()
@@ -213,7 +213,7 @@ class SteppedSource(Passing):
         self._open: set[int] = set()
 
     def open_log(self, state: State) -> Any:
-        """A step; tells where the log is opened."""
+        """A step. Notes where the log is opened."""
         self._fuses.passing("open_log", after=False)
         state, log = self._behind.open_log(state)
         self._fuses.journal.note("opened", position=list(state.position.order) if state.position else None)
@@ -221,7 +221,7 @@ class SteppedSource(Passing):
         return state, SteppedLog(log, self._fuses, self._lulls.of("take"))
 
     def open_window(self, window: Any) -> SteppedWindow:
-        """A step; tells which rows the window reads, and whether another one is open."""
+        """A step. Notes which rows the window reads, and how many others are open."""
         self._fuses.passing("open_window", after=False)
         opened = self._behind.open_window(window)
         runs = [
@@ -235,14 +235,14 @@ class SteppedSource(Passing):
 
 
 class SteppedSink(Passing):
-    """A sink that says what it has committed."""
+    """A sink that notes what it has committed."""
 
     def __init__(self, behind: Any, fuses: Fuses, turns: Turns, lull: Lull) -> None:
         super().__init__(behind, fuses, {"writer": "writer"})
         self._turns, self._lull = turns, lull
 
     def commit(self, turn: int, parts: Any) -> None:
-        """A step, which a gate may hold back where there are events."""
+        """A step. A gate may hold it back if there are events."""
         if parts and self._lull.gate.exists():
             self._fuses.journal.note("waits", turn=turn)
         if parts:
@@ -259,7 +259,7 @@ class SteppedSink(Passing):
 
 
 class SteppedDesk(Passing):
-    """A desk that says when it has told its answers."""
+    """A desk that notes when it has given its answers."""
 
     def __init__(self, behind: Any, fuses: Fuses, turns: Turns) -> None:
         super().__init__(behind, fuses, {})
@@ -284,26 +284,26 @@ class SteppedDesk(Passing):
 
 @dataclass(slots=True)
 class Turns:
-    """The turn that was committed last."""
+    """The last committed turn."""
 
     committed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Lulls:
-    """How long what may be held back, in seconds; the gates are files `hold-…` in the directory."""
+    """The longest delays, in seconds. Gates are files `hold-…` in the directory."""
 
     longest_s: Mapping[str, float]
     random: Random
     directory: Path
 
     def of(self, what: str) -> Lull:
-        """A lull of its own."""
+        """A new lull for this."""
         return Lull(self.random, self.longest_s.get(what, 0.0), self.directory / f"hold-{what}")
 
 
 def stepped(job_parts: JobParts, fuses: Fuses, lulls: Lulls, turns: Turns) -> JobParts:
-    """The same seams, with steps."""
+    """The job's parts, with steps."""
     source: Any = SteppedSource(job_parts.source, fuses, lulls)
     sink: Any = SteppedSink(job_parts.sink, fuses, turns, lulls.of("commit"))
     store: Any = Passing(job_parts.store, fuses, {"save_pending": "save_pending", "promote": "promote"})

@@ -1,8 +1,8 @@
 """The tables of a history: their keys, columns and identities, as plain values and as SQL. Pure.
 
-A row is known to the writers by its ordinal `n`, from which its key follows, so that a script can name
-rows without knowing the database. Every version of a row that is ever written has a number of its own
-in `ver`, drawn from one sequence: a row that is read tells exactly which write it is.
+Writers know a row by its ordinal `n`, which determines its key, so that a script can name rows without
+knowing the database. Every version ever written has a unique number in `ver`, from one sequence: a row that
+is read shows exactly which write it is from.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 VERSION = "nextval('versions')"
 LARGE = f"repeat(md5({VERSION}::text) || ' ', 90)"
-"""A value that is stored out of line; no two are the same."""
+"""A value that is stored out of line. No two are the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ KEYS = {
     "none": KeyKind((("k", "int"),), ("n",), primary=False),
 }
 BAGS = {"alike": KeyKind((), (), primary=False, alike=True)}
-"""Tables without a key whose rows may be alike: what is in them is `bags.py`'s."""
+"""Tables without a key whose rows may be identical. `bags.py` defines their content."""
 
 
 COLLATIONS = (
@@ -56,16 +56,16 @@ COLLATIONS = (
     "CREATE COLLATION loose (provider = icu, locale = 'und-u-ks-level2', deterministic = false)",
 )
 WITHOUT_ICU = ('CREATE COLLATION words FROM "C"', 'CREATE COLLATION loose FROM "C"')
-"""Some builds of the server know no other collations."""
+"""Some server builds have no other collations."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """One table: `identity` is d, f, i or n, `rows` how many it has at the start.
+    """One table. `identity` is d, f, i or n; `rows` is the number of rows at the start.
 
-    On SQL Server there are several databases; `database` is where it is. `leaf` is the identity of one of its
-    partitions, where that has another than the rest: f, n, a (an index on `alt`) or w (one that has the key,
-    too). `filter` names the row filter that it is published with, and `labels` gives it a column of an enum.
+    On SQL Server there are several databases; `database` is the table's. `leaf` is the identity of one of its
+    partitions, if that differs from the rest: f, n, a (an index on `alt`) or w (an index that also has the
+    key). `filter` names its row filter in the publication. `labels` adds an enum column.
     """
 
     name: str
@@ -89,12 +89,12 @@ class TableShape:
 
     @property
     def keyed(self) -> bool:
-        """Whether it has a key that tells its rows apart."""
+        """Whether it has a key that identifies its rows."""
         return self.documents or (self.key != "heap" if self.database else self.kind.primary)
 
     @property
     def appends_only(self) -> bool:
-        """Whether the server refuses updates and deletes, which it couldn't log."""
+        """Whether the server refuses updates and deletes, which it could not log."""
         return self.identity == "n" or (not self.kind.primary and self.identity == "d")
 
     @property
@@ -106,7 +106,7 @@ class TableShape:
 
     @property
     def identifies(self) -> tuple[str, ...]:
-        """The columns that tell rows apart, and that the log has of old and new rows; () for all."""
+        """The columns that identify rows, and that the log has of old and new rows; () for all."""
         if self.kind.alike:
             return ()
         if self.identity == "i":
@@ -114,17 +114,17 @@ class TableShape:
         return tuple(name for name, _ in self.kind.columns) if self.kind.primary else ("ver",)
 
     def key_of(self, collection: str) -> tuple[str, ...]:
-        """The columns that tell rows apart of the table, or of one of its partitions."""
+        """The columns that identify rows of the table, or of one of its partitions."""
         return ("alt",) if self.leaf == "a" and collection.endswith(ODD_LEAF) else self.identifies
 
     @property
     def untold(self) -> bool:
-        """Whether its partitions together log no key of it."""
+        """Whether its partitions log no common key of it."""
         return self.leaf == "a"
 
     @property
     def surrogate(self) -> str | None:
-        """What a signal must name to have the table read."""
+        """The surrogate key that a signal must name; None if it has a key."""
         return None if self.kind.primary else "n"
 
 
@@ -145,32 +145,32 @@ COLUMNS = {
 }
 """Every other column: its type, and its value in a new row."""
 ODD_LEAF = "_1"
-"""How the partition's name ends that has another identity than the others."""
+"""The suffix of the partition with a different identity."""
 MOOD = "CREATE TYPE mood AS ENUM ('sad_0', 'calm_0', 'glad_0')"
-"""An enum whose labels say how often they were renamed."""
+"""An enum whose labels show how often they were renamed."""
 _LABELS = {"e": ("mood", "(enum_range(NULL::mood))[abs(n) % 3 + 1]")}
 
 
 def other_columns(shape: TableShape) -> dict[str, tuple[str, str]]:
-    """The columns beside the key, each with its type and its value in a new row."""
+    """The columns besides the key, each with its type and its value in a new row."""
     return {**COLUMNS, **(_LABELS if shape.labels else {})}
 
 
 def row(shape: TableShape) -> tuple[list[str], list[str]]:
-    """The columns of a new row and the expression for each, in terms of `n`."""
+    """The columns of a new row, and the expression for each in terms of `n`."""
     names = [name for name, _ in shape.kind.columns]
     others = other_columns(shape)
     return [*names, *others], [*shape.kind.values, *(value for _, value in others.values())]
 
 
 def key_columns(shape: TableShape) -> tuple[list[str], list[str]]:
-    """The columns that follow from `n`, and their expressions."""
+    """The columns that depend on `n`, and their expressions."""
     names = [name for name, _ in shape.kind.columns]
     return [*names, "n", "alt"], [*shape.kind.values, "n", COLUMNS["alt"][1]]
 
 
 def create(shape: TableShape) -> list[str]:
-    """The statements that make the table and its first rows."""
+    """The statements that create the table and its first rows."""
     kind = shape.kind
     columns = [f"{name} {type_}" for name, type_ in kind.columns]
     columns += [f"{name} {type_}" for name, (type_, _) in other_columns(shape).items()]
@@ -204,7 +204,7 @@ def create(shape: TableShape) -> list[str]:
 
 
 def _odd_leaf(leaf: str, identity: str) -> list[str]:
-    """The statements that give a partition an identity of its own."""
+    """The statements that give a partition a different identity."""
     if identity in {"f", "n"}:
         return [f"ALTER TABLE {leaf} REPLICA IDENTITY {'FULL' if identity == 'f' else 'NOTHING'}"]
     columns = "alt" if identity == "a" else "p, k, alt"

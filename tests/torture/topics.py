@@ -1,9 +1,8 @@
-"""Events out of Kafka's topics, and their judge: at least once, in order, and nothing is lost.
+"""Events from Kafka's topics, and their judge: at least once, in order, and nothing is lost.
 
-A topic has one partition here, so all of a table's events are in order, and with them each key's. After a
-crash or a failed delivery the job may go back to where its saved state stands, and send again from there;
-that, and no other repetition, is right. Beside the oracle's copy stands what a topic leaves a consumer that
-knows nothing of repetitions: the last event of each key.
+Topics have one partition here, so all of a table's events are in order. After a crash or a failed delivery
+the job may resend from where its saved state is; no other repetition is allowed. Besides the oracle's copy,
+the judge keeps what a topic leaves to a consumer that ignores repetitions: the last event of each key.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ class TopicEvents:
         self._offsets: dict[str, int] = {}
 
     def read(self) -> Iterator[Emitted]:
-        """The events sent since the last call, topic by topic; tombstones are passed over.
+        """The events sent since the last call, topic by topic, without tombstones.
 
-        The turn of a record is the one that was committed next.
+        A record's turn is the next one committed after it.
         """
         committed = self._journal.of("committed")
         times, turns = [note["at"] for note in committed], [note["turn"] for note in committed]
@@ -67,14 +66,14 @@ class TopicEvents:
                     self._offsets[topic] = (record.offset() or 0) + 1
                     value = record.value()
                     yield None if value is None else orjson.loads(value), record.timestamp()[1] / 1000
-                # Behind the last record there may be the end of a transaction, which is no record.
+                # After the last record there may be an end-of-transaction marker, which is not a record.
                 reached = consumer.position([place])[0].offset
                 self._offsets[topic] = max(self._offsets.get(topic, 0), reached)
 
 
 @dataclass(frozen=True, slots=True)
 class _Before:
-    """A table before an entry, and the turn that told of it."""
+    """A table before an entry, and the turn that emitted the entry."""
 
     entry: Entry
     turn: int
@@ -84,9 +83,10 @@ class _Before:
 
 @dataclass(slots=True)
 class Topic:
-    """One table's topic, laid beside its part of the log.
+    """One table's topic, compared with its part of the log.
 
-    `aside`: it refused events for a while. What it had taken of a turn came again then, saved or not.
+    `aside`: it refused events for a while. Then what it had taken of a turn was sent again, whether saved or
+    not.
     """
 
     oracle: Oracle
@@ -97,7 +97,7 @@ class Topic:
     aside: bool = False
 
     def take_in(self, event: Emitted) -> None:
-        """Go on with an event; one that was sent before takes all back to its place."""
+        """Process an event. One that was sent before rewinds everything to its place."""
         if event.op != "r" and not self._goes_on(event):
             self._go_back(event)
         if event.op != "r" and self.oracle.half is None:
@@ -113,7 +113,7 @@ class Topic:
 
     def _go_back(self, event: Emitted) -> None:
         if self.oracle.half is not None:
-            # A row's new key was not told of yet; nothing has been made of its old one.
+            # The event of the row's new key is missing yet, and nothing was done about the old one.
             self.oracle.half = None
             self.past.pop()
             if self.oracle.ahead[0].place == event.place:
@@ -135,7 +135,7 @@ class Topic:
 
 @dataclass(slots=True)
 class Topics:
-    """Judges all topics of a history, on behalf of `oracle`, whose tables they are."""
+    """Judges all topics of a history, for `oracle`, which has the tables."""
 
     oracle: Oracle
     latest: dict[str, dict[Key, bool]] = field(default_factory=dict)
@@ -144,7 +144,7 @@ class Topics:
     def follow(
         self, entries: Iterable[Entry], events: Iterable[Emitted], journal: JournalReader
     ) -> list[Entry]:
-        """Go on with what was committed and what was sent since the last call; gives what was left out."""
+        """Process what was committed and sent since the last call. Returns the entries left out."""
         saved_s = {note["turn"]: note["at"] for note in reversed(journal.of("turn"))}
         known = self.oracle.tables
         aside = {name for note in journal.of("turn") for name in note.get("aside", ())}
@@ -174,7 +174,7 @@ class Topics:
                 )
 
     def _keep(self, table: Table, event: Emitted) -> None:
-        """What the topic leaves of a key: a row, or none."""
+        """Record what the topic leaves of a key: a row, or none."""
         left = self.latest.setdefault(table.name, {})
         if event.op == "t":
             left.clear()
@@ -183,7 +183,7 @@ class Topics:
                 left[table.key_of_event(image)] = there
 
     def settle(self, name: str) -> None:
-        """The last event of each key tells of a row exactly where there is one."""
+        """Check that the last event of each key says whether its row exists."""
         table = self.oracle.tables[name]
         for key, there in self.latest.get(name, {}).items():
             if there != (key in table.rows):

@@ -1,7 +1,7 @@
-"""What the database itself says was committed, in order: its log, decoded by `test_decoding`.
+"""What the database says was committed, in order: its log, decoded by `test_decoding`.
 
-Owns the second replication slot and the reading of that plug-in's text. An entry has its values as the
-database prints them; one that an update left out of the log is `UNCHANGED`.
+Owns the second replication slot, and the parsing of that plug-in's text. An entry has values as the database
+prints them. One that an update left out of the log is `UNCHANGED`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Row: TypeAlias = dict[str, "str | None"]
 SLOT: Final = "truth"
 UNCHANGED: Final = "\x00unchanged"
 PREFIX: Final = "torture"
-"""Of the messages that tell the judge what the log does not."""
+"""The prefix of messages that inform the judge of what the log does not show."""
 _NAME = r'(?:"(?:[^"]|"")+"|[^"\s.:,]+)'
 _HEAD = re.compile(
     rf"table ((?:{_NAME})\.(?:{_NAME})(?:, (?:{_NAME})\.(?:{_NAME}))*): (INSERT|UPDATE|DELETE|TRUNCATE):"
@@ -33,9 +33,9 @@ _UNCHANGED_WORD = "unchanged-toast-datum"
 class Entry:
     """One change: `op` c, u, d or t, or m for a message, which has a `text`.
 
-    `old` holds the columns that the log has of the row before.
-    `types` has the type of each column, as the server writes it. `place` is where the entry stands in the
-    log, `end` where its transaction ends. One that is `silent` is in nobody's publication.
+    `old` holds the columns of the old row that the log has. `types` has each column's type, as the server
+    writes it. `place` is the entry's place in the log, `end` that of its transaction's end. A `silent` entry
+    is not published.
     """
 
     transaction: int
@@ -51,13 +51,13 @@ class Entry:
 
 
 class UnexpectedWrite(Exception):
-    """The log holds what none of the writers writes."""
+    """The log has something that no writer writes."""
 
 
 class Truth:
-    """Reads the slot, an entry once, also after the server has forgotten how far it had been read.
+    """Reads the slot, each entry once, even if the server has forgotten how far it was read.
 
-    `more` are further arguments of the slot's creation; `passed` is where what was read ends.
+    `more` are further arguments for creating the slot. `passed` is the end of what was read.
     """
 
     def __init__(self, connection: psycopg.Connection[tuple[object, ...]], more: str = "") -> None:
@@ -68,7 +68,7 @@ class Truth:
         self.transactions = 0
 
     def read(self, connection: psycopg.Connection[tuple[object, ...]]) -> Iterator[Entry]:
-        """The entries committed since the last call, in the order of the log."""
+        """The entries committed since the last call, in log order."""
         rows = connection.execute(
             "SELECT (lsn - '0/0')::bigint, xid::text::bigint, data FROM pg_logical_slot_get_changes("
             "%s, NULL, NULL, 'include-xids', '0', 'skip-empty-xacts', '1')",
@@ -91,7 +91,7 @@ class Truth:
 
 
 def entry(transaction: int, text: str) -> Entry:
-    """Read one line of the plug-in."""
+    """Parse one line of the plug-in."""
     if message := _MESSAGE.match(text):
         return Entry(transaction, "m", ("message",), text=message[1])
     head = _HEAD.match(text)
@@ -114,7 +114,7 @@ def entry(transaction: int, text: str) -> Entry:
 
 
 def _parted(rest: str) -> tuple[str, str]:
-    """The old and the new tuple's text; their values may hold anything."""
+    """The texts of the old and the new tuple. Values may contain anything."""
     at = len(" old-key:")
     while found := _COLUMN.match(rest, at):
         at = found.end()

@@ -1,6 +1,6 @@
-"""What an administrator does beside the writers: tables leave the publication and come back, names change.
+"""What an administrator does beside the writers: tables leave the publication and return, names are swapped.
 
-Owns which of it a script gets; the words of its steps are `statements`'.
+Owns which of these acts a script gets. `statements` defines the verbs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OFTEN = 0.35
 
 
 def wild(script: Script) -> Script:
-    """The script with acts of an administrator put between its transactions."""
+    """The script with an administrator's acts inserted between its transactions."""
     draw = Random(f"{script.seed}/wild")
     script = replace(script, listed=draw.random() < 0.6 or script.listed)
     rounds = []
@@ -48,13 +48,13 @@ def _acts(draw: Random, script: Script, *, calm: bool) -> list[Callable[[], Tran
 
 
 def _unpublished(draw: Random, script: Script) -> Transaction:
-    """A table leaves the publication, is written to, and comes back."""
+    """A table leaves the publication, is written to, and returns."""
     place = draw.randrange(len(script.tables))
     return Transaction([["unpublish", place], *_writes(draw, script, place), ["publish", place]], "apart")
 
 
 def _retracted(draw: Random, script: Script) -> Transaction:
-    """The publication is dropped and made anew."""
+    """The publication is dropped and created again."""
     place = draw.randrange(len(script.tables))
     names = ", ".join(["signals", *(shape.name for shape in script.tables)])
     return Transaction(
@@ -74,13 +74,13 @@ def _writes(draw: Random, script: Script, place: int) -> list[list[object]]:
 
 
 def _exchanged(draw: Random, script: Script) -> Transaction:
-    """Two tables get each other's names."""
+    """Two tables swap names."""
     one, other = draw.choice(_pairs(script))
     return Transaction([["exchange", one, other]])
 
 
 def _pairs(script: Script) -> list[tuple[int, int]]:
-    """Tables that are alike, so that either may have the other's name."""
+    """Tables of the same shape, which can swap names."""
     shapes = [replace(shape, name="", rows=0) for shape in script.tables]
     return [
         (one, other)

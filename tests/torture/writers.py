@@ -1,7 +1,8 @@
-"""Sessions that write to the database at once, each its own list of transactions, whatever comes of it.
+"""Concurrent sessions that write to the database, each with its own list of transactions; failures are
+ignored.
 
-A transaction that fails (a key that is taken, a deadlock, a column that is gone) is rolled back; a
-server that goes away is waited for.
+A transaction that fails (a duplicate key, a deadlock, a dropped column) is rolled back. Writers wait for a
+server that goes away.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ _SETTINGS = "-c lock_timeout=1500 -c deadlock_timeout=100 -c extra_float_digits=
 
 @dataclass(slots=True)
 class Session:
-    """A connection that comes back after the server has."""
+    """A connection that is reopened after a server restart."""
 
     database: Database
     stop: threading.Event
     connection: psycopg.Connection[Any] | None = None
 
     def get(self) -> psycopg.Connection[Any]:
-        """The connection, opened anew if it was lost."""
+        """The connection, reopened if it was lost."""
         until = time.monotonic() + _PATIENCE_S
         while self.connection is None or self.connection.closed:
             try:
@@ -57,7 +58,7 @@ class Session:
 
 @dataclass(slots=True)
 class Writer:
-    """One session's transactions of one round."""
+    """One session's transactions in one round."""
 
     name: str
     database: Database
@@ -71,7 +72,7 @@ class Writer:
     prepared: list[str] = field(default_factory=list)
 
     def run(self) -> None:
-        """Run them all, one after the other."""
+        """Run them all in sequence."""
         session = Session(self.database, self.stop)
         try:
             for number, transaction in enumerate(self.transactions):
@@ -88,7 +89,7 @@ class Writer:
             session.close()
 
     def _apart(self, session: Session, transaction: Transaction) -> None:
-        """Each step in a transaction of its own; one that fails keeps no other from being tried."""
+        """Run each step in its own transaction. A failing step does not stop the others."""
         for step in transaction.steps:
             connection = session.get()
             with contextlib.suppress(psycopg.Error), connection.transaction():
@@ -132,19 +133,19 @@ class Writer:
             self.committed += ending == "commit"
 
     def _settle(self, connection: psycopg.Connection[Any], keep: int) -> None:
-        """End all prepared transactions but the newest `keep`, by their names."""
+        """End all prepared transactions but the newest `keep`, according to their names."""
         while len(self.prepared) > keep:
             settle_prepared(connection, self.prepared.pop(0))
 
 
 def settle_prepared(connection: psycopg.Connection[Any], name: str) -> None:
-    """End a prepared transaction as its name says."""
+    """End a prepared transaction according to its name."""
     verb = "ROLLBACK" if name.endswith("rollback") else "COMMIT"
     connection.execute(f"{verb} PREPARED '{name}'".encode())
 
 
 def settle_all_prepared(connection: psycopg.Connection[Any]) -> None:
-    """End what a writer that was cut off has left behind."""
+    """End what interrupted writers have left behind."""
     found = connection.execute("SELECT gid FROM pg_prepared_xacts WHERE database = current_database()")
     for (name,) in found.fetchall():
         settle_prepared(connection, name)
