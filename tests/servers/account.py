@@ -1,7 +1,7 @@
-"""Which account a server runs under, and whether that account can reach a folder.
+"""The account that servers run under, and whether it can reach a folder.
 
-PostgreSQL refuses to run as root. Where we are root its tools run as the unprivileged user that
-every Unix has; everybody else runs them as they are. Leaves starting them to `postgres.py`.
+PostgreSQL refuses to run as root. If we are root, its tools run as the unprivileged user that every Unix has;
+otherwise they run as us. `postgres.py` starts them.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The user that servers run as; `uid` None means ourselves."""
+    """The user that servers run as. `uid` None means ourselves."""
 
     uid: int | None = None
     gid: int | None = None
 
     def popen_options(self) -> dict[str, Any]:
-        """What `subprocess` needs to run a program as this account."""
+        """The arguments for `subprocess` to run a program as this account."""
         if self.uid is None:
             return {}
         return {"user": self.uid, "group": self.gid, "extra_groups": []}
@@ -35,7 +35,7 @@ class Account:
             os.chown(path, self.uid, self.gid)
 
     def new_folder(self, prefix: str) -> Path:
-        """Make an empty folder, for this account alone, where it can reach it."""
+        """Create an empty folder that only this account can use, somewhere it can reach."""
         for parent in (None, "/var/tmp", "/tmp"):  # noqa: S108  (mkdtemp makes the name safe)
             folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
             if self.reaches(folder.parent):
@@ -57,14 +57,14 @@ class Account:
         return bool(status.st_mode & stat.S_IXOTH)
 
     def copy_within_reach(self, source: Path) -> Path:
-        """A copy of the tree `source` that the account can read; the caller removes its parent."""
+        """Copy the tree `source` to where the account can read it. The caller removes its parent."""
         folder = self.new_folder("tidemark-tools-")
         folder.chmod(0o755)
         return Path(shutil.copytree(source, folder / source.name, symlinks=True))
 
 
 def server_account() -> Account:
-    """`nobody` when we are root, else ourselves."""
+    """`nobody` if we are root, else ourselves."""
     if os.geteuid() != 0:
         return Account()
     nobody = pwd.getpwnam("nobody")

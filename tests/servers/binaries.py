@@ -1,8 +1,8 @@
-"""Where PostgreSQL's programs come from: 18 and its client tools from PyPI, 15 from Maven Central.
+"""Locates PostgreSQL's programs: 18 and its client tools from PyPI, 15 from Maven Central.
 
-Both are locked: the first by requirements.lock, the second by its version and checksum here. The
-second is fetched once, by the resolver inside PySpark, and unpacked below `.cache` of the project.
-Leaves running the programs to `postgres.py`.
+Both are locked: the first by requirements.lock, the second by its version and checksum here. The second is
+fetched once, by the resolver inside PySpark, and unpacked below the project's `.cache`. `postgres.py` runs
+the programs.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def installation(version: Version) -> Path:
 
 
 def client_tool(name: str) -> Path:
-    """A client program, such as psql, pg_recvlogical or pg_resetwal: those of 18 serve every version."""
+    """A client program, such as psql, pg_recvlogical or pg_resetwal. Those of 18 work with every version."""
     return _from_pypi() / "bin" / name
 
 
 @cache
 def _within_reach(home: Path) -> Path:
-    # the programs find their libraries by a path relative to their own, in a folder beside the package
+    # the programs find their libraries by a relative path, in a folder beside the package
     package = home.parent if home.name == "pginstall" else home
     copied = server_account().copy_within_reach(package)
     atexit.register(shutil.rmtree, copied.parent, ignore_errors=True)

@@ -1,6 +1,6 @@
-"""A certificate authority of one's own, for servers and clients that speak TLS in tests.
+"""A certificate authority for servers and clients that use TLS in tests.
 
-Made with the `openssl` command, which comes with every system's CA certificates.
+Uses the `openssl` command, which comes with every system's CA certificates.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Certificate:
 
 
 class Authority:
-    """Signs certificates; its own, which clients trust, is `root`."""
+    """Signs certificates. Its own, which clients trust, is `root`."""
 
     def __init__(self, folder: Path, name: str = "tests") -> None:
         self._folder = folder
@@ -42,7 +42,7 @@ class Authority:
         )
 
     def certificate(self, name: str, *hosts: str) -> Certificate:
-        """A new one for a common name, and for hosts as `DNS:…` or `IP:…`."""
+        """A new certificate for a common name, and for hosts as `DNS:…` or `IP:…`."""
         made = Certificate(self._folder / f"{name}.crt", self._folder / f"{name}.key")
         request, extensions = self._folder / f"{name}.csr", self._folder / f"{name}.ext"
         extensions.write_text(f"subjectAltName={','.join(hosts)}\n" if hosts else "")
@@ -59,7 +59,7 @@ class Authority:
 
 
 def converted(key: Path, form: str, *, password: str | None = None, traditional: bool = False) -> Path:
-    """A key as PEM or DER, encrypted where there is a password, or in the form from before PKCS #8."""
+    """A key as PEM or DER, encrypted if there is a password, or in the traditional form before PKCS #8."""
     out = key.with_name(f"{key.stem}-{form}-{bool(password)}-{traditional}.key")
     if traditional:
         command = ["rsa", "-traditional"]

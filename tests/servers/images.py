@@ -1,4 +1,4 @@
-"""Whether there is Docker, for the suites that run on images."""
+"""Whether Docker is available, for the suites that use images."""
 
 from __future__ import annotations
 

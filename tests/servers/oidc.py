@@ -1,7 +1,8 @@
-"""A server that speaks so much of MongoDB's protocol that a client can log in by MONGODB-OIDC, and no more.
+"""A server with just enough of MongoDB's protocol for a client to log in by MONGODB-OIDC.
 
-The mechanism is of MongoDB's other editions alone. This one takes the tokens that it is told to, asks for
-another with error 391 where it no longer takes that of a connection, and remembers what it was given.
+Only other editions of MongoDB have that mechanism. This server accepts the tokens that it is given as valid.
+It rejects a connection whose token is no longer valid with error 391, which asks for another. It records the
+tokens received.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _header = struct.Struct("<iiii")
 
 
 class OidcServer:
-    """Listens on a port of its own while it is entered; `valid` are the tokens that serve."""
+    """Listens on its own port while entered. `valid` are the tokens that it accepts."""
 
     def __init__(self, *valid: str) -> None:
         self.valid = set(valid)
@@ -37,7 +38,7 @@ class OidcServer:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port that it listens on."""
         return int(self._server.server_address[1])
 
     @property
@@ -46,7 +47,7 @@ class OidcServer:
         return f"mongodb://127.0.0.1:{self.port}/?directConnection=true"
 
     def hello(self) -> dict[str, Any]:
-        """What it says of itself."""
+        """The answer to hello."""
         return {
             "helloOk": True,
             "isWritablePrimary": True,
@@ -66,7 +67,7 @@ class OidcServer:
 
 
 class _Connection(socketserver.StreamRequestHandler):
-    """One connection, and by which token it was let in."""
+    """One connection, and the token that it logged in with."""
 
     token = ""
 

@@ -1,4 +1,4 @@
-"""A port that nobody listens on, for a server of one's own."""
+"""Finds a free port for a server."""
 
 from __future__ import annotations
 

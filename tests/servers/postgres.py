@@ -1,8 +1,8 @@
-"""A PostgreSQL server of one's own: made, started, stopped, killed and thrown away.
+"""A PostgreSQL server for tests, the demo and the benchmarks: created, started, stopped, killed and deleted.
 
-For tests, the demo and the benchmarks alike. It listens on a free port of 127.0.0.1 with a
-password and no other way in, decodes logically, and trades durability for speed unless its
-`settings` say otherwise. `binaries.py` knows where the programs are, `account.py` who runs them.
+It listens on a free port of 127.0.0.1, accepts only password logins, has logical decoding enabled, and trades
+durability for speed unless its `settings` say otherwise. `binaries.py` locates the programs, `account.py` the
+user to run them.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ DEFAULT_SETTINGS: Mapping[str, str] = {
 
 
 class PostgresServer(Running):
-    """One server and its data folder, from `start` to `stop`; as a context manager, both.
+    """One server and its data folder, from `start` to `stop`, or as a context manager.
 
-    Without `data_dir` the data lie in a temporary folder that goes with the server. A `data_dir`
-    is kept, and used again when it holds a cluster already made by this class.
+    Without `data_dir` the data are in a temporary folder that is deleted with the server. A `data_dir` is
+    kept, and reused if it holds a cluster that this class made.
     """
 
     host = "127.0.0.1"
@@ -92,11 +92,11 @@ class PostgresServer(Running):
 
     @property
     def running(self) -> bool:
-        """Whether the postmaster lives."""
+        """Whether the postmaster is running."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Make the cluster unless it is there, start it, and return once it answers."""
+        """Create the cluster if needed, start it, and return once it answers."""
         if not (self.pgdata / "PG_VERSION").exists():
             self._make_cluster()
         with (self._folder / "server.log").open("ab") as log:
@@ -107,7 +107,7 @@ class PostgresServer(Running):
         self._wait_until_it_answers()
 
     def stop(self, mode: StopMode = "fast") -> None:
-        """End the server as `pg_ctl stop -m MODE` does; `immediate` is a crash with recovery after it."""
+        """Stop the server like `pg_ctl stop -m MODE`; `immediate` is a crash followed by recovery."""
         if self._process is None:
             return
         if self.running:
@@ -116,7 +116,7 @@ class PostgresServer(Running):
         self._process = None
 
     def kill(self) -> None:
-        """SIGKILL to the postmaster and its children at once, as losing power would look to clients."""
+        """SIGKILL the postmaster and its children at once, which looks like a power loss to clients."""
         if self._process is None:
             return
         processes = [self._process.pid, *_children(self._process.pid)]
@@ -128,12 +128,12 @@ class PostgresServer(Running):
         _wait_until_gone(processes)
 
     def restart(self, mode: StopMode = "fast") -> None:
-        """Stop and start again on the same port."""
+        """Stop, and start again on the same port."""
         self.stop(mode)
         self.start()
 
     def close(self) -> None:
-        """Stop, and throw the data away unless the caller named their folder."""
+        """Stop, and delete the data unless the caller named their folder."""
         if self.running:
             self.stop("immediate" if not self._keeps_data else "fast")
         self._process = None
@@ -141,9 +141,9 @@ class PostgresServer(Running):
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def copy(self) -> PostgresServer:
-        """A server of its own with this one's data as it is now, as from a snapshot of the volume.
+        """A new server with a copy of this one's current data, as from a volume snapshot.
 
-        This one must be stopped. The copy is not started.
+        This server must be stopped. The copy is not started.
         """
         if self.running:
             raise RuntimeError("a server is copied while it is stopped")
@@ -154,7 +154,7 @@ class PostgresServer(Running):
         return made
 
     def standby(self, slot: str) -> PostgresServer:
-        """A physical standby of this server, which has `slot`; not started. Promote it by `promote`."""
+        """A physical standby of this server with a new `slot`, not started. `promote` promotes it."""
         made = PostgresServer(self.version, settings=self.settings)
         with self.connect() as connection:
             connection.execute("SELECT pg_create_physical_replication_slot(%s, true)", [slot])
@@ -176,7 +176,7 @@ class PostgresServer(Running):
         return made
 
     def promote(self) -> None:
-        """Make a standby a primary, and return once it takes writes."""
+        """Promote a standby, and return once it takes writes."""
         with self.connect() as connection:
             connection.execute("SELECT pg_promote(true, 30)")
 
@@ -191,24 +191,24 @@ class PostgresServer(Running):
         (self.pgdata / "postmaster.pid").unlink(missing_ok=True)
 
     def dsn(self, dbname: str = "postgres", **options: Any) -> str:
-        """A connection string of the superuser, password included; `options` add to it or replace."""
+        """A superuser connection string with password. `options` add to it or override it."""
         options = {"user": self.user, "password": self.password, **options}
         return make_conninfo(host=self.host, port=self.port, dbname=dbname, **options)
 
     def connect(
         self, dbname: str = "postgres", *, autocommit: bool = True, **options: Any
     ) -> psycopg.Connection[tuple[Any, ...]]:
-        """A new connection, of the superuser unless `options` name another."""
+        """A new connection, as the superuser unless `options` name another user."""
         return psycopg.connect(self.dsn(dbname, **options), autocommit=autocommit)
 
     def create_database(self, name: str) -> Database:
-        """A fresh database, UTF8 and C.UTF-8 as the cluster is."""
+        """A new database, UTF8 and C.UTF-8 like the cluster."""
         with self.connect() as connection:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         return Database(self, name)
 
     def drop_database(self, name: str) -> None:
-        """Drop a database with the slots that belong to it, ending whoever uses them."""
+        """Drop a database with its slots, ending the sessions that use them."""
         with self.connect() as connection:
             _drop_slots(connection, name)
             connection.execute(
@@ -218,7 +218,7 @@ class PostgresServer(Running):
     def psql(
         self, dbname: str, *arguments: str, input_text: str | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Run psql without its start-up file; what it prints and its exit code are the caller's."""
+        """Run psql without its start-up file. The caller handles its output and exit code."""
         target = self.dsn(dbname, password=None)
         return subprocess.run(
             [client_tool("psql"), "--no-psqlrc", "--dbname", target, *arguments],
@@ -230,7 +230,7 @@ class PostgresServer(Running):
         )
 
     def client_environment(self) -> dict[str, str]:
-        """An environment for client programs: the password, and UTF8 whatever our own locale is."""
+        """An environment for client programs: the password, and UTF8 whatever our locale is."""
         return {**os.environ, "PGPASSWORD": self.password, "PGCLIENTENCODING": "UTF8"}
 
     def log_tail(self, lines: int = 40) -> str:
@@ -287,7 +287,7 @@ class PostgresServer(Running):
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            start_new_session=True,  # a Ctrl-C in the terminal is ours to answer, not the server's
+            start_new_session=True,  # a Ctrl-C in the terminal is ours to handle, not the server's
             **self._account.popen_options(),
         )
 
@@ -315,11 +315,11 @@ class Database:
     name: str
 
     def dsn(self, **options: Any) -> str:
-        """A connection string, as `PostgresServer.dsn`."""
+        """A connection string, as from `PostgresServer.dsn`."""
         return self.server.dsn(self.name, **options)
 
     def connect(self, *, autocommit: bool = True, **options: Any) -> psycopg.Connection[tuple[Any, ...]]:
-        """A new connection, as `PostgresServer.connect`."""
+        """A new connection, as from `PostgresServer.connect`."""
         return self.server.connect(self.name, autocommit=autocommit, **options)
 
 

@@ -1,7 +1,7 @@
-"""A proxy before a server, that can stand still: what a network does when nobody says that it is gone.
+"""A proxy in front of a server that can freeze, like a network that fails without notice.
 
-Connections stay open and what is sent is accepted, but nothing comes through until it goes on. To cut them
-is another matter: then both ends know.
+While frozen, connections stay open and accept data, but nothing gets through until it is thawed. Cutting
+connections is different: then both ends notice.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _CHUNK = 1 << 16
 
 
 class Proxy:
-    """Listens on a port of its own, and passes on to `host` and `port` as long as it is entered."""
+    """Listens on its own port, and forwards to `host` and `port` while entered."""
 
     def __init__(self, host: str, port: int) -> None:
         self._target = (host, port)
@@ -39,19 +39,19 @@ class Proxy:
         self.cut()
 
     def freeze(self) -> None:
-        """Let nothing through any more, neither way; new connections are accepted and stand still, too."""
+        """Let nothing through in either direction. New connections are accepted, but frozen as well."""
         self._passing.clear()
 
     def thaw(self) -> None:
-        """Go on, with all that was kept."""
+        """Continue, delivering everything that was kept."""
         self._passing.set()
 
     def aim(self, host: str, port: int) -> None:
-        """Pass later connections on to another server, as an address does that moves."""
+        """Forward later connections to another server, like an address that moves."""
         self._target = (host, port)
 
     def lose(self) -> None:
-        """End all connections at the server alone: the client is told nothing, and hears nothing any more."""
+        """End all connections on the server's side only: the client is not told, and hears nothing more."""
         nears, fars = self._sockets[::2], self._sockets[1::2]
         self._lost.update(nears)
         self._sockets.clear()

@@ -7,7 +7,7 @@ from typing import Self
 
 
 class Running(ABC):
-    """Starts with the block, and is closed with it, also where it does not start."""
+    """A server that starts and closes with a block. It is also closed if it fails to start."""
 
     def __enter__(self) -> Self:
         try:
@@ -22,8 +22,8 @@ class Running(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Start, and wait until clients can come in."""
+        """Start, and wait until clients can connect."""
 
     @abstractmethod
     def close(self) -> None:
-        """Stop, however it stands, and remove what it left."""
+        """Stop, whatever its state, and remove what it left."""

@@ -1,4 +1,4 @@
-"""Concurrent document writers, each with its own list of transactions; failures are ignored.
+"""Concurrent document writers, each with its own transactions; failures are ignored.
 
 An action that fails (a conflict, a duplicate key, a server that goes away) is given up. Definitions are
 changed while no writer is active, so that no collection is created implicitly, without its options.

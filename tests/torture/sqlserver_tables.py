@@ -202,6 +202,6 @@ def told(value: Any, kind: str) -> str | None:
         case "varbinary":
             return base64.b64decode(value).hex().upper()
         case "datetime2":
-            moment = datetime(1970, 1, 1) + timedelta(seconds=value // _NANOS)  # noqa: DTZ001  the type has no zone
+            moment = datetime(1970, 1, 1) + timedelta(seconds=value // _NANOS)  # noqa: DTZ001  no zone
             return f"{moment:%Y-%m-%d %H:%M:%S}.{value % _NANOS // _TICKS:07d}"
     return str(value)

@@ -1,5 +1,4 @@
-"""Concurrent sessions that write to the database, each with its own list of transactions; failures are
-ignored.
+"""Concurrent sessions that write to the database, each with its own transactions; failures are ignored.
 
 A transaction that fails (a duplicate key, a deadlock, a dropped column) is rolled back. Writers wait for a
 server that goes away.

@@ -1,4 +1,4 @@
-"""CDC on the stand-in: capture instances, the triggers that log for them, and retention."""
+"""CDC on the stand-in: capture instances, their logging triggers, and retention."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _TRIGGERS = (
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """A captured column as the catalog has it; `there` says whether the table still has it."""
+    """A captured column from the catalog. `there` says whether the table still has it."""
 
     name: str
     kind: str
@@ -56,16 +56,16 @@ class Captured:
 
 
 class Capturing:
-    """Enables and disables capture through one connection, which is in a transaction.
+    """Enables and disables capture through one connection, inside a transaction.
 
-    Without `commands` instances are as old servers made them.
+    Without `commands`, instances are made as by old servers, without command ids.
     """
 
     def __init__(self, told: Told, *, commands: bool = True) -> None:
         self._told, self._commands = told, commands
 
     def enable(self, schema: str, table: str, instance: str, columns: Sequence[str] | None) -> None:
-        """A new capture instance; at most two of a table, as on the server."""
+        """A new capture instance; at most two per table, as on the real server."""
         number = self._told.object_id(schema, table)
         (count,) = self._told.row(
             "SELECT count(*) FROM cdc.change_tables WHERE source_object_id = %s", number
@@ -98,7 +98,7 @@ class Capturing:
         self.log_again(schema, table)
 
     def disable(self, instance: str) -> None:
-        """The instance goes, with its changes."""
+        """Drop the instance with its changes."""
         change, number = self._told.row(
             "SELECT object_id, source_object_id FROM cdc.change_tables WHERE capture_instance = %s", instance
         )
@@ -124,7 +124,7 @@ class Capturing:
         )
 
     def log_again(self, schema: str, table: str) -> None:
-        """The table's triggers, made anew for its instances and columns of now."""
+        """Recreate the table's triggers for its current instances and columns."""
         source, number = sql.Identifier(schema, table), self._told.object_id(schema, table)
         function = sql.Identifier("mssql", f"log {schema}.{table}")
         for name in ("touch", "log", "settle", "no_truncate"):
@@ -146,7 +146,7 @@ class Capturing:
             self._told.run(sql.SQL(text).format(source, function))
 
     def clean_up(self, low_water_mark: bytes, only: str = "") -> None:
-        """Changes before the mark go; the instances begin at it, or `only` one does."""
+        """Remove changes before the mark, and start the instances (or `only` one) there."""
         for instance, start in self._told.connection.execute(
             "SELECT capture_instance, start_lsn FROM cdc.change_tables WHERE %s IN ('', capture_instance)",
             [only],
@@ -244,9 +244,10 @@ class Capturing:
 
 
 def _body(instances: list[tuple[str, list[Captured]]]) -> str:
-    """The trigger: one change LSN and one command for all instances of the table.
+    """The trigger: one change LSN and one command id for all instances of the table.
 
-    Of an update of keys all deletes come first, as commands; the inserts get theirs when the statement ends.
+    In an update of keys, all deletes get the first command ids. The inserts get theirs when the statement
+    ends.
     """
     keys = {one.name: one for _name, columns in instances for one in columns if one.key}
     moved = " OR ".join(_differs(one) for one in keys.values()) or "false"
@@ -276,7 +277,7 @@ def _body(instances: list[tuple[str, list[Captured]]]) -> str:
 
 
 def _mask(columns: list[Captured]) -> list[str]:
-    """Expressions of the update mask's hexadecimal digits: the first column is the last digit's last bit."""
+    """Expressions for the update mask's hexadecimal digits. The first column is the last digit's last bit."""
     bits = [f"({_differs(one)})::int" for one in columns]
     bits += ["0"] * (-len(bits) % 8)
     digits = [
@@ -295,7 +296,7 @@ def _differs(column: Captured) -> str:
 
 
 def _settled(instances: list[str]) -> str:
-    """Commands for the inserts of a statement that moved keys, in the order of their change LSNs."""
+    """Command ids for the inserts of a statement that moved keys, in the order of their change LSNs."""
     tables = [sql.Identifier("pending", one).as_string() for one in instances]
     waiting = "WHERE __xid = x AND __command IS NULL"
     given = " ".join(f"UPDATE {one} SET __command = c {waiting} AND __seq = s;" for one in tables)

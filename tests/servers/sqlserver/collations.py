@@ -1,7 +1,7 @@
-"""Whether texts of different collations meet in a statement, which SQL Server refuses.
+"""Detects texts of different collations in one expression, which SQL Server refuses.
 
-A column's text has the collation of its column, whatever it is converted to; one that COLLATE names holds for
-all that it meets. Columns are known by their names alone, so some conflicts pass; none is made up.
+A column's text keeps its column's collation through conversions. A collation named by COLLATE applies to
+everything it is combined with. Columns are known by name only, so some conflicts are missed; none is false.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Collations = Callable[[str], frozenset[str]]
 
 @dataclass(frozen=True, slots=True)
 class _Label:
-    """The collations that a text may have; empty where it takes on any. `named` by COLLATE."""
+    """The possible collations of a text; empty if it takes on any. `named` says that COLLATE set it."""
 
     may_be: frozenset[str] = frozenset()
     named: bool = False
@@ -26,7 +26,7 @@ _ANY = _Label()
 
 
 def check_collations(tree: exp.Expr, of_column: Collations) -> None:
-    """Raise ValueError, with the words of error 451, where they meet."""
+    """Raise ValueError with the text of error 451 on a conflict."""
     for node in tree.find_all(exp.Concat, exp.Replace, exp.EQ, exp.GT, exp.GTE, exp.LT, exp.LTE):
         _label(node, of_column)
     for union in tree.find_all(exp.SetOperation):
@@ -41,7 +41,7 @@ def _check_branches(union: exp.SetOperation, of_column: Collations) -> None:
 
 
 def _branches(node: exp.Expr) -> list[exp.Expr]:
-    """Without recursion: a union of many branches is a deep tree."""
+    """The branches, without recursion: a union of many branches is a deep tree."""
     found, left = [], [node]
     while left:
         one = left.pop()
@@ -61,7 +61,7 @@ def _label(node: exp.Expr, of_column: Collations) -> _Label:
 
 
 def _texts(node: exp.Expr) -> list[exp.Expr]:
-    """The texts that one is made of, or that are compared."""
+    """The texts that an expression consists of or compares."""
     found: list[exp.Expr] = []
     match node:
         case exp.Convert():
@@ -78,7 +78,7 @@ def _texts(node: exp.Expr) -> list[exp.Expr]:
 
 
 def _met(labels: Iterable[_Label], where: str) -> _Label:
-    """What texts have together."""
+    """The common label of combined texts."""
     met = [one for one in labels if one.may_be]
     named = [one for one in met if one.named]
     met = named or met

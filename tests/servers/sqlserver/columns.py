@@ -1,4 +1,4 @@
-"""What a parsed CREATE TABLE says of columns and keys."""
+"""The columns and keys of a parsed CREATE TABLE."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Column:
-    """A column; `identity` is its start and step."""
+    """A column. `identity` is its start and step."""
 
     name: str
     kind: Kind
@@ -28,7 +28,7 @@ class Column:
 
     @property
     def definition(self) -> str:
-        """The default as SQL Server shows it: numbers in two brackets, all else in one."""
+        """The default as SQL Server shows it: numbers in two pairs of parentheses, all else in one."""
         inner = self.default
         while isinstance(inner, exp.Paren):
             inner = inner.this
@@ -42,7 +42,7 @@ class Column:
 
 @dataclass(slots=True)
 class Key:
-    """An index: columns, and whether each is descending; `condition` is a filter in PostgreSQL's words."""
+    """An index: its columns, and whether each is descending. `condition` is a filter in PostgreSQL's SQL."""
 
     columns: list[tuple[str, bool]]
     primary: bool = False
@@ -60,7 +60,7 @@ class Table:
 
 
 def table_of(parts: Iterable[exp.Expr], collation: str) -> Table:
-    """What stands between the brackets of CREATE TABLE, or behind ADD CONSTRAINT."""
+    """The content of CREATE TABLE's parentheses, or what follows ADD CONSTRAINT."""
     made = Table()
     for part in parts:
         match part:

@@ -1,7 +1,7 @@
-"""A real SQL Server with its Agent, from Microsoft's image, used as the stand-in is: see the package.
+"""A real SQL Server with its Agent, from Microsoft's image, with the stand-in's interface (see the package).
 
-What the Agent does by itself is waited for: `capture` returns once everything committed is in the change
-tables. The marker for that is a captured table in a schema that no job looks at.
+The Agent works on its own, so its effects are waited for: `capture` returns once everything committed is in
+the change tables. It uses a marker, a captured table in a schema that jobs do not read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 PASSWORD = "Tide-mark_2026"
 LOGIN, GATING_ROLE = "tidemark", "cdc_reader"
-"""Whom jobs connect as, and the role that CDC asks of whoever reads changes."""
+"""The login of jobs, and the role that CDC requires for reading changes."""
 _RIGHTS = (
     f"CREATE USER {LOGIN} FOR LOGIN {LOGIN}",
     f"CREATE ROLE {GATING_ROLE}",
@@ -39,7 +39,7 @@ _RIGHTS = (
     f"GRANT VIEW DEFINITION TO {LOGIN}",
 )
 MORE_RIGHTS = f"VIEW DATABASE STATE TO {LOGIN}"
-"""What it takes to ask where the log ends."""
+"""The right needed to query where the log ends."""
 _START_TIMEOUT_S = 180.0
 _CAPTURE_TIMEOUT_S = 120.0
 _MARKER = (
@@ -48,7 +48,10 @@ _MARKER = (
 
 
 class ContainedSqlServer:
-    """One container; `agent` False starts it without SQL Server Agent. `odbc_driver` as in the settings."""
+    """One container. `agent` False starts it without SQL Server Agent.
+
+    `odbc_driver` is as in the settings.
+    """
 
     def __init__(self, image: str, odbc_driver: str, *, agent: bool = True) -> None:
         self._container = (
@@ -77,7 +80,7 @@ class ContainedSqlServer:
 
     @property
     def agent_running(self) -> bool:
-        """Whether SQL Server Agent runs, as it says."""
+        """Always true: the Agent of a container can't be stopped."""
         return True
 
     @agent_running.setter
@@ -87,15 +90,15 @@ class ContainedSqlServer:
 
     @property
     def reach(self) -> Reach:
-        """The real drivers, listened to."""
+        """The real drivers, with statements recorded."""
         return _Recorded(reach(self.settings()), self.statements)
 
     def administrator(self, **changes: Any) -> SqlServerSettings:
-        """Settings of whoever may do everything."""
+        """The settings of an administrator."""
         return self.settings("master", **{"user": "sa", **changes})
 
     def settings(self, *databases: str, **changes: Any) -> SqlServerSettings:
-        """Settings that name these databases, or all; of a login that may do what a job needs."""
+        """Settings with these databases, or all, and a login with just the rights that a job needs."""
         plain = SqlServerSettings(
             host=self._container.get_container_host_ip(),
             port=int(self._container.get_exposed_port(1433)),
@@ -126,7 +129,7 @@ class ContainedSqlServer:
         }
 
     def create_database(self, name: str, *, cdc: bool = True) -> ContainedDatabase:
-        """A fresh database."""
+        """A new database."""
         with self.connect("master") as connection:
             run(connection, f"CREATE DATABASE {quote_ident(name)}")
             run(connection, f"ALTER DATABASE {quote_ident(name)} SET ALLOW_SNAPSHOT_ISOLATION ON")
@@ -143,10 +146,10 @@ class ContainedSqlServer:
         return database
 
     def start_capture(self, delay_s: float = 0.05) -> None:
-        """The Agent captures by itself, after its own delay."""
+        """Do nothing: the Agent captures by itself, after its own delay."""
 
     def stop_capture(self) -> None:
-        """Nothing to stop."""
+        """Do nothing."""
 
     def reset(self) -> None:
         """Drop every database."""
@@ -159,7 +162,7 @@ class ContainedSqlServer:
 
     @contextmanager
     def connect(self, database: str) -> Iterator[Connection]:
-        """A connection that commits each statement."""
+        """A connection with autocommit."""
         with reach(self.administrator()).engine(database).connect() as connection:
             yield connection
 
@@ -185,18 +188,18 @@ class ContainedDatabase:
     name: str
 
     def execute(self, text: str) -> None:
-        """A script, each statement committed by itself."""
+        """Run a script, committing each statement."""
         with self.server.connect(self.name) as connection:
             ContainedSession(connection).execute(text)
 
     def query(self, text: str) -> list[tuple[Any, ...]]:
-        """A query's rows."""
+        """The rows of a query."""
         with self.server.connect(self.name) as connection:
             return rows(connection, text)
 
     @contextmanager
     def transaction(self) -> Iterator[ContainedSession]:
-        """A connection of its own, committed at the end, rolled back where the block fails."""
+        """A new connection, committed at the end, rolled back if the block fails."""
         with self.server.connect(self.name) as connection:
             run(connection, "BEGIN TRANSACTION")
             try:
@@ -236,7 +239,7 @@ class ContainedDatabase:
         )
 
     def poll_quickly(self) -> None:
-        """Let the capture job look every second instead of every five."""
+        """Make the capture job poll every second instead of every five."""
         for statement in (
             "EXEC sys.sp_cdc_change_job @job_type = N'capture', @pollinginterval = 1",
             "EXEC sys.sp_cdc_stop_job @job_type = N'capture'",
@@ -244,7 +247,7 @@ class ContainedDatabase:
             self.execute(statement)
         deadline = time.monotonic() + _CAPTURE_TIMEOUT_S
         while True:
-            try:  # refused while the job is still on its way to its end
+            try:  # refused until the job has ended
                 self.execute("EXEC sys.sp_cdc_start_job @job_type = N'capture'")
             except Exception:
                 if time.monotonic() > deadline:
@@ -265,7 +268,7 @@ class ContainedDatabase:
         return 1
 
     def cleanup(self, low_water_mark: str) -> None:
-        """Retention."""
+        """Apply retention."""
         mark = low_water_mark.replace(":", "")
         for (instance,) in self.query("SELECT [capture_instance] FROM [cdc].[change_tables]"):
             self.execute(
@@ -274,7 +277,7 @@ class ContainedDatabase:
             )
 
     def max_lsn(self) -> str:
-        """The greatest LSN captured; empty where there is none."""
+        """The greatest captured LSN; empty if there is none."""
         ((found,),) = self.query("SELECT CONVERT(varchar(20), sys.fn_cdc_get_max_lsn(), 2) AS [lsn]")
         text = (found or "").lower()
         return f"{text[:8]}:{text[8:16]}:{text[16:]}" if text else ""
@@ -289,7 +292,7 @@ class ContainedDatabase:
             self.execute(f"KILL {session}")
 
     def set(self, name: str, value: str | None) -> None:
-        """What the stand-in can pretend and a real server can't."""
+        """Skip the test: only the stand-in can pretend this."""
         if value is not None:
             pytest.skip(f"a real server's {name} can't be made {value!r} here")
 
@@ -301,19 +304,19 @@ class ContainedSession:
     connection: Connection
 
     def execute(self, text: str) -> None:
-        """A script; the failure of any of its statements is raised."""
-        cursor: Any = self.connection.exec_driver_sql(text).cursor  # None where nothing can come
+        """Run a script. A failure of any statement is raised."""
+        cursor: Any = self.connection.exec_driver_sql(text).cursor  # None if there are no results
         while cursor is not None and cursor.nextset():
             pass
 
     def query(self, text: str) -> list[tuple[Any, ...]]:
-        """A query's rows."""
+        """The rows of a query."""
         return rows(self.connection, text)
 
 
 @dataclass(frozen=True, slots=True)
 class _Recorded:
-    """The real way, with what goes over it remembered."""
+    """The real `Reach`, with statements recorded."""
 
     way: Reach
     statements: set[str]

@@ -1,4 +1,4 @@
-"""T-SQL's DDL: tables, indexes, views and schemas made in PostgreSQL, and told in `sys`."""
+"""Runs T-SQL's DDL: tables, indexes, views and schemas in PostgreSQL, recorded in `sys`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WORDS = (
 
 
 def readable(text: str) -> str:
-    """DDL with the words replaced that sqlglot does not know or makes alike."""
+    """DDL with words replaced that sqlglot does not know or does not distinguish."""
     parts = re.split(_LITERALS, text)
     for index in range(0, len(parts), 2):
         for pattern, replacement in _WORDS:
@@ -176,7 +176,7 @@ class Definitions:
         return sql.SQL(" ").join(parts)
 
     def _guard(self, schema: str, name: str, columns: list[Column]) -> None:
-        """What happens to values on their way in: padding, and row versions."""
+        """The trigger for values on their way in: padding, and row versions."""
         lines = [line for column in columns if (line := _guarding(column))]
         if not lines:
             return

@@ -1,4 +1,4 @@
-"""T-SQL's types: how a column of each is kept in PostgreSQL, and what the catalog says of it."""
+"""T-SQL's types: how PostgreSQL stores a column of each, and what the catalog says of it."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ _SIZES = {
 }
 _SCALED_SIZES = {"time": (3, 8), "datetime2": (6, 19), "datetimeoffset": (8, 26)}
 _SYNONYMS = {
-    # sqlglot writes decimal as NUMERIC; what was written so comes as BIGDECIMAL
+    # sqlglot writes decimal as NUMERIC, and numeric as BIGDECIMAL
     "numeric": "decimal",
     "bigdecimal": "numeric",
     "integer": "int",
@@ -105,7 +105,7 @@ _SYNONYMS = {
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A column's type: its T-SQL name and arguments, -1 for `max`; `collation` of texts."""
+    """A column's type: its T-SQL name and arguments, -1 for `max`. `collation` is that of texts."""
 
     name: str
     arguments: tuple[int, ...] = ()
@@ -113,17 +113,17 @@ class Kind:
 
     @property
     def sensitive(self) -> bool:
-        """Whether texts compare by their characters as they are."""
+        """Whether texts compare exactly, with case."""
         return "_CS_" in self.collation or "_BIN" in self.collation
 
     @property
     def large(self) -> bool:
-        """Whether CDC leaves an unchanged old value out."""
+        """Whether CDC omits an unchanged old value."""
         return self.name in LARGE or self.arguments == (-1,) or self.name == "xml"
 
     @property
     def postgres(self) -> str:
-        """PostgreSQL's type of the column, with its collation."""
+        """The column's PostgreSQL type with its collation."""
         if self.name in TEXTS:
             return 'text COLLATE "C"' if self.sensitive else "citext"
         if self.name in SCALED:
@@ -139,7 +139,7 @@ class Kind:
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """max_length, precision and scale, as sys.columns has them."""
+        """max_length, precision and scale, as in sys.columns."""
         if self.name in {"decimal", "numeric"}:
             precision, scale = self.arguments
             return (
@@ -158,7 +158,7 @@ class Kind:
 
 
 def kind_of(described: exp.DataType, collation: str = "") -> Kind:
-    """The type that a parsed one stands for, with its default arguments."""
+    """The kind of a parsed type, with its default arguments."""
     written = described.sql("tsql").lower()
     name, _, rest = written.replace(")", "").partition("(")
     name = _SYNONYMS.get(name.strip(), name.strip())

@@ -1,6 +1,6 @@
 """The way to the stand-in's databases: T-SQL in, through SQLAlchemy or Spark, PostgreSQL's SQL out.
 
-Errors come back as Microsoft's ODBC driver words them, with the server's numbers.
+Errors are worded as by Microsoft's ODBC driver, with the server's numbers.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _NUMBERS = {
 
 
 class OdbcError(Exception):
-    """An error in the words of Microsoft's driver: SQLSTATE, and the message with the server's number."""
+    """An error as Microsoft's driver words it: SQLSTATE, and the message with the server's number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +66,11 @@ class StandInReach:
         return engine
 
     def connected(self, database: str) -> psycopg.Connection[Any]:
-        """A connection of the driver's road."""
+        """A connection for the engine."""
         return self.server.postgres.connect(database, autocommit=True)
 
     def jdbc(self, database: str, query: str, session: Sequence[str] = ()) -> Jdbc:
-        """The query translated, for PostgreSQL's JDBC driver, whose sessions keep what is set once."""
+        """The translated query for PostgreSQL's JDBC driver, whose sessions keep SETs."""
         sets = "; ".join(self._database(database).translate(one).sql for one in session)
         begins = {"sessionInitStatement": sets} if session else {}
         postgres = self.server.postgres

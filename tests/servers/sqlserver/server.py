@@ -40,7 +40,7 @@ _NO_TEMPLATE = "SELECT count(*) FROM pg_database WHERE datname = %s"
 
 
 class SqlServer:
-    """The server; as a context manager it ends what it started. `on` is a server to live on."""
+    """The server. As a context manager it stops what it started. `on` is a PostgreSQL server to use."""
 
     def __init__(
         self, *, on: PostgresServer | None = None, collation: str = "SQL_Latin1_General_CP1_CI_AS"
@@ -71,7 +71,7 @@ class SqlServer:
 
     @property
     def agent_running(self) -> bool:
-        """Whether SQL Server Agent runs; without it nothing is captured."""
+        """Whether SQL Server Agent runs. Without it nothing is captured."""
         return self._running
 
     @agent_running.setter
@@ -81,7 +81,7 @@ class SqlServer:
             database.set("agent", str(int(running)))
 
     def create_database(self, name: str, *, cdc: bool = True) -> StandInDatabase:
-        """A fresh database."""
+        """A new database."""
         self._make_template()
         with self.postgres.connect() as connection:
             made = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
@@ -100,12 +100,12 @@ class SqlServer:
         return database
 
     def record(self, text: str) -> None:
-        """Remember a statement of the adapter's, though not without end."""
+        """Remember a statement of the adapter, up to a limit."""
         if len(self.statements) < _MOST_STATEMENTS:
             self.statements.add(text)
 
     def settings(self, *databases: str, **changes: Any) -> SqlServerSettings:
-        """Settings that name these databases, or all."""
+        """Settings with these databases, or all."""
         told = {"host": "standin", "user": "sa", "password": "standin", "poll_interval_ms": 20}
         return SqlServerSettings(databases=databases or tuple(self.databases), **{**told, **changes})
 
@@ -122,7 +122,7 @@ class SqlServer:
         }
 
     def start_capture(self, delay_s: float = 0.05) -> None:
-        """A thread that captures every `delay_s`, which can be set at any time."""
+        """Start a thread that captures every `delay_s`, which can be set at any time."""
         self.delay_s = delay_s
         self.stop_capture()
         self._stop.clear()
@@ -130,7 +130,7 @@ class SqlServer:
         self._thread.start()
 
     def stop_capture(self) -> None:
-        """End the thread; what it failed of is raised here."""
+        """Stop the thread, and raise the error that it failed with, if any."""
         if self._thread is not None:
             self._stop.set()
             self._thread.join()
@@ -140,7 +140,7 @@ class SqlServer:
             raise failure
 
     def reset(self) -> None:
-        """Drop every database, and forget what was said."""
+        """Drop every database, and forget all statements."""
         self.stop_capture()
         self._running = True
         for name in list(self.databases):
@@ -157,7 +157,7 @@ class SqlServer:
                         connections[name] = database.postgres.connect(name)
                     if self._running:
                         connections[name].execute("SELECT mssql.capture()")
-        except BaseException as failure:  # noqa: BLE001  (raised where the thread is stopped)
+        except BaseException as failure:  # noqa: BLE001  raised when the thread is stopped
             self.capture_failure = failure
         finally:
             for connection in connections.values():
@@ -175,7 +175,7 @@ class SqlServer:
 
 @dataclass(slots=True)
 class StandInDatabase:
-    """One database. Its methods use connections of their own, and may be called from any thread."""
+    """One database. Its methods use their own connections, and may be called from any thread."""
 
     server: SqlServer
     postgres: PostgresServer
@@ -200,7 +200,7 @@ class StandInDatabase:
         return column in known
 
     def collations(self, column: str) -> frozenset[str]:
-        """The collations of columns of this name, in whatever tables."""
+        """The collations of columns of this name, in any table."""
         known = self._collations
         if known is None:
             with self.postgres.connect(self.name) as connection:
@@ -209,7 +209,7 @@ class StandInDatabase:
         return known.get(column, frozenset())
 
     def translate(self, text: str) -> Translated:
-        """A statement of the adapter's, most of which come again and again."""
+        """Translate a statement of the adapter. Translations are cached, since most statements recur."""
         self.server.record(text)
         known = self._translated
         if text not in known:
@@ -219,13 +219,13 @@ class StandInDatabase:
         return known[text]
 
     def changed(self) -> None:
-        """Tables are not what they were."""
+        """Forget what was known of the tables after a change."""
         self._nullable = self._collations = None
         self._translated = {}
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:
-        """A connection of its own, committed at the end, rolled back where the block fails."""
+        """A new connection, committed at the end, rolled back if the block fails."""
         with self.postgres.connect(self.name, autocommit=False) as connection:
             session = Session(self, connection)
             yield session
@@ -233,12 +233,12 @@ class StandInDatabase:
             self.changed()
 
     def execute(self, text: str) -> None:
-        """A script of T-SQL, each statement committed by itself."""
+        """Run a T-SQL script, committing each statement."""
         with self.postgres.connect(self.name) as connection:
             Session(self, connection).execute(text)
 
     def query(self, text: str) -> list[tuple[Any, ...]]:
-        """A query's rows."""
+        """The rows of a query."""
         with self.postgres.connect(self.name) as connection:
             return Session(self, connection).query(text)
 
@@ -250,7 +250,7 @@ class StandInDatabase:
         *,
         commands: bool = True,
     ) -> str:
-        """Capture a table (`schema.table`), all columns of now unless some are named; gives the instance.
+        """Capture a table (`schema.table`) with the named or all current columns; returns the instance.
 
         Without `commands` its change table has no `__$command_id`, as on old servers.
         """
@@ -266,7 +266,10 @@ class StandInDatabase:
             capturing.disable(capture_instance)
 
     def capture(self) -> int:
-        """One pass of the capture job; how many commits it captured. Nothing while the Agent is off."""
+        """Run the capture job once; returns how many commits it captured.
+
+        Does nothing while the Agent is off.
+        """
         if not self.server.agent_running:
             return 0
         with self.postgres.connect(self.name) as connection:
@@ -274,17 +277,20 @@ class StandInDatabase:
         return int(many)
 
     def dummy_entry(self) -> None:
-        """What the capture job does on an idle database: the greatest LSN grows. Nothing before `capture`."""
+        """Raise the greatest LSN, as the capture job does on an idle database.
+
+        Does nothing before `capture`.
+        """
         with self.postgres.connect(self.name) as connection:
             connection.execute("SELECT mssql.dummy_entry()")
 
     def cleanup(self, low_water_mark: str, capture_instance: str = "") -> None:
-        """Retention: changes before the LSN (`00000025:…`) go, of all instances or of one."""
+        """Apply retention: remove changes before the LSN (`00000025:…`), of all instances or of one."""
         with self._capturing() as capturing:
             capturing.clean_up(bytes.fromhex(low_water_mark.replace(":", "")), capture_instance)
 
     def max_lsn(self) -> str:
-        """The greatest LSN captured; empty where there is none."""
+        """The greatest captured LSN; empty if there is none."""
         with self.postgres.connect(self.name) as connection:
             (found,) = _one(connection, "SELECT mssql.lsn_text(sys.fn_cdc_get_max_lsn())")
         return found or ""
@@ -299,7 +305,7 @@ class StandInDatabase:
             )
 
     def set(self, name: str, value: str | None) -> None:
-        """What the server says of itself: `updateability`, `group`, `snapshots`, `offset` (minutes)…"""
+        """Set what the server reports: `updateability`, `group`, `snapshots`, `offset` (minutes)…"""
         with self.postgres.connect(self.name) as connection:
             connection.execute("DELETE FROM mssql.settings WHERE name = %s", [name])
             if value is not None:
@@ -320,7 +326,7 @@ class Session:
         self.defined = False
 
     def execute(self, text: str) -> None:
-        """A script; DDL included."""
+        """Run a script, including DDL."""
         if steered := steering(text):
             self.connection.execute(steered)
             return
@@ -333,7 +339,7 @@ class Session:
                 self._run(tree)
 
     def query(self, text: str) -> list[tuple[Any, ...]]:
-        """A query's rows."""
+        """The rows of a query."""
         (tree,) = statements(text)
         return self._run(tree).fetchall()
 
@@ -344,7 +350,7 @@ class Session:
         return self.connection.execute(translated.sql)
 
     def _log_again(self, tree: exp.Expr) -> None:
-        """A table that was altered is logged with the columns that it has now."""
+        """Log an altered table with its current columns."""
         if isinstance(tree, exp.Alter):
             Capturing(self._told).log_again(*names(tree.this))
 

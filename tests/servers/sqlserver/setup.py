@@ -1,4 +1,4 @@
-"""The SQL that makes a PostgreSQL database one of SQL Server's; most of it stands in the `.sql` files."""
+"""The SQL that makes a PostgreSQL database look like SQL Server's; most of it is in the `.sql` files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.servers.sqlserver.kinds import TYPE_IDS
 
 _HERE = Path(__file__).parent
 _ASSIGNED = ("smallint", "integer", "bigint", "numeric", "real", "double precision", "date")
-"""What text is converted to where it is stored."""
+"""The types that text is converted to on assignment."""
 
 _TEMPORAL = """
 CREATE TYPE mssql.{name} AS (v bigint, t text);
@@ -34,7 +34,7 @@ CREATE CAST (text AS mssql.{name}) WITH FUNCTION mssql.to_{name}(text) AS ASSIGN
 
 
 def script() -> str:
-    """Everything, for a new database."""
+    """The whole script for a new database."""
     casts = (f"CREATE CAST (text AS {name}) WITH INOUT AS ASSIGNMENT;" for name in _ASSIGNED)
     return "\n".join(
         (

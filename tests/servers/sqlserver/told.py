@@ -1,4 +1,4 @@
-"""What `sys` is told of tables, columns and indexes."""
+"""Writes the catalog in `sys`: tables, columns and indexes."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ class Told:
     collation: str
 
     def run(self, query: Any, *values: object) -> None:
-        """A statement without an answer."""
+        """Run a statement without a result."""
         self.connection.execute(query, values or None)
 
     def row(self, query: str, *values: object) -> tuple[Any, ...]:
-        """A statement's one row."""
+        """The single row of a statement."""
         found: tuple[Any, ...] | None = self.connection.execute(query, values).fetchone()
         if found is None:
             raise LookupError(query)
         return found
 
     def object_id(self, schema: str, name: str) -> int:
-        """A table's number: PostgreSQL's own."""
+        """A table's object id: PostgreSQL's own."""
         return int(self.row("SELECT %s::regclass::oid::int", sql.Identifier(schema, name).as_string())[0])
 
     def table(self, schema: str, name: str, kind: str = "U") -> int:
-        """A new table or view."""
+        """Register a new table or view."""
         number = self.object_id(schema, name)
         self.run(
             "INSERT INTO sys.objects (object_id, schema_id, name, type)"
@@ -50,7 +50,7 @@ class Told:
         return number
 
     def column(self, number: int, column: Column, place: int = 0) -> None:
-        """A new column, at the end where no place is given."""
+        """Register a new column, at the end if no place is given."""
         place = (
             place
             or self.row(
@@ -73,7 +73,7 @@ class Told:
         )
 
     def altered(self, number: int, column: Column) -> None:
-        """A column with another type."""
+        """Register another type of a column."""
         self.run(
             "UPDATE sys.columns SET system_type_id = %s, user_type_id = %s, max_length = %s, precision = %s,"
             " scale = %s, is_nullable = %s WHERE object_id = %s AND name = %s",
@@ -81,7 +81,7 @@ class Told:
         )
 
     def index(self, number: int, key: Key) -> None:
-        """A new index."""
+        """Register a new index."""
         (place,) = self.row(
             "SELECT coalesce(max(index_id), 0) + 1 FROM sys.indexes WHERE object_id = %s", number
         )
@@ -100,7 +100,7 @@ class Told:
             )
 
     def forget(self, number: int, column: str = "") -> None:
-        """A table or a column that is gone."""
+        """Remove a dropped table or column."""
         if column:
             self.run("DELETE FROM sys.columns WHERE object_id = %s AND name = %s", number, column)
             return

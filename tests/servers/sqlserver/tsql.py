@@ -1,6 +1,6 @@
-"""T-SQL into PostgreSQL's SQL, by way of sqlglot's tree: queries, DML and what steers a session.
+"""Translates T-SQL into PostgreSQL's SQL through sqlglot's tree: queries, DML and session settings.
 
-Names keep their case and are quoted; functions and types of T-SQL become those of the schema `mssql`.
+Names keep their case and are quoted. T-SQL's functions and types become those of the schema `mssql`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CASTS = {
 _BYTES = frozenset({"binary", "varbinary", "image", "timestamp", "hierarchyid", "geometry", "geography"})
 _OTHER_NAMES = {"nchar": "chr"}
 PARAMETER = "\0"
-"""Stands for a `?` in a translated statement: no other character of it can be this one."""
+"""Stands for a `?` in a translated statement. No other character of it can be this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +53,22 @@ class Translated:
 
 @dataclass(frozen=True, slots=True)
 class Translator:
-    """Translates statements for one database; `nullable` says of a column's name whether any may be NULL.
+    """Translates statements for one database. `nullable` says whether any column of a name may be NULL.
 
-    `collations` gives those of the columns of a name.
+    `collations` gives the collations of the columns of a name.
     """
 
     nullable: Callable[[str], bool]
     collations: Callable[[str], frozenset[str]] = lambda _column: frozenset()
 
     def __call__(self, text: str) -> Translated:
-        """One statement. Raises where it is not one of T-SQL, whole and alone."""
+        """One statement. Raises if the text is not exactly one statement of T-SQL."""
         if steered := steering(text):
             return Translated(steered)
         return self.tree(one_statement(text))
 
     def tree(self, tree: exp.Expr) -> Translated:
-        """A parsed statement. Raises where texts of different collations meet in it."""
+        """A parsed statement. Raises if it combines texts of different collations."""
         check_collations(tree, self.collations)
         locks: list[str] = []
         root = exp.Paren(this=tree)  # so that the statement itself can be replaced
@@ -104,7 +104,7 @@ class Translator:
 
 
 def one_statement(text: str) -> exp.Expr:
-    """The tree of a text. Raises where it is not one statement that sqlglot understands to its end."""
+    """The tree of a text. Raises if it is not exactly one statement that sqlglot fully understands."""
     found = sqlglot.parse(text, read="tsql", error_level=sqlglot.ErrorLevel.RAISE)
     if len(found) != 1 or found[0] is None or any(found[0].find_all(exp.Command)):
         raise ValueError(f"not one statement of T-SQL: {text[:500]}")
@@ -142,7 +142,7 @@ def _table(node: exp.Table, locks: list[str]) -> None:
 
 
 def _changed(node: exp.Expr) -> exp.Expr:
-    """What stands for one node of the tree; the node itself where nothing else does."""
+    """The replacement for one node of the tree; by default the node itself."""
     changed: exp.Expr = node
     match node:
         case exp.National():
@@ -171,12 +171,12 @@ def _of_the_session(node: exp.Expr) -> exp.Expr:
         return _call("getdate")
     if isinstance(node.this, exp.Var) and node.name.upper() == "TRANCOUNT":
         return _call("trancount")
-    # of the two signs before a name the inner one is done
+    # the outer of the two signs before a name; the inner one is already replaced
     return node.this if isinstance(node.this, exp.Anonymous) else node
 
 
 def _function(name: str) -> str:
-    """Functions' names have no case, but those that CDC makes hold a table's."""
+    """Function names ignore case, except CDC's, which contain a table's name."""
     if name.lower().startswith("fn_cdc_get_all_changes_"):
         return name
     return _OTHER_NAMES.get(name.lower(), name.lower())
@@ -239,7 +239,7 @@ def _as_text(kind: Kind, value: exp.Expr, style: exp.Expr | None) -> exp.Expr:
 
 
 def _type_written_values(tree: exp.Expr) -> None:
-    """Strings that are stored are text, which can be assigned to any type."""
+    """Make stored strings text, which can be assigned to any type."""
     written: list[exp.Expr] = []
     if isinstance(tree, exp.Insert):
         if isinstance(tree.expression, exp.Values):
