@@ -324,7 +324,7 @@ class PostgresOracle(Oracle):
                 self.happened["labels renamed"] += 1
 
     def _settle_letters(self, name: str) -> None:
-        """A table that is set aside has a dead letter per entry; a complete one starts again from none."""
+        """A table that is set aside has a dead letter per entry. Once it is complete, its count restarts."""
         if name not in self.disguised:
             return
         if name in self.incomplete:

@@ -133,4 +133,4 @@ COLUMNS: dict[int, Callable[[Data, Ints, Ints], list[Piece] | None]] = {
     Kind.NULL: lambda _data, _begin, _end: ["null"],
     Kind.DECIMAL128: _decimals,
 }
-"""Writers by type. None means the values are too irregular; other types are written one by one."""
+"""Writers by type. They return None for irregular values. Other types are written one by one."""

@@ -175,7 +175,7 @@ def decode(
 
 
 def is_change(raw: bytes) -> bool:
-    """Whether these bytes are a valid change event. If not, a failure to decode them is not our fault."""
+    """Whether these bytes are a valid change event. If not, the decoder is not to blame for a failure."""
     try:
         change = bson.decode(raw, _ANY)
     except (BSONError, ValueError):

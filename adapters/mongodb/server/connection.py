@@ -159,7 +159,7 @@ class Server:
         if not self._clients or self._refusals != refusals():
             self._refusals = refusals()
             self._clients.append(self.connection.connect())
-            for before in self._clients[:-2]:  # other threads may still use the last but one
+            for before in self._clients[:-2]:  # other threads may still use the previous client
                 before.close()
             del self._clients[:-2]
         return self._clients[-1]

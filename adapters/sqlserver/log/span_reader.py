@@ -186,7 +186,7 @@ class ChangeReader:
             raise job_error(error, "reading change tables", self._database) from error
 
     def _learn(self, rows: int, size: int) -> None:
-        """Update the estimate of a row's size: raised at once, lowered to a quarter at most."""
+        """Update the estimate of a row's size: raised at once, lowered by a factor of four at most."""
         if rows:
             self.row_bytes = max(1.0, size / rows, self.row_bytes / 4)
 

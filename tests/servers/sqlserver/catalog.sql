@@ -1,4 +1,4 @@
--- What the server says of itself, its tables, and its clock.
+-- What the server reports about itself, its tables, and its clock.
 CREATE TABLE mssql.settings (name text PRIMARY KEY, value text);
 INSERT INTO mssql.settings VALUES ('offset', '0'), ('identity', gen_random_uuid()::text),
   ('collation', 'SQL_Latin1_General_CP1_CI_AS'), ('created', to_char(now(), 'YYYY-MM-DD HH24:MI:SS.MS'));
@@ -36,7 +36,7 @@ CREATE VIEW sys.dm_server_services AS SELECT 'SQL Server Agent (MSSQLSERVER)'::c
   CASE WHEN coalesce(mssql.setting('agent'), '1') = '1' THEN 4 ELSE 1 END AS status;
 CREATE FUNCTION mssql.row_count(id int) RETURNS bigint STABLE LANGUAGE plpgsql AS $$
 DECLARE n bigint; BEGIN EXECUTE format('SELECT count(*) FROM %s', id::regclass) INTO n; RETURN n; END $$;
--- stable, so that only the table asked for is looked into: another one may be locked
+-- STABLE, so that only the requested table is opened: others may be locked
 CREATE FUNCTION mssql.pages(id int) RETURNS bigint STABLE LANGUAGE plpgsql AS $$
 BEGIN RETURN pg_relation_size(id::regclass) / 8192; END $$;
 CREATE VIEW sys.partitions AS SELECT object_id, index_id,
@@ -59,7 +59,7 @@ CREATE FUNCTION mssql.databasepropertyex(db text, asked text) RETURNS text STABL
   WHEN 'Updateability' THEN coalesce(mssql.setting('updateability'), 'READ_WRITE')
   WHEN 'Collation' THEN mssql.setting('collation') WHEN 'Status' THEN 'ONLINE' END;
 
--- inside BEGIN TRANSACTION the transaction is older than the statement
+-- after BEGIN TRANSACTION the transaction is older than the statement
 CREATE FUNCTION mssql.trancount() RETURNS int VOLATILE LANGUAGE sql RETURN
   CASE WHEN transaction_timestamp() < statement_timestamp() THEN 1 ELSE 0 END;
 CREATE FUNCTION mssql.collationproperty(collation_name text, asked text) RETURNS text IMMUTABLE LANGUAGE sql RETURN

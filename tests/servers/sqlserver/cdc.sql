@@ -1,7 +1,7 @@
--- LSNs come from one sequence: a change takes its own when its row is written, a commit when it is made,
--- under a lock that is held until the commit is visible, so that commits are numbered in their order.
+-- LSNs come from one sequence. A change gets its LSN when its row is written, a commit when it is made, under a
+-- lock that is held until the commit is visible. So LSNs follow the order of commits.
 CREATE SEQUENCE mssql.lsn START 600000;
--- the order of changes inside a transaction; an update of keys gives commands in another order than LSNs
+-- the order of changes inside a transaction; in an update of keys it differs from the order of LSNs
 CREATE SEQUENCE mssql.command;
 CREATE FUNCTION mssql.lsn_of(n bigint) RETURNS bytea IMMUTABLE LANGUAGE sql RETURN
   decode(lpad(to_hex(37 + (n >> 34)), 8, '0') || lpad(to_hex((n >> 4) & 1073741823), 8, '0')
@@ -78,7 +78,7 @@ BEGIN
   RETURN many;
 END $$;
 
--- what the capture job writes now and then while nothing happens
+-- what the capture job writes now and then on an idle database
 CREATE FUNCTION mssql.dummy_entry() RETURNS void LANGUAGE sql AS $$
   SELECT pg_advisory_xact_lock(4711);
   SELECT pg_advisory_xact_lock(4712);

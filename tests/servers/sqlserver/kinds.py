@@ -91,7 +91,7 @@ _SIZES = {
 }
 _SCALED_SIZES = {"time": (3, 8), "datetime2": (6, 19), "datetimeoffset": (8, 26)}
 _SYNONYMS = {
-    # sqlglot writes decimal as NUMERIC, and numeric as BIGDECIMAL
+    # sqlglot writes decimal as NUMERIC; `ddl.readable` makes numeric come as BIGDECIMAL
     "numeric": "decimal",
     "bigdecimal": "numeric",
     "integer": "int",

@@ -32,7 +32,7 @@ CREATE FUNCTION mssql.datalength(x bytea) RETURNS bigint IMMUTABLE LANGUAGE sql 
 CREATE FUNCTION mssql.padded(x bytea, size int) RETURNS bytea IMMUTABLE LANGUAGE sql
   RETURN substring(x || decode(repeat('00', size), 'hex') FROM 1 FOR size);
 
--- by `k` it sorts, `t` is its text
+-- sorts by `k`; `t` is its text
 CREATE TYPE mssql.uniqueidentifier AS (k bytea, t text);
 CREATE FUNCTION mssql.to_uniqueidentifier(x text) RETURNS mssql.uniqueidentifier IMMUTABLE LANGUAGE sql
   RETURN CASE WHEN x IS NOT NULL THEN ROW(decode(
