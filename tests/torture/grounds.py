@@ -85,7 +85,7 @@ class PostgresGround:
 
     @staticmethod
     def write(seed: str, wanted: Wanted) -> Script:
-        """Tables and SQL."""
+        """A script of tables and SQL."""
         return write(seed, wanted)
 
 
@@ -157,7 +157,7 @@ class MongoGround:
 
     @staticmethod
     def write(seed: str, wanted: Wanted) -> Script:
-        """Collections and documents."""
+        """A script of collections and documents."""
         return write_documents(seed, wanted)
 
 
@@ -193,7 +193,7 @@ class SqlServerGround:
 
     @staticmethod
     def write(seed: str, wanted: Wanted) -> Script:
-        """Databases, tables and capture instances."""
+        """A script of databases, tables and capture instances."""
         return write_sqlserver(seed, wanted)
 
 

@@ -52,13 +52,13 @@ HISTORY_LOST, _ANOTHER_LOG = frozenset({222, 286}), 280
 _UNAUTHORIZED, _NOT_ADMITTED = 13, 18
 _PASSING = frozenset(
     {
-        *(1, 8, 18),  # InternalError, UnknownError, AuthenticationFailed: of the connection
-        *(6, 7, 89, 91, 9001),  # hosts that can't be reached or found, timeouts, shutdown, sockets
+        *(1, 8, 18),  # InternalError, UnknownError, AuthenticationFailed: about the connection
+        *(6, 7, 89, 91, 9001),  # unreachable or unknown hosts, timeouts, shutdown, sockets
         *(24, 46, 112),  # LockTimeout, LockBusy, WriteConflict
         *(43, 136, 237),  # CursorNotFound, CappedPositionLost, CursorKilled
         *(50, 202, 262),  # MaxTimeMSExpired, NetworkInterfaceExceededTimeLimit, ExceededTimeLimit
-        *(64, 133, 134, 365),  # no concern fulfilled, no member or majority to read from, "later"
-        *(189, 10107, 13435, 13436),  # PrimarySteppedDown and what others say of no primary
+        *(64, 133, 134, 365),  # unmet concerns, no member or majority to read from, "later"
+        *(189, 10107, 13435, 13436),  # PrimarySteppedDown and other errors without a primary
         *(234, 11600, 11601, 11602),  # RetryChangeStream and interruptions
     }
 )

@@ -134,7 +134,7 @@ class Kind:
 
     @property
     def ids(self) -> tuple[int, int]:
-        """Its number in sys.types, and its system type's."""
+        """Its system type's number, and its own, as in sys.types."""
         return TYPE_IDS[self.name]
 
     @property
