@@ -118,7 +118,7 @@ class SqlServerSource:
         if state.position is None or saved is None:
             return state
         if list(saved) == list(names):
-            return replace(state, position=position_of(places_of(state.position)))  # in today's form
+            return replace(state, position=position_of(places_of(state.position)))  # in the current form
         known = dict(zip(saved, places_of(state.position), strict=True))
         for name in names:
             if name not in known:

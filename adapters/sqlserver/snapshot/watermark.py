@@ -3,8 +3,8 @@
 Every log entry after the place streamed when the window opened supersedes the row that it concerns: whatever
 the row may contain of it, the stream has it in full. Everything streamed before was committed before, and
 rows are read with locks, so all rows contain it. What remains is to know when the stream has passed every
-change that the rows may contain. It has once it delivers a signal row written after the last of them was
-read, or reaches the place where the log ended then.
+change that the rows may contain: once it delivers a signal row written after the last of them was read, or
+reaches the place where the log ended at that time.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class SignalTable:
 class SignalRows:
     """Writes a `snapshot-window-open` row when the window opens, and a `-close` row when its rows are read.
 
-    With `delete` both rows are removed at the end, so that the signal table does not grow. Rows have the
+    With INSERT_DELETE both rows are removed at the end, so that the signal table does not grow. Rows have the
     window's id, so those of a window lost in a crash do not affect another window.
     """
 
