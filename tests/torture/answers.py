@@ -1,4 +1,4 @@
-"""The judge of signals: each is answered exactly once, and every row read was requested.
+"""The judge of signals: each is answered once, and every row read was requested.
 
 An answer is given once its turn is saved, and none is lost. After a crash the last answers may be repeated,
 since the process that gave them could not record that. These repeats are counted.

@@ -1,7 +1,7 @@
 """Positions in the change stream: resume tokens, which sort as their hexadecimal text does.
 
 A token begins with the cluster time of its event. Several events may share a time, so a position also says
-whether all of that time have been streamed. They have when the server answers without events.
+whether all events of that time have been streamed. They have when the server answers without events.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
--- LSNs come from one sequence. A change gets its LSN when its row is written, a commit when it is made, under a
--- lock that is held until the commit is visible. So LSNs follow the order of commits.
+-- LSNs come from one sequence. A change gets its LSN when its row is written. A commit gets its LSN when it is
+-- made, under a lock that is held until the commit is visible. So commit LSNs follow the order of commits.
 CREATE SEQUENCE mssql.lsn START 600000;
 -- the order of changes inside a transaction; in an update of keys it differs from the order of LSNs
 CREATE SEQUENCE mssql.command;
