@@ -378,6 +378,6 @@ SCENES: dict[str, tuple[Script, Callable[[MongoScene], None]]] = {
 
 def play_scene(name: str, stage: Play, site: MongoSite, journal: JournalReader) -> None:
     """Play a scene once the job runs."""
-    scene = MongoScene(stage, site, journal, place=site)  # type: ignore[arg-type]  of its kind
+    scene = MongoScene(stage, site, journal, place=site)  # type: ignore[arg-type]  # of its kind
     scene.until(lambda: journal.of("started"), "the job is started")
     SCENES[name][1](scene)

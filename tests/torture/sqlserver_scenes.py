@@ -154,6 +154,6 @@ SCENES: dict[str, tuple[Script, Callable[[SqlServerScene], None]]] = {
 
 def play_scene(name: str, stage: Play, site: SqlServerSite, journal: JournalReader) -> None:
     """Play a scene once the job runs."""
-    scene = SqlServerScene(stage, site, journal, place=site)  # type: ignore[arg-type]  of its kind
+    scene = SqlServerScene(stage, site, journal, place=site)  # type: ignore[arg-type]  # of its kind
     scene.until(lambda: journal.of("started"), "the job is started")
     SCENES[name][1](scene)
