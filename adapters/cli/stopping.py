@@ -41,11 +41,11 @@ def run_until_signalled(job: Callable[[threading.Event], None]) -> None:
         if stop.is_set():
             _log.warning("%s again: ending at once", name)
             kill_all(128 + number)
-        _log.info("%s: stopping", name)
-        stop.set()
-        # If this process itself hangs, the system ends it.
+        # First of all: whatever hangs from here on, the log among it, the system ends the process.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, _LAST_RESORT_S)
+        stop.set()
+        _log.info("%s: stopping", name)
         threading.Thread(target=_enforce, args=(ended, number), name="tidemark-stop", daemon=True).start()
 
     before = {number: signal.signal(number, on_signal) for number in _asked()}
