@@ -1,8 +1,28 @@
-"""From the staging directory to the sink: what was superseded meanwhile is left out of a run.
+"""Emitting staged runs: from the staging directory to the sink, without the superseded rows.
 
-Owns both ways: staged events are completed and written; rendered texts are handed over as they are. A
-sink takes their file by its name, so that a turn waits for no row of it. Each file is compared with its
-checksum before it is mapped, and one that is handed over by its name with its size.
+A run is staged in one of two forms (`engine.staging.staged_rows`). Staged events are completed, filtered and
+written through the sink's writer. Rendered texts are finished already, so the sink takes their file by name
+(the files sink links it) and the turn does not wait for their rows.
+
+Blanking removes superseded rows from a rendered file. Their bytes are overwritten in place with spaces (`_`):
+
+    staged          {"id":1,…}⏎{"id":2,…}⏎{"id":3,…}⏎
+    2 superseded    {"id":1,…}⏎___________{"id":3,…}⏎
+
+It is correct because:
+
+- A sink with rendered events allows blanks before an event, and the blanks end up before the next row's
+  text. If the last row is superseded there is no next row, so the file is copied without it instead.
+- No byte moves. The file keeps its size, and the other rows keep their offsets.
+- The file is verified against its checksum first, then changed, forced to disk, and only then given to the
+  sink. If the turn fails, the window is given up and its rows are read again, so a half-blanked file is
+  never used.
+
+Blanking pays off only for few rows. The survivors are copied instead if the blanks exceed 1/8 of the file or
+64 KiB in one place, if a row needs a snapshot marker, or if the file can't be opened for writing.
+
+Each file is verified before it is mapped: its size, then its checksum. A file that is handed over unchanged
+by name is checked by its size only.
 """
 
 from __future__ import annotations
@@ -36,25 +56,25 @@ if TYPE_CHECKING:
 
 _VALUE = EVENTS.get_field_index("value")
 _BLANKED, _BLANKED_BYTES = 1 / 8, 64 << 10
-"""The share of a file that may become blanks, and so many side by side; else what survives is copied."""
+"""The most that may be blanked: a share of the file, and bytes in one place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """What became of a staged run: the part written, and keys dropped for a row that lacks a value."""
+    """The result of an emission: the part written, and keys dropped for entries that lack a value."""
 
     part: Part
     lacking: tuple[bytes, ...] = ()
 
     @property
     def rows(self) -> int:
-        """The READ events written."""
+        """How many READ events were written."""
         return self.part.events
 
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """A staged run on its way to the sink, as part `part` of a turn; a value for executors."""
+    """A staged run to be written as part `part` of a turn. Goes to the executors."""
 
     staged: Staged
     newer: Newer
@@ -62,10 +82,10 @@ class Emission:
     marks: Markers = NO_MARKERS
 
     def write(self, writer: PartWriter) -> Emitted:
-        """Write what survives. Raises SourceError if the staged file is gone or damaged, else SinkError."""
+        """Write the survivors. Raises SourceError if the staged file is gone or damaged, else SinkError."""
         with _mapped(self.staged.path, self.staged.arrow) as source, pa.ipc.open_stream(source) as stream:
-            # All at once: what supersedes may be far more than a batch, and is hashed every time. The
-            # file is mapped, so this holds no rows.
+            # Filter all batches at once: the superseded keys may far outnumber a batch and are hashed for
+            # every lookup. The file is mapped, so the list holds no rows in memory.
             batches, rendered = list(stream), stream.schema == RENDERED
             metadata = stream.schema.metadata
         keys = pa.chunked_array([batch.column("merge_key") for batch in batches], KEY_TYPE)
@@ -95,7 +115,7 @@ class Emission:
 
 @contextmanager
 def _mapped(path: str, checksum: Checksum) -> Iterator[pa.MemoryMappedFile]:
-    """A staged file, mapped, if it is what was written."""
+    """Map a staged file, after verifying its size and checksum."""
     _check_size(path, checksum)
     with _present(path):
         source = pa.memory_map(path)
@@ -145,7 +165,7 @@ def _surviving(batches: Iterable[pa.RecordBatch], mask: pa.ChunkedArray | None) 
 
 
 def _completed(batches: Iterable[pa.RecordBatch], before: str, after: str) -> Iterator[pa.RecordBatch]:
-    """Staged rows as events, with these texts around their values."""
+    """Complete staged rows to events: put these texts around their values."""
     for batch in batches:
         for some in few(batch.select(range(len(EVENTS))), (before, after)):
             values = join([before, some.column("value"), after], some.num_rows)
@@ -153,7 +173,7 @@ def _completed(batches: Iterable[pa.RecordBatch], before: str, after: str) -> It
 
 
 def _texts(text: pa.Buffer, batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The texts of rendered rows, in the batches in which they are known, where they stand."""
+    """The texts of rendered rows, batched like their merge keys and not copied."""
     ends, at = _ends(batches), 0
     for batch in batches:
         mine = pa.py_buffer(ends[at : at + batch.num_rows + 1])
@@ -165,10 +185,9 @@ def _texts(text: pa.Buffer, batches: Sequence[pa.RecordBatch]) -> Iterator[pa.Re
 def _blanked(
     path: str, texts: Checksum, batches: Sequence[pa.RecordBatch], mask: pa.ChunkedArray
 ) -> Checksum | None:
-    """Blank out the rows that do not survive, where that is little of the file; its checksum then, else None.
+    """Blank the superseded rows in place and return the new checksum, or None if the file must be copied.
 
-    Blanks stand before the next row's text, so there are none at the end. The texts of the others stay as
-    they are.
+    See the top of this module.
     """
     ends = _ends(batches)
     edges = np.flatnonzero(np.diff(np.concatenate(([False], ~mask.to_numpy(), [False]))))
@@ -177,11 +196,11 @@ def _blanked(
     if lengths.sum() > _BLANKED * ends[-1] or lengths.max() > _BLANKED_BYTES or gaps[-1, 1] == ends[-1]:
         return None
     with _mapped(path, texts):
-        pass  # as it was written
+        pass  # verified
     with sink_errors(path), _present(path):
         try:
             file = os.open(path, os.O_RDWR)
-        except PermissionError:  # an executor of another user wrote it
+        except PermissionError:  # written by an executor that runs as another user
             return None
         try:
             for begin, end in gaps.tolist():
@@ -199,12 +218,12 @@ def _blank(file: int, begin: int, end: int) -> None:
 
 
 def _ends(batches: Sequence[pa.RecordBatch]) -> Ints:
-    """Where the texts of rendered rows begin, and where the last one ends."""
+    """The offset at which each rendered text begins, and the end of the last one."""
     return np.cumsum(np.concatenate(([0], *(batch.column("size").to_numpy() for batch in batches))))
 
 
 def marked(batches: Iterable[pa.RecordBatch], marks: Markers) -> Iterator[pa.RecordBatch]:
-    """The batches with marks on the first row's value and on the last's; those without rows are left out."""
+    """Put marks on the first and the last row's value. Empty batches are left out if there are marks."""
     if marks == NO_MARKERS:
         yield from batches
         return

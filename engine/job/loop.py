@@ -1,15 +1,25 @@
 """The job: one turn after another, from the log to the sink. The only place that retries.
 
-A turn takes a span of the log and sends its events; then, if a window's rows have been read and the
-stream has passed its watermark, the READ events that survive. Its order is what makes a crash
-harmless: the events are written where nobody sees them, the state that will hold after the turn is
-saved as pending, the sink commits, the state is promoted, and only then is the log acknowledged.
+A turn takes a span of the log and writes its events to the sink. If a window's rows are read and the stream
+has passed its watermark, the turn also writes the surviving READ events. The steps of turn n, and what the
+next start (`settle`) does if the process dies after a step:
 
-    take ─► encode ─► commands ─► emit window ─► save pending ─► commit ─► promote ─► acknowledge
-                                                                                 └─► open a window
+                                            saved states     crash after it: the next start …
+    take, encode, obey signals, emit        n-1              repeats the turn; nobody saw its events
+    save state n as pending                 n-1, n pending   asks the sink `applied(n)`: no; repeats the turn
+    commit turn n in the sink               n-1, n pending   asks the sink `applied(n)`: yes; promotes n
+    promote state n                         n                resumes after turn n
+    acknowledge the log up to n             n                resumes after turn n
+    open the next window                    n                resumes after turn n; the window is read again
 
-The loop also turns when the log is silent, so a finished window never waits for traffic. Nothing
-here knows Spark, a database or a clock: they come in by the ports.
+Why no stop loses anything: the state moves only with the sink, because a pending state counts exactly if the
+sink has committed its turn. The log is acknowledged last, so the database keeps every entry behind the
+newest promoted state. A sink that can't know after a restart whether it has committed answers no. The turn is
+then sent again: at-least-once, where a sink that knows gives exactly-once. A repeated turn may end at another
+position of the log than the first attempt.
+
+The loop also turns when the log is silent, so a finished window never waits for traffic. This module knows
+neither Spark nor a database nor a clock: they come in through the ports.
 """
 
 from __future__ import annotations
@@ -61,7 +71,7 @@ _RELEASING_S = 2.0
 
 
 class Job:
-    """One source's loop. `run` until told to stop, or `start`, then `turn` by hand."""
+    """The loop of one source. Call `run`, or drive it by hand with `start` and `turn`."""
 
     def __init__(
         self, job_parts: JobParts, pace: Pace, observe: Callable[[Observation], None] = lambda _seen: None
@@ -81,11 +91,11 @@ class Job:
 
     @property
     def window(self) -> Window | None:
-        """The window that was opened last, of those in progress."""
+        """The window opened last, if any is in progress."""
         return self._windows.window
 
     def run(self, stopping: Callable[[], bool]) -> None:
-        """Turn until `stopping`; after a failure that may pass reopen the log, with growing pauses."""
+        """Turn until `stopping`. After a failure that may pass, reopen the log, with growing pauses."""
         try:
             while not self._run_session(stopping):
                 pass
@@ -100,7 +110,7 @@ class Job:
             _log.info("%s%s", line, when)
 
     def _run_session(self, stopping: Callable[[], bool]) -> bool:
-        """Turn until `stopping` or the end of all there is to do, which is True, or until a failure."""
+        """Turn until `stopping` or until all is done. Returns False after a failure that may pass."""
         try:
             with self._undisturbed():
                 self._turn_until(stopping)
@@ -140,7 +150,7 @@ class Job:
 
     @contextmanager
     def _undisturbed(self) -> Iterator[None]:
-        """Whatever fails because another job has taken over is LeaseLost: files are gone, sessions ended."""
+        """Turn a failure into LeaseLost if another job has taken over: it removes files and ends sessions."""
         try:
             yield
         except TidemarkError:
@@ -148,7 +158,7 @@ class Job:
             raise
 
     def settle(self) -> None:
-        """Load the newest state; a turn left pending counts if the sink has all of it."""
+        """Load the newest state. A pending state is promoted if the sink has committed its turn."""
         job_parts = self._parts
         job_parts.lease.check()
         states = job_parts.store.load()
@@ -170,7 +180,7 @@ class Job:
         self.state = self._without_excluded(self.state)
 
     def _without_excluded(self, state: State) -> State:
-        """The state less queued collections that the settings leave out since they were queued."""
+        """The state without queued collections that the settings now exclude."""
         tables = state.snapshot.tables
         excluded = [table for table in tables if self._parts.excluded(table.target.collection)]
         for table in excluded:
@@ -179,7 +189,11 @@ class Job:
         return replace(state, snapshot=state.snapshot.without(excluded).forgot(collections))
 
     def _not_behind(self, state: State) -> State:
-        """The state, unless the sink holds turns that it does not know: others would be mixed with them."""
+        """The state, if it is not behind the sink.
+
+        Raises SinkRefused if the sink holds newer turns, since this job's turns would mix with them. With
+        `Pace.repeats_behind_sink` the state takes the sink's turn number instead.
+        """
         newest = self._parts.sink.newest()
         if newest is None or newest <= state.turn:
             return state
@@ -201,7 +215,7 @@ class Job:
         )
 
     def _at_destination(self, state: State) -> State:
-        """The state with where its events go. Raises StateError if those before went elsewhere."""
+        """The state with its events' destination. Raises StateError if earlier events went elsewhere."""
         now = dict(self._parts.destination())
         moved = [
             f"{name} {then!r}, now {now[name]!r}"
@@ -220,7 +234,7 @@ class Job:
         return replace(state, destination=now)
 
     def start(self) -> None:
-        """Open the log where the state stands."""
+        """Open the log at the state's position."""
         if self._log is None:
             self.state, self._log = self._parts.source.open_log(self.state)
             self._saved_s = self._parts.clock()
@@ -229,7 +243,7 @@ class Job:
                 self._log.limit(self._size.share)
 
     def close(self) -> None:
-        """Give up the window and the session; the next start goes on from the saved state."""
+        """Close the windows and the session. The next start resumes from the saved state."""
         self._windows.close()
         if self._log is not None:
             self._log.close()
@@ -238,7 +252,7 @@ class Job:
     # One turn.
 
     def turn(self) -> bool:
-        """Take a span, send its events and a finished window's rows. Whether there was anything."""
+        """Take a span, send its events and a finished window's rows. Returns whether there was anything."""
         log = self._session()
         released = self._release(log)
         found = [*self._parts.source.tick(self.state), *self._isolation.found(self.state)]
@@ -252,12 +266,12 @@ class Job:
         return sends or released
 
     def _due(self) -> bool:
-        """Whether a turn is due though the log is silent: a signal, a heartbeat, or an old save."""
+        """Whether a turn is due although the log is silent: for a signal, a heartbeat, or a save."""
         job_parts = self._parts
         return job_parts.desk.pending() or job_parts.pulse.due(job_parts.clock()) or self._unsaved_for_long()
 
     def _take(self, log: LogReader) -> Span | None:
-        """The next span; one that only moves the position is noted, and saved with the next turn."""
+        """The next span, or None. If only the position moved, it is noted and saved with the next turn."""
         if self._parts.source.holds_log(self.state):
             self._parts.sleep(self._pace.waiting_s)
             return None
@@ -269,7 +283,7 @@ class Job:
         return None
 
     def _patience_s(self) -> float:
-        """How long to wait for a silent log: not at all while rows wait to go out."""
+        """How long to wait for a silent log: not at all while rows can be emitted."""
         if self._windows.may_emit(self.state):
             return 0.0
         return self._pace.waiting_s if self.window else self._pace.idle_s
@@ -282,7 +296,7 @@ class Job:
         return self._log
 
     def _unsaved_for_long(self) -> bool:
-        """Whether queue or sink have changed since the last save, or the position a while ago."""
+        """Whether the queue or the sink changed since the last save, or the state has waited `save_s`."""
         if self.state.snapshot != self._saved.snapshot and not self.window:
             return True
         if self._parts.sink.memory() != self._saved.sink:
@@ -328,9 +342,9 @@ class Job:
         self._observe(Observation(after, events, self._lag_s, now_s, self.window, clock_s))
 
     def _release(self, log: LogReader) -> bool:
-        """Offer topics that refused events what is kept for them, for a while. Whether any was taken.
+        """Offer kept events to the topics that refused them, for 2 s at most. Returns whether any were taken.
 
-        Each piece is a turn of its own: if it is refused, nothing else has to be sent again.
+        Each piece is a turn of its own. If it is refused, nothing else has to be sent again.
         """
         job_parts, begun_s, taken = self._parts, self._parts.clock(), False
         while job_parts.clock() - begun_s < _RELEASING_S and (
@@ -354,17 +368,17 @@ class Job:
         return taken
 
     def _resize(self, log: LogReader, seconds: float) -> None:
-        """Take less of the log at once where the sink is slow, and more again where it is not."""
+        """Take smaller spans while the sink is slow, and larger ones again when it is fast."""
         size = self._size.took(seconds)
         if size != self._size:
             self._size = size
             log.limit(size.share)
 
     def _commit(self, after: State, parts: Sequence[Part]) -> State:
-        """Save the state as pending, commit the turn, promote the state; each only while the lease is ours.
+        """Save the state as pending, commit the turn, promote the state; each only while we hold the lease.
 
-        Whoever has lost the lease between a check and the step behind it is stopped by that step itself: its
-        files' names are gone, see `adapters/storage/lease.py`.
+        A job may lose the lease between a check and the step after it. Then the step itself fails, because
+        the new holder has taken away the file names that it needs: see `adapters/storage/lease.py`.
         """
         job_parts = self._parts
         job_parts.lease.check()
@@ -378,7 +392,7 @@ class Job:
         return after
 
     def _with_beside(self, after: State) -> State:
-        """The state with much that changes seldom in a document of its own, written where it has changed."""
+        """The state, with a large part that rarely changes in a document of its own."""
         if not saved.is_long(after):
             return replace(after, beside="")
         if self._saved.beside and saved.same_beside(self._saved, after):
@@ -426,12 +440,12 @@ class Job:
                 return state
 
     def _has_room(self, state: State, command: ExecuteSnapshot) -> bool:
-        """Whether the command's collections may be queued; what names none is never too much."""
+        """Whether the queue has room for the command's collections. A command that names none always fits."""
         count = len(command.targets)
         return not count or state.snapshot.queued + count <= self._pace.most_queued
 
     def _refuse(self, command: ExecuteSnapshot, queued: int) -> None:
-        """Answer that the queue is full, once for all that the command names."""
+        """Answer once, for all collections that the command names, that the queue is full."""
         target = command.targets[0]
         error = SignalError(
             f"{queued} collections are queued, and none of the {len(command.targets)} named is taken on top",

@@ -1,12 +1,29 @@
-"""The snapshot's side of a turn: the windows in progress, and what becomes of their rows.
+"""The snapshot side of a turn: the windows in progress and what happens to their rows.
 
-Owns the open windows and what has superseded their rows so far. Once all rows of one are read they wait
-for the stream, then go out run by run, in slices that take a turn no longer than a moment; what supersedes
-those still waiting is counted to the end. Meanwhile the next window is read, from where this one ends: so
-the one in front must go out whole, and if it is given up, so is the one behind it.
+At most two windows are in progress. The one in front (A) waits for the stream and is then emitted, run by
+run, in slices small enough to keep turns short. Meanwhile the one behind it (B) is read:
 
-The merge rule is `merge.py`'s. Which window opens next, and what a failure means, is `window_scheduler.py`'s.
-Saving and sending are the job's.
+    turn            1     2     3     4     5     6     7     8
+    window A       read  read  wait  emit  emit
+    window B                   read  read  wait  emit  emit
+    window C                                     read  read  wait
+                                ▲                 ▲
+                                B opens, as if    C opens, as if B
+                                A were emitted    were emitted
+
+The rules, and why they hold:
+
+- B opens once all rows of A are read. It is planned against the queue as it will be after A
+  (`_Opened.ahead`), so B starts where A ends and no row is read twice.
+- Therefore A must be emitted whole. No failure of B may change the queue under A: B is closed and judged only
+  when it is read alone. If A is given up, so is B.
+- A is emitted before B. Each window has its own watermark and its own superseded keys.
+- An entry supersedes rows of both windows while they are open, until their last slice is emitted. B may
+  already contain an entry that is newer than A. Dropping the row from B as well loses nothing, because the
+  stream has carried it.
+
+The merge rule itself is in `merge.py`. `window_scheduler.py` decides which window opens next and what a
+failure means. The job (`loop.py`) saves and sends.
 """
 
 from __future__ import annotations
@@ -50,16 +67,16 @@ _log = logging.getLogger("engine")
 
 
 _AT_ONCE = 2
-"""Windows in progress: one whose rows go out, one that is read."""
+"""The most windows in progress: one being emitted, one being read."""
 
 
 @dataclass(slots=True)
 class _Opened:
-    """A window in progress: what was planned, what has superseded its rows so far.
+    """A window in progress: its plan, and what has superseded its rows so far.
 
-    `hidden` is what had before it opened, by changes that it does not show. Of its runs `sent` have gone
-    out, the first ones. `staged` are its rows, once all are read, which took `read_s`; `reached` is whether
-    the stream has passed the watermark since.
+    `hidden` is what was superseded before the window opened, by changes that the window can't see. The
+    first `sent` runs have been emitted. `staged` holds the rows once all of them are read, which took
+    `read_s` seconds. `reached` says whether the stream has passed the watermark since then.
     """
 
     window: Window
@@ -73,16 +90,19 @@ class _Opened:
     sent: int = 0
 
     def reads(self, tickets: Collection[int]) -> bool:
-        """Whether it reads one of these entries of the queue."""
+        """Whether it reads one of these queue entries."""
         return any(run.ticket in tickets for run in self.window.runs)
 
     @property
     def waiting(self) -> list[Staged]:
-        """The files that have not gone out."""
+        """The files that are not yet emitted."""
         return [one for one in self.staged or () if one.run >= self.sent]
 
     def next_slice(self, most_bytes: float) -> tuple[int, list[Staged]]:
-        """The end of the next slice, as a number of a run, and its files: at least one, and no more bytes."""
+        """The next slice: the number of the run behind it, and its files.
+
+        It holds at least one file. More files are added only up to `most_bytes`.
+        """
         size = 0
         taken: list[Staged] = []
         for one in self.waiting:
@@ -93,7 +113,7 @@ class _Opened:
         return len(self.window.runs), taken
 
     def ahead(self) -> list[Advance]:
-        """What it will have done once all of it has gone out, if nothing need be read again."""
+        """The progress it will have made once all of it is emitted, if nothing has to be read again."""
         runs: dict[int, list[Run]] = {}
         rows: Counter[int] = Counter()
         size: Counter[int] = Counter()
@@ -108,7 +128,7 @@ class _Opened:
 
 
 class Windows:
-    """Opens one window after the other and emits what survives of each, in order."""
+    """Opens windows one after another and emits their surviving rows, in order."""
 
     def __init__(self, job_parts: JobParts, pace: Pace) -> None:
         self._parts, self._pace = job_parts, pace
@@ -118,30 +138,30 @@ class Windows:
 
     @property
     def window(self) -> Window | None:
-        """The window that was opened last."""
+        """The window opened last, if any is in progress."""
         return self._opened[-1].window if self._opened else None
 
     @property
     def tickets(self) -> frozenset[int]:
-        """The entries of the queue that are read, or were and have not gone out."""
+        """The queue entries that the windows in progress read."""
         return frozenset(run.ticket for one in self._opened for run in one.window.runs)
 
     @property
     def read(self) -> bool:
-        """Whether rows are read and wait: for the stream, or to go out."""
+        """Whether any window is read to its end and waits, for the stream or for its turn to be emitted."""
         return any(one.staged is not None for one in self._opened)
 
     def close(self) -> None:
-        """Give up the windows in progress; their rows are read again."""
+        """Give up all windows in progress. Their rows will be read again."""
         self._give_up(0)
 
     def drop(self, tables: Sequence[Table]) -> None:
-        """Give up the windows that read one of these entries of the queue."""
+        """Give up the first window that reads one of these queue entries, and the window behind it."""
         tickets = {table.ticket for table in tables}
         self._give_up(next((at for at, one in enumerate(self._opened) if one.reads(tickets)), _AT_ONCE))
 
     def _give_up(self, first: int) -> None:
-        """Close a window and those behind it, which begin where it would have ended."""
+        """Close this window and those behind it, which start where it would have ended."""
         self._opened, given_up = self._opened[:first], self._opened[first:]
         with ExitStack() as closing:
             for one in given_up:
@@ -150,7 +170,7 @@ class Windows:
     # Emitting.
 
     def poll(self, state: State) -> State:
-        """See how far reading has come; deals with a window that failed."""
+        """Check the progress of reading, and handle a window that failed."""
         for at, opened in enumerate(self._opened):
             try:
                 staged = opened.reading.poll()
@@ -160,7 +180,7 @@ class Windows:
             except SinkRefused:
                 raise
             except SinkError as error:
-                # Nothing is wrong with the log, nor with the window in front.
+                # There was no room to stage rows. The log and the window in front are fine.
                 self._give_up(at)
                 self._opening.held_up(error)
                 return state
@@ -181,7 +201,7 @@ class Windows:
         if isinstance(error, GaveWay):
             return self._opening.yielded(state, window, error, behind=bool(self._opened))
         if isinstance(error, SchemaChanged) or self._opened:
-            # What is behind another window is judged once it is read alone.
+            # A failure behind another window is judged once that window is read alone.
             _log.warning("window %s is given up and will be read again: %s", window.id, error)
             self._opening.gave_way()
             return state
@@ -193,25 +213,25 @@ class Windows:
         return self._opening.failed(state, window, error)
 
     def may_emit(self, state: State) -> bool:
-        """Whether rows may go out at the state's position."""
+        """Whether rows may be emitted at the state's position."""
         if not self._opened or self._opened[0].staged is None or state.position is None:
             return False
         return self._opened[0].reading.reached(state.position)
 
     def supersede(self, encoded: Encoded) -> None:
-        """Count what a span has brought for all open windows, and for some by their ids.
+        """Add the keys that a span superseded to every open window, and to single windows by id.
 
-        What is newer than the rows of the one in front may be contained in those of the next. Where a source
-        can't tell, both leave it out, which loses nothing: the stream has carried it.
+        The window behind may already contain an entry that is newer than the window in front. A source that
+        can't tell counts it for both. That loses nothing, because the stream has carried the entry.
         """
         for one in self._opened:
             own = encoded.superseded_in.get(one.window.id, Superseded())
             one.superseded |= encoded.superseded | own
 
     def emit(self, state: State, writer: PartWriter, first_part: int) -> tuple[State, list[Part]]:
-        """Write what survives of the next slice, if the watermark is reached, as parts from `first_part` on.
+        """If the watermark is reached, write the survivors of the next slice as parts from `first_part` on.
 
-        Gives the state with the progress recorded, and the parts.
+        Returns the state with the progress recorded, and the parts.
         """
         if not self.may_emit(state):
             return state, []
@@ -239,7 +259,7 @@ class Windows:
         return state, [one.part for one in emitted]
 
     def committed(self) -> None:
-        """A turn's events are in the sink: what a slice of a window takes is learned from it."""
+        """Note that the sink has committed a turn, to learn how long a slice takes."""
         self._slices.end(self._parts.clock())
 
     def _write(self, emissions: Sequence[Emission], writer: PartWriter) -> list[Emitted]:
@@ -262,9 +282,9 @@ class Windows:
         return ended(state, self._parts.desk)
 
     def _restless(self, state: State, ticket: int, rounds: int) -> State:
-        """Space the rounds of a collection whose last rows change while they are read; give it up in the end.
+        """Space out the rounds of a collection whose last rows change while they are read again.
 
-        `rounds` had gone by before.
+        After `Pace.reread_rounds` rounds the collection is given up. `rounds` is the count before this slice.
         """
         table = state.snapshot.find(ticket)
         if table is None or table.progress is None or table.progress.done:
@@ -297,7 +317,7 @@ class Windows:
         except SourceError as error:
             if isinstance(error, PositionLost) or not self._opened:
                 raise
-            # If the session is lost the log tells, or the next window once it is alone.
+            # A lost session shows in the log, or when the next window opens alone.
             _log.warning("the next window does not open yet: %s", error)
             self._opening.gave_way()
             return state
@@ -336,10 +356,10 @@ def _advance(opened: _Opened, runs: tuple[Run, ...], results: Sequence[tuple[Sta
 
 @dataclass(frozen=True, slots=True)
 class EmitTo:
-    """The task that writes one emission; goes to the executors."""
+    """The task that writes one emission. Goes to the executors."""
 
     writer: PartWriter
 
     def __call__(self, emission: Emission) -> Emitted:
-        """Write it."""
+        """Write the emission."""
         return emission.write(self.writer)

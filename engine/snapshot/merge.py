@@ -1,19 +1,30 @@
 """The merge rule: which READ events may be emitted, and when.
 
-For a row with merge key *k* that a window read:
+The rule, for a row with merge key *k* that a window read:
 
-- it may be emitted only once the stream has passed every change that the row may already contain
-  (`Watermark.reached`), so that history never runs backwards;
-- it is dropped if any entry for *k* that it does not contain has been streamed, whenever that was,
-  since that entry carries something newer. A key change counts for the old key and the new one, a
-  truncate for every key of its collection.
+1. Wait. The READ may go out only once the stream has passed every change that the row may already
+   contain (`OpenWindow.reached`).
+2. Drop. The READ is dropped if the stream has carried any entry for *k* that the row does not contain,
+   no matter when. A key change counts for the old key and the new key, a truncate for every key of its
+   collection.
 
-The rule is set-based. An adapter says which keys were superseded; here they are gathered over the
-turns that a window is open, and taken out of the window's rows. Where rows have no key, they are counted:
-see `engine.snapshot.copies`.
+    stream  ── c1 ──── n1 ──── c2 ──── H ──── n2 ──── emit ──── n3 ──►    entries for k
+    window     reads its rows      │    waits     │  survivors go out
 
-An entry whose row lacks a value (a large one that it left unchanged) supersedes all the same, but then
-nobody has sent that value: the row under its newest key must be read again. Pure.
+    c   the row contains it. It precedes H, so rule 1 puts it before the READ.
+    n   the row does not contain it. n1 and n2 precede the emit: rule 2 drops the READ. n3 follows the READ.
+
+Why it holds: whatever the row contains is streamed before its READ, so no older change follows the READ. A
+READ goes out only if nothing newer has been streamed, so it never follows a newer change. A dropped READ
+loses nothing, because the entry that superseded it carried the newer row.
+
+There is one exception to the last sentence. An update may leave an unchanged large value out of the log. Its
+entry lacks the value and still supersedes the READ, so nobody has sent the value. The row is then read again
+under its newest key (`Superseded.unsent`).
+
+The rule works on sets. The adapter says which keys an entry supersedes. This module collects them while a
+window is open and removes them from the window's rows. Rows without a key are counted instead: see
+`engine.snapshot.copies`. Pure.
 """
 
 from __future__ import annotations
@@ -33,17 +44,17 @@ if TYPE_CHECKING:
     from engine.model import CollectionId
 
 _COMPACTED = 32
-"""So many parts of balances are made one."""
+"""How many parts of balances may pile up before they are merged into one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """Merge keys that the stream has carried something newer for, and collections truncated.
+    """The merge keys for which the stream has carried something newer, and the truncated collections.
 
-    `keys` holds arrays of merge keys (`engine.snapshot.merge_key`), as they came; a key may come twice.
-    `lacking` holds, for entries whose row lacks a value, the key before and the key after; None before where
-    the row was none of the collection's. `copies` are balances (`engine.snapshot.copies`) of rows without a
-    key, in the order of the log.
+    `keys` holds arrays of merge keys (`engine.snapshot.merge_key`) in arrival order; a key may occur twice.
+    `lacking` holds the key before and the key after for each entry whose row lacks a value. The key before
+    is None if the row did not belong to the collection. `copies` holds the balances
+    (`engine.snapshot.copies`) of rows without a key, in log order.
     """
 
     keys: Mapping[CollectionId, tuple[pa.LargeBinaryArray, ...]] = field(default_factory=dict)
@@ -52,7 +63,7 @@ class Superseded:
     copies: Mapping[CollectionId, tuple[pa.Table, ...]] = field(default_factory=dict)
 
     def __or__(self, other: Superseded) -> Superseded:
-        """With what later entries superseded."""
+        """Add what later entries superseded."""
         keys, lacking, counted = dict(self.keys), dict(self.lacking), dict(self.copies)
         for collection, arrays in other.keys.items():
             keys[collection] = keys.get(collection, ()) + arrays
@@ -66,10 +77,11 @@ class Superseded:
     def unsent(
         self, collection: CollectionId, dropped: Iterable[bytes], reread: Iterable[bytes] = ()
     ) -> frozenset[bytes]:
-        """The keys to read again, given those dropped from a window: where lacking rows are now.
+        """The keys to read again: where the rows that lack a value are now.
 
-        `reread` are keys that the window read again: a row that comes to one or leaves one by an entry
-        that the window does not hold was not there for it to see.
+        `dropped` are the keys dropped from the window for such rows. `reread` are the keys that the window
+        itself read again. A row that an entry moved to or from one of them, unseen by the window, was not
+        there when the window read.
         """
         asked = set(reread)
         there = asked.union(dropped)
@@ -81,7 +93,7 @@ class Superseded:
         return frozenset(found)
 
     def of(self, collection: CollectionId) -> Newer:
-        """What supersedes rows of one collection, ready to be asked often and elsewhere."""
+        """What supersedes rows of one collection, as a value that is fast to query."""
         arrays = self.keys.get(collection, ())
         keys = pa.chunked_array(arrays, KEY_TYPE).combine_chunks() if arrays else pa.array([], KEY_TYPE)
         lacking = {before for before, _after in self.lacking.get(collection, ()) if before is not None}
@@ -95,9 +107,9 @@ class Superseded:
 
 @dataclass(frozen=True, slots=True)
 class Newer:
-    """The superseded keys of one collection, and those of lacking rows: a value for executors.
+    """The superseded keys of one collection, and the keys of rows that lack a value. Goes to the executors.
 
-    `taken` says of how many rows without a key the first copies are superseded.
+    `taken` says how many copies of each row without a key are superseded, counted from the first copy.
     """
 
     keys: pa.LargeBinaryArray
@@ -106,7 +118,7 @@ class Newer:
     taken: pa.Table = field(default_factory=lambda: copies.NOTHING)
 
     def survivors(self, keys: pa.ChunkedArray) -> pa.ChunkedArray | None:
-        """A mask of the rows to emit, given their merge keys; None when that is all of them."""
+        """A mask of the rows to emit, given their merge keys; None if all of them."""
         if self.truncated:
             return pa.chunked_array([pa.repeat(pa.scalar(False), len(keys))])  # noqa: FBT003  a value
         if self.taken.num_rows:
@@ -118,12 +130,12 @@ class Newer:
         return pc.invert(dropped) if pc.any(dropped).as_py() else None
 
     def names(self, keys: Sequence[bytes]) -> bool:
-        """Whether any of some keys is superseded."""
+        """Whether any of these keys is superseded."""
         mask = self.survivors(pa.array(keys, KEY_TYPE))
         return mask is not None and not pc.all(mask).as_py()
 
     def dropped_lacking(self, keys: pa.ChunkedArray, survivors: pa.ChunkedArray | None) -> list[bytes]:
-        """Those of a window's keys that were dropped for a row that lacks a value."""
+        """The keys that were dropped from a window because of an entry whose row lacks a value."""
         if self.truncated or survivors is None or not len(self.lacking):
             return []
         lost = pc.and_(pc.invert(survivors), pc.is_in(keys, value_set=self.lacking))
