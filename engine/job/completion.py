@@ -1,4 +1,4 @@
-"""How collections leave the queue: completed, or failed with what they lack; each with its answer."""
+"""How collections leave the queue: completed, or failed and remembered. Either way the signal is answered."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def ended(state: State, desk: SignalDesk) -> State:
-    """The state less the collections of the queue of which nothing is left to read."""
+    """The state without the queued collections that are read to the end, each answered."""
     for table in state.snapshot.done:
         if table.progress and table.progress.missing:
             error = SourceError(table.progress.missing[-1].why, place=str(table.target.collection))
@@ -34,14 +34,14 @@ _REPAIRED = "the gap in its log is closed, but rows deleted in the gap were not 
 
 
 def gave_up(state: State, desk: SignalDesk, tables: Sequence[Table], error: SourceError) -> State:
-    """The state less collections of the queue that can't be read; what they lack is remembered."""
+    """The state without queued collections that can't be read. What they lack is remembered."""
     for table in tables:
         desk.failed(table, error)
     return replace(state, snapshot=state.snapshot.gave_up(tables))
 
 
 def overrun(table: Table) -> SourceError:
-    """Why a collection is given up of which more rows may have moved, again and again, than can be kept."""
+    """The error for a collection of which, time and again, more rows may have moved than can be kept."""
     left = len(table.progress.reread) if table.progress else 0
     return SourceError(
         f"{left} rows may have moved while it was read, without their unchanged large values",
@@ -51,7 +51,7 @@ def overrun(table: Table) -> SourceError:
 
 
 def hindered(table: Table, error: GaveWay) -> SourceError:
-    """Why a collection is given up that others ask for so often that not a chunk of it can be read."""
+    """The error for a collection that other sessions need so often that not even a chunk can be read."""
     return SourceError(
         f"{error.message}, time and again before a chunk was read",
         place=str(table.target.collection),
@@ -60,7 +60,7 @@ def hindered(table: Table, error: GaveWay) -> SourceError:
 
 
 def unsteady(table: Table, times: int) -> SourceError:
-    """Why a collection is given up whose definition changes faster than it can be read."""
+    """The error for a collection whose definition changes faster than it can be read."""
     return SourceError(
         f"its definition was changed {times} times while it was read, and each time it had to be read anew",
         place=str(table.target.collection),
@@ -69,7 +69,7 @@ def unsteady(table: Table, times: int) -> SourceError:
 
 
 def restless(table: Table) -> SourceError:
-    """Why a collection is given up whose last rows change faster than they can be read again."""
+    """The error for a collection whose last rows change faster than they can be read again."""
     left = len(table.progress.reread) if table.progress else 0
     return SourceError(
         f"{left} rows changed, without their unchanged large values, each time they were read again",

@@ -1,6 +1,6 @@
-"""Heartbeats: an event and a statement at an interval, so that consumers and an idle log move on.
+"""Heartbeats: an event and a statement at an interval, so that consumers and an idle log make progress.
 
-Owns when one is due. What the event looks like is the codec's affair, what is run the source's.
+Owns when one is due. The codec defines the event, the source runs the statement.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _log = logging.getLogger("engine")
 
 @dataclass(slots=True)
 class Heartbeat:
-    """`event` gives a heartbeat for a time in ms, `act` runs the statement; 0 s: never due."""
+    """When heartbeats are due. `event` makes one for a time in ms, `act` runs the statement. 0 s: never."""
 
     interval_s: float
     event: Callable[[int], pa.RecordBatch]
@@ -32,11 +32,11 @@ class Heartbeat:
     next_s: float = float("-inf")
 
     def due(self, clock_s: float) -> bool:
-        """Whether a heartbeat should go with this turn, by a clock that never goes back."""
+        """Whether this turn needs a heartbeat, by a clock that never goes back."""
         return self.interval_s > 0 and clock_s >= self.next_s
 
     def beat(self, writer: PartWriter, part: int, clock_s: float, now_s: float) -> Part:
-        """Write the event, of Unix time `now_s`, and run the statement; its failure is a warning."""
+        """Write the event, for Unix time `now_s`, and run the statement. Its failure is only a warning."""
         self.next_s = clock_s + self.interval_s
         written = writer.write(part, [self.event(int(now_s * 1000))])
         try:

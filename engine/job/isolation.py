@@ -1,7 +1,7 @@
-"""What becomes of one bad table: it is set aside, or read anew, and the rest goes on.
+"""Isolates one bad table: it is set aside or read from scratch, and all others continue.
 
-Owns the reactions, the dead letters and the words in the log; which collections are incomplete is
-`engine.isolation.incomplete`'s value, kept in the state.
+Owns the reactions, the dead letters and the log messages. Which collections are incomplete is a value of
+`engine.isolation.incomplete`, kept in the state.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Isolation:
         self._releases = Releases(job_parts.letters, pace.probe_s, pace.longest_probe_s)
 
     def moved(self, state: State) -> State:
-        """The state of a job whose events go elsewhere now: what was kept was for where they went before."""
+        """The state after a change of destination. Events kept for the old one become a gap."""
         found = tuple(
             Incomplete(one.collection, Cause.GAP, one.since, _MOVED) if one.cause is Cause.REFUSED else one
             for one in state.incomplete
@@ -61,7 +61,7 @@ class Isolation:
         return replace(state, incomplete=found)
 
     def resume(self, state: State) -> State:
-        """Say what is incomplete, and remove the letters of turns that were not saved."""
+        """Log what is incomplete, and remove the letters of turns that were not saved."""
         for one in state.incomplete:
             _log.warning("%s; %s", one, _advice(one))
         letters = self._parts.letters
@@ -70,9 +70,9 @@ class Isolation:
         return state if marked == state.incomplete else replace(state, incomplete=marked)
 
     def refused(self, refused: TopicsRefused) -> None:
-        """Note topics that refuse events; the turn is done again without the tables of theirs.
+        """Note topics that refuse events, so that the turn is repeated without their tables.
 
-        Raises it where that is to stop the job, or was of no use.
+        Raises `refused` if refusals are to stop the job, or if a topic refuses again after it was noted.
         """
         stops = not self._pace.isolates and not all(map(_remade, refused.reasons.values()))
         if stops or refused.reasons.keys() & self._refused.keys():
@@ -80,9 +80,9 @@ class Isolation:
         self._refused |= refused.reasons
 
     def found(self, state: State) -> list[Incomplete]:
-        """The collections whose topics refuse events, until they are saved as incomplete.
+        """The collections whose topics refuse events and that are not saved as incomplete yet.
 
-        Raises the reason of a topic that is no collection's: it stops the job, or may pass with time.
+        Raises the error of a topic that belongs to no collection. It stops the job, or is retried.
         """
         if not self._refused:
             return []
@@ -103,7 +103,10 @@ class Isolation:
         ]
 
     def hidden(self, known: Sequence[Incomplete]) -> frozenset[CollectionId]:
-        """The collections whose entries become letters; those whose topics refuse events are encoded."""
+        """The collections whose entries become dead letters.
+
+        Collections whose topics refuse events are not among them: they are encoded, and their events kept.
+        """
         return incomplete.aside(known) - frozenset(self._withheld(known).values())
 
     def withheld(self, state: State) -> dict[str, CollectionId]:
@@ -111,7 +114,7 @@ class Isolation:
         return self._withheld(state.incomplete)
 
     def _withheld(self, known: Iterable[Incomplete]) -> dict[str, CollectionId]:
-        """Of topics that several collections have nobody could tell the events apart."""
+        """As `withheld`. A topic shared by refused collections is left out: its events can't be told apart."""
         refused = [one.collection for one in known if one.cause is Cause.REFUSED]
         topics = Counter(map(self._parts.topic, refused))
         aside = incomplete.aside(known) & frozenset(refused)
@@ -119,7 +122,7 @@ class Isolation:
         return {topic: one for topic, one in found.items() if topics[topic] == 1}
 
     def withhold(self, state: State, parts: Sequence[Part], withheld: Mapping[str, CollectionId]) -> State:
-        """Keep the events of a turn for topics that refuse them, in the place of sending them."""
+        """Keep a turn's events for topics that refuse them, instead of sending them."""
         for topic, collection in withheld.items():
             state = self._kept_events(state, collection, self._parts.sink.withhold(parts, topic))
         return state
@@ -148,7 +151,7 @@ class Isolation:
         return replace(state, incomplete=tuple(map(added, state.incomplete)))
 
     def next_release(self, state: State) -> Piece | None:
-        """What to offer next to a topic that refused events, of what is kept for it."""
+        """The next kept events to offer to a topic that refused them, if any are due."""
         if not state.incomplete or self._refused:
             return None
         mine = set(self._withheld(state.incomplete).values())
@@ -156,7 +159,7 @@ class Isolation:
         return self._releases.next(releasable, self._parts.clock())
 
     def released(self, piece: Piece) -> None:
-        """A piece has been taken, and the state is saved."""
+        """Note that a topic took a piece and that the state is saved."""
         if self._releases.taken(piece):
             _log.info("%s: its topic takes events again, %d were kept", piece.collection, piece.before.kept)
         if piece.after is not None and piece.after.streamed:
@@ -164,7 +167,7 @@ class Isolation:
             _log.warning("%s; %s", piece.after, _advice(piece.after))
 
     def not_released(self, piece: Piece, refused: TopicsRefused) -> None:
-        """A topic refuses events still; raises it where that is another one."""
+        """Note that the topic still refuses events. Raises `refused` if another topic does."""
         topic = self._parts.topic(piece.collection)
         if refused.reasons.keys() - {topic}:
             raise refused
@@ -175,9 +178,9 @@ class Isolation:
         _log.info("%s is set aside still: %s; offered again in %.0f s", piece.collection, refused, pause_s)
 
     def note(self, state: State, encoded: Encoded) -> State:
-        """The state with what a span has found; keeps the letters of its turn.
+        """Add what a span has found to the state, and keep its letters.
 
-        Raises PositionLost where a table's fault is to stop the job.
+        Raises PositionLost if a table's fault is to stop the job.
         """
         new = [one for one in encoded.incomplete if not _known(state, one)]
         for one in new:
@@ -192,7 +195,7 @@ class Isolation:
         return self._kept(self._begun_anew(state, encoded.replaced), encoded.letters)
 
     def _begun_anew(self, state: State, replaced: Mapping[CollectionId, tuple[int, ...]]) -> State:
-        """Read collections from their beginning that got other rows while they were read."""
+        """Restart collections whose rows were replaced outside the log while they were read."""
         snapshot, anew = state.snapshot.replaced(replaced)
         for table in anew:
             _log.warning("%s is read anew: other rows took the place of its own", table.target.collection)
@@ -200,9 +203,9 @@ class Isolation:
         return replace(state, snapshot=snapshot)
 
     def _interrupted(self, state: State, one: Incomplete) -> State:
-        """What a fault does to the snapshots of its collection: they end, or begin anew behind a gap.
+        """End the snapshots of a collection with a fault, or restart them if the fault is a gap.
 
-        Deletions that nobody tells of are told by no snapshot either: what is read of the rest stays right.
+        Unreported deletions change nothing: a snapshot can't report them, and the rows it reads are right.
         """
         if one.cause is Cause.DELETIONS:
             return state
@@ -222,7 +225,7 @@ class Isolation:
         return isinstance(self._refused.get(self._parts.topic(collection)), TopicRemade)
 
     def _with_snapshot(self, snapshot: Snapshot, collection: CollectionId) -> Snapshot:
-        """With the snapshot that is to be taken of a collection whose topic was made anew."""
+        """Queue a snapshot of a collection whose topic was recreated, if one is wanted."""
         reason = self._refused.get(self._parts.topic(collection))
         target = Target(collection)
         if not isinstance(reason, TopicRemade) or not reason.snapshot:
@@ -242,9 +245,9 @@ class Isolation:
         return replace(state, incomplete=incomplete.counted(state.incomplete, letters, kept))
 
     def settle(self, state: State) -> State:
-        """The state with those taken up that the queue reads whole, and all others set aside.
+        """Mark the collections that the queue reads whole as taken up, and set all others aside.
 
-        A snapshot of some rows of a table that is set aside is refused: no log would keep them right.
+        A partial snapshot of a table that is set aside is refused: no log would keep its rows up to date.
         """
         if not state.incomplete:
             return state
@@ -258,7 +261,7 @@ class Isolation:
         return replace(state, incomplete=settled, snapshot=state.snapshot.without(in_vain).forgot(back))
 
     def saved(self, before: State, after: State) -> None:
-        """A turn is saved: the letters of collections that are whole now are dropped."""
+        """After a turn is saved, drop the letters of collections that are complete again."""
         for one in after.incomplete:
             reason = self._refused.get(self._parts.topic(one.collection))
             if reason is not None and not _remade(reason):
@@ -282,7 +285,7 @@ def _remade(error: SinkError) -> bool:
 
 
 def _cause(error: SinkError) -> Cause:
-    """A topic that was made anew takes events: what it had is a gap."""
+    """A recreated topic takes events, so what it lost is a gap."""
     return Cause.GAP if _remade(error) else Cause.REFUSED
 
 

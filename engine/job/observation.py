@@ -1,4 +1,4 @@
-"""What an onlooker of a job is shown after each turn."""
+"""What an observer of a job sees after each turn."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What an onlooker is shown after each turn.
+    """What an observer of a job sees after each turn.
 
-    `now_s` is Unix time, `clock_s` that of a clock that never goes back.
+    `now_s` is Unix time. `clock_s` comes from a clock that never goes back.
     """
 
     state: State

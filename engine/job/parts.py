@@ -1,6 +1,6 @@
-"""What a job is made of: everything behind a port, and the pace at which it goes.
+"""What a job is made of: the implementations of its ports, and its pace.
 
-Values only; who fills them is the adapter that puts a job together, or a test.
+Values only. The adapter that assembles a job fills them, or a test.
 """
 
 from __future__ import annotations
@@ -22,20 +22,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast the job turns and how much a window reads; times in seconds.
+    """How fast the job turns and how much a window reads. Times are in seconds.
 
-    `window_rows` bounds the first window, before a rate is known; `max_chunks` None is no bound.
-    `longest_window_s` is for sources whose windows hold nothing in the database: see `rate.reading_s`.
-    A window's rows go out in slices that take a turn about `slice_s`, the first of `slice_bytes` as staged.
-    No window opens while the stream lags more than `max_lag_s`. A silent log's position is saved
-    every `save_s`. After a SourceError the log is opened again `retries` times (None: no bound; as long
-    as it has never been open, `first_retries` times), with pauses that double up to the longest, and
-    before it has been open to no more than `first_backoff_s`. `repeats_behind_sink`: where the sink holds
-    turns that the state does not know, the job goes on behind them. A collection of which more than
-    `most_reread` rows are to be read again is begun anew.
-    A topic that refuses events is offered what is kept for it after `probe_s`, then after pauses that double
-    up to the longest. `moves`: events may go elsewhere than those before. Signals queue `most_queued`
-    collections, each as often as it is asked for.
+    Windows: `window_rows` bounds the first window, before a rate is known. `max_chunks` None means no bound.
+    `longest_window_s` is for sources whose windows hold nothing in the database: see `rate.reading_s`. A
+    window is emitted in slices that take about `slice_s` each; the first has `slice_bytes` of staged rows. No
+    window opens while the stream lags more than `max_lag_s`. A collection with more than `most_reread` rows
+    to read again is read from the beginning.
+
+    Retries: after a SourceError the log is reopened `retries` times (None: no bound), with pauses that double
+    from `backoff_s` up to `longest_backoff_s`. Until the log has been open once, `first_retries` and
+    `first_backoff_s` are the bounds for a SourceError. A silent log's position is saved every `save_s`.
+
+    Sinks: with `repeats_behind_sink` the job continues behind turns that the sink holds and the state does
+    not know. With `moves` events may go to another destination than before. A topic that refuses events is
+    offered its kept events after `probe_s`, then after pauses that double up to `longest_probe_s`.
+
+    Signals may queue up to `most_queued` collections; each request counts.
     """
 
     chunk_rows: int = 1024
@@ -68,60 +71,63 @@ class Pace:
     most_queued: int = 10_000
 
     def pause_s(self, failures: int, *, was_open: bool = True) -> float:
-        """How long to wait after so many failures in a row."""
+        """How long to wait after this many failures in a row."""
         longest_s = self.longest_backoff_s if was_open else min(self.longest_backoff_s, self.first_backoff_s)
         return min(longest_s, self.backoff_s * 2.0 ** min(failures - 1, 20))
 
 
 class NoLease:
-    """The lease of a job that nobody can disturb."""
+    """The lease of a job that no other job can disturb."""
 
     def check(self) -> None:
-        """It is always held."""
+        """Do nothing: the lease is always held."""
 
     def confirm(self) -> None:
-        """It is held whatever fails."""
+        """Do nothing: the lease is always held."""
 
 
 class NoLetters:
-    """Keeps no dead letters."""
+    """Discards all dead letters."""
 
     def keep(self, turn: int, collection: CollectionId, lines: Iterable[bytes]) -> None:
-        """They are gone."""
+        """Discard the lines."""
 
     def drop(self, collection: CollectionId) -> None:
-        """There are none."""
+        """Do nothing: no letters are kept."""
 
     def settle(self, turn: int, collections: Collection[CollectionId]) -> None:
-        """There are none."""
+        """Do nothing: no letters are kept."""
 
     epoch = 0
 
     def keep_bundle(self, bundle: Bundle, lines: Sequence[bytes]) -> None:
-        """They are gone."""
+        """Discard the bundle."""
 
     def bundles(self, collection: CollectionId) -> Sequence[Bundle]:  # noqa: ARG002  of no collection
-        """There are none."""
+        """No bundles."""
         return ()
 
     def lines_of(self, bundle: Bundle) -> Sequence[bytes]:  # noqa: ARG002  of no bundle
-        """There are none."""
+        """No lines."""
         return ()
 
     def drop_bundle(self, bundle: Bundle) -> None:
-        """There are none."""
+        """Do nothing: no bundles are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobParts:
-    """Everything the job works with, behind its ports.
+    """Everything the job works with.
 
-    `now` is Unix time in seconds, for what is told; `clock` counts seconds and never goes back.
-    `executors` give staged rows to the sink, more than `local_rows` at once.
-    `sleep` may return early when the job is to stop; `show` gives a position as its database writes it;
-    `topic` is that of a collection's events; `destination` tells where events go from every other place, by
-    what the settings name; `excluded` is whether the settings' filters leave a collection out; `done` says
-    that nothing is left to do; `marks` are those that an initial snapshot's events know.
+    - `now` is Unix time in seconds, for events and logs. `clock` counts seconds and never goes back.
+    - `executors` write staged rows to the sink if a slice has more than `local_rows`; else the driver does.
+    - `sleep` may return early when the job is to stop.
+    - `show` formats a position the way its database does.
+    - `topic` gives the topic of a collection's events.
+    - `destination` identifies where events go, by names of settings.
+    - `excluded` says whether the settings' filters exclude a collection.
+    - `done` says whether nothing is left to do.
+    - `marks` are the snapshot markers that the events of an initial snapshot may carry.
     """
 
     source: Source

@@ -1,6 +1,6 @@
-"""What an operator is told while a job runs: one line per interval, built from what turns report.
+"""The progress log: one line per interval, built from what turns report.
 
-Owns the figures and their wording. It keeps no clock: every observation carries its time.
+Owns the figures and their wording. It has no clock: every observation carries its time.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _log = logging.getLogger("engine")
 
 @dataclass(frozen=True, slots=True)
 class TableReport:
-    """How far the current collection is: `fraction` 0 to 1, rows/s since it began, seconds to go.
+    """How far the current collection is: `fraction` 0 to 1, rows/s since it began, `eta_s` seconds left.
 
-    `place`: it is table n of m of the snapshot before the log.
+    `place`: table n of m of the initial snapshot.
     """
 
     collection: str
@@ -47,7 +47,7 @@ class TableReport:
 
 
 def table_report(tables: tuple[Table, ...], now_s: float) -> TableReport | None:
-    """The report on the first collection of the queue; None while none has begun."""
+    """The report on the first collection in the queue; None if it has not begun."""
     if not tables or tables[0].progress is None:
         return None
     table, progress = tables[0], tables[0].progress
@@ -66,7 +66,7 @@ def table_report(tables: tuple[Table, ...], now_s: float) -> TableReport | None:
 
 
 def goes_on(tables: tuple[Table, ...]) -> str | None:
-    """Where the snapshots of the queue go on; None when it is empty."""
+    """The line that says where the queue's snapshots resume; None if the queue is empty."""
     if not tables:
         return None
     first, more = tables[0], f", and {len(tables) - 1} more are queued" if len(tables) > 1 else ""
@@ -75,7 +75,7 @@ def goes_on(tables: tuple[Table, ...]) -> str | None:
 
 
 def _estimated(progress: Progress, fraction: float) -> int:
-    """What has been read knows better than the catalog, once it is a fair part."""
+    """The rows in total: projected from the rows read, or the catalog's estimate before any are read."""
     return round(progress.rows / fraction) if fraction > 0 else progress.extent.rows
 
 
@@ -88,7 +88,7 @@ def _duration(seconds: float) -> str:
 
 
 class ProgressLog:
-    """Takes every observation and says a line when `interval_s` has passed and there is news."""
+    """Takes every observation, and logs a line once `interval_s` has passed and there is news."""
 
     def __init__(self, interval_s: float, say: Callable[[str], None] | None = None) -> None:
         self._interval_s = interval_s
@@ -97,7 +97,7 @@ class ProgressLog:
         self._events = 0
 
     def __call__(self, seen: Observation) -> None:
-        """Count an observation's events, and speak if it is time."""
+        """Count an observation's events, and log a line if one is due."""
         self._events += seen.events
         if self._since_s is None:
             self._since_s = seen.clock_s

@@ -1,8 +1,10 @@
-"""The saved document: all that a restart needs, to and from JSON. Pure; storing is a port's affair.
+"""The saved state: all that a restart needs, to and from JSON. Pure: a port stores it.
 
-One document per turn, readable by a person. `memory` is what the adapter of the source wants kept. What
-signals queue, and what a sink wants kept, may be much more than the rest and changes seldom: much of it has a
-document of its own, beside that of the turn which changed it last, so that a turn's does not grow with it.
+Each turn saves one human-readable document. Queued signals and the sink's memory can be much larger than
+the rest, and they rarely change. Beyond a size they move to a document of their own, saved by the turn that
+changed them last, so the document of each turn stays small.
+
+When a state counts (pending, commit, promote) is explained in `engine.job.loop`.
 """
 
 from __future__ import annotations
@@ -23,21 +25,23 @@ if TYPE_CHECKING:
 
 VERSION = 1
 Waits: TypeAlias = "tuple[tuple[Table, ...], tuple[tuple[int, tuple[Request, ...]], ...]]"
-"""The entries of the queue of which nothing is known, in order, and by ticket who asked for an entry, too."""
+"""The queue entries that merely wait, in order; and by ticket, further requests for an entry."""
 _FEW = 50
-"""Entries and requests that stay in the document of the turn."""
+"""How many entries, requests and values of the sink stay in the turn's own document."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
     """Where a job stands after turn `turn`.
 
-    `position` None: the log was never read. `identity` tells the database from every other one.
-    `channels` is what the signal channels keep: how far each has been read. `incomplete` are the collections
-    of which the copy is known to lack something. `destination` tells where events went from every other
-    place; empty: the state was saved before that was kept. `sink` is what the sink wants
-    kept. `beside` names the document that has the rest of the queue and what the sink wants kept; empty: this
-    one has all.
+    - `position` is None if the log was never read.
+    - `identity` identifies the database.
+    - `memory`, `channels` and `sink` are what the source, the signal channels and the sink want saved. For
+      the channels that is how far each has been read.
+    - `incomplete` are the collections whose copy is known to lack something.
+    - `destination` identifies where events went; empty in states saved before it was recorded.
+    - `beside` names the document with the waiting part of the queue and the sink's memory; empty if this
+      document has everything.
     """
 
     turn: int = 0
@@ -53,18 +57,18 @@ class State:
 
     @property
     def waits(self) -> Waits:
-        """What merely waits."""
+        """The part of the queue that merely waits."""
         tables = self.snapshot.tables
         merged = tuple((table.ticket, table.merged) for table in tables if table.merged)
         return tuple(table for table in tables if _waits(table)), merged
 
     def next_turn(self) -> State:
-        """The same under the next turn's number."""
+        """This state under the next turn's number."""
         return replace(self, turn=self.turn + 1)
 
 
 def to_json(state: State) -> bytes:
-    """The document, indented for a reader."""
+    """The turn's document, indented for human readers."""
     tables = _begun_out(state.snapshot) if state.beside else _tables_out(state.snapshot.tables)
     failed = [_failed_out(one) for one in state.snapshot.failed]
     document = {
@@ -89,18 +93,18 @@ def to_json(state: State) -> bytes:
 
 
 def is_long(state: State) -> bool:
-    """Whether so much changes seldom that it has a document of its own."""
+    """Whether the rarely changing part is large enough for a document of its own."""
     waiting, merged = state.waits
     return len(waiting) + sum(len(requests) for _ticket, requests in merged) + len(state.sink) > _FEW
 
 
 def same_beside(before: State, after: State) -> bool:
-    """Whether what changes seldom has not changed."""
+    """Whether the rarely changing part is unchanged."""
     return before.waits == after.waits and before.sink == after.sink
 
 
 def beside_to_json(state: State) -> bytes:
-    """The document of what changes seldom."""
+    """The document of the rarely changing part."""
     waiting, merged = state.waits
     tables = [{**table, "merged": []} for table in _tables_out(waiting)]
     document = {
@@ -114,16 +118,16 @@ def beside_to_json(state: State) -> bytes:
 
 
 def from_json(document: bytes, beside: Callable[[str], bytes] | None = None) -> State:
-    """Read a document of any version up to ours; StateError names what is wrong.
+    """Read a turn's document. Raises StateError, which names what is wrong, also for another version.
 
-    `beside` reads a document beside it.
+    `beside` loads the document that this one names.
     """
     try:
         fields = orjson.loads(document)
         version = fields["version"]
         if version != VERSION:
             raise StateError(f"state of version {version!r} was saved by another release; known: {VERSION}")
-        name = fields.get("beside", "")  # older states have none
+        name = fields.get("beside", "")  # absent from older states
         if name and beside:
             rest = orjson.loads(beside(name))
             _with_beside(fields["snapshot"], rest)
@@ -142,13 +146,13 @@ def _tables_out(tables: Iterable[Table]) -> list[dict[str, Any]]:
 
 
 def _begun_out(queue: Snapshot) -> list[dict[str, Any]]:
-    """The entries that do not merely wait, each with its place in the queue."""
+    """The entries that do not merely wait, each with its index in the queue."""
     begun = [(at, table) for at, table in enumerate(queue.tables) if not _waits(table)]
     return [{**_table_out(table), "merged": [], "at": at} for at, table in begun]
 
 
 def _with_beside(queue: dict[str, Any], beside: dict[str, Any]) -> None:
-    """Put what waits back in its places."""
+    """Put the waiting entries back in their places."""
     _conditions_in(queue)
     _conditions_in(beside)
     tables = list(beside["tables"])
@@ -174,7 +178,7 @@ def _state_in(fields: dict[str, Any]) -> State:
         ),
         identity=dict(fields["identity"]),
         memory=dict(fields["memory"]),
-        channels=dict(fields.get("channels", {})),  # older states have none
+        channels=dict(fields.get("channels", {})),  # absent from older states
         incomplete=tuple(_incomplete_in(one) for one in fields.get("incomplete", ())),
         destination=dict(fields.get("destination", {})),
         sink=dict(fields.get("sink", {})),
@@ -192,7 +196,7 @@ def _incomplete_in(fields: dict[str, Any]) -> Incomplete:
     known: dict[str, Any] = {
         "collection": collection,
         "cause": cause,
-        # Older states kept a refused table's entries, not its events.
+        # Older states kept a refused table's log entries instead of its events.
         "gap": fields.get("gap", cause is Cause.REFUSED),
         "out": (turn, bundle, event),
         "epochs": tuple((since, epoch) for since, epoch in fields.get("epochs", ())),
@@ -201,7 +205,7 @@ def _incomplete_in(fields: dict[str, Any]) -> Incomplete:
 
 
 def _conditions_out(tables: list[dict[str, Any]], failed: list[dict[str, Any]]) -> list[str]:
-    """Every condition once, and in its place in the entries its number: one signal may name all tables."""
+    """Store each condition once and replace it by its number, since one signal may name all tables."""
     numbers: dict[str, int] = {}
     for entry in _targets(tables, failed):
         if entry["condition"] is not None:
@@ -210,7 +214,7 @@ def _conditions_out(tables: list[dict[str, Any]], failed: list[dict[str, Any]]) 
 
 
 def _conditions_in(queue: dict[str, Any]) -> None:
-    """The conditions back in their places; older states have their texts there."""
+    """Put the conditions back in their places. Older states have the texts there already."""
     texts = queue.get("conditions", ())
     for entry in _targets(queue["tables"], queue.get("failed", ())):
         if isinstance(entry["condition"], int):
@@ -218,7 +222,7 @@ def _conditions_in(queue: dict[str, Any]) -> None:
 
 
 def _targets(tables: Iterable[dict[str, Any]], failed: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Every entry that has a target."""
+    """Every entry with a target."""
     for table in tables:
         yield table
         if table.get("resumes"):
@@ -247,7 +251,7 @@ def _table_in(fields: dict[str, Any]) -> Table:
         signal=fields["signal"],
         target=_target_in(fields),
         progress=None if progress is None else _progress_in(progress),
-        id=fields.get("id"),  # what was saved before ids were kept has none
+        id=fields.get("id"),  # absent from older states
         resumes=None if resumes is None else _failed_in(resumes),
         place=_place_in(fields.get("place")),
         merged=_requests_in(fields.get("merged", ())),
@@ -276,7 +280,7 @@ def _target_in(fields: dict[str, Any]) -> Target:
         CollectionId(tuple(fields["collection"])),
         fields["condition"],
         fields["surrogate_key"],
-        fields.get("initial", False),  # what was saved before there were any has none
+        fields.get("initial", False),  # absent from older states
     )
 
 
@@ -351,7 +355,7 @@ def _progress_in(fields: dict[str, Any]) -> Progress:
 
 
 def _left_in(fields: dict[str, Any], extent: Extent) -> tuple[Range, ...]:
-    """What is left to read; older states say how far it came instead."""
+    """The ranges left to read. Older states have the last key read instead."""
     if "left" in fields:
         return tuple(_range_in(one) for one in fields["left"])
     if fields["covered"]:
@@ -369,7 +373,7 @@ def _extent_in(fields: dict[str, Any]) -> Extent:
         greatest=_key_in(fields["greatest"]),
         span=None if span is None else (int(span[0]), int(span[1])),
         key=tuple(fields["key"]),
-        as_of=tuple(fields.get("as_of", ())),  # older states have none
+        as_of=tuple(fields.get("as_of", ())),  # absent from older states
     )
 
 

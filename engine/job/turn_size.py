@@ -1,7 +1,7 @@
-"""How much of the log goes into a turn. Pure; who sends it keeps the clock.
+"""How much of the log goes into a turn. Pure: the caller measures time.
 
-Only a turn that is sent can be saved and acknowledged, and one that fails is sent again from its first event.
-So a sink that is slow gets smaller turns: what it takes in some seconds, as a share of the largest span.
+Only a turn that was sent can be saved and acknowledged, and a turn that fails is sent again from its first
+event. So a slow sink gets smaller turns, of a few seconds each, as a share of the largest span.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class TurnSize:
     share: float = 1.0
 
     def took(self, seconds: float) -> TurnSize:
-        """The size after a turn that the sink took so long for."""
+        """The size after the sink took `seconds` for a turn."""
         if seconds > _LONGEST_S:
             return TurnSize(max(_LEAST, self.share * _LONGEST_S / seconds))
         return TurnSize(min(1.0, 2 * self.share)) if seconds < _SHORT_S else self
 
     def failed(self) -> TurnSize:
-        """The size after a turn that the sink did not take."""
+        """The size after a turn that failed."""
         return TurnSize(max(_LEAST, self.share / 2))

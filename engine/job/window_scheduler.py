@@ -1,7 +1,7 @@
-"""Which window opens next, and when: measuring, budgets, pauses, and what failures have taught.
+"""Decides which window opens next, and when: measuring, budgets, pauses, and reactions to failures.
 
-Owns the pace at which windows open. Cutting one to its budget is `plan.py`'s affair, the policy about
-failures `failure_policy.py`'s; the window in progress is `windows.py`'s.
+Owns the pace at which windows open. `plan.py` cuts a window to its budget, `failure_policy.py` has the policy
+about failures, and `windows.py` owns the windows in progress.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ _log = logging.getLogger("engine")
 _MEASURED_AT_ONCE = 500
 _LAG_TOLD_AFTER_S = 2.0
 _ANEW = 3
-"""How often a collection is begun anew because too many of its rows may have moved."""
+"""How often a collection is restarted because too many of its rows may have moved."""
 _CHANGED = 20
-"""How often a collection is begun anew because its definition has changed."""
+"""How often a collection is restarted because its definition has changed."""
 _ASIDE = 4
-"""How long a busy collection is left alone, in pauses."""
+"""How long a busy collection is left alone, as a multiple of `backoff_s`."""
 
 
 class WindowScheduler:
-    """Says which window opens next."""
+    """Decides which window opens next, and when."""
 
     def __init__(self, job_parts: JobParts, pace: Pace) -> None:
         self._parts, self._pace = job_parts, pace
@@ -67,32 +67,32 @@ class WindowScheduler:
         self._changed: dict[int, int] = {}
         self._resting: dict[int, float] = {}
 
-    # What windows have taught.
+    # Feedback from windows.
 
     def went_well(self, window: Window, rows: int, elapsed_s: float) -> None:
-        """Note a window of so many rows that took so long from its opening to its end."""
+        """Note a window of `rows` rows that took `elapsed_s` from its opening to its last row."""
         self._failures = self._held_up = 0
         self._yielding = self._yielding.went_well(self._usual_rows())
         self._trouble = self._trouble.mended(window, self._usual_rows())
         self._rate = self._rate.learned(rows, elapsed_s)
 
     def waited(self, seconds: float) -> None:
-        """Note how long a window's rows waited for the stream: what is waited for anyway shall hold much."""
+        """Note how long a window's rows waited for the stream. Longer waits make for larger windows."""
         self._waited_s = seconds if not self._waited_s else (self._waited_s + seconds) / 2
 
     def gave_way(self) -> None:
-        """Let whoever waits for the tables of a window go first."""
+        """Open no window for `backoff_s`, so that sessions that wait for the tables go first."""
         self._open_after_s = self._parts.clock() + self._pace.backoff_s
 
     def rest(self, table: Table) -> None:
-        """Leave a collection alone whose last rows changed while they were read again, longer each time."""
+        """Pause a collection whose last rows changed while they were read again, longer each time."""
         rounds = table.progress.rounds if table.progress else 1
         self._resting[table.ticket] = self._parts.clock() + self._pace.pause_s(rounds)
 
     def yielded(self, state: State, window: Window, error: GaveWay, *, behind: bool) -> State:
-        """Deal with a window that let somebody through: less at once, and no more where that is no use.
+        """Handle a window that gave way to a waiting session: read less next time, or give up its table.
 
-        One `behind` another changes nothing under that one's feet.
+        A window `behind` another must not change the queue.
         """
         self._yielding = self._yielding.gave_way(window, self._pace.chunk_rows)
         self.gave_way()
@@ -107,14 +107,14 @@ class WindowScheduler:
         return state if behind else self._bounded(state, window)
 
     def held_up(self, error: SinkError | LoginRefused) -> None:
-        """Wait until there is room for rows, or a credential serves; longer each time. No row is left out."""
+        """Wait for room to stage rows, or for a valid credential, longer each time. No row is left out."""
         self._held_up += 1
         pause_s = self._pace.pause_s(self._held_up)
         self._open_after_s = self._parts.clock() + pause_s
         _log.warning("%s; the window is read again in %.1f s", error, pause_s)
 
     def failed(self, state: State, window: Window, error: SourceError) -> State:
-        """Deal with a window whose rows could not be read."""
+        """Handle a window whose rows could not be read."""
         chunk_rows, retries = self._pace.chunk_rows, self._pace.window_retries
         too_slow = isinstance(error, SnapshotGone)
         self._trouble, remedy = self._trouble.failed(window, chunk_rows, retries, smaller=too_slow)
@@ -141,7 +141,7 @@ class WindowScheduler:
                 assert_never(remedy)
 
     def crowded(self, state: State, tables: Sequence[Table]) -> State:
-        """Begin collections anew of which too many rows are to be read again; in the end give them up."""
+        """Restart collections with too many rows to read again; after 3 restarts give them up."""
         for table in tables:
             times = self._anew[table.ticket] = self._anew.get(table.ticket, 0) + 1
             if times > _ANEW:
@@ -152,7 +152,7 @@ class WindowScheduler:
         return state
 
     def _bounded(self, state: State, window: Window) -> State:
-        """Measure a collection again that was read whole by the one run of a window: it must be cut now."""
+        """If the window's only run read a collection whole, measure that collection again with bounds."""
         table = state.snapshot.find(window.runs[0].ticket)
         if len(window.runs) > 1 or window.runs[0].keys or table is None or table.progress is None:
             return state
@@ -171,7 +171,7 @@ class WindowScheduler:
     def next(self, state: State, lag_s: float, ahead: Sequence[Advance] = ()) -> tuple[State, Window | None]:
         """The window to open now, if there is something to read and the stream keeps up.
 
-        `ahead` is what a window before it has read, and not sent yet.
+        `ahead` is what the window in front has read but not emitted yet.
         """
         now_s = self._parts.clock()
         if not state.snapshot.tables or now_s < self._open_after_s:
@@ -196,9 +196,9 @@ class WindowScheduler:
         return state, Window(str(uuid4()), runs) if runs else None
 
     def refused(self, state: State, error: TableBusy | SchemaChanged, *, behind: bool = False) -> State:
-        """Deal with a window that could not be planned or opened.
+        """Handle a window that could not be planned or opened.
 
-        One `behind` another is tried again later: nothing may change the queue under that one's feet.
+        A window `behind` another is tried again later: the queue must not change under the one in front.
         """
         if behind:
             self.gave_way()
@@ -213,7 +213,7 @@ class WindowScheduler:
         return replace(state, snapshot=state.snapshot.postponed(busy))
 
     def _free(self, snapshot: Snapshot) -> Snapshot:
-        """The queue without what rests, nor what was busy a moment ago while others can be read."""
+        """The queue without resting collections, and without busy ones as long as others can be read."""
         now_s, initial = self._parts.clock(), snapshot.tables[0].initial if snapshot.tables else False
         self._resting = {ticket: until_s for ticket, until_s in self._resting.items() if until_s > now_s}
         snapshot = snapshot.without(table for table in snapshot.tables if table.ticket in self._resting)
@@ -230,7 +230,7 @@ class WindowScheduler:
         return replace(snapshot, tables=())
 
     def _not_as_planned(self, state: State, error: SchemaChanged) -> State:
-        """Look again at what has begun; give up what fails time and again."""
+        """Measure the begun collections again. After `window_retries` failures in a row give up the table."""
         self._failures += 1
         pause_s = self._pace.pause_s(self._failures)
         self._open_after_s = self._parts.clock() + pause_s
@@ -241,7 +241,7 @@ class WindowScheduler:
         return self._checked(state)
 
     def _note_lag(self, lag_s: float, now_s: float) -> None:
-        """Say once that windows wait, when it is no passing thing."""
+        """Log once that windows wait, if the lag lasts longer than 2 s."""
         if self._lagging_since_s is None:
             self._lagging_since_s, self._lag_told = now_s, False
         if not self._lag_told and now_s - self._lagging_since_s > _LAG_TOLD_AFTER_S:
@@ -253,7 +253,7 @@ class WindowScheduler:
             )
 
     def _checked(self, state: State) -> State:
-        """Measure again what has begun; drop what can't be read any more, begin anew under a new key."""
+        """Measure the begun collections again. Give up unreadable ones, restart those whose key changed."""
         begun = [table for table in state.snapshot.tables if table.progress is not None]
         extents = self._parts.source.tables().measure([table.target for table in begun])
         snapshot = state.snapshot
@@ -274,7 +274,7 @@ class WindowScheduler:
         return replace(state, snapshot=self._with_hidden(snapshot))
 
     def _measured(self, state: State, ahead: Sequence[Advance]) -> State:
-        """Measure the collections that come next in the queue; refuse those that can't be read."""
+        """Measure the next collections in the queue. Refuse those that can't be read."""
         left = _after(state.snapshot, ahead).tables
         waiting = [table for table in left if table.progress is None]
         if not waiting:
@@ -300,11 +300,11 @@ class WindowScheduler:
         return replace(state, snapshot=self._with_hidden(snapshot))
 
     def _with_hidden(self, snapshot: Snapshot) -> Snapshot:
-        """With the rows that were hidden from the measuring: they may be past the greatest key it found."""
+        """Add rows that measuring could not see yet. They may be past the greatest key that it found."""
         return with_moved(snapshot, self._parts.source.hidden_moves(snapshot.reading))
 
     def _note_busy(self, ticket: int, error: TableBusy) -> None:
-        """Say once why a collection is kept waiting."""
+        """Log why a collection is kept waiting, once per reason."""
         if self._busy.get(ticket) != str(error):
             _log.warning("no window opens yet: %s", error)
         self._busy[ticket] = str(error)
@@ -327,12 +327,12 @@ class WindowScheduler:
 
 
 def _named(state: State, error: TidemarkError) -> Sequence[Table]:
-    """The entries of the queue that an error is about."""
+    """The queue entries that an error is about."""
     return [table for table in state.snapshot.tables if str(table.target.collection) == error.place]
 
 
 def _after(snapshot: Snapshot, ahead: Sequence[Advance]) -> Snapshot:
-    """The queue as it will be once these have gone out."""
+    """The queue as it will be once the window ahead is emitted."""
     if not ahead:
         return snapshot
     snapshot = snapshot.advanced(*ahead)
@@ -340,7 +340,10 @@ def _after(snapshot: Snapshot, ahead: Sequence[Advance]) -> Snapshot:
 
 
 def _follows(snapshot: Snapshot, ahead: Sequence[Advance]) -> bool:
-    """Whether a window may be read behind these: of the same kind, and no row again that is on its way."""
+    """Whether a window may be read behind the one ahead.
+
+    Both must be initial, or neither. Keys may not be read again while their rows may be on their way.
+    """
     left = _after(snapshot, ahead).tables
     if not left or left[0].initial != snapshot.tables[0].initial:
         return False
@@ -348,7 +351,7 @@ def _follows(snapshot: Snapshot, ahead: Sequence[Advance]) -> bool:
 
 
 def with_moved(snapshot: Snapshot, moved: Moved) -> Snapshot:
-    """The queue with rows noted that may have moved and lack a value: `Encoded.moved`."""
+    """Add rows to the queue that may have moved and lack a value (`Encoded.moved`)."""
     for collection, pairs in moved.items():
         keys = frozenset((None if old is None else key_of(old), key_of(new)) for old, new in pairs)
         snapshot = snapshot.moved(collection, keys)

@@ -1,21 +1,21 @@
-"""Rows without a key, of which several may be alike: how many copies the stream has taken away. Pure.
+"""Rows without a key, which may be duplicates: counts the copies that the stream has removed. Pure.
 
-Where a table has no key, a row's merge key is the whole row, and the table is a bag. An entry that a window
-does not contain changes one row: it takes away one copy of its old image, and the stream brings its new
-one. So of the rows that the window read as many copies are left out as entries took, and no more:
+If a table has no key, a row's merge key is the whole row and the table is a multiset. An entry that the
+window does not contain removes one copy of its old image and adds its new image through the stream. The
+window must drop exactly as many copies as such entries took from its rows:
 
     window reads      a a b
-    the log goes on   a → b        takes an a; brings a b
-                      b → c        takes the b that the stream has brought: not the window's
+    the log then has  a → b        takes an a; adds a b
+                      b → c        takes the b that the stream has added, not the window's
                       b → d        takes the window's b
-    goes out          a            beside it the stream has brought c and d
+    emitted           a            the stream has sent c and d
 
-An old image is the stream's own as long as the stream has brought more of it than it took: so for each row
-the lowest balance counts, over the entries in the order of the log. Rows that are alike can't be told apart,
-and need not be: whichever copy an entry meant, the same rows are left.
+An entry takes a copy of the stream's own as long as the stream has added more copies than it took. So for each
+row the lowest balance over the entries, in log order, is the number of copies taken from the window.
+Duplicates are indistinguishable, and that is fine: whichever copy an entry meant, the same rows remain.
 
-Rows that are alike stand under the same key of whatever cuts the table, so one run has all of them. Which
-entries count is each window's own affair: what another window contains took a copy from this one's rows.
+Duplicates have the same value in whatever key cuts the table, so one run has all of them. Each window counts
+for itself: an entry that another window contains still took a copy from this window's rows.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ BALANCES: Final = pa.schema(
         pa.field("low", pa.int64(), nullable=False),
     ]
 )
-"""What some entries did to copies of a row: how many more there are behind them, and the lowest on the way.
+"""What entries did to the copies of a row: the net change, and the lowest balance on the way.
 
-`low` is 0 or less: so many copies from before were taken.
+`low` is 0 or less: that many copies from before the entries were taken.
 """
 NOTHING: Final = BALANCES.empty_table()
 
 
 def changes(keys: pa.Array, signs: Ints) -> pa.Table:
-    """Entries as balances: each key came (1) or went (-1)."""
+    """Entries as balances: each key was added (1) or removed (-1)."""
     return pa.table([keys, pa.array(signs), pa.array(np.minimum(signs, 0))], schema=BALANCES)
 
 
 def together(parts: Sequence[pa.Table]) -> pa.Table:
-    """One balance for each row, of parts in the order of the log, whose rows are in that order, too."""
+    """One balance per row, from parts in log order, whose rows are in log order as well."""
     rows = pa.concat_tables([NOTHING, *parts])
     if not rows.num_rows:
         return NOTHING
@@ -73,13 +73,13 @@ def together(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def taken(parts: Sequence[pa.Table]) -> pa.Table:
-    """The rows of which copies from before were taken; `low` says how many."""
+    """The rows of which earlier copies were taken; `-low` says how many."""
     rows = together(parts)
     return rows.filter(pc.less(rows.column("low"), 0))
 
 
 def left(keys: pa.ChunkedArray, gone: pa.Table) -> Mask | None:
-    """Which of a window's rows are left, the first copies being taken; None: all of them."""
+    """A mask of the window's rows that remain, after dropping first copies; None: all of them."""
     if not gone.num_rows or not len(keys):
         return None
     found = pc.index_in(keys, value_set=gone.column("key").combine_chunks())

@@ -1,7 +1,6 @@
-"""What is left to read of one collection: its extent, how far it was read, what could not be. Pure.
+"""One collection's snapshot: its extent, what is left to read, and what could not be read. Pure.
 
-A window's work on it comes in as an `Advance`, a new `Progress` comes out. The queue of collections is
-`queue.py`'s.
+A window's work comes in as an `Advance`; a new `Progress` comes out. `queue.py` has the queue of collections.
 """
 
 from __future__ import annotations
@@ -18,20 +17,22 @@ if TYPE_CHECKING:
     from engine.model import Key, Run
 
 _REMEMBERED_KEYS = 10_000
-"""Of a collection that failed."""
+"""How many keys are remembered of a collection that failed."""
 _STAGED_BYTES = 1024
-"""What a row may have more where it is staged: names, and its key twice."""
+"""How much larger a staged row may be than in the table: field names, and its key twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
     """What was measured of a collection when its snapshot began.
 
-    `rows` and `bytes` are the database's estimates. A `whole` collection is small enough to be read
-    by one run without bounds. Otherwise `greatest` is the greatest key then, None for a collection
-    without rows, and `span` the least and greatest value of a single, densely used integer key. `key`
-    says what key the bounds belong to, in the source's own words. `as_of` is the place in the log whose
-    changes the measuring has seen, and every row read since; empty where the source does not tell.
+    - `rows` and `bytes` are the database's estimates.
+    - A `whole` collection is small enough for one run without bounds.
+    - Otherwise `greatest` is the greatest key at that time, None for an empty collection.
+    - `span` is the least and greatest value of a single, densely used integer key.
+    - `key` identifies the key that the bounds belong to, in the source's own format.
+    - `as_of` is a place in the log. Measuring and all later reads see the changes up to it. Empty if the
+      source does not give one.
     """
 
     rows: int
@@ -44,7 +45,7 @@ class Extent:
 
     @property
     def ranges(self) -> tuple[Range, ...]:
-        """All there is to read."""
+        """Everything there is to read."""
         if self.whole:
             return (Range(),)
         return () if self.greatest is None else (Range(None, self.greatest),)
@@ -52,7 +53,7 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Rows that could not be read, those of a range or else those under `keys`; and why, in words."""
+    """Rows that could not be read, of a range or under `keys`, and the reason in words."""
 
     range: Range | None
     keys: tuple[Key, ...] = ()
@@ -75,11 +76,11 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a collection has been read: `left` are the ranges that have not been, in order.
+    """How far a collection has been read: `left` holds the unread ranges, in order.
 
-    `rows` counts the rows read, `emitted` the READ events that survived, `since_ms` when it began.
-    Once no range is left, the keys in `reread` remain: rows whose newest image in the log lacks a value
-    that was never sent. `rounds` counts the windows that left no fewer of them. `missing` could not be read.
+    `rows` counts the rows read, `emitted` the READ events that survived; `since_ms` is when reading began.
+    `reread` holds the keys to read again: rows whose newest image in the log lacks a value that was never
+    sent. `rounds` counts the windows that did not reduce them. `missing` could not be read.
     """
 
     extent: Extent
@@ -99,23 +100,23 @@ class Progress:
 
     @property
     def lacks(self) -> tuple[Gap, ...]:
-        """What would be missing if it ended now."""
+        """What would be missing if the snapshot ended now."""
         left = tuple(Gap(one) for one in self.left)
         return self.missing + left + ((Gap(None, self.reread),) if self.reread else ())
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """What a collection lacks whose snapshot failed; the bounds belong to `key` (`Extent.key`)."""
+    """What a failed snapshot lacks. The bounds belong to `key` (`Extent.key`)."""
 
     target: Target
     key: tuple[str, ...]
     gaps: tuple[Gap, ...]
 
     def with_keys(self, keys: frozenset[Key]) -> Failed:
-        """With rows that may have come out of a gap, and lack a value that nobody has sent.
+        """Add rows that may have moved out of a gap and lack a value that nobody has sent.
 
-        Of too many of them to be kept nothing is: everything is lacking then.
+        If they become too many to remember, the whole collection counts as lacking.
         """
         known = {key for gap in self.gaps for key in gap.keys}
         new = keys - known
@@ -131,7 +132,7 @@ class Failed:
         return any(gap.range and gap.range.upto is None for gap in self.gaps)
 
     def progress(self, extent: Extent, now_ms: int) -> Progress:
-        """What is left to read of it: the gaps, or everything where they can't be told any more."""
+        """The progress that reads the gaps, or everything if the bounds no longer fit the table's key."""
         ranges = tuple(gap.range for gap in self.gaps if gap.range)
         if extent.whole or extent.key != self.key or self.all:
             return Progress(extent, now_ms, extent.ranges)
@@ -141,11 +142,11 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """What one window did for one collection of the queue.
+    """What one window did for one entry of the queue.
 
-    Its `runs` were read, or given up for the reason in `why`. Rows under the keys in `lacking` must be
-    read again. `bytes` were staged for the rows that it read. A `vain` one read keys again while what had
-    superseded them was still hidden from it: no round to count.
+    Its `runs` were read, or given up for the reason in `why`. Rows under the keys in `lacking` must be read
+    again. `bytes` is the staged size of the rows read. `vain`: it read keys again while the change that had
+    superseded them was still invisible to it, so it does not count as a round.
     """
 
     ticket: int
@@ -158,7 +159,7 @@ class Advance:
     vain: bool = False
 
     def applied(self, progress: Progress) -> Progress:
-        """The progress after it."""
+        """The progress after this window."""
         asked = {key for run in self.runs for key in run.keys}
         again = [key for key in progress.reread if key not in asked or key in self.lacking]
         again += sorted(self.lacking.difference(progress.reread), key=str)
@@ -175,7 +176,7 @@ class Advance:
         )
 
     def _learned(self, extent: Extent) -> Extent:
-        """With the size that its rows turned out to have, where they are larger than was estimated."""
+        """The extent with the measured size of rows, if they are larger than estimated."""
         seen = self.bytes - _STAGED_BYTES * self.rows
         if not self.rows or seen * extent.rows <= extent.bytes * self.rows:
             return extent
@@ -188,12 +189,12 @@ class Advance:
 
 
 def gap_of(run: Run, why: str = "") -> Gap:
-    """The rows that a run would have read."""
+    """The gap that a run leaves if it is not read."""
     return Gap(None if run.keys else Range(run.after, run.upto), run.keys, why)
 
 
 def _less(left: Sequence[Range], runs: Sequence[Run]) -> tuple[Range, ...]:
-    """The ranges less what runs have read from their beginning on."""
+    """The ranges without what the runs have read, from the first range's beginning on."""
     rest = list(left)
     for run in runs:
         if not rest or run.after != rest[0].after:

@@ -1,11 +1,11 @@
-"""What is done about a window whose rows can't be read: tried again, split, given up. Pure.
+"""The policy for windows whose rows can't be read: retry, split, give up. Pure.
 
-Beside it, what is done about windows that let others through to their tables: see `Yielding`.
+A failed window is first retried as it was. Then its runs are read one at a time, and a run that fails alone is
+cut smaller and smaller until the fault is narrowed down to one chunk. Only that chunk is given up. If three
+chunks in a row are given up, the chunks are not the cause and the collection fails. After a window that went
+well the next one may be larger again.
 
-A window is tried again some times, as it was. Then its runs are read one at a time, and one that fails
-alone is cut smaller and smaller, so that the fault is found within a chunk; only that chunk is given
-up. When several chunks in a row are given up, the fault is no chunk's, and its collection fails. Once
-a window goes well the next may be larger again.
+`Yielding` is the policy for windows that gave way to sessions which waited for their tables.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _GIVEN_UP_IN_A_ROW = 3
 
 
 class Remedy(StrEnum):
-    """What to do next: read the window again, read less at once, give up its run, or its collection."""
+    """What to do next: read the window again, split it, give up its run, or give up its collection."""
 
     AGAIN = "again"
     SPLIT = "split"
@@ -34,10 +34,11 @@ class Remedy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FailureRecord:
-    """Failures of the same window, rows that a run may read (None: no bound), runs given up in a row.
+    """What recent failures mean for the next window.
 
-    `suspects` are entries of the queue that failed together: until each has been read alone, no window
-    takes several.
+    `failures` counts failures of the same window. `rows` bounds a window (None: no bound). `given_up` counts
+    the runs given up in a row. `suspects` are queue entries that failed together: until each has been read
+    alone, no window takes more than one run.
     """
 
     failures: int = 0
@@ -48,9 +49,9 @@ class FailureRecord:
     def failed(
         self, window: Window, chunk_rows: int, retries: int, *, smaller: bool = False
     ) -> tuple[FailureRecord, Remedy]:
-        """After a failure of a window; each is tried `retries` times more before anything else is done.
+        """The record after a failed window, and what to do. A window is first retried `retries` times.
 
-        With `smaller` it took too long: as long as less can be read at once, that is done first.
+        `smaller`: the window took too long, so it is split without retries as long as it can be.
         """
         chunks = max(run.chunks for run in window.runs)
         several = len(window.runs) > 1
@@ -67,7 +68,7 @@ class FailureRecord:
         return FailureRecord(rows=rows, given_up=self.given_up, suspects=suspects), Remedy.SPLIT
 
     def mended(self, window: Window, usual_rows: int) -> FailureRecord:
-        """After a window that went well; `usual_rows` is what one reads without trouble."""
+        """The record after a window that went well. `usual_rows` is the size without any failures."""
         suspects = self._less(window)
         rows = None if self.rows is None else min(usual_rows, self.rows * _LARGER)
         return FailureRecord(rows=None if rows == usual_rows and not suspects else rows, suspects=suspects)
@@ -78,18 +79,18 @@ class FailureRecord:
 
 @dataclass(frozen=True, slots=True)
 class Yielding:
-    """How much windows hold that gave way to sessions which waited for their tables.
+    """How many rows a window may hold after windows gave way to sessions that waited for their tables.
 
-    Each time the next window holds half as much, down to a chunk; one that goes well lets the next one hold a
-    quarter more. `rows` bounds it, None: nothing does. `in_vain` says how often in a row a window gave way
-    that can't be smaller: whoever asks for a table so often leaves no time to read any of it.
+    After each such window the next one holds half as much, down to a chunk. After a window that went well the
+    next one holds a quarter more. `rows` is the bound (None: no bound). `in_vain` counts, in a row, windows
+    that gave way although they could not be smaller. The table is then needed too often to be read at all.
     """
 
     rows: int | None = None
     in_vain: int = 0
 
     def gave_way(self, window: Window, chunk_rows: int) -> Yielding:
-        """After a window that gave way."""
+        """The bound after a window that gave way."""
         chunks = sum(run.chunks for run in window.runs)
         first = window.runs[0]
         whole = first.after is None and first.upto is None
@@ -97,15 +98,15 @@ class Yielding:
         return Yielding(max(chunk_rows, chunks * chunk_rows // 2), self.in_vain + 1 if least else 0)
 
     def went_well(self, usual_rows: int) -> Yielding:
-        """After a window that was read; `usual_rows` is what one holds that nobody waits for."""
+        """The bound after a window that was read. `usual_rows` is the size without waiting sessions."""
         rows = None if self.rows is None else self.rows + max(1, self.rows // _GROWS)
         return Yielding(None if rows is None or rows >= usual_rows else rows)
 
     def least(self, rows: int) -> int:
-        """How many rows a window may hold that would have so many."""
+        """`rows`, or the bound if that is less."""
         return rows if self.rows is None else min(self.rows, rows)
 
     @property
     def hopeless(self) -> bool:
-        """Whether it is no use to try on."""
+        """Whether to give the table up."""
         return self.in_vain >= _IN_VAIN

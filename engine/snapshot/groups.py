@@ -1,4 +1,4 @@
-"""Names that stand for several collections, as a partitioned table may for its partitions. Pure."""
+"""Names that stand for several collections, such as a partitioned table for its partitions. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def spread(command: Command, groups: Groups) -> Command:
-    """The command with each group's collections in the place of its name, every collection once."""
+    """The command with each group's name replaced by its collections, every collection once."""
     match command:
         case ExecuteSnapshot():
             targets = [

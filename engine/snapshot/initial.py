@@ -1,13 +1,13 @@
-"""The snapshot before the log: what each `snapshot.mode` asks for, and how a start goes about it. Pure.
+"""The initial snapshot: what each `snapshot.mode` asks for, and what a start does about it. Pure.
 
-Who decides is a *snapshotter*: a mode, or the user's own class. It says whether to read the tables and
-whether to stream; how that is done follows from what is there: a saved position, the log that the source
-keeps for the job, what an earlier start left unread. Carrying it out is the source's affair.
+A *snapshotter* (a mode, or the user's own class) says whether to read the tables and whether to stream. How
+that is done follows from what exists: a saved position, the log that the source keeps for the job, and what
+an earlier start left unread. The source carries it out.
 
-    AT_LOG      begin the log anew, read everything as of its first position, then stream
-    BESIDE      queue everything, and read it in windows while the log is streamed from where it is
-    STREAM      stream; what an earlier start left is read in windows
-    ALONE       read everything as of one moment, and end; no log is kept
+    AT_LOG      begin a new log, read everything as of its first position, then stream
+    BESIDE      queue everything, and read it in windows while the log is streamed from its position
+    STREAM      stream; read in windows what an earlier start left
+    ALONE       read everything as of one moment, then end; no log is kept
     END         nothing to do
 """
 
@@ -33,16 +33,16 @@ class Log(StrEnum):
     NONE = "none"
     KEPT = "kept"
     LOST = "lost"
-    """There is a saved position, or something that kept the log, and what follows it is gone."""
+    """There is a saved position, or something that kept the log, but the log after it is gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a start finds the job.
+    """The situation that a start finds.
 
-    `saved`: there is a saved position. `left`: an earlier initial snapshot has tables unread. `streamed`:
-    the log has been streamed past the position where it began. `begun`: this run has begun its
-    initial snapshot already, and opens the log once more.
+    `saved`: there is a saved position. `left`: an earlier initial snapshot has unread tables. `streamed`:
+    the log has been streamed beyond the position where it began. `begun`: this run has already begun its
+    initial snapshot and is reopening the log.
     """
 
     saved: bool = False
@@ -53,20 +53,20 @@ class Standing:
 
 
 class Snapshotter(Protocol):
-    """Decides on the snapshot before the log; `snapshot.mode=custom` names one of the user's."""
+    """Decides on the initial snapshot. `snapshot.mode=custom` names one of the user's own."""
 
     def should_snapshot(self, standing: Standing) -> bool:
-        """Whether to read the tables; with a lost log, whether to begin it anew and read them."""
+        """Whether to read the tables. If the log is lost: whether to begin a new one and read them."""
 
     def should_stream(self) -> bool:
-        """Whether to stream the log; without, the job ends when the tables have been read."""
+        """Whether to stream the log. If not, the job ends once the tables are read."""
 
     def statement(self, collection: CollectionId) -> str | None:
-        """The SELECT that gives a table's rows; None for all of them."""
+        """The SELECT for a table's rows; None reads all of them."""
 
 
 class Start(StrEnum):
-    """How a start goes about it."""
+    """What a start does; see the top of this module."""
 
     AT_LOG = "at_log"
     BESIDE = "beside"
@@ -74,12 +74,12 @@ class Start(StrEnum):
     ALONE = "alone"
     END = "end"
     LOST = "lost"
-    """The log can't go on, and nobody has asked to begin anew."""
+    """The log can't be resumed, and the snapshotter does not ask for a new one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """A mode of Debezium's as a snapshotter."""
+    """One of Debezium's modes as a snapshotter."""
 
     mode: SnapshotMode
 
@@ -96,22 +96,22 @@ class Mode:
                 return not standing.saved and standing.log is not Log.LOST
 
     def should_stream(self) -> bool:
-        """Whether the mode goes on with the log."""
+        """Whether the mode streams the log."""
         return self.mode is not SnapshotMode.INITIAL_ONLY
 
     def statement(self, collection: CollectionId) -> str | None:  # noqa: ARG002  the Protocol's
-        """A mode reads all rows."""
+        """None: a mode reads all rows."""
         return None
 
 
 def start(snapshotter: Snapshotter, standing: Standing, *, redo: bool = False) -> Start:
-    """How to start; with `redo` an interrupted initial snapshot is taken anew, not gone on with."""
+    """What to do at this start. With `redo` an interrupted initial snapshot is repeated, not resumed."""
     wanted = snapshotter.should_snapshot(standing)
     if not snapshotter.should_stream():
-        # Without a log nothing could mend rows that were read at another moment.
+        # Without a log, rows read at another moment could not be corrected.
         return Start.ALONE if wanted or standing.left else Start.END
     if standing.log is Log.LOST:
-        # A snapshot that was to begin anew drops the slot before it has another one.
+        # A repeated snapshot drops its slot before it has a new one, so its log may look lost.
         begins = wanted or (redo and standing.left and not standing.streamed)
         return Start.AT_LOG if begins else Start.LOST
     if standing.left:
@@ -123,7 +123,7 @@ def start(snapshotter: Snapshotter, standing: Standing, *, redo: bool = False) -
 
 
 def _again(standing: Standing) -> Start:
-    """Of a log that was streamed nothing may be lost; one that was not can be begun anew."""
+    """A log that was streamed must be kept; one that was not can be replaced by a new one."""
     return Start.BESIDE if standing.streamed else Start.AT_LOG
 
 
@@ -132,9 +132,9 @@ def to_read(
 ) -> list[CollectionId]:
     """The tables of an initial snapshot, in Debezium's order.
 
-    That is the order of `table.include.list` where there is one: a table comes with the first expression
-    that is found anywhere in its name. Then by the whole name, compared as Java compares text. `only`
-    are the expressions of `snapshot.include.collection.list`; none picks all.
+    Tables are ordered by the first expression of `table.include.list` that is found anywhere in their name,
+    then by the whole name, compared as Java compares strings. `only` holds the expressions of
+    `snapshot.include.collection.list`; empty means all.
     """
     chosen = [
         one for one in collections if capture.captures(*one.parts) and (not only or matches(only, str(one)))

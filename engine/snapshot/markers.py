@@ -1,7 +1,7 @@
-"""The marks on an initial snapshot's READ events: which row says that it is the first or the last. Pure.
+"""Snapshot markers: which READ events of an initial snapshot are marked as the first or the last. Pure.
 
-The words are Debezium's, in the source block's `snapshot`; a row without a mark of its own says "true".
-Nobody looks ahead: where the first table has no rows, no row is `first`, and so for the last one.
+The values are Debezium's, in the source block's `snapshot` field; a row without a marker has "true". There is no
+look-ahead: if the first table has no rows, no row is `first`. The same holds for the last table.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Marker(StrEnum):
-    """What a row can be, from the strongest to the weakest where it is several at once."""
+    """What a row can be. The order is the precedence if a row is several at once."""
 
     LAST = "last"
     FIRST = "first"
@@ -31,19 +31,19 @@ class Marker(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Markers:
-    """The marks of the first and of the last row of some rows; None: that row has none."""
+    """The markers of the first and the last of some rows; None: that row has none."""
 
     first: Marker | None = None
     last: Marker | None = None
 
     def among(self, known: Collection[Marker]) -> Markers:
-        """Without those that a source's events don't know."""
+        """Only the markers that the source's events may carry."""
         first, last = (one if one in known else None for one in (self.first, self.last))
         return Markers(first, last)
 
     @property
     def single(self) -> Marker | None:
-        """The mark of a row that is both."""
+        """The marker of a row that is both first and last."""
         both = [one for one in Marker if one in {self.first, self.last}]
         return both[0] if both else None
 
@@ -52,11 +52,10 @@ NO_MARKERS = Markers()
 
 
 def marks(snapshot: Snapshot, runs: Sequence[Run], staged: Sequence[Staged]) -> list[Markers]:
-    """The marks of each file of rows that goes out now, of these runs of an initial snapshot.
+    """The markers of each file to be emitted now, of these runs of an initial snapshot.
 
-    The order is that in which tables are read, which busy ones change: the first one is the one before
-    which nothing has come, the last one that behind which no other is left. Each database is a snapshot of
-    its own.
+    Tables count in reading order, which busy tables change. The first table is the one before which no rows
+    came; the last is the one after which no table is left. Each database is a snapshot of its own.
     """
     found = [NO_MARKERS] * len(staged)
     tables = {one.ticket: one for one in snapshot.tables if one.initial and one.place and one.progress}
@@ -83,6 +82,6 @@ def marks(snapshot: Snapshot, runs: Sequence[Run], staged: Sequence[Staged]) -> 
 
 
 def _has_begun(table: Table, left: Counter[str]) -> bool:
-    """Whether rows of its database have come: its own, or those of a table that has left the queue."""
+    """Whether rows of its database came before: its own, or those of a table that has left the queue."""
     gone = table.place is not None and table.place[1] > left[table.target.collection.database]
     return gone or bool(table.progress and table.progress.emitted)

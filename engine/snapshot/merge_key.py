@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from engine.model import Key
 
 KEY_TYPE = pa.large_binary()
-"""Merge keys, as `merge_keys` makes them."""
+"""The type of merge keys; `merge_keys` defines the bytes."""
 
 
 def merge_keys(columns: Sequence[pa.Array]) -> pa.Array:
-    """The rows' keys as `large_binary`: each column's length in four bytes (-1: NULL), then its text.
+    """The rows' keys as `large_binary`: for each column its length in four bytes (-1: NULL), then its text.
 
-    `columns` are the key's columns in the key's order, as the database's text; at least one.
+    `columns` are the key's columns in key order, as the database's text; at least one.
     """
     parts: list[pa.Array | pa.Scalar] = []
     for column in columns:
@@ -37,14 +37,14 @@ def merge_keys(columns: Sequence[pa.Array]) -> pa.Array:
 
 
 def merge_keys_of(keys: Sequence[Key]) -> list[bytes]:
-    """The canonical bytes of keys, which all have the same columns."""
+    """The canonical bytes of keys with the same columns."""
     columns = [pa.array(column, pa.large_string()) for column in zip(*keys, strict=True)]
     found: list[bytes] = merge_keys(columns).to_pylist() if columns else []
     return found
 
 
 def key_of(merge_key: bytes) -> Key:
-    """The key's columns, from their canonical bytes."""
+    """The key's columns, parsed from its canonical bytes."""
     columns: list[str | None] = []
     at = 0
     while at < len(merge_key):

@@ -1,8 +1,8 @@
-"""Which keys to read next: windows cut to a budget, runs cut for the tasks that read them. Pure.
+"""Which keys to read next: cuts windows to a budget, and runs for the tasks that read them. Pure.
 
-A window takes the collections of the queue in order until its budget is used up. Keys of a densely
-used integer column are split by arithmetic; for all others the database is asked for boundaries,
-through a callable, always onwards from the last one.
+A window takes collections from the queue in order until its budget is used up. Densely used integer keys are
+split by arithmetic. For all others the database is asked for boundaries, through a callable, always onwards
+from the last one.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
 
     Boundaries = Callable[[Target, Key | None, Key, int, int], Sequence[Key]]
     """`(target, after, upto, step_rows, count)`: up to `count` keys below `upto`, each about
-    `step_rows` rows behind the one before, the first that far behind `after`; fewer at the end."""
+    `step_rows` rows after the previous one, the first that far after `after`; fewer at the end."""
 
 REREAD_AT_ONCE = 5_000
-"""Keys named in one query."""
+"""How many keys one query names at most."""
 _SLACK = 1.1
-"""How many more rows may be left than estimated without another window for a few of them."""
+"""The tolerance for rows beyond the estimate, so that no extra window is needed for a few of them."""
 _PIECES = 12
 _PIECE_ROWS = 25_000
-"""A task reads several runs one after the other, of no fewer rows each, nor of fewer than a chunk has.
+"""The least rows in a run, unless a chunk is larger.
 
-A window goes out run by run.
+A task reads up to 12 runs one after another, and a window is emitted run by run.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What one window may read: rows, bytes, chunks of `chunk_rows` rows, by `tasks` tasks at once.
+    """What one window may read: rows, bytes, and chunks of `chunk_rows` rows, with `tasks` parallel tasks.
 
-    `alone`: no more than one run.
+    `alone`: one run only.
     """
 
     rows: int
@@ -51,7 +51,7 @@ class Budget:
     alone: bool = False
 
     def less(self, *, rows: int, size: int, chunks: int) -> Budget:
-        """What is left after some of it was planned."""
+        """The budget left after this much is planned."""
         left = None if self.chunks is None else self.chunks - chunks
         return replace(self, rows=self.rows - rows, bytes=self.bytes - size, chunks=left)
 
@@ -62,16 +62,16 @@ class Budget:
         return self.alone or few
 
     def rows_for(self, row_bytes: float) -> int:
-        """How many rows of this size the budget holds: at least one chunk, of large rows at least one row."""
+        """How many rows of this size fit: at least a chunk if the bytes allow it, and at least one row."""
         rows = self.rows if self.chunks is None else min(self.rows, self.chunks * self.chunk_rows)
         return max(1, min(max(rows, self.chunk_rows), int(self.bytes / max(row_bytes, 1.0))))
 
 
 def plan_window(snapshot: Snapshot, budget: Budget, boundaries: Boundaries) -> tuple[Run, ...]:
-    """Cut the next window's runs out of the queue's measured collections, in order.
+    """Cut the next window's runs from the queue's measured collections, in order.
 
-    Stops before the first collection that has not begun; initial entries and others don't mix, nor do keys
-    and ranges, since a source may stop its stream for a few keys. Empty when there is nothing to read.
+    Stops at the first collection that has not begun. Initial entries don't mix with others. Keys don't mix
+    with ranges, because a source may hold its stream while a few keys are read. Empty if nothing is left.
     """
     runs: list[Run] = []
     for table in snapshot.tables:
@@ -97,10 +97,10 @@ def _after(budget: Budget, progress: Progress, planned: Sequence[Run]) -> Budget
 def _plan_table(
     table: Table, progress: Progress, budget: Budget, boundaries: Boundaries
 ) -> tuple[list[Run], bool]:
-    """The collection's runs, and whether they are its last ones."""
+    """The collection's next runs, and whether they are its last ones."""
     extent = progress.extent
     if not progress.left or len(progress.reread) >= REREAD_AT_ONCE:
-        # Many are read in between, so that they never become too many to be kept.
+        # If many pile up they are read before the ranges are finished, so the state never grows too large.
         return _plan_again(table, progress, budget), not progress.left
     if extent.whole:
         chunks = max(1, ceil(extent.rows / budget.chunk_rows))
@@ -120,7 +120,7 @@ def _plan_table(
 
 
 def _rows_now(progress: Progress, budget: Budget) -> int:
-    """The rows of this window; when few are left, these, so that all tasks get their share of them."""
+    """The rows of this window. If few are left, just those, so that all tasks share them evenly."""
     extent = progress.extent
     rows, left = budget.rows_for(extent.bytes / max(extent.rows, 1)), _rows_left(progress)
     if left is None or budget.alone or budget.tasks == 1:
@@ -129,7 +129,7 @@ def _rows_now(progress: Progress, budget: Budget) -> int:
 
 
 def _rows_left(progress: Progress) -> float | None:
-    """An estimate; None where more have been read than were thought to be there."""
+    """An estimate; None if more rows were read than estimated."""
     span = progress.extent.span
     if span is None:
         left = progress.extent.rows - progress.rows
@@ -139,7 +139,7 @@ def _rows_left(progress: Progress) -> float | None:
 
 
 def _plan_again(table: Table, progress: Progress, budget: Budget) -> list[Run]:
-    """The keys to read once more, as one run."""
+    """The keys to read again, as one run."""
     if not progress.reread:
         return []
     at_once = min(REREAD_AT_ONCE, budget.rows) if budget.alone else REREAD_AT_ONCE
@@ -151,7 +151,7 @@ def _plan_again(table: Table, progress: Progress, budget: Budget) -> list[Run]:
 def _plan_range(
     table: Table, progress: Progress, left: Range, step: int, count: int, boundaries: Boundaries
 ) -> tuple[list[Run], bool]:
-    """Up to `count` runs of about `step` rows from a range's beginning, and whether that is all of it."""
+    """Up to `count` runs of about `step` rows from the start of a range, and whether they cover all of it."""
     bounds: list[Key | None] = [*_bounds(table, progress, left, step, count, boundaries)]
     finished = len(bounds) < count
     if finished:
@@ -177,13 +177,13 @@ def _bounds(
 
 
 def _ends(left: Range, span: tuple[int, int]) -> tuple[int, int]:
-    """A range of integer keys `(start, end]`."""
+    """A range as integers: `(start, end]`."""
     start = span[0] - 1 if left.after is None else _integer(left.after)
     return start, span[1] if left.upto is None else _integer(left.upto)
 
 
 def _density(progress: Progress, start: int, span: tuple[int, int]) -> float:
-    """Rows per key value, the greater of what was estimated and what has been seen."""
+    """Rows per key value: the greater of the estimate and what was observed."""
     least, highest = span
     density = progress.extent.rows / (highest - least + 1)
     if progress.rows and start >= least:
@@ -197,7 +197,7 @@ def _integer(key: Key) -> int:
 
 
 def fraction_read(progress: Progress) -> float:
-    """How much of a collection has been read, from 0 to 1; an estimate where keys are no integers."""
+    """How much of a collection is read, from 0 to 1. An estimate unless the key is an integer."""
     if not progress.left:
         return 1.0
     if progress.extent.span is not None:

@@ -1,11 +1,12 @@
-"""Snapshots as a value: a queue of collections and what is left to read of each.
+"""The snapshot queue as an immutable value: collections, and what is left to read of each. Pure.
 
-Commands and finished windows go in, a new value and answers come out; no setters, no I/O. Which
-keys a window reads is `plan.py`'s affair, which rows survive `merge.py`'s.
+Commands and finished windows go in; a new value and answers come out. `plan.py` decides which keys a window
+reads, `merge.py` which rows survive.
 
-A collection is *queued* until a window reads it, then its `progress` says what is left; it leaves the
-queue as completed, stopped or failed. The same may be asked for again: before a row is read it is the same
-entry, later one of its own. What a failed one lacks is remembered, and read when the same is asked for again.
+A collection is *queued* until a window reads it. From then on `progress` says what is left. It leaves the
+queue as completed, stopped or failed. A repeated request joins the existing entry until a row of it is read;
+after that it gets an entry of its own. What a failed entry lacks is remembered, and the next request for the
+same target reads just that.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
 
 Pairs: TypeAlias = "frozenset[tuple[Key | None, Key]]"
 _REMEMBERED = 1_000
-"""Failed collections that are kept in the state."""
+"""How many failed collections the state remembers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Who asked for a collection: `signal` is the label of the signal, `id` what its sender called it."""
+    """A request for a collection: `signal` is the signal's label, `id` the name that its sender gave it."""
 
     signal: str
     id: str | None = None
@@ -38,11 +39,11 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A collection in the queue; `ticket` tells apart two entries for the same collection.
+    """An entry of the queue. `ticket` distinguishes entries for the same collection.
 
-    `signal` is the label of the signal that asked for it, `id` what its sender called it; `merged` asked for
-    the same while it waited. `resumes` is what an earlier entry failed to read. `place` is for entries of the
-    snapshot before the log: table n of m of its database, from 1.
+    `signal` and `id` are the first request's (see `Request`); `merged` holds the requests that joined while
+    the entry waited. `resumes` is what an earlier entry failed to read. `place` is set for entries of the
+    initial snapshot: table n of m of its database, from 1.
     """
 
     ticket: int
@@ -56,12 +57,12 @@ class Table:
 
     @property
     def requests(self) -> tuple[Request, ...]:
-        """All who asked for it, and are to be answered."""
+        """All requests for this entry, each to be answered."""
         return (Request(self.signal, self.id), *self.merged)
 
     @property
     def untouched(self) -> bool:
-        """Whether no window has brought anything of it, and all of it is to be read."""
+        """Whether all of it is to be read, and no window has read any of it."""
         if self.initial or self.resumes is not None:
             return False
         progress = self.progress
@@ -71,17 +72,17 @@ class Table:
 
     @property
     def initial(self) -> bool:
-        """Whether it belongs to the snapshot that is taken before the log is read."""
+        """Whether it belongs to the initial snapshot, which is read before the log."""
         return self.target.initial
 
     def began_before(self, places: Mapping[CollectionId, tuple[int, ...]]) -> bool:
-        """Whether something was read or known of its rows before the place in the log given for it."""
+        """Whether it was measured or read before the place in the log given for its collection."""
         if self.progress is None:
             return self.resumes is not None
         return self.progress.extent.as_of < places[self.target.collection]
 
     def began(self, extent: Extent, now_ms: int) -> Table:
-        """The entry with what was measured."""
+        """The entry after it was measured."""
         if self.resumes is not None:
             return replace(self, progress=self.resumes.progress(extent, now_ms), resumes=None)
         return replace(self, progress=Progress(extent, now_ms, extent.ranges))
@@ -89,17 +90,18 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The queue, in the order in which it will be read, and what failed before."""
+    """The queue in reading order, and what failed before."""
 
     tables: tuple[Table, ...] = ()
     next_ticket: int = 1
     failed: tuple[Failed, ...] = ()
 
     def execute(self, command: ExecuteSnapshot, reading: Collection[int] = ()) -> Snapshot:
-        """Queue the command's collections behind those already there.
+        """Append the command's collections to the queue.
 
-        What waits already is asked for by one more, and measured anew; windows read those in `reading`. Of
-        one that failed before, just what it lacks is read.
+        A request for an untouched entry joins that entry, which is then measured again; not if a window
+        already reads it (`reading` holds those tickets). For a target that failed before, only what it lacks
+        is read.
         """
         asked = frozenset(command.targets)
         waiting = {
@@ -124,9 +126,9 @@ class Snapshot:
         signal: str,
         conditions: Mapping[CollectionId, str] = MappingProxyType({}),
     ) -> Snapshot:
-        """Queue collections for the snapshot before the log, ahead of others; what was left of one goes.
+        """Queue the initial snapshot's collections ahead of all others, replacing an earlier initial snapshot.
 
-        `conditions` are the filters of some of them. Places are counted in each database.
+        `conditions` filter some of them. `Table.place` is counted per database.
         """
         targets = [Target(one, conditions.get(one), initial=True) for one in collections]
         totals = Counter(one.database for one in collections)
@@ -140,12 +142,12 @@ class Snapshot:
         return replace(self, tables=(*added, *others), next_ticket=self.next_ticket + len(added))
 
     def anew(self) -> Snapshot:
-        """The queue with nothing read: what was, was read beside a log that is lost."""
+        """The queue with all progress dropped, since it was made beside a log that is lost."""
         tables = tuple(replace(table, progress=None, resumes=None) for table in self.tables)
         return replace(self, tables=tables, failed=())
 
     def anew_of(self, collection: CollectionId) -> Snapshot:
-        """The queue with nothing read of one collection."""
+        """The queue with all progress on one collection dropped."""
         tables = (
             replace(table, progress=None, resumes=None) if table.target.collection == collection else table
             for table in self.tables
@@ -153,7 +155,7 @@ class Snapshot:
         return replace(self, tables=tuple(tables))
 
     def forgot(self, collections: Collection[CollectionId]) -> Snapshot:
-        """The queue without memory of what it failed to read of some collections: all of it must be read."""
+        """The queue without its memory of failures of these collections. They must be read in full."""
         return replace(
             self, failed=tuple(one for one in self.failed if one.target.collection not in collections)
         )
@@ -161,10 +163,10 @@ class Snapshot:
     def replaced(
         self, collections: Mapping[CollectionId, tuple[int, ...]]
     ) -> tuple[Snapshot, tuple[Table, ...]]:
-        """The queue with nothing read of collections whose rows others replaced, outside the log.
+        """Restart collections whose rows were replaced outside the log; also returns the restarted entries.
 
-        `collections` says where in the log that was; what was measured later is right. Also gives the entries
-        that begin anew. What failed entries lack is no longer all that they lack, so that is forgotten.
+        `collections` gives the place in the log for each. Entries measured after it stay as they are. The
+        memory of what failed entries lack is dropped, because they lack more now.
         """
         anew = tuple(
             table
@@ -180,18 +182,18 @@ class Snapshot:
 
     @property
     def queued(self) -> int:
-        """How many collections are asked for by signals, each as often as it is."""
+        """How many requests of signals are in the queue."""
         return sum(1 + len(table.merged) for table in self.tables if not table.initial)
 
     @property
     def initial(self) -> bool:
-        """Whether something is left of the snapshot before the log."""
+        """Whether anything is left of the initial snapshot."""
         return any(table.initial for table in self.tables)
 
     def stop(self, command: StopSnapshot) -> tuple[Snapshot, tuple[Table, ...]]:
-        """Take the command's collections, or all, out of the queue; also gives what was taken out.
+        """Remove the command's collections, or all, from the queue; also returns what was removed.
 
-        Initial entries stay: no signal asked for them.
+        Initial entries stay, since no signal asked for them.
         """
         named = command.collections
         stopped = tuple(
@@ -200,22 +202,22 @@ class Snapshot:
         return self.without(stopped), stopped
 
     def without(self, tables: Iterable[Table]) -> Snapshot:
-        """The queue less these entries."""
+        """The queue without these entries."""
         gone = {table.ticket for table in tables}
         return replace(self, tables=tuple(t for t in self.tables if t.ticket not in gone))
 
     def gave_up(self, tables: Iterable[Table]) -> Snapshot:
-        """The queue less these entries, which failed: what they lack is remembered."""
+        """The queue without these failed entries. What they lack is remembered."""
         lost = {one.target: one for one in map(_failed, tables) if one}
         kept = tuple(one for one in self.failed if one.target not in lost)
         return replace(self.without(tables), failed=(*kept, *lost.values())[-_REMEMBERED:])
 
     def began(self, ticket: int, extent: Extent, now_ms: int) -> Snapshot:
-        """Record what was measured of a collection before its first window."""
+        """Record a collection's extent before its first window."""
         return self._with(ticket, lambda table: table.began(extent, now_ms))
 
     def bounded(self, ticket: int, extent: Extent) -> Snapshot:
-        """Record bounds for a collection that was to be read whole, and is not."""
+        """Record bounds for a collection that was to be read whole and must be cut instead."""
 
         def cut(table: Table) -> Table:
             if table.progress is None:
@@ -225,16 +227,16 @@ class Snapshot:
         return self._with(ticket, cut)
 
     def opened(self, tickets: Collection[int], now_ms: int) -> Snapshot:
-        """Start the clock of those entries that a window reads for the first time.
+        """Set `since_ms` of the entries that a window reads for the first time.
 
-        They may have been measured long before, while others were read.
+        They may have been measured long before that.
         """
         return replace(
             self, tables=tuple(_opened(t, now_ms) if t.ticket in tickets else t for t in self.tables)
         )
 
     def advanced(self, *advances: Advance) -> Snapshot:
-        """Record a window's work on some entries; that on one which was stopped meanwhile is passed over."""
+        """Record a window's work on some entries. Entries stopped meanwhile are ignored."""
         done = {advance.ticket: advance for advance in advances}
         return replace(
             self, tables=tuple(_advanced(t, done[t.ticket]) if t.ticket in done else t for t in self.tables)
@@ -242,12 +244,12 @@ class Snapshot:
 
     @property
     def done(self) -> tuple[Table, ...]:
-        """The entries of which nothing is left to read."""
+        """The entries with nothing left to read."""
         return tuple(table for table in self.tables if table.progress and table.progress.done)
 
     @property
     def reading(self) -> dict[CollectionId, frozenset[tuple[str, ...]]]:
-        """What is being read, or will be from where it failed: the keys that cut each collection."""
+        """The keys that cut each collection that is being read, or that may resume where it failed."""
         keys: defaultdict[CollectionId, set[tuple[str, ...]]] = defaultdict(set)
         for table in self.tables:
             if table.resumes is not None:
@@ -259,10 +261,10 @@ class Snapshot:
         return {collection: frozenset(known) for collection, known in keys.items()}
 
     def moved(self, collection: CollectionId, pairs: Pairs) -> Snapshot:
-        """Read rows of a collection again that may have moved, if it is being read.
+        """Mark moved rows of a collection to be read again, if the collection is being read.
 
-        They may have come past its ranges, or left a key that waits to be read again. What was under no key
-        before was none of the collection's rows.
+        They may have moved out of its ranges, or away from a key that is to be read again. A pair without a
+        key before is a row that did not belong to the collection before.
         """
         keys = frozenset(after for _before, after in pairs)
         tables = (
@@ -272,9 +274,9 @@ class Snapshot:
         return replace(self, tables=tuple(tables), failed=tuple(failed))
 
     def postponed(self, tables: Iterable[Table]) -> Snapshot:
-        """These entries behind all others."""
+        """The queue with these entries moved behind all others of their kind (initial or not)."""
         later = {table.ticket for table in tables}
-        # The log waits for initial entries, and others would wait for the log.
+        # Initial entries stay first: the log waits for them, and the others need the log.
         order = sorted(self.tables, key=lambda table: (not table.initial, table.ticket in later))
         return replace(self, tables=tuple(order))
 
@@ -287,7 +289,7 @@ class Snapshot:
 
 
 def _failed(table: Table) -> Failed | None:
-    """What a collection lacks; that of the snapshot before the log is a signal's to ask for, too."""
+    """What a collection lacks. A signal may ask for it, also if an initial entry failed."""
     if table.progress is None:
         return None
     return Failed(replace(table.target, initial=False), table.progress.extent.key, table.progress.lacks)
@@ -314,9 +316,11 @@ def _moved(table: Table, pairs: Pairs) -> Table:
 
 
 def _reading_again(progress: Progress, pairs: Pairs) -> Progress:
-    """Once all ranges are read, a row comes past them by a window's own account, or from a key that waits.
+    """The progress with the moved rows that must be read again.
 
-    A row that was none of the collection's has been read by nobody, whenever it comes.
+    While ranges are left or rows are missing, any moved row may have escaped. Once all ranges are read, only
+    two kinds of moves matter: away from a key that is to be read again, and into the collection from outside,
+    since nobody has read such a row. All other moves are counted by the windows themselves.
     """
     if progress.left or progress.missing:
         moved = {after for _before, after in pairs}
@@ -327,7 +331,7 @@ def _reading_again(progress: Progress, pairs: Pairs) -> Progress:
 
 
 def _whither(keys: Sequence[Key], pairs: Pairs) -> set[Key]:
-    """Where rows under these keys may have gone, over several moves."""
+    """The keys to which rows under these keys may have moved, over several moves."""
     found: set[Key] = set()
     there = set(keys)
     while more := {after for before, after in pairs if before in there} - found:

@@ -1,6 +1,6 @@
-"""How much of a window goes out in one turn. Pure; who sends it keeps the clock.
+"""How much of a window is emitted in one turn. Pure: the caller measures time.
 
-Sinks differ by orders of magnitude, so the size of a slice follows from what the last one took.
+Sinks differ by orders of magnitude, so the size of a slice follows from how long the last one took.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ _TIMES = 4
 
 @dataclass(slots=True)
 class Slices:
-    """How much goes out in a turn: what takes `slice_s` from the first byte to the sink's commit.
+    """The size of a slice: what takes `slice_s` from the first byte to the sink's commit.
 
-    The first time, `first_bytes`. Never less than a quarter of them: a store may take longer for any turn.
-    Nor more than four times as many: a sink that takes files by their names may have to copy the next ones.
+    It starts at `first_bytes`. The lower bound is a quarter of that, because some stores are slow for any
+    turn. The upper bound is four times that, because a sink that links files may have to copy the next ones.
     """
 
     slice_s: float
@@ -27,11 +27,11 @@ class Slices:
         self.most_bytes = self.first_bytes
 
     def begin(self, size: int, now_s: float) -> None:
-        """So many bytes are about to be written."""
+        """Note that `size` bytes are about to be written."""
         self._begun = (size, now_s)
 
     def end(self, now_s: float) -> None:
-        """They are in the sink."""
+        """Note that they are in the sink, and learn from the time taken."""
         if self._begun is None:
             return
         (size, since_s), self._begun = self._begun, None

@@ -1,6 +1,6 @@
-"""Who decides on the snapshot before the log: a mode, or the class that `snapshot.mode=custom` names.
+"""Finds the snapshotter: a mode, or the class that `snapshot.mode=custom` names.
 
-Owns finding the user's own, as an entry point or as `package.module:Name`.
+A user's class is found as an entry point or as `package.module:Name`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from engine.snapshot.initial import Snapshotter
 
 GROUP = "tidemark.snapshotters"
-"""The entry points' group."""
+"""The group of the entry points."""
 
 
 def snapshotter(settings: SnapshotSettings) -> Snapshotter:
-    """The snapshotter of the settings; the user's own is made without arguments.
+    """The snapshotter that the settings name. A user's class is created without arguments.
 
-    Raises ConfigError when there is none of that name, or when it is none.
+    Raises ConfigError if there is no such class, or if it is not a snapshotter.
     """
     if settings.mode is not SnapshotMode.CUSTOM:
         return Mode(settings.mode)

@@ -1,4 +1,4 @@
-"""Which columns a table without a signal's word, or with one, is cut by. Pure."""
+"""Which columns cut a table: the signal's surrogate key, or the table's own key. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def key_columns(target: Target, key: tuple[str, ...], columns: Sequence[str]) -> tuple[str, ...]:
     """The columns of the signal's `surrogate-key`, else the table's own key.
 
-    `columns` are all that the table has. Raises SignalError where there is no key, or no such column.
+    `columns` are all columns of the table. Raises SignalError if there is no key or no such column.
     """
     names, place = key, str(target.collection)
     if target.surrogate_key:
