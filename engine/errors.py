@@ -1,27 +1,27 @@
-"""Every error Tidemark raises. The class decides the reaction, and only `engine.job.loop` reacts.
+"""Every error that Tidemark raises. The class decides the reaction, and only `engine.job` reacts.
 
     TidemarkError
     ├─ ConfigError       bad settings: exit 2 before any connection
-    ├─ SignalError       an operator's message: refuse, answer, go on
+    ├─ SignalError       a bad signal: refuse, answer, continue
     ├─ SourceError       the database or its log failed: back off, retry
     │  ├─ PositionLost   the log no longer reaches back: stop
-    │  ├─ SchemaChanged  a table moved, or can't be read as planned: look again, then give it up
-    │  │  └─ GaveWay     a window let somebody through to its tables: read less at once
-    │  ├─ SnapshotGone   the state that a window reads is kept no longer: read less at once
-    │  ├─ LoginRefused   a credential has expired: try again with the one that is there then
-    │  └─ TableBusy      somebody holds a lock on a table: wait, and read others meanwhile
-    ├─ SinkError         events were not accepted, or had no place: back off, try again, never skip
-    │  ├─ TopicRemade    a topic no longer has what was sent to it: its table is incomplete, go on
-    │  └─ SinkRefused    the sink will never take them: stop
-    │     └─ TopicsRefused   it takes the others: set aside the tables of these topics
-    ├─ StateError        the saved state is unreadable or another database's: stop
-    │  └─ StateNotSaved  there was no room for the state: back off, try again
-    ├─ LeaseHeld         another job holds the checkpoint or the sink, and waiting is not wanted: exit 3
+    │  ├─ SchemaChanged  a table changed, or can't be read as planned: measure again, then give it up
+    │  │  └─ GaveWay     a window gave way to a session that waited for its tables: read less at once
+    │  ├─ SnapshotGone   the database no longer keeps the state that a window reads: read less at once
+    │  ├─ LoginRefused   a credential has expired: retry with the one that is current then
+    │  └─ TableBusy      another session holds a lock on a table: wait, and read others meanwhile
+    ├─ SinkError         events were not accepted, or there was no room: back off, retry, never skip
+    │  ├─ TopicRemade    a topic was recreated and lacks earlier events: its table is incomplete, continue
+    │  └─ SinkRefused    the sink will never accept the events: stop
+    │     └─ TopicsRefused   only these topics refuse: set their tables aside
+    ├─ StateError        the saved state is unreadable or belongs to another database: stop
+    │  └─ StateNotSaved  there was no room for the state: back off, retry
+    ├─ LeaseHeld         another job holds the checkpoint or the sink, and we shall not wait: exit 3
     ├─ LeaseLost         another job has taken the checkpoint or the sink: touch nothing more, stand by
     └─ InvariantError    our own bug: never caught
 
-A message is lower case without a full stop and quotes values with `!r`. `hint` says in one line
-what to do; `place` says where (a collection, a position, a file).
+A message is lower case without a full stop and quotes values with `!r`. `hint` says in one line what to do;
+`place` says where (a collection, a position, a file).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class TidemarkError(Exception):
-    """An error with the place it concerns and a one-line hint for whoever must act."""
+    """An error with the place that it concerns and a one-line hint for the operator."""
 
     def __init__(self, message: str, *, place: str = "", hint: str = "") -> None:
         super().__init__(message)
@@ -48,7 +48,7 @@ class TidemarkError(Exception):
 
 
 class ConfigError(TidemarkError):
-    """The settings can't be used. `problems` holds every fault found, one line each."""
+    """The settings can't be used. `problems` holds all faults found, one line each."""
 
     def __init__(self, *problems: str, hint: str = "") -> None:
         super().__init__("\n".join(problems), hint=hint)
@@ -60,43 +60,43 @@ class SignalError(TidemarkError):
 
 
 class SourceError(TidemarkError):
-    """The database or its log failed; trying again may help."""
+    """The database or its log failed. A retry may help."""
 
 
 class PositionLost(SourceError):
-    """The log does not reach back to the saved position; going on would skip changes."""
+    """The log does not reach back to the saved position. Continuing would skip changes."""
 
 
 class SchemaChanged(SourceError):
-    """A collection changed shape, or can't be read as planned; `place` names it where that is known."""
+    """A collection changed shape, or can't be read as planned. `place` names it if known."""
 
 
 class GaveWay(SchemaChanged):
-    """A window was given up for another session, which waited to change one of its tables."""
+    """A window was given up because another session waited to change one of its tables."""
 
 
 class SnapshotGone(SourceError):
-    """The database no longer keeps the state that a window reads; a smaller window may be in time."""
+    """The database no longer keeps the state that a window reads. A smaller window may be fast enough."""
 
 
 class TableBusy(SourceError):
-    """Another session holds a lock that reading a collection needs; `place` names it."""
+    """Another session holds a lock that reading a collection needs. `place` names the collection."""
 
 
 class LoginRefused(SourceError):
-    """The database lets nobody in with the credential at hand; once that is renewed, the same goes well."""
+    """The database refuses the current credential. A retry helps once it is renewed."""
 
 
 class SinkError(TidemarkError):
-    """The sink did not accept events; trying again may help."""
+    """The sink did not accept events. A retry may help."""
 
 
 class SinkRefused(SinkError):
-    """The sink will never accept a turn's events as they are; no retry mends that."""
+    """The sink will never accept a turn's events as they are. No retry helps."""
 
 
 class TopicRemade(SinkError):
-    """A topic was made anew, and lacks what was sent before. It takes events.
+    """A topic was recreated and lacks earlier events. It accepts events.
 
     `snapshot`: a snapshot of its table is to be taken.
     """
@@ -108,9 +108,9 @@ class TopicRemade(SinkError):
 
 
 class TopicsRefused(SinkRefused):
-    """The sink has taken a turn's events but those of some topics; `reasons` says why, by topic.
+    """The sink accepted a turn's events except those of some topics; `reasons` says why, by topic.
 
-    A reason that is no SinkRefused may pass with time.
+    A reason that is not a SinkRefused may be temporary.
     """
 
     def __init__(self, reasons: Mapping[str, SinkError]) -> None:
@@ -122,11 +122,11 @@ class TopicsRefused(SinkRefused):
 
 
 class StateError(TidemarkError):
-    """The saved state can't be read, or belongs to another database."""
+    """The saved state can't be read, or it belongs to another database or destination."""
 
 
 class StateNotSaved(StateError):
-    """There is no room to save the state; trying again helps once there is."""
+    """There is no room to save the state. A retry helps once there is."""
 
 
 class LeaseHeld(TidemarkError):
@@ -134,26 +134,27 @@ class LeaseHeld(TidemarkError):
 
 
 class LeaseLost(TidemarkError):
-    """Another job has taken the checkpoint or the sink over; this one may write nothing more."""
+    """Another job has taken over the checkpoint or the sink. This one must not write any more."""
 
 
 class InvariantError(TidemarkError):
-    """Tidemark contradicts itself; nobody catches this."""
+    """A bug in Tidemark. Never caught."""
 
 
 def without_values(error: Exception) -> str:
-    """What is wrong with a document that can't be read: what is lacking, or where its syntax ends.
+    """Describe an error of reading a document without quoting its values.
 
-    Other errors quote the values that they failed on, and are named by their class.
+    Errors about missing names and about syntax are shown in full. Others may quote values, so only their
+    class is named.
     """
     shown = isinstance(error, (LookupError, JSONDecodeError))
     return f"{type(error).__name__}: {error}" if shown else type(error).__name__
 
 
 def unforeseen(what: str, error: Exception) -> InvariantError:
-    """`what` failed with an error that nobody foresaw: named by its class, for its words may hold values.
+    """An InvariantError for an unexpected error in `what`.
 
-    Its frames stay with it as the cause.
+    It names only the error's class, because the message may hold values. The traceback is kept as the cause.
     """
     failure = InvariantError(f"{what} failed with {type(error).__name__}")
     failure.__cause__ = error

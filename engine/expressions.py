@@ -1,10 +1,8 @@
-"""Debezium's lists of regular expressions, and who matches them.
+"""Debezium's lists of regular expressions, and matching names against them.
 
-Owns splitting a list at its commas, checking an expression, and matching names against several. An
-expression is Java's; it is anchored (it must match the whole name) and ignores the case of ASCII letters, as
-Debezium compiles them. RE2 matches it where it can, in a time linear in the name. What RE2 can't say is
-refused where a signal says it, and left to `backtracking`, under a time limit, where the configuration does.
-Which names are matched, and what then happens, is left to those who ask.
+An expression uses Java's syntax. It must match the whole name and ignores the case of ASCII letters, as in
+Debezium. RE2 matches it if it can, in time linear in the name. Expressions that RE2 can't handle are refused
+in signals. In the configuration they run by backtracking, under a time limit.
 """
 
 from __future__ import annotations
@@ -23,20 +21,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 LONGEST: Final = 10_000
-"""Characters of one expression; longer ones are refused before they are compiled."""
+"""The most characters in an expression. Longer ones are refused before they are compiled."""
 
 _OWNERS_BYTES: Final = 8 << 20
 _ANYBODYS_BYTES: Final = 1 << 20
-"""What an expression may take in RE2's own form; a larger one does not compile.
+"""The memory that a compiled expression may take in RE2; larger ones do not compile.
 
-One mebibyte is ten thousand alternatives, and 5 ms for a name in the worst case.
+One mebibyte allows ten thousand alternatives, and takes 5 ms per name in the worst case.
 """
 
 
 def split_expressions(text: str) -> tuple[str, ...]:
-    """Split a list at its commas; a comma behind a backslash belongs to the expression.
+    """Split a list at its commas. A comma after a backslash belongs to the expression.
 
-    Empty and blank items are left out. Raises ValueError when the text ends in a lone backslash.
+    Blank items are left out. Raises ValueError if the text ends in a lone backslash.
     """
     if len(text) - len(text.rstrip("\\")) & 1:
         raise ValueError("the list ends in a lone backslash")
@@ -45,29 +43,29 @@ def split_expressions(text: str) -> tuple[str, ...]:
 
 
 def checked(expression: str) -> str:
-    """The owner's expression as it is. Raises ValueError where it is too long, wrong, or beyond Python."""
+    """The owner's expression, unchanged. Raises ValueError if it is too long, wrong, or unsupported."""
     _check_length(expression)
     _owners(expression, ignore_case=True)
     return expression
 
 
 def matches(expressions: Iterable[str], name: str, *, ignore_case: bool = True) -> bool:
-    """Tell whether one of the owner's expressions matches the whole of `name`.
+    """Whether one of the owner's expressions matches the whole of `name`.
 
-    Each name is decided once. Raises ConfigError for one that takes too long.
+    Results are cached. Raises ConfigError if matching takes too long.
     """
     return any(_decided(expression, name, ignore_case) for expression in expressions)
 
 
 def bounded_matcher(expression: str, *, ignore_case: bool) -> Callable[[str], bool]:
-    """What tells whether anybody's expression matches the whole of a name, in a time linear in the name.
+    """A matcher for an untrusted expression: whether it matches a whole name, in linear time.
 
-    Raises ValueError with the reason where RE2 can't say it; so does the result, for a name on which Java
-    and RE2 may disagree.
+    Raises ValueError with the reason if RE2 can't handle the expression. The matcher raises ValueError for a
+    name on which Java and RE2 may disagree.
     """
     _check_length(expression)
     found, ascii_only = _compiled(expression, _ANYBODYS_BYTES, ignore_case=ignore_case)
-    re2.purge()  # it would keep a hundred of them
+    re2.purge()  # RE2 would cache a hundred of them
 
     def matches(name: str) -> bool:
         if ascii_only and not name.isascii():
@@ -88,9 +86,9 @@ def _decided(expression: str, name: str, ignore_case: bool) -> bool:  # noqa: FB
 
 
 def first_found(expressions: Sequence[str], name: str) -> int:
-    """The place of the first of the owner's expressions found anywhere in `name`; their count if none is.
+    """The index of the first of the owner's expressions found anywhere in `name`; their count if none is.
 
-    Raises ConfigError for one that takes too long.
+    Raises ConfigError if matching takes too long.
     """
     places = (place for place, expression in enumerate(expressions) if _finder(expression)(name))
     return next(places, len(expressions))
@@ -98,13 +96,13 @@ def first_found(expressions: Sequence[str], name: str) -> int:
 
 @lru_cache(maxsize=4096)
 def _finder(expression: str) -> Callable[[str], bool]:
-    """By backtracking: what is written for RE2 is good for whole names alone."""
+    """A search by backtracking, because the translation for RE2 only works for whole names."""
     return backtracking.matcher(expression, ignore_case=True, anywhere=True)
 
 
 @lru_cache(maxsize=4096)
 def _owners(expression: str, *, ignore_case: bool) -> Callable[[str], bool]:
-    """RE2 where it can, else by backtracking."""
+    """A matcher by RE2 if possible, else by backtracking."""
     try:
         found, ascii_only = _compiled(expression, _OWNERS_BYTES, ignore_case=ignore_case)
     except Untranslatable:
@@ -116,7 +114,7 @@ def _owners(expression: str, *, ignore_case: bool) -> Callable[[str], bool]:
 
 
 def _compiled(expression: str, most_bytes: int, *, ignore_case: bool) -> tuple[Callable[[str], bool], bool]:
-    """RE2's matcher, and whether it agrees with Java on ASCII names alone."""
+    """RE2's matcher, and whether it agrees with Java only on ASCII names."""
     translated = re2_text(expression, ignore_case=ignore_case)
     options = re2.Options()
     options.log_errors, options.never_capture, options.max_mem = False, True, most_bytes

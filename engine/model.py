@@ -1,8 +1,14 @@
-"""The values that everything else speaks in: frozen, and deciding nothing.
+"""The values that all other modules use. They are frozen and contain no logic.
 
-One word for one idea: a *position* is a place in the change log, an *entry* one change read from
-it, a *span* the entries of `(start, end]`, a *run* a range of keys read by one task, a *window* the
-runs read together under one watermark, a *signal* a request as received, a *command* a valid one.
+The terms:
+
+- *position*: a place in the change log
+- *entry*: one change read from the log
+- *span*: the entries of `(start, end]`
+- *run*: a range of keys read by one task
+- *window*: the runs read together under one watermark
+- *signal*: a request as received
+- *command*: a valid request
 """
 
 from __future__ import annotations
@@ -12,7 +18,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 Key: TypeAlias = tuple[str | None, ...]
-"""A row's merge key, column by column, as the database's own text (None = NULL)."""
+"""A row's merge key, column by column, as the database's own text (None for NULL)."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -26,15 +32,15 @@ class CollectionId:
 
     @property
     def database(self) -> str:
-        """The database, where the source has several with schemas of their own; else empty."""
+        """The database, if the source has several with schemas of their own; else empty."""
         return self.parts[0] if len(self.parts) > 2 else ""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
-    """A place in the change log of one source; compared element by element.
+    """A place in the change log of one source, compared element by element.
 
-    What the elements mean is the adapter's affair; the engine compares, saves and hands back.
+    Only the adapter knows what the elements mean. The engine compares, saves and returns them.
     """
 
     order: tuple[int | str, ...]
@@ -62,8 +68,8 @@ class SignalRow:
 class Target:
     """One collection that a command names, with the rows it asks for.
 
-    An `initial` one is read as the snapshot before the log is: a table without a key too, and by the
-    SELECT that the settings give for it.
+    An `initial` target belongs to the initial snapshot: it may lack a key, and it is read by the SELECT that
+    the settings give for it.
     """
 
     collection: CollectionId
@@ -74,7 +80,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class ExecuteSnapshot:
-    """Read these collections; `signal` is the label for answers and logs, `id` what its sender called it."""
+    """Read these collections. `signal` is the label for answers and logs, `id` the sender's name for it."""
 
     signal: str
     targets: tuple[Target, ...]
@@ -104,8 +110,8 @@ Command: TypeAlias = ExecuteSnapshot | StopSnapshot | LogMessage
 class Range:
     """Keys `(after, upto]` in the database's own order.
 
-    `after` None starts at the least key. `upto` None has no upper bound, which is right only for
-    a collection that one window reads whole.
+    `after` None starts at the least key. `upto` None means no upper bound, which is allowed only for a
+    collection that one window reads whole.
     """
 
     after: Key | None = None
@@ -114,12 +120,11 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A range of keys, read by one task; bounds as in Range.
+    """A range of keys read by one task, with bounds as in Range.
 
-    `chunks` is its size in units of
-    `incremental.snapshot.chunk.size`, `ticket` the entry of the snapshot's queue it belongs to.
-    With `keys` it is not a range: the rows under just these merge keys are read again. `key` says what
-    key the bounds belong to (`Extent.key`).
+    `ticket` names its entry in the queue. `chunks` is its size in units of
+    `incremental.snapshot.chunk.size`. With `keys` it is not a range: just the rows under these merge keys are
+    read again. `key` identifies the key that the bounds belong to (`Extent.key`).
     """
 
     ticket: int
@@ -133,40 +138,40 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Runs of one or several collections, read together under one watermark; at least one."""
+    """Runs of one or several collections, read together under one watermark; at least one run."""
 
     id: str
     runs: tuple[Run, ...]
 
     @property
     def initial(self) -> bool:
-        """Whether it belongs to the snapshot before the log; such runs don't mix with others."""
+        """Whether it belongs to the initial snapshot. Such runs don't mix with others."""
         return self.runs[0].target.initial
 
     @property
     def targets(self) -> tuple[Target, ...]:
-        """What the window's runs read, each once, in order."""
+        """The targets of the window's runs, each once, in order."""
         return tuple(dict.fromkeys(run.target for run in self.runs))
 
 
 @dataclass(frozen=True, slots=True)
 class Checksum:
-    """A file's size in bytes, and the XXH3 digest of its content, 64 bits in hexadecimal digits."""
+    """A file's size in bytes, and the 64-bit XXH3 digest of its content in hexadecimal."""
 
     bytes: int
     digest: str
 
 
 NO_FILE = Checksum(0, "")
-"""Where there is no file."""
+"""Stands for no file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """The rows that one task read of one run: a file, see `engine.staging.staged_rows`.
+    """A file with the rows that one task read of one run: see `engine.staging.staged_rows`.
 
-    `bytes` are the rows' own, without what all have alike; `run` is the run's number in the window. `arrow`
-    is the checksum of the file, `texts` that of the texts beside it, NO_FILE where rows are not rendered.
+    `run` is the run's number in the window. `bytes` is the size of the rows, without the text that all rows
+    share. `arrow` is the checksum of the Arrow file, `texts` that of the text file, NO_FILE if there is none.
     """
 
     ticket: int
@@ -181,9 +186,9 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a turn as it was written: its number, how many events it has, the checksum of its file.
+    """A written part of a turn: its number, its number of events, the checksum of its file.
 
-    A part without events leaves no file. A sink that keeps no file of a part gives NO_FILE.
+    The checksum is NO_FILE if the part has no events or the sink keeps no file.
     """
 
     number: int

@@ -1,7 +1,7 @@
-"""The seams: what the engine asks of a source, a sink, the store of its state and the executors.
+"""The ports: what the engine requires of a source, a sink, the state store and the executors.
 
-Owns the Protocols and the values that cross them, with what an implementation must promise; the
-suites in `tests/conformance` hold every implementation to it. Nothing here does any work.
+Owns the Protocols, the values that cross them, and what an implementation must guarantee. The suites in
+`tests/conformance` check every implementation.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Reading: TypeAlias = Mapping[CollectionId, Collection[tuple[str, ...]]]
-"""Collections being read, each with the keys that cut it (`Extent.key`), one for each snapshot of it."""
+"""The collections being read, each with the keys that cut it (`Extent.key`), one per snapshot of it."""
 Moved: TypeAlias = Mapping[CollectionId, Collection[tuple[bytes | None, bytes]]]
-"""By collection, merge keys before and after; see `Encoded.moved`."""
+"""By collection, pairs of merge keys before and after; see `Encoded.moved`."""
 
 
 class PartWriter(Protocol):
-    """Writes parts of one turn. Goes to the executors, so it must pickle and hold no open thing."""
+    """Writes parts of one turn. Goes to the executors, so it must pickle and hold nothing open."""
 
     def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> Part:
-        """Write the events of one part, in order; parts order a turn by their number, from 0.
+        """Write the events of one part, in order. Parts are ordered by number, from 0.
 
-        What was written must reach `Sink.commit`, by whichever way, else the turn is not committed.
+        The returned Part must reach `Sink.commit`, otherwise the turn is not committed. Writing the same part
+        again replaces it. Raises SinkError.
 
         Columns: `topic` dictionary<int32, string>; `key`, `value` (null = tombstone) and `headers`
-        large_string, nullable. Key and value are JSON text without raw line breaks; headers are the
-        text of a JSON list, null for none. The same part written again replaces what it had
-        written. Raises SinkError.
+        large_string, nullable. Key and value are JSON text without raw line breaks. Headers are the text of a
+        JSON list, null for none.
         """
 
 
@@ -54,93 +54,92 @@ class Render(Protocol):
     """How a sink writes events as text. Goes to the executors, so it must pickle."""
 
     def __call__(self, events: pa.RecordBatch, /, around: tuple[str, str] = ("", "")) -> pa.LargeStringArray:
-        """The text of each event, with a line break at its end; before each the sink allows blanks.
+        """The text of each event, ending in a line break. The sink must allow blanks before each text.
 
-        `around` stands before and behind each value, of which none is null then.
+        `around` is put before and after each value; no value is null then.
         """
 
 
 class TextWriter(PartWriter, Protocol):
-    """The writer of a sink that takes texts which were rendered beforehand."""
+    """The writer of a sink that accepts rendered events."""
 
     def write_texts(self, part: int, texts: Iterable[pa.LargeStringArray]) -> Part:
-        """Write a part, as `write` does, of events that are rendered."""
+        """Write a part of rendered events, as `write` does."""
 
     def take(self, part: int, path: str, events: int, checksum: Checksum) -> Part:
-        """Make a file of rendered events a part as it is; it is on disk, and nobody writes to it any more.
+        """Make a file of rendered events a part, as it is.
 
-        It has so many events and this checksum. Its name may be removed before the turn is committed. Raises
-        SinkError.
+        The file is on disk, is never written to again, and has this many events and this checksum. Its name
+        may be removed before the turn is committed. Raises SinkError.
         """
 
 
 class Sink(Protocol):
-    """Where events go, a turn at a time; turns are begun in the order of their numbers.
+    """Where events go, one turn at a time, in the order of turn numbers.
 
-    One job uses it at a time: who made it has taken whatever an earlier job's next step would need. What a
-    turn wrote is seen by nobody before `commit`, and by everybody after it, whole.
+    One job uses it at a time: creating the sink takes away whatever an earlier job's next step would need.
+    Nobody sees a turn's events before `commit`; afterwards everybody sees all of them.
     """
 
     def writer(self, turn: int) -> PartWriter:
-        """Begin a turn, afresh: whatever an earlier attempt left is removed and never committed.
+        """Begin a turn from scratch. What an earlier attempt left is removed and never committed.
 
-        A task of an earlier attempt that is still running can't add to this one. Raises SinkError
-        for a turn that is already committed, or where there is no place to write.
+        A task of an earlier attempt that is still running can't add to this one. Raises SinkError if the turn
+        is already committed, or if there is no room.
         """
 
     def withhold(self, parts: Sequence[Part], topic: str) -> Iterable[pa.RecordBatch]:
-        """Leave the events of a topic out of the begun turn, whose parts these are; gives them, in order.
+        """Take a topic's events out of the begun turn, whose parts these are, and return them in order.
 
-        A sink that refuses no topic leaves none out.
+        A sink that refuses no topic takes none out.
         """
 
     def commit(self, turn: int, parts: Sequence[Part]) -> None:
-        """Make a begun turn visible, at once and for good; again for the same turn does nothing.
+        """Make a begun turn visible, atomically and durably. Repeating it for the same turn does nothing.
 
-        `parts` are all that were written of it. Raises SinkError where something else is found, and wherever
-        else it fails; then the turn is either whole or absent. InvariantError for a turn that was not begun
-        here.
+        `parts` are all parts written. Raises SinkError if the sink finds others, or if it fails; the turn is
+        then either complete or absent. Raises InvariantError for a turn that was not begun here.
         """
 
     def applied(self, turn: int) -> bool:
-        """Whether the turn is committed, be it by an earlier process.
+        """Whether the turn is committed, possibly by an earlier process.
 
-        Asked only of the newest turn begun. A sink that can't know after a restart says False, and
-        the turn is sent again.
+        Asked only about the newest turn begun. A sink that can't know after a restart says False, and the
+        turn is sent again.
         """
 
     def newest(self) -> int | None:
-        """The newest turn that is committed; None if there is none, or if a sink can't know."""
+        """The newest committed turn; None if there is none, or if the sink can't know."""
 
     def resume(self, saved: Mapping[str, str]) -> None:
-        """Go on with what the saved state keeps for the sink, where it knows nothing newer."""
+        """Resume from the sink's part of the saved state, unless the sink knows something newer."""
 
     def memory(self) -> Mapping[str, str]:
-        """What it wants kept with the state; a turn is made to save it where it has changed."""
+        """What the sink wants saved with the state. If it has changed, a turn is made to save it."""
 
     def identity(self) -> str:
-        """What tells it from every other sink of its kind; empty where nothing does.
+        """What distinguishes this sink from all others of its kind; empty if nothing does.
 
-        Raises SinkError while it can't be reached, ConfigError where it never will be with these settings.
+        Raises SinkError while it can't be reached, ConfigError if it never can be with these settings.
         """
 
     def close(self) -> None:
-        """Give up everything held; a turn begun and not committed is lost. Twice is harmless."""
+        """Release everything. A turn begun and not committed is lost. Calling it twice is harmless."""
 
 
 class Lease(Protocol):
-    """The right to write to a checkpoint and a sink. One job at a time holds it, from its begin on."""
+    """The right to write to a checkpoint and a sink. One job at a time holds it, from its start on."""
 
     def check(self) -> None:
-        """Raise LeaseLost once another job has it, or may have it."""
+        """Raise LeaseLost if another job holds the lease, or may hold it."""
 
     def confirm(self) -> None:
-        """The same, but look: something has failed, as it does to whoever has lost the lease."""
+        """As `check`, but look at the lease itself. Called after a failure, since a takeover causes some."""
 
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
-    """A document as it was saved, with the turn after which it holds."""
+    """A saved document, with the turn after which it holds."""
 
     turn: int
     document: bytes
@@ -148,42 +147,42 @@ class SavedState:
 
 @dataclass(frozen=True, slots=True)
 class SavedStates:
-    """What a store holds: the newest promoted state, and a pending one if it is newer."""
+    """The states in a store: the newest promoted one, and a pending one if it is newer."""
 
     promoted: SavedState | None
     pending: SavedState | None
 
 
 class StateStore(Protocol):
-    """Keeps the job's state, one document per turn; used by one job at a time.
+    """Stores the job's state, one document per turn. Used by one job at a time.
 
-    A document is all there or not there, whenever the process or the machine dies. Every method
-    raises StateError when the storage fails or holds something unreadable.
+    Saving a document is atomic, whenever the process or the machine dies. Every method raises StateError if
+    the storage fails or holds something unreadable.
     """
 
     def load(self) -> SavedStates:
-        """Read the newest states; what an interrupted save left is removed, not read."""
+        """Load the newest states. What an interrupted save left is removed, not read."""
 
     def save_pending(self, turn: int, document: bytes) -> None:
-        """Keep the state that will hold when `turn` has been sent; replaces one of the same turn."""
+        """Save the state that will hold once `turn` is sent. Replaces a pending state of the same turn."""
 
     def save_beside(self, turn: int, document: bytes) -> str:
-        """Keep a document for the states from this turn on; gives its name, for them to tell.
+        """Save a document for the states from this turn on; returns the name by which they refer to it.
 
-        It is kept as long as a state of theirs; one that is given to the same turn again replaces it.
+        It is kept as long as any state refers to it. Saving for the same turn again replaces it.
         """
 
     def load_beside(self, name: str) -> bytes:
-        """The document of this name."""
+        """Load the document of this name."""
 
     def promote(self, turn: int) -> None:
-        """Make the pending state of `turn` the newest; again for the same turn does nothing.
+        """Make the pending state of `turn` the newest. Repeating it for the same turn does nothing.
 
         Raises InvariantError if no state of this turn was saved.
         """
 
     def discard(self, turn: int) -> None:
-        """Forget the pending state of `turn`; does nothing if there is none."""
+        """Delete the pending state of `turn`, if there is one."""
 
 
 class Span(Protocol):
@@ -195,7 +194,7 @@ class Span(Protocol):
 
     @property
     def entries(self) -> int:
-        """How many entries."""
+        """The number of entries."""
 
     @property
     def silent(self) -> bool:
@@ -207,38 +206,39 @@ class Span(Protocol):
 
 
 class LogReader(Protocol):
-    """One session of the change log, from a position on. A SourceError ends it: open another."""
+    """One session of the change log, from a position on. After a SourceError it must be reopened."""
 
     def take(self, timeout_s: float) -> Span | None:
-        """What came since the last call, in order and without gaps; bounded in rows and bytes.
+        """The entries since the last call, in order and without gaps, bounded in rows and bytes.
 
-        Waits up to `timeout_s` while there is nothing; None if neither entries came nor the
-        position moved.
+        Waits up to `timeout_s` while there is nothing. None if no entries came and the position did not move.
         """
 
     def acknowledge(self, position: Position) -> None:
-        """Let the database forget the log before `position`. Idempotent; never goes back."""
+        """Allow the database to discard the log before `position`. Idempotent; never goes back."""
 
     def hurry(self, *, on: bool) -> None:
-        """While on, have the position follow the database within milliseconds on an idle log."""
+        """While on, the position follows the database within milliseconds even if the log is idle."""
 
     def limit(self, share: float) -> None:
-        """From now on, have spans use no more than this share of their bounds; at least an entry goes."""
+        """From now on, spans use at most this share of their bounds, but at least one entry."""
 
     def close(self) -> None:
-        """End the session. What was taken and not acknowledged is sent again to the next."""
+        """End the session. The next one gets again what was taken and not acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """What encoding a span told, beside the events that went to the writer as `parts`, numbered from 0.
+    """The result of encoding a span. The events went to the writer as `parts`.
 
-    Numbers may be left out. `superseded` is counted for every open window, `superseded_in` for one, by its
-    id; `signals` are the signal table's inserts. `moved` holds the merge keys, before and after, of rows that
-    lack a value and may have moved out of the ranges to be read of a collection that is being read; None
-    before: the row was none of the collection's. `replaced` are collections that got other rows outside the
-    log, with the place in the log where (`Extent.as_of`): what was read of them before is read anew. `lag_s`
-    is how old the last commit is by the database's own clock, None where it was not asked.
+    - `parts` are numbered from 0; numbers may be missing.
+    - `superseded` applies to every open window, `superseded_in` to single windows, by id.
+    - `signals` are the inserts into the signal table.
+    - `moved` holds merge keys before and after, for collections being read: of rows that lack a value and may
+      have moved out of the ranges still to be read. None before: the row did not belong to the collection.
+    - `replaced` are collections whose rows were replaced outside the log, each with the place in the log
+      (`Extent.as_of`). What was read of them before is read again.
+    - `lag_s` is the age of the last commit by the database's own clock, None if it was not asked.
     """
 
     parts: tuple[Part, ...] = ()
@@ -253,33 +253,33 @@ class Encoded:
 
 
 class OpenWindow(Protocol):
-    """A window while its rows are read, in the background, until it closes."""
+    """A window whose rows are read in the background, until it is closed."""
 
     @property
     def superseded(self) -> Superseded:
         """Keys superseded by entries that were streamed before the window opened."""
 
     def poll(self) -> Sequence[Staged] | None:
-        """The rows read, as staged; None while reading goes on.
+        """The staged rows once all are read; None until then.
 
-        Raises SchemaChanged if the window must be given up and read again, SourceError if rows
-        could not be read, SinkError if there was no place to stage them.
+        Raises SchemaChanged if the window must be given up and read again, SourceError if rows could not be
+        read, SinkError if there was no room to stage them.
         """
 
     def reached(self, position: Position) -> bool:
-        """Whether the stream has passed every change that the rows may contain."""
+        """Whether a stream at `position` has passed every change that the rows may contain."""
 
     def close(self) -> None:
-        """Stop reading, let go of what the database holds for the window, drop what was staged, soon."""
+        """Stop reading, release what the database holds for the window, and remove the staged rows, soon."""
 
 
 class Source(Protocol):
     """One database: its log, its collections, its windows."""
 
     def open_log(self, state: State) -> tuple[State, LogReader]:
-        """Check that the log can go on from the state, or begin it; gives the state completed.
+        """Open the log at the state's position, or begin it; returns the state, completed.
 
-        Raises PositionLost, StateError or ConfigError, which no retry mends; else SourceError.
+        Raises PositionLost, StateError or ConfigError if no retry helps, otherwise SourceError.
         """
 
     def encode(
@@ -289,29 +289,29 @@ class Source(Protocol):
         aside: Collection[CollectionId] = (),
         reading: Reading = MappingProxyType({}),
     ) -> Encoded:
-        """Encode a span's events into the writer, in order, parts counted from 0.
+        """Encode a span's events into the writer, in order, with parts numbered from 0.
 
-        Entries of the collections in `aside`, and of such that can't be decoded, become letters. `reading`
-        are those being read.
+        Entries of collections in `aside`, and of collections that can't be decoded, become dead letters.
+        `reading` are the collections being read.
         """
 
     def tick(self, state: State) -> Sequence[Incomplete]:
-        """Look after what the source holds, once a turn; gives the collections found to lack changes."""
+        """Check on the source once a turn; returns the collections found to lack changes."""
 
     def holds_log(self, state: State) -> bool:
-        """Whether the log must wait: initial entries are still read as of the position where it begins."""
+        """Whether the log must wait because initial entries are still read as of its first position."""
 
     def memory(self) -> Mapping[str, Any]:
-        """What the source wants saved with a turn; asked when the turn's span, if it has one, is encoded."""
+        """What the source wants saved with a turn. Called after the turn's span is encoded."""
 
     def hidden_moves(self, reading: Reading) -> Moved:
-        """`Encoded.moved` of entries that were streamed and may still be hidden from new snapshots."""
+        """The `Encoded.moved` of streamed entries that new snapshots may not see yet."""
 
     def tables(self) -> Tables:
-        """The collections that can be asked for."""
+        """The collections of the source."""
 
     def open_window(self, window: Window) -> OpenWindow:
-        """Open a window under a watermark and begin to read its rows."""
+        """Open a window under a watermark and start reading its rows."""
 
 
 class Tables(Protocol):
@@ -321,14 +321,14 @@ class Tables(Protocol):
         """The collections whose changes are captured, by name."""
 
     def groups(self) -> Mapping[CollectionId, Sequence[CollectionId]]:
-        """Names that stand for several captured collections, and are none themselves."""
+        """Names that stand for several captured collections and are not captured themselves."""
 
     def measure(
         self, targets: Sequence[Target], *, bounded: bool = False
     ) -> Sequence[Extent | SignalError | TableBusy]:
-        """The extent of each target, or why it can't be snapshotted, or not now.
+        """The extent of each target, or why it can't be snapshotted (SignalError), or not now (TableBusy).
 
-        With `bounded` none is `whole`: all can be cut.
+        With `bounded` no extent is `whole`, so that all can be cut.
         """
 
     def boundaries(
@@ -338,73 +338,73 @@ class Tables(Protocol):
 
 
 class DeadLetters(Protocol):
-    """Where entries of collections that are set aside are kept, by turn."""
+    """Stores the entries and events of collections that are set aside, by turn."""
 
     def keep(self, turn: int, collection: CollectionId, lines: Iterable[bytes]) -> None:
-        """Keep the lines of a turn; replaces those of the same turn. Raises StateError."""
+        """Store a turn's lines, replacing those of the same turn. Raises StateError."""
 
     def drop(self, collection: CollectionId) -> None:
-        """Drop all that is kept of a collection."""
+        """Delete everything stored for a collection."""
 
     def settle(self, turn: int, collections: Collection[CollectionId]) -> None:
-        """Drop what was kept by turns after this one, and of any other collections."""
+        """Delete what later turns stored, and everything of collections not listed."""
 
     @property
     def epoch(self) -> int:
-        """That of the lease under which bundles are kept."""
+        """The epoch of the lease under which bundles are stored."""
 
     def keep_bundle(self, bundle: Bundle, lines: Sequence[bytes]) -> None:
-        """Keep events of a collection; replaces a bundle of the same place. Raises StateError."""
+        """Store a bundle of a collection's events, replacing the same bundle. Raises StateError."""
 
     def bundles(self, collection: CollectionId) -> Sequence[Bundle]:
-        """What is kept of a collection's events, in order."""
+        """The bundles stored for a collection, in order."""
 
     def lines_of(self, bundle: Bundle) -> Sequence[bytes]:
-        """What a bundle holds. Raises StateError."""
+        """The lines of a bundle. Raises StateError."""
 
     def drop_bundle(self, bundle: Bundle) -> None:
-        """Drop a bundle, if it is there."""
+        """Delete a bundle, if it exists."""
 
 
 class Executors(Protocol):
     """Where tasks run."""
 
     def map(self, task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """Run a task on every item, at once where possible; results in the items' order."""
+        """Run a task on every item, in parallel if possible. Returns the results in the items' order."""
 
 
 class SignalDesk(Protocol):
-    """Takes signals in and answers them; every signal gets its answers here and nowhere else.
+    """Receives signals and answers them. All answers are given here.
 
-    Answers wait for `tell`, so that nothing is promised that a failed turn takes back; they are saved with
-    the turn, so that a crash before they are told loses none (and one amid the telling repeats some).
+    Answers wait for `tell`, so nothing is promised that a failed turn would take back. They are saved with
+    the turn, so a crash before `tell` loses none; a crash during `tell` repeats some.
     """
 
     def resume(self, saved: Mapping[str, Any]) -> None:
-        """Go on where the saved state stands, which says what is still to be told; forget the rest."""
+        """Resume from the saved state, which holds the answers still to be told. Drop all others."""
 
     def memory(self) -> Mapping[str, Any]:
         """What to save with the turn that obeyed the last commands."""
 
     def tell(self) -> None:
-        """Say the answers that have come up: the turn they belong to is saved."""
+        """Give the waiting answers; the turn that they belong to is saved."""
 
     def pending(self) -> bool:
-        """Whether a channel other than the log has received something."""
+        """Whether a channel besides the signal table has received something, or something is to be saved."""
 
     def commands(
         self, rows: Sequence[SignalRow], known: Callable[[], Sequence[CollectionId]]
     ) -> Sequence[Command]:
-        """The valid signals among these rows and what the other channels received, in order.
+        """The valid signals among these rows and from the other channels, in order.
 
-        `known` lists what may be named. What is refused is answered at once, and left out.
+        `known` lists the collections that may be named. Refused signals are answered and left out.
         """
 
     def finished(self, table: Table, note: str = "") -> None:
-        """Answer that a collection was read to its end, and what else is to be said of it."""
+        """Answer that a collection was read completely, with an optional note."""
 
     def stopped(self, table: Table, why: str = "") -> None:
-        """Answer that a collection was taken out of the queue before its end; why, if by no signal."""
+        """Answer that a collection left the queue before its end; `why` if no signal asked for it."""
 
     def failed(self, table: Table, error: Exception) -> None:
         """Answer that a collection could not be read, and why."""

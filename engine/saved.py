@@ -1,8 +1,8 @@
-"""What a state holds for an adapter or a channel, read strictly. Pure.
+"""Strict reading of what adapters and channels keep in the saved state. Pure.
 
-The document itself is `engine.job.state`'s. What others keep in it is theirs to understand, and it may have
-been written by another release, by hand, or by a disk that fails: a value is taken only as what it was saved
-as.
+`engine.job.state` owns the document. The parts that others keep in it are theirs to interpret. They may have
+been written by another release, edited by hand or damaged by a failing disk. So a value is accepted only if
+it has the type that was saved.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LARGEST: Final = 2**63 - 1
-"""What a signed 64-bit number holds: offsets, times, counters."""
+"""The largest signed 64-bit number: for offsets, times, counters."""
 _WRONG: Final = (LookupError, TypeError, ValueError, AttributeError, OverflowError, pa.ArrowException)
 
 
 @contextmanager
 def reading_saved(what: str) -> Iterator[None]:
-    """Turn whatever is wrong with saved values into a StateError that quotes none of them."""
+    """Turn any fault in saved values into a StateError that quotes none of them."""
     try:
         yield
     except _WRONG as error:
@@ -35,7 +35,7 @@ def reading_saved(what: str) -> Iterator[None]:
 
 
 def read_integer(value: object, *, most: int = LARGEST) -> int:
-    """A number from 0 on. Raises TypeError or ValueError."""
+    """An integer from 0 to `most`. Raises TypeError or ValueError."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError("not a number")
     if not 0 <= value <= most:
@@ -44,21 +44,21 @@ def read_integer(value: object, *, most: int = LARGEST) -> int:
 
 
 def read_text(value: object) -> str:
-    """A text. Raises TypeError."""
+    """A string. Raises TypeError."""
     if not isinstance(value, str):
         raise TypeError("not a text")
     return value
 
 
 def read_texts(value: object) -> tuple[str, ...]:
-    """A list of texts. Raises TypeError."""
+    """A list of strings. Raises TypeError."""
     if not isinstance(value, list | tuple):
         raise TypeError("not a list")
     return tuple(read_text(element) for element in value)
 
 
 def read_mapping(value: object) -> dict[str, Any]:
-    """An object, whose names are texts. Raises TypeError."""
+    """An object with strings as names. Raises TypeError."""
     if not isinstance(value, dict):
         raise TypeError("not an object")
     return {read_text(name): element for name, element in value.items()}

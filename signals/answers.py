@@ -1,7 +1,7 @@
-"""What a signal is answered: one value, one line of the log.
+"""Answers to signals: one value, one line of the log.
 
-Owns the words and the log line. Which answer is due is decided by whoever parses, plans and reads;
-formatting is pure, and `log_answer` is the only thing here that has an effect.
+Owns the wording and the log line. The modules that parse, plan and read decide which answer is due.
+Formatting is pure; only `log_answer` has an effect.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MAX_TEXT: Final = 4_000
 
 
 class Outcome(StrEnum):
-    """How far a signal came."""
+    """What became of a signal."""
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"
@@ -50,7 +50,7 @@ _LEVELS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What happened to a signal: `label` is its identity, `id` the operator's name for it, if known."""
+    """What happened to a signal. `label` is its identity, `id` the operator's name for it, if known."""
 
     label: str
     id: str | None
@@ -59,7 +59,7 @@ class Answer:
 
 
 def answers_in(saved: Iterable[Mapping[str, Any]]) -> list[Answer]:
-    """Answers as a state holds them: their fields by name. Raises what `reading_saved` takes."""
+    """Read saved answers: their fields by name. Raises the errors that `reading_saved` converts."""
     return [
         Answer(
             read_text(one["label"]),
@@ -72,20 +72,20 @@ def answers_in(saved: Iterable[Mapping[str, Any]]) -> list[Answer]:
 
 
 def accepted(signal: Signal, request: Accepted) -> Answer:
-    """Say what will be done, and what about the request was odd."""
+    """The answer that says what will be done, and what was odd about the request."""
     text = "; ".join((_promise(request.command), *request.notes))
     return Answer(signal.label, signal.id, Outcome.ACCEPTED, text)
 
 
 def rejected(signal: Signal | Message, error: SignalError) -> Answer:
-    """Say why nothing will be done; what could not be read as a signal has no id."""
+    """The answer that says why nothing will be done. An unreadable signal has no id."""
     id_ = signal.id if isinstance(signal, Signal) else None
     id_ = id_ if id_ is None or len(id_) <= _MAX_ID else id_[:_MAX_ID] + "…"
     return Answer(signal.label, id_, Outcome.REJECTED, _cut(str(error)))
 
 
 def rejected_together(signals: Sequence[Signal | Message]) -> Answer:
-    """Say that the last of very many signals were not looked at: one answer for all of them."""
+    """One answer for all signals that were not examined because there were too many."""
     last = signals[-1].label
     text = f"{len(signals)} signals, the last at {last}, are more than are taken at once; send fewer"
     return Answer(signals[0].label, None, Outcome.REJECTED, text)
@@ -96,13 +96,13 @@ def _cut(text: str) -> str:
 
 
 def line(answer: Answer) -> str:
-    """One printable line; characters that would break a line or steer a terminal are escaped."""
+    """The answer as one printable line. Line breaks and terminal control characters are escaped."""
     name = "" if answer.id is None else f" {answer.id!r}"
     return _printable(f"signal{name} at {answer.label} {answer.outcome}: {answer.text}")
 
 
 def log_answer(answer: Answer) -> None:
-    """Write the answer's line to the log, at the level its outcome deserves."""
+    """Write the answer's line to the log, at the level of its outcome."""
     _LOG.log(_LEVELS[answer.outcome], "%s", line(answer))
 
 

@@ -1,7 +1,7 @@
-"""What signals may cost: their size, their depth, how many at once, and the time to judge them. Pure.
+"""Limits on signals: size, depth, number at once, and time to examine them.
 
-Whoever may insert a row into the signal table may insert a million. The stream waits while signals are
-judged, so all bounds are small against what an operator sends by hand or by a script.
+A user who may insert one row into the signal table may insert a million. The stream waits while signals are
+examined, so the limits are tight: just enough for what an operator sends by hand or by a script.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_DATA: Final = 64 << 10
-"""Characters of `data`, or bytes of a message, that are looked at; a longer signal is refused."""
+"""The most characters of `data`, or bytes of a message. A longer signal is refused."""
 MAX_DEPTH: Final = 32
-"""Brackets within each other, in JSON."""
+"""The deepest nesting of brackets in JSON."""
 MAX_ID: Final = 1_000
-"""Characters of an id."""
+"""The most characters of an id."""
 MAX_AT_ONCE: Final = 1_000
-"""Signals of one turn that are judged; the others are refused together."""
+"""The most signals examined in one turn. The rest are refused together."""
 MAX_CONDITIONED: Final = 4 << 20
-"""Characters of the conditions of one signal, each counted for every collection that it holds for."""
+"""The most characters in a signal's conditions, counted once for every collection that they apply to."""
 MAX_NOTES: Final = 10
-"""Oddities of one signal that are told."""
+"""The most oddities reported about one signal."""
 
 _SIGNAL_S: Final = 2.0
 _TURN_S: Final = 5.0
 
 
 class Budget:
-    """The time for the signals of one turn, and for each of them."""
+    """The time for all signals of a turn, and for each of them."""
 
     def __init__(
         self,
@@ -45,15 +45,15 @@ class Budget:
 
     @property
     def spent(self) -> bool:
-        """Whether there is no time left for another signal."""
+        """Whether no time is left for another signal."""
         return self._clock() >= self._turn_ends_s
 
     def begin(self) -> None:
-        """Begin with the next signal."""
+        """Start the time of the next signal."""
         self._ends_s = min(self._turn_ends_s, self._clock() + self._signal_s)
 
     def check(self) -> None:
-        """Raise SignalError where the signal has had its time."""
+        """Raise SignalError if the signal's time is up."""
         if self._clock() >= self._ends_s:
             raise SignalError(
                 "it takes too long to find what it names", hint="name fewer collections, or simpler patterns"
@@ -61,7 +61,7 @@ class Budget:
 
 
 def check_depth(value: object, what: str) -> None:
-    """Raise SignalError where a JSON value is nested too deeply."""
+    """Raise SignalError if a JSON value is nested too deeply."""
     level, depth = [value], 0
     while level := [
         inner

@@ -1,7 +1,7 @@
-"""What a channel beside the signal table is to the desk.
+"""The port for signal channels other than the signal table.
 
-The signal table's rows come with the log and take effect at their place in it. Every other channel
-keeps its own place, which is saved with the turn that obeyed what was received: so a signal is taken
+The signal table's rows arrive with the log and take effect at their place in it. Every other channel keeps
+its own place. It is saved with the turn that obeyed the received signals, so each signal is taken exactly
 once, whatever fails, and none is missed while the job is down.
 """
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 
 class SignalChannel(Protocol):
-    """One way in beside the log; every call returns at once, and a fault is told and waited out."""
+    """A channel for signals beside the log. No call blocks. Faults are logged, and the channel retries."""
 
     def resume(self, saved: Mapping[str, Any]) -> None:
-        """Go on from a saved place; empty at the first start. What was received since is received again."""
+        """Resume from a saved place, empty at the first start. Later messages are received again."""
 
     def memory(self) -> Mapping[str, Any]:
-        """The place behind everything that `receive` has given, as JSON; never empty after `resume`."""
+        """The place after everything that `receive` has returned, as JSON; never empty after `resume`."""
 
     def pending(self) -> bool:
         """Whether there is something to receive, or a first place to save."""
 
     def receive(self) -> Sequence[Message]:
-        """What has come since the last call, in the channel's order; each message once."""
+        """The messages since the last call, in the channel's order, each once."""
 
     def close(self) -> None:
-        """Let go of whatever is held. Twice is harmless."""
+        """Release everything. Calling it twice is harmless."""

@@ -1,7 +1,7 @@
-"""Where signals from every channel arrive, and where they are answered.
+"""The desk: receives signals from every channel and answers them.
 
-Owns the way from a received signal to a command or a refusal, and the wording of what became of it.
-The channels find signals; `parse` judges them; the engine obeys.
+Turns a received signal into a command or a refusal, and words the answers. The channels find signals, `parse`
+examines them, the engine obeys them.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _ANSWERS: Final = "answers"
 
 
 class Desk:
-    """The engine's `SignalDesk`: parses, answers, and counts nothing twice.
+    """The engine's `SignalDesk`: parses signals and answers each once.
 
-    `channels` are those beside the signal table; with `reads_table` off that table's rows ask for nothing.
+    `channels` are those besides the signal table. With `reads_table` off the table's rows are ignored.
     """
 
     def __init__(
@@ -54,10 +54,10 @@ class Desk:
         self._saved: Mapping[str, Any] = {}
 
     def resume(self, saved: Mapping[str, Any]) -> None:
-        """Go back to the saved places; forget the answers of a turn that is done again.
+        """Return to the saved places, and drop the answers of a turn that will be repeated.
 
-        Those that were saved and that this process has not told are told with the next turn: nobody knows
-        whether the process before came to it.
+        Saved answers that this process has not given yet are given with the next turn, because the previous
+        process may not have given them.
         """
         with reading_saved("the saved answers"):
             answers = answers_in(saved.get(_ANSWERS, ()))
@@ -69,9 +69,9 @@ class Desk:
                 channel.resume(saved.get(name, {}))
 
     def memory(self) -> Mapping[str, Any]:
-        """Each channel's place, and the answers that are told once this is saved.
+        """Each channel's place, and the answers to be given once this is saved.
 
-        The place of a channel which is off just now is kept for when it is on.
+        The place of a channel that is currently off is kept.
         """
         self._noted = bool(self._untold)
         places = {str(name): channel.memory() for name, channel in self._channels.items()}
@@ -80,7 +80,7 @@ class Desk:
         return {**kept, **places, **answers}
 
     def tell(self) -> None:
-        """Say what has come up, in order."""
+        """Give the waiting answers, in order."""
         self._told, self._untold = tuple(self._untold), []
         for answer in self._told:
             self._answer(answer)
@@ -88,14 +88,14 @@ class Desk:
     def pending(self) -> bool:
         """Whether a channel has received something, or something is to be saved.
 
-        That is a channel's first place, or that answers have been told.
+        To be saved are a channel's first place, and the fact that answers have been given.
         """
         return self._noted or any(channel.pending() for channel in self._channels.values())
 
     def commands(
         self, rows: Sequence[SignalRow], known: Callable[[], Sequence[CollectionId]]
     ) -> Sequence[Command]:
-        """The valid signals, those of the log first, in order; the others are answered with what is wrong."""
+        """The valid signals in order, those from the log first. All others are answered with their fault."""
         received: list[Signal | Message] = [
             *(signals_of(rows) if self._reads_table else ()),
             *(message for channel in self._channels.values() for message in channel.receive()),
@@ -120,7 +120,7 @@ class Desk:
             channel.close()
 
     def _judged(self, received: Signal | Message, known: Known) -> Command | None:
-        """What a signal asks for. Whatever anybody sends, the worst that comes of it is a rejection."""
+        """What a signal asks for. No input can cause anything worse than a rejection."""
         try:
             signal = received = signal_of(received) if isinstance(received, Message) else received
             request = parse(signal, known)
@@ -135,7 +135,7 @@ class Desk:
         return request.command
 
     def finished(self, table: Table, note: str = "") -> None:
-        """Answer that a collection was read to its end, and what else is to be said of it."""
+        """Answer that a collection was read completely, with an optional note."""
         rows, emitted = (table.progress.rows, table.progress.emitted) if table.progress else (0, 0)
         newer = f", {rows - emitted} of them superseded by the log" if rows != emitted else ""
         more = f"; {note}" if note else ""
@@ -143,13 +143,13 @@ class Desk:
         self._say(table, Outcome.FINISHED, text)
 
     def stopped(self, table: Table, why: str = "") -> None:
-        """Answer that a collection left the queue before its end, and why if nobody asked for that."""
+        """Answer that a collection left the queue before its end; `why` if no signal asked for it."""
         rows = table.progress.rows if table.progress else 0
         because = f": {why}" if why else ""
         self._say(table, Outcome.STOPPED, f"{table.target.collection} stopped after {rows} rows{because}")
 
     def failed(self, table: Table, error: Exception) -> None:
-        """Answer that a collection could not be read, and what of it is missing."""
+        """Answer that a collection could not be read, and what is missing."""
         missing = _missing(table.progress.lacks) if table.progress else ""
         outcome = Outcome.REJECTED if isinstance(error, SignalError) else Outcome.FAILED
         said = str(error) if isinstance(error, TidemarkError) else type(error).__name__
@@ -161,7 +161,7 @@ class Desk:
 
 
 def _missing(gaps: Sequence[Gap]) -> str:
-    """The first gaps by their keys, and what to do about all of them."""
+    """Text that names the first gaps by their keys, and says how to read all of them."""
     if not gaps:
         return ""
     named = ", ".join(str(gap) for gap in gaps[:_NAMED_GAPS])

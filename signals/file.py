@@ -1,11 +1,11 @@
 """The file channel: lines appended to a file become messages.
 
-Owns which bytes are a line and the place to go on from; the file is only read. A line counts once its
-newline is there; blank ones are passed over. A new job takes the file from its beginning.
+The file is only read. A line counts once its newline is there; blank lines are skipped. A new job reads the
+file from its beginning.
 
-The place is a number of bytes, and a digest of what stands right before it: if that has changed, the
-file is another one (truncated, rotated, written anew) and is read from its beginning. A copy, or an
-editor's new file with the old lines in it, goes on where the old one stood.
+The place is a byte count and a digest of the bytes right before it. If those bytes have changed, the file is
+another one (truncated, rotated, rewritten) and is read from its beginning. A copy, or an editor's new file
+that contains the old lines, is resumed where the old file ended.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("signals")
 _KNOWN_BY: Final = 4096
-"""Bytes before the place that tell the file from another one."""
+"""How many bytes before the place identify the file."""
 _READ_AT_ONCE: Final = 4 * MAX_DATA
 
 
 @dataclass(frozen=True, slots=True)
 class FilePlace:
-    """How many bytes have been read, and the digest of the last of them."""
+    """The number of bytes read, and the digest of the last of them."""
 
     bytes: int = 0
     digest: str = ""
 
 
 class FileChannel:
-    """A `SignalChannel` over a file, which may not be there yet."""
+    """A `SignalChannel` over a file, which need not exist yet."""
 
     def __init__(self, path: Path | str) -> None:
         self._path = Path(path)
@@ -51,7 +51,7 @@ class FileChannel:
         self._is_new = False
 
     def resume(self, saved: Mapping[str, Any]) -> None:
-        """Go on behind the lines that the saved state has taken."""
+        """Resume after the lines that the saved state has taken."""
         self._is_new = not saved
         self._place = (
             FilePlace(read_integer(saved["bytes"]), read_text(saved["digest"])) if saved else FilePlace()
@@ -66,7 +66,7 @@ class FileChannel:
         return {"bytes": self._taken.bytes, "digest": self._taken.digest}
 
     def pending(self) -> bool:
-        """Whether whole lines wait."""
+        """Whether complete lines wait, or a first place to save."""
         self._absorb()
         return self._is_new or bool(self._received)
 
@@ -78,10 +78,10 @@ class FileChannel:
         return received
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file is kept open."""
 
     def _absorb(self) -> None:
-        """Read new lines, if the file has been touched since the last look."""
+        """Read new lines if the file has changed since the last check."""
         try:
             touched = _stamp(self._path)
             if touched == self._seen:
@@ -96,13 +96,13 @@ class FileChannel:
             self._say_once(f"the file of signals {str(self._path)!r} can't be read: {error.strerror}")
 
     def _read(self, file: BinaryIO) -> bool:
-        """Take the lines behind the place; whether that is all there is."""
+        """Take the lines after the place. Returns whether the file is read to its end."""
         if _digest(file, self._place.bytes) != self._place.digest:
             _log.warning("%r is not the file it was: it is read from its beginning", str(self._path))
             self._place = FilePlace()
         file.seek(self._place.bytes)
         text = file.read(_READ_AT_ONCE)
-        # A line without an end can't be waited for once it is longer than any signal.
+        # An unfinished line longer than any signal is taken as it is, instead of waiting for its end.
         full = len(text) == _READ_AT_ONCE
         end = text.rfind(b"\n") + 1 or (len(text) if full else 0)
         at = self._place.bytes
@@ -121,13 +121,13 @@ class FileChannel:
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
-    """What changes whenever the file is written or replaced."""
+    """A value that changes whenever the file is written or replaced."""
     status = path.stat()
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _digest(file: BinaryIO, end: int) -> str:
-    """The digest of the bytes right before `end`; empty at the beginning."""
+    """The digest of the bytes right before `end`; empty at the start of the file."""
     start = max(0, end - _KNOWN_BY)
     file.seek(start)
     known = file.read(end - start)

@@ -1,7 +1,7 @@
-"""From a message's text to a signal, or to a SignalError that says what is wrong with it.
+"""Turns a message's text into a signal, or into a SignalError that says what is wrong.
 
-Owns the frame that a Kafka record or a line of the file has: `{"id": …, "type": …, "data": {…}}`. What
-the signal's own fields may hold is `signals.parse`'s affair.
+Owns the frame of a Kafka record or a line of the file: `{"id": …, "type": …, "data": {…}}`. `signals.parse`
+defines the fields of `data`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HINT: Final = 'it must read {"id": "…", "type": "…", "data": {…}}; the id
 
 
 def signal_of(message: Message) -> Signal:
-    """The signal in a message. Raises SignalError whose text is the answer."""
+    """The signal in a message. Raises SignalError, whose text is the answer."""
     fields = _object(message.text)
     for name in fields:
         if name not in _FIELDS:
@@ -65,7 +65,7 @@ def _text(fields: dict[str, object], name: str) -> str | None:
 
 
 def _data(value: object) -> str | None:
-    """The data as text; that of the signal table's column, JSON in a string, is taken too."""
+    """The data as text. JSON in a string, as in the signal table's column, is accepted too."""
     if value is None or isinstance(value, str):
         return value
     if not isinstance(value, dict):

@@ -1,7 +1,7 @@
-"""A signal as it was received, before anyone has judged it.
+"""Signals as received, before they are examined.
 
-Owns the value and the names of the rows that a signal table holds beside signals. What a signal
-asks for is decided by `signals.parse`.
+Also defines the types of the signal table's rows that are not signals. `signals.parse` decides what a signal
+asks for.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ WINDOW_TYPES: Final = frozenset({"snapshot-window-open", "snapshot-window-close"
 class Signal:
     """A request, exactly as received.
 
-    `label` is the signal's identity: for the signal table its log position, which is unique. `id`
-    is what the operator called it; it may come twice, and may be None. `data` is unparsed text.
+    `label` is the signal's identity: in the signal table its log position, which is unique. `id` is the
+    operator's name for it; it may be None and need not be unique. `data` is unparsed text.
     """
 
     channel: Channel
@@ -33,9 +33,9 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A record or a line that should hold a signal as a JSON object, exactly as a channel received it.
+    """A record or a line, exactly as received, that should hold a signal as a JSON object.
 
-    `label` is the identity that the signal will have: channel, place and number.
+    `label` will be the signal's identity: its place in the channel.
     """
 
     channel: Channel
@@ -44,5 +44,5 @@ class Message:
 
 
 def is_window_row(type_: str | None) -> bool:
-    """Whether a row of the signal table marks a window and asks for nothing."""
+    """Whether a row of the signal table is a window's watermark and not a signal."""
     return type_ is not None and type_.strip() in WINDOW_TYPES

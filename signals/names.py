@@ -1,11 +1,10 @@
-"""Which collections a text of `data-collections` names.
+"""Which collections an item of `data-collections` names.
 
-Owns the two ways of naming: a regular expression that must match the whole of `schema.table`, and
-a quoted name (`"public"."My.Table"`) that is taken literally. What is done with the collections is
-decided elsewhere.
+An item is a regular expression that must match the whole of `schema.table`, or a quoted name
+(`"public"."My.Table"`) that is taken literally.
 
-Expressions are Java's. They are matched by RE2 alone, which never backtracks: what it can't say is refused
-by name, so that no signal can hold the job up.
+Expressions use Java's syntax. Only RE2 matches them, which never backtracks. Constructs that RE2 lacks are
+refused by name, so no signal can hold the job up.
 """
 
 from __future__ import annotations
@@ -26,22 +25,22 @@ if TYPE_CHECKING:
 _PART: Final = re.compile(r'"((?:[^"]|"")+)"|([\w$-]+)')
 _IGNORE_CASE: Final = re.compile(r"\(\?[a-zA-Z]*i")
 _PLAIN: Final = re.compile(r"(?:[\w$-]|\\?\.)+", re.ASCII)
-"""An expression of letters and dots, as most names are written."""
+"""An expression of letters and dots, like most names."""
 _SUGGEST_FROM: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The collections that a text names, in the order known, and what the operator should hear."""
+    """The collections that an item names, in `Known`'s order, and a note for the operator."""
 
     collections: tuple[CollectionId, ...]
     note: str = ""
 
 
 class Known:
-    """The collections that may be named, each once, with the names that expressions are matched against.
+    """The collections that may be named, each once, indexed by name.
 
-    `check` is called now and then while they are looked through, and may raise.
+    `check` is called now and then while they are searched, and may raise.
     """
 
     def __init__(self, collections: Iterable[CollectionId], check: Callable[[], None] = lambda: None) -> None:
@@ -57,16 +56,16 @@ class Known:
             self._by_length.setdefault(len(name), []).append(place)
 
     def called(self, parts: tuple[str, ...]) -> tuple[CollectionId, ...]:
-        """The one whose name has these parts."""
+        """The collection whose name has exactly these parts."""
         return (self._by_parts[parts],) if parts in self._by_parts else ()
 
     def named(self, name: str) -> tuple[CollectionId, ...]:
-        """Those with exactly this name."""
+        """The collections with exactly this name."""
         places = self._by_name.get(name, ())
         return tuple(self.collections[place] for place in places)
 
     def matched(self, pattern: str, *, ignore_case: bool) -> tuple[CollectionId, ...]:
-        """Those whose name an expression matches. Raises ValueError where it can't be read."""
+        """The collections whose name an expression matches. Raises ValueError if it can't be read."""
         if _PLAIN.fullmatch(pattern):
             return self._spelled(pattern, ignore_case=ignore_case)
         matches = bounded_matcher(pattern, ignore_case=ignore_case)
@@ -79,7 +78,7 @@ class Known:
         return tuple(found)
 
     def _spelled(self, pattern: str, *, ignore_case: bool) -> tuple[CollectionId, ...]:
-        """The same for an expression of letters and dots: names of its length that end as it does."""
+        """`matched` for an expression of letters and dots: tests only names of the same length and ending."""
         self.check()
         signs = pattern.replace(r"\.", "\0")
         start = signs.rfind(".") + 1
@@ -95,7 +94,7 @@ class Known:
         return tuple(found)
 
     def _ending(self, length: int, start: int, end: str, *, ignore_case: bool) -> Sequence[tuple[int, str]]:
-        """The names of a length that have this text from `start` on, with their places."""
+        """The names of this length that have the text `end` from `start` on, with their indexes."""
         shape = (length, start, ignore_case)
         if shape not in self._by_end:
             ends: dict[str, list[tuple[int, str]]] = {}
@@ -106,7 +105,7 @@ class Known:
         return self._by_end[shape].get(end, ())
 
     def like(self, text: str) -> str:
-        """The name most like a text, or an empty string; long texts are not compared."""
+        """The name most similar to a text, or an empty string. Long texts are not compared."""
         if len(text) > 200:
             return ""
         self.check()
@@ -123,15 +122,15 @@ _TO_LOWER: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
 
 def _folded(text: str, *, ignore_case: bool) -> str:
-    """ASCII letters in small, if case is ignored."""
+    """The text with ASCII letters in lower case, if case is ignored."""
     return text.translate(_TO_LOWER) if ignore_case else text
 
 
 def match_names(pattern: str, known: Known) -> Match:
-    """Find the collections that `pattern` names; none is a Match without collections.
+    """Find the collections that `pattern` names. If there are none, the Match has no collections.
 
-    Case counts first, as in Debezium; a pattern that names nothing that way is tried again with
-    case ignored, and the note says so. Raises SignalError for a pattern that can't be read.
+    Case counts first, as in Debezium. A pattern that matches nothing is tried again with case ignored; the
+    note then says so. Raises SignalError for a pattern that can't be read.
     """
     parts = quoted_parts(pattern)
     if parts is not None:
@@ -153,9 +152,9 @@ def match_names(pattern: str, known: Known) -> Match:
 
 
 def quoted_parts(text: str) -> tuple[str, ...] | None:
-    """The parts of a name of which at least one is quoted, or None where `text` is no such name.
+    """The parts of a name with at least one quoted part, or None if `text` is no such name.
 
-    Inside quotes a doubled quote stands for one; a part without quotes must be a plain word.
+    Inside quotes a doubled quote stands for one quote. A part without quotes must be a plain word.
     """
     if '"' not in text:
         return None
@@ -174,5 +173,5 @@ def quoted_parts(text: str) -> tuple[str, ...] | None:
 
 
 def shown(text: str) -> str:
-    """A text from a signal, quoted for an answer and cut where it is long."""
+    """A text from a signal, quoted for an answer and truncated if long."""
     return repr(text if len(text) <= 80 else text[:80] + "…")

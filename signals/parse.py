@@ -1,8 +1,7 @@
-"""From a signal to a command, or to a SignalError that names the bad field.
+"""Turns a signal into a command, or into a SignalError that names the bad field.
 
-Owns what the fields of a signal may hold. Whether a collection can be read at all (its key, its
-columns, the SQL of a condition) is for whoever plans the snapshot; what is answered and how is
-`signals.answers`.
+Defines what the fields of a signal may hold. Whether a collection can be read at all (its key, its columns,
+the SQL of a condition) is checked when the snapshot is planned. `signals.answers` words the answers.
 """
 
 from __future__ import annotations
@@ -39,17 +38,17 @@ _Fields: TypeAlias = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A valid signal: its command, and what the operator should hear beside "accepted"."""
+    """A valid signal: its command, and notes for the operator."""
 
     command: Command
     notes: tuple[str, ...] = ()
 
 
 def parse(signal: Signal, known: Known) -> Accepted:
-    """Read what `signal` asks for; `known` are the collections that may be named, in order.
+    """Parse what `signal` asks for. `known` are the collections that may be named, in order.
 
-    For a stop, `known` should hold what is queued as well as what is captured. The command's
-    `signal` is the signal's label. Raises SignalError whose message is the answer.
+    For a stop, `known` should hold queued collections as well as captured ones. The command's `signal` is the
+    signal's label. Raises SignalError, whose message is the answer.
     """
     if signal.id is not None and len(signal.id) > MAX_ID:
         raise SignalError(f"the id has {len(signal.id)} characters, at most {MAX_ID} are kept")
@@ -78,7 +77,7 @@ def _execute(signal: Signal, known: Known) -> Accepted:
 
 
 def _stop(signal: Signal, known: Known) -> Accepted:
-    # Without data too, what is missing is the type: that is what the operator must add.
+    # If there is no data at all, the error still names the type, which is what the operator must add.
     fields = _fields(signal.data or "{}")
     unknown = _ignored(fields, (_TYPE, _COLLECTIONS))
     type_ = _text(fields, _TYPE)
@@ -97,7 +96,7 @@ def _log(signal: Signal, _known: Known) -> Accepted:
     message = _text(fields, "message")
     if message is None:
         raise SignalError("'message' is missing", hint='give "message": the text to log')
-    # Debezium puts the position in the place of the first pair of braces.
+    # Debezium replaces the first pair of braces with the position.
     text = message.replace("{}", signal.label, 1)
     return Accepted(LogMessage(signal.label, text), _ignored(fields, ("message",)))
 
@@ -156,13 +155,13 @@ def _ignored(fields: _Fields, known: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _few(notes: list[str], total: int) -> tuple[str, ...]:
-    """The first notes, and how many more there are."""
+    """The first notes, and a note on how many more there are."""
     more = total - len(notes[:MAX_NOTES])
     return (*notes[:MAX_NOTES], *([f"{more} more such notes"] if more > 0 else []))
 
 
 def _text(fields: _Fields, name: str) -> str | None:
-    """The text of a field; None where it is missing, null or blank."""
+    """The text of a field; None if it is missing, null or blank."""
     value = fields.get(name)
     if value is None:
         return None
@@ -190,7 +189,7 @@ def _check_snapshot_type(text: str) -> None:
 
 
 def _patterns(fields: _Fields) -> list[str] | None:
-    """The trimmed texts of `data-collections`; None where the field is missing or null."""
+    """The trimmed items of `data-collections`; None if the field is missing or null."""
     entries = _array(fields, _COLLECTIONS)
     if entries is None:
         return None
@@ -204,9 +203,9 @@ def _patterns(fields: _Fields) -> list[str] | None:
 
 
 def _named(patterns: list[str], known: Known) -> tuple[tuple[CollectionId, ...], tuple[str, ...]]:
-    """What the patterns name, each collection once, and a note for each that needs one.
+    """The collections that the patterns name, each once, and notes for the operator.
 
-    Raises SignalError when there are patterns and none of them names anything.
+    Raises SignalError if there are patterns and none of them names anything.
     """
     found: dict[CollectionId, None] = {}
     notes: list[str] = []
@@ -235,7 +234,7 @@ def _missed(patterns: list[str], known: Known) -> str:
 
 
 def _conditions(fields: _Fields, collections: Known) -> dict[CollectionId, str | None]:
-    """The condition of each collection; of several that name one, the first counts."""
+    """The condition of each collection. If several conditions apply to one, the first counts."""
     everywhere = _text(fields, _CONDITION)
     entries = _array(fields, _CONDITIONS) or []
     if everywhere is not None and entries:
@@ -249,7 +248,7 @@ def _conditions(fields: _Fields, collections: Known) -> dict[CollectionId, str |
 
 
 def _check_conditions(conditions: dict[CollectionId, str | None]) -> None:
-    """Refuse what the server would have to plan at length: a long condition for very many tables."""
+    """Refuse long conditions for very many tables, which the server would take long to plan."""
     characters = sum(len(text) for text in conditions.values() if text)
     if characters > MAX_CONDITIONED:
         raise SignalError(
@@ -269,7 +268,7 @@ def _condition(entry: object, number: int, collections: Known) -> dict[Collectio
         message = f"{place} has no 'data-collection'" if pattern is None else f"{place} has {shown(stray[0])}"
         raise SignalError(message, hint="it must hold 'data-collection' and 'filter', no more")
     match = match_names(pattern.strip(), collections)
-    # A condition that reaches no collection would have its rows read without it.
+    # If a condition applied to no collection, the named collections would be read without it.
     if collections.collections and not match.collections:
         raise SignalError(f"{place}: {_COLLECTIONS!r} names nothing that matches {shown(pattern)}")
     return dict.fromkeys(match.collections, text)

@@ -1,7 +1,6 @@
-"""The table channel: rows of the signal table that the log carries become signals.
+"""The table channel: rows of the signal table in the log become signals.
 
-Owns the order and which rows count. Finding the rows in the log is the adapter's work, and so is
-naming their position; nothing here connects to a database.
+Owns their order and which rows count. The adapter finds the rows in the log and labels their positions.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def signals_of(rows: Iterable[SignalRow]) -> tuple[Signal, ...]:
-    """The signals among `rows`, in the order of the log; rows that mark a window are left out."""
+    """The signals among `rows`, in log order, without the watermark rows of windows."""
     return tuple(
         Signal(Channel.SOURCE, row.position_label, row.id, row.type, row.data)
         for row in rows

@@ -1,12 +1,11 @@
-"""The kafka channel: records of one topic whose key is this job's become messages.
+"""The Kafka channel: records of one topic whose key is this job's become messages.
 
-Owns which records count, their labels and the place to go on from. Reading the topic is a
-`TopicReader`'s work; nothing here connects to a broker.
+Owns which records count, their labels and the place to resume from. A `TopicReader` reads the topic.
 
-The place is an offset per partition, kept in the job's own state, and the time of the job's first
-start. A partition without an offset (nothing has been received from it yet, or it has been added since)
-is read from the first record that is not older than that time. So a signal counts if it was sent after
-the first start, whether or not the job was running, and what an earlier engine had obeyed does not.
+The place is an offset per partition plus the time of the job's first start, kept in the job's own state. A
+partition without an offset (nothing received yet, or added later) is read from the first record that is not
+older than that time. So signals sent after the first start count, whether or not the job was running. Signals
+that an earlier engine has obeyed do not.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _LAST_PARTITION = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record as the topic holds it; `topic_id` tells the topic from others that have had its name."""
+    """A record of the topic. `topic_id` distinguishes the topic from earlier ones of the same name."""
 
     topic_id: str
     partition: int
@@ -39,9 +38,9 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where reading begins: the next offset of each partition; others at the time, in Unix ms.
+    """Where reading begins: at the next offset of each partition, or for other partitions at `since_ms`.
 
-    The offsets are those of the topic with this id, and of no other one.
+    `since_ms` is Unix time in ms. The offsets are valid only for the topic with this id.
     """
 
     offsets: Mapping[int, int]
@@ -50,20 +49,20 @@ class Place:
 
 
 class TopicReader(Protocol):
-    """Reads every partition of one topic in the background; faults are told and waited out."""
+    """Reads every partition of one topic in the background. Faults are logged, and it retries."""
 
     def begin(self, place: Place) -> None:
-        """Read from here on; forget what was read before and not taken."""
+        """Read from this place on. Drop what was read before and not taken."""
 
     def take(self) -> Sequence[Record]:
-        """What has been read since the last call, each partition in order; returns at once."""
+        """The records read since the last call, each partition in order. Returns immediately."""
 
     def close(self) -> None:
-        """End reading. Twice is harmless."""
+        """Stop reading. Calling it twice is harmless."""
 
 
 class TopicChannel:
-    """A `SignalChannel` over a topic. `first_ms`: the time from which a new job takes records."""
+    """A `SignalChannel` over a topic. A new job takes records from `first_ms` on."""
 
     def __init__(self, topic: str, key: str, reader: TopicReader, first_ms: int) -> None:
         self._topic, self._key, self._reader, self._first_ms = topic, key.encode(), reader, first_ms
@@ -72,7 +71,7 @@ class TopicChannel:
         self._is_new = False
 
     def resume(self, saved: Mapping[str, Any]) -> None:
-        """Go on behind the records that the saved state has taken, if they are of this topic."""
+        """Resume after the records that the saved state has taken, if they belong to this topic."""
         before = read_text(saved["topic"]) if saved else None
         known = before == self._topic
         if before is not None and not known:
@@ -89,7 +88,7 @@ class TopicChannel:
         return {"topic": self._topic, **_place_out(self._taken)}
 
     def pending(self) -> bool:
-        """Whether signals wait; records for others are passed over here."""
+        """Whether signals wait, or a first place to save. Records with other keys are skipped."""
         self._absorb()
         return self._is_new or bool(self._received)
 
@@ -101,7 +100,7 @@ class TopicChannel:
         return received
 
     def close(self) -> None:
-        """End reading."""
+        """Stop reading."""
         self._reader.close()
 
     def _absorb(self) -> None:

@@ -1,8 +1,7 @@
-"""Settings: one reading of Debezium's properties, checked before any connection is made.
+"""Settings: Debezium's properties, read and checked before any connection is made.
 
-`read(path)` is what a program wants: file in, `Settings` out, or one ConfigError with every
-problem. `load` and `parse` are its two halves; `explain` says what becomes of each property.
-Nothing here opens a connection.
+`read(path)` is the main entry: file in, `Settings` out, or one ConfigError with every problem. `load` and
+`parse` are its two halves. `explain` says what becomes of each property. Nothing here opens a connection.
 """
 
 from engine.config.explain import Explained, explain

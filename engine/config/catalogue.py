@@ -33,5 +33,5 @@ _NAMED = {
 
 
 def catalogue_of(properties: Mapping[str, str]) -> Catalogue:
-    """The catalogue of the connector that the properties name; PostgreSQL's where they name none."""
+    """The catalogue of the connector that the properties name; PostgreSQL's if they name none."""
     return _NAMED.get(properties.get("connector.class", "").strip(), POSTGRES)

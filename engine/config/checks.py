@@ -1,6 +1,6 @@
-"""What is missing from a configuration, what contradicts itself, and what can't be run yet.
+"""Checks across properties: what is missing, what contradicts itself, and what can't be run yet.
 
-Each check looks at the values and gives one line per fault; none stops at the first.
+Each check yields one line per fault; none stops at the first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _POSTGRES = {"io.debezium.connector.postgresql.PostgresConnector", "PostgresConn
 
 
 def connector_problem(properties: Mapping[str, str]) -> str:
-    """Say why the connector can't be run; empty when it is known or not named."""
+    """Why the connector can't be run; empty if it is known or not named."""
     name = properties.get("connector.class", "")
     if name.strip() in _POSTGRES or catalogue_of(properties) is not POSTGRES:
         return ""
@@ -41,7 +41,7 @@ def connector_problem(properties: Mapping[str, str]) -> str:
 
 
 def problems(values: Values) -> Iterator[str]:
-    """Give every fault that no property shows by itself."""
+    """Yield the faults that involve more than one property."""
     yield from _missing(values)
     if values.catalogue is MONGODB:
         yield from mongodb.problems(values)
@@ -64,7 +64,7 @@ def _missing(values: Values) -> Iterator[str]:
 
 
 def _old_name_given(values: Values, name: str) -> bool:
-    """Whether another problem says already that this property has a new name."""
+    """Whether another problem already says that this property has a new name."""
     return any(old.text == name and old.name in values.given for old in values.catalogue.rows)
 
 
@@ -82,7 +82,7 @@ def _snapshotter(values: Values) -> Iterator[str]:
 
 
 def _watermarking(values: Values) -> Iterator[str]:
-    """Where signal rows are the default, a missing signal table refuses snapshots, not the job."""
+    """If signal rows are the default, a missing signal table refuses snapshots but not the job."""
     if values.catalogue is SQLSERVER and "incremental.snapshot.watermarking.strategy" not in values.given:
         return
     strategy = values.get("incremental.snapshot.watermarking.strategy", Watermarking)
@@ -103,7 +103,7 @@ def _overrides(values: Values) -> Iterator[str]:
 
 
 def _overlaps(values: Values) -> Iterator[str]:
-    """Directories that hold different things must not be the same, nor what is staged hold the others."""
+    """Directories for different things must differ, and the staging directory must not contain the others."""
     places = {name: path for name in _DIRECTORIES if (path := _local(values.get(name, str)))}
     staging = places.pop(_STAGING, None)
     checkpoint, events = places.get(_CHECKPOINT), places.get(_EVENTS)
@@ -117,7 +117,7 @@ def _overlaps(values: Values) -> Iterator[str]:
 
 
 def _local(place: str) -> Path | None:
-    """A directory of this machine, None for anything else."""
+    """A directory on this machine; None for anything else."""
     found = urlparse(place)
     if not place or found.scheme not in {"", "file"}:
         return None
@@ -125,7 +125,7 @@ def _local(place: str) -> Path | None:
 
 
 def _sink(values: Values) -> Iterator[str]:
-    """Sinks that keep events need a place for the state that tells where it went on, and their own."""
+    """Sinks that keep events need a checkpoint, and a place of their own."""
     kind = values.get("tidemark.sink", SinkKind)
     if kind not in {SinkKind.FILES, SinkKind.KAFKA} or not values.sure("tidemark.sink"):
         return

@@ -15,11 +15,11 @@ ALGORITHMS = (
     *("MD5", "SHA-1", "SHA-224", "SHA-256", "SHA-384", "SHA-512", "SHA-512/224", "SHA-512/256"),
     *("SHA3-224", "SHA3-256", "SHA3-384", "SHA3-512"),
 )
-"""Java's names of the hashes that Python has too."""
+"""Java's names of the hash algorithms that Python has too."""
 
 
 def column_masks(values: Values) -> tuple[ColumnMask, ...]:
-    """Give the masks, truncations first, as Debezium orders them; faults join the problems."""
+    """The masks in Debezium's order, truncations first. Faults are added to the problems."""
     return (
         *_by_length(values, "column.truncate.to.<length>.chars", truncate=True),
         *_by_length(values, "column.mask.with.<length>.chars", truncate=False),

@@ -1,7 +1,7 @@
-"""What Kafka Connect defines, what has no effect here, and what is refused.
+"""Kafka Connect's properties: those without effect here, and those that are refused.
 
-A property is refused where ignoring it would change events; it is without effect where Tidemark
-does the same in another way, or has nothing that it could mean. Older names are known too.
+A property is refused if ignoring it would change events. It has no effect if Tidemark does the same in
+another way, or has nothing that it could apply to. Older names are known too.
 """
 
 from __future__ import annotations

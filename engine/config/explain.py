@@ -26,9 +26,9 @@ class Explained:
 
 
 def explain(properties: Mapping[str, str], *, defaults: bool = False) -> tuple[Explained, ...]:
-    """Say what becomes of each known property given, and of those not given where asked for.
+    """What becomes of each known property in the file, and with `defaults` of all others.
 
-    Given ones come first, in the file's order; secrets are masked.
+    Those in the file come first, in its order. Secrets are masked.
     """
     catalogue = catalogue_of(properties)
     given = tuple(_given(row, name, properties[name]) for name in properties if (row := catalogue.find(name)))
@@ -44,7 +44,7 @@ def _given(row: Property, name: str, value: str) -> Explained:
 
 
 def _kind(row: Property, value: str) -> Kind:
-    """A property that only one value may have is accepted where it has it."""
+    """The kind of a given property. One with a single allowed value is accepted if it has that value."""
     if row.kind not in {Kind.REFUSED, Kind.LATER_REFUSED}:
         return row.kind
     try:

@@ -1,8 +1,8 @@
-"""A configuration file as flat properties, whatever it is written in.
+"""Reads a configuration file of any supported format as flat properties.
 
-`.json` is what Kafka Connect takes, with or without the `{"name", "config"}` wrapper; `.yaml`
-and `.yml` are flat or nested; anything else is Java's `.properties`, unless it begins with a
-brace. Every value becomes text. Owns the formats; references are resolved in `references`.
+`.json` is Kafka Connect's format, with or without the `{"name", "config"}` wrapper. `.yaml` and `.yml` are
+flat or nested. Anything else is Java's `.properties`, unless it begins with a brace. Every value becomes
+text. References are resolved in `references`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 _NAMES_NULL = ".tidemark.sink"
-"""The property that has a value of this name, which YAML takes for none."""
+"""The property that may have the value `null`, which YAML reads as no value."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """What a file says, its faults, and the properties whose references led nowhere."""
+    """A file's properties, its faults, and the properties whose references could not be resolved."""
 
     properties: dict[str, str]
     problems: tuple[str, ...]
@@ -38,7 +38,7 @@ class ConfigFile:
 
 
 def load(path: Path | str) -> dict[str, str]:
-    """Read a file's properties with references resolved; such values hide in their repr.
+    """Read a file's properties with references resolved. Resolved values are hidden in their repr.
 
     Raises ConfigError with every fault of the file.
     """
@@ -49,7 +49,7 @@ def load(path: Path | str) -> dict[str, str]:
 
 
 def read_file(path: Path | str) -> ConfigFile:
-    """Read a file and say what is wrong with it; raises ConfigError when it can't be read at all."""
+    """Read a file and collect its faults. Raises ConfigError if it can't be read at all."""
     text = _text(Path(path))
     parsed = _parse(text, Path(path).suffix.lower())
     properties, failures = resolve(parsed.properties, dict(os.environ))
@@ -64,7 +64,7 @@ def _text(path: Path) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        return data.decode("latin-1")  # what Java assumes of .properties
+        return data.decode("latin-1")  # Java's default for .properties
 
 
 def _parse(text: str, suffix: str) -> Parsed:
@@ -88,11 +88,11 @@ def _parse_json(text: str) -> Parsed:
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """A JSON object or YAML mapping as written: every key with its value, doubles included."""
+    """A JSON object or YAML mapping as written: every key with its value, duplicates included."""
 
 
 def _unwrapped(document: _Pairs) -> _Pairs:
-    """Take the configuration out of Kafka Connect's wrapper, which may also give the name."""
+    """The configuration inside Kafka Connect's wrapper, which may also give the name."""
     config = dict(document).get("config")
     if not isinstance(config, _Pairs):
         return document
@@ -118,9 +118,9 @@ def _parse_yaml(text: str) -> Parsed:
 
 
 def _plain(node: yaml.Node, seen: set[int], name: str = "") -> Any:
-    """Give a node as pairs, lists and the text of its scalars; types are settled later.
+    """A node as pairs, lists and the text of its scalars. Types are resolved later.
 
-    `name` is what leads to the node. A null where it is a word that may stand there is that word.
+    `name` is the path to the node. Where `null` is a valid value, a null is read as that word.
     """
     if id(node) in seen:
         raise ConfigError(f"line {node.start_mark.line + 1}: write it out instead of an alias")
@@ -140,7 +140,7 @@ def _pair(key: yaml.Node, value: yaml.Node, seen: set[int], prefix: str) -> tupl
 
 
 def _flat(document: _Pairs) -> Parsed:
-    """Join nested names with dots and lists with commas; a null value means absent."""
+    """Flatten: nested names are joined with dots, lists with commas. A null value means absent."""
     parsed = Parsed()
     for name, value in _leaves("", document):
         if name in parsed.properties:

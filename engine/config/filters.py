@@ -1,4 +1,4 @@
-"""Filters that MongoDB's properties hold as JSON: their form. What they mean is the server's affair."""
+"""The form of filters in MongoDB's properties: JSON. Only the server interprets them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What may be shown: values that are secret, or that came from outside the file, never are.
+"""Hides secrets, and values that came from outside the file, in messages.
 
-Owns recognising secrets, by a property's name and inside of addresses, and the text that stands for them in
-messages. Where a secret comes from is `references.py`'s.
+Owns recognising secrets, by a property's name and inside addresses, and the text that replaces them.
+`references.py` resolves where a secret comes from.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _PARAMETER = re.compile(
     r"(?P<secret>\"[^\"]*\"|'[^']*'|[^&;,]+)",
     re.IGNORECASE,
 )
-"""A name and a value, as in a query, in the properties of an authentication, or in a list of options."""
+"""A name and a value, as in a query string, authentication properties or a list of options."""
 _LITERAL = re.compile(r"'(?:[^']|'')*'")
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Tell whether a property's value must not be shown at all."""
+    """Whether a property's value must not be shown at all."""
     return isinstance(value, Hidden) or _SECRET_NAME.search(name) is not None
 
 
 def shown_value(name: str, value: str) -> str:
-    """Give a property's value as it may be printed; secrets inside addresses and statements are left out."""
+    """A property's value as it may be printed, without secrets inside addresses and statements."""
     if is_secret(name, value):
         return MASK
     if _STATEMENT_NAME.search(name):
@@ -48,7 +48,7 @@ def shown_value(name: str, value: str) -> str:
 
 
 def without_secrets(text: str, *, address: bool = False) -> str:
-    """A text without the passwords and tokens in it; an `address` may have a user without a scheme."""
+    """A text without its passwords and tokens. An `address` may have a user without a scheme."""
     shown, at = [], 0
     for start, end in sorted(_secrets(text, address=address)):
         shown += [text[at:start], MASK] if start >= at else []
@@ -57,7 +57,7 @@ def without_secrets(text: str, *, address: bool = False) -> str:
 
 
 def hidden_in(message: str, value: str) -> str:
-    """A message about a value, without the secrets that the value holds, however they are written."""
+    """A message about a value, without the value's secrets in any spelling."""
     secrets = {value[start:end] for start, end in _secrets(value, address=True)}
     for secret in sorted({*secrets, *map(unquote, secrets)}, key=len, reverse=True):
         message = message.replace(secret, MASK) if len(secret) > 2 else message
@@ -65,9 +65,9 @@ def hidden_in(message: str, value: str) -> str:
 
 
 def _secrets(text: str, *, address: bool) -> Iterator[tuple[int, int]]:
-    """Where secrets stand: the password before a host, and values of parameters with such names.
+    """The places of secrets: the password before a host, and values of parameters with secret names.
 
-    A password may hold blanks, `@`, `/` and `?`, so that of a user reaches to the last `@`.
+    A password may contain blanks, `@`, `/` and `?`, so a user's password extends to the last `@`.
     """
     start = text.find("://") + 3 if "://" in text else 0
     if "@" in text[start:] and (start or address):

@@ -1,7 +1,7 @@
 """The durable schema history: the properties under `schema.history.internal.`, and their settings.
 
-Debezium keeps it in Kafka by default and can't do without; here the tables' shapes are part of the job's
-own state, and the history is kept where a file or a topic is named for it.
+Debezium requires it and keeps it in Kafka by default. Here the tables' schemas are part of the job's own
+state, and a history is kept only if a file or a topic is named for it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ HISTORY = (
 
 
 def history_settings(values: Values) -> HistorySettings:
-    """Compose the settings; where no class is named, the property of a file or topic says which."""
+    """Compose the settings. If no class is named, the property of a file or topic decides which."""
     kind, problems = _kind(values), list[str]()
     producer: dict[str, str] = {}
     consumer: dict[str, str] = {}

@@ -1,7 +1,7 @@
 """Java's `.properties` syntax, as `java.util.Properties` reads it.
 
-Owns comments, continued lines, the three separators and escapes. A key that stands twice is
-reported, where Java lets the last one win. What the properties mean is left to others.
+Owns comments, continued lines, the three separators and escapes. A duplicate key is reported, whereas in Java
+the last one wins.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _KEY = re.compile(r"(?P<key>(?:[^\\=: \t\f]|\\.?)*)[ \t\f]*[=:]?[ \t\f]*", re.DO
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """Properties in the file's order, and what was wrong with the text."""
+    """Properties in the file's order, and the faults of the text."""
 
     properties: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
 
 def parse_properties(text: str) -> Parsed:
-    """Read properties; problems name the line, counted from 1, never the value."""
+    """Parse properties. Problems name the line, counted from 1, and never the value."""
     parsed = Parsed()
     first_seen: dict[str, int] = {}
     for number, line in _logical_lines(text):
@@ -45,7 +45,7 @@ def parse_properties(text: str) -> Parsed:
 
 
 def _logical_lines(text: str) -> list[tuple[int, str]]:
-    """Join continued lines; comments are not continued, blank lines end a continued one."""
+    """Join continued lines. Comments can't be continued; a blank line ends a continued line."""
     lines: list[tuple[int, str]] = []
     begun: tuple[int, str] | None = None
     for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
@@ -70,7 +70,7 @@ def _split(line: str) -> tuple[str, str]:
 
 def _unescape(text: str) -> str:
     plain = _ESCAPE.sub(_character, text)
-    # two escapes may make one character beyond the basic plane; a half of one is no text
+    # two escapes may form one character beyond the BMP; half of one is invalid
     joined = plain.encode("utf-16", "surrogatepass")
     try:
         return joined.decode("utf-16")

@@ -1,8 +1,8 @@
-"""The options of Microsoft's JDBC driver, which `driver.` passes through, `database.` in older versions.
+"""The options of Microsoft's JDBC driver, under `driver.` or, in older versions, `database.`.
 
-The log and the chunks are read by that driver, metadata by the ODBC driver; an option is applied where
-both know it. What only one of them knows is refused where it would change the connection's safety or
-what is read, with what to use instead; the rest has no effect here.
+That driver reads the log and the chunks, the ODBC driver reads metadata. An option is applied if both know
+it. An option that only one knows is refused, with an alternative, if it would change the connection's
+security or what is read. All others have no effect here.
 """
 
 from __future__ import annotations
@@ -117,6 +117,6 @@ DRIVER = (
 
 
 def driver_name(values: Values, name: str) -> str:
-    """The property that gives an applied option: the newer spelling counts before the older."""
+    """The property that sets an applied option. The newer spelling takes precedence."""
     newer, older = _both(name)
     return newer if newer in values.given else older

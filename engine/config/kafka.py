@@ -1,8 +1,8 @@
-"""Kafka clients' options: Java's names in, those of librdkafka out.
+"""Kafka clients' options: Java's names in, librdkafka's names out.
 
-Owns the table, and the options that don't translate one by one: key stores; logins are `kafka_login`'s.
-An option that has no counterpart is refused with what to use instead; one that can change nothing here is
-passed over. Which properties hold a client's options is their reader's affair.
+Owns the table, and key stores, which don't translate one by one. `kafka_login` translates logins. An option
+without a counterpart is refused, with an alternative. An option that can't change anything here is ignored.
+The callers know which properties hold a client's options.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Given:
 
 @dataclass(slots=True)
 class Translated:
-    """A client's configuration under librdkafka's names, and what is wrong with the options."""
+    """A client's configuration under librdkafka's names, and the faults of its options."""
 
     config: dict[str, str] = field(default_factory=dict, repr=False)
     problems: list[str] = field(default_factory=list)
@@ -45,12 +45,12 @@ def _words(*words: str) -> Shape:
 
 
 def _only(*words: str) -> Shape:
-    """What must not be anything else; it is not passed on."""
+    """An option that allows only these values and is not passed on."""
     return Shape(" or ".join(words), lambda raw: "" if raw.strip().lower() in words else None)
 
 
 def _buffer(raw: str) -> str | None:
-    """Java's -1 is librdkafka's 0: as the system has it."""
+    """Java's -1 is librdkafka's 0: the system's default."""
     size = whole(-1, _INT).convert(raw)
     return None if size is None else str(max(0, int(str(size))))
 
@@ -161,12 +161,12 @@ _STORES = re.compile(r"ssl\.(truststore|keystore)\.\w+(\.\w+)?")
 
 
 def named(prefix: str, options: Mapping[str, str]) -> dict[str, Given]:
-    """Options as they stand behind a prefix."""
+    """The options, each with the property that gave it: the prefix and the option's name."""
     return {name: Given(prefix + name, text) for name, text in options.items()}
 
 
 def translate(options: Mapping[str, Given], table: Table) -> Translated:
-    """Translate a client's options, all of them together; nothing is left out in silence."""
+    """Translate all of a client's options. None is dropped silently."""
     found = Translated()
     for name, given in options.items():
         if name in table:
@@ -187,7 +187,7 @@ def _convert(found: Translated, given: Given, target: str, shape: Shape) -> None
         found.problems.append(f"{given.property!r} is {shown}; it must be {exc}")
         return
     if target:
-        text = value if isinstance(value, str) else str(value)  # what came from a reference stays hidden
+        text = value if isinstance(value, str) else str(value)  # a resolved reference stays hidden
         found.config[target] = text.lower() if isinstance(value, bool) else text
 
 
@@ -217,7 +217,7 @@ def _keystore(found: Translated, options: Mapping[str, Given]) -> None:
         return
     match _type(options, "ssl.keystore.type"):
         case "PEM":
-            # One file with the key and its certificates, as Java wants it.
+            # One file with the key and its certificates, as Java requires.
             found.config |= {"ssl.key.location": location.text, "ssl.certificate.location": location.text}
         case "PKCS12":
             found.config["ssl.keystore.location"] = location.text
@@ -252,7 +252,7 @@ def _login(found: Translated, options: Mapping[str, Given]) -> None:
 
 
 def _user(found: Translated, jaas: Given, mechanism: str) -> None:
-    """Take what a JAAS line says, of the module that belongs to the mechanism."""
+    """Take the login from a JAAS line, whose module must belong to the mechanism."""
     try:
         login = login_of(jaas.text)
     except ValueError as exc:

@@ -1,11 +1,11 @@
 """How a Kafka client logs in: Java's JAAS line and SASL options in, librdkafka's out.
 
     PLAIN, SCRAM    a user and a password in the line
-    OAUTHBEARER     a token in the line, by a reference that is asked again before the token expires; or a
-                    client's identifier and secret, by which librdkafka asks a token endpoint (OIDC)
+    OAUTHBEARER     a token in the line, by a reference that is resolved again before the token expires; or a
+                    client id and secret, with which librdkafka asks a token endpoint (OIDC)
 
-Where a line's references may give something else later, the line itself stays in the configuration, and is
-read whenever a client is made: `logged_in` says what it then is.
+If a line's references may change later, the line itself stays in the configuration. `logged_in` resolves it
+whenever a client is created.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _EXTENSION: Final = "extension_"
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """What a JAAS line says: its mechanism, librdkafka's options, and a token where it has one."""
+    """The contents of a JAAS line: its mechanism, librdkafka's options, and a token if it has one."""
 
     mechanism: str
     options: Mapping[str, str] = field(repr=False)
@@ -52,7 +52,7 @@ class Login:
 
 
 def login_of(line: str) -> Login:
-    """Read a JAAS line. Raises ValueError saying what it must be; it quotes nothing of it."""
+    """Parse a JAAS line. Raises ValueError saying what it must be, without quoting it."""
     found = _JAAS_LINE.fullmatch(line)
     mechanism = _MODULES.get(found[1], "") if found else ""
     fields = {name: _unquoted(text) for name, text in _JAAS_FIELD.findall(found[2])} if found else {}
@@ -84,32 +84,32 @@ def _bearer(fields: Mapping[str, str]) -> Login:
 
 
 def logged_in(config: Mapping[str, str]) -> dict[str, str]:
-    """A translated configuration with every credential as it is now; a token is `token_line`'s to give.
+    """A translated configuration with all current credentials, except a token (see `token_line`).
 
-    Raises SourceError where a provider has none, and ValueError where what it has is no JAAS line.
+    Raises SourceError if a provider has none, ValueError if what it has is not a JAAS line.
     """
     now = {name: fresh(value) for name, value in config.items() if name != LINE}
     return {**now, **login_of(fresh(config[LINE])).options} if LINE in config else now
 
 
 def token_line(config: Mapping[str, str]) -> str:
-    """The JAAS line that gives a token, with its references; empty where the client logs in otherwise."""
+    """The JAAS line that gives a token, with its references; empty if the client logs in otherwise."""
     line = config.get(LINE, "")
     return line if line and login_of(line).token else ""
 
 
 def token_in(line: str) -> str:
-    """The token of a JAAS line, asked for now. Raises as `logged_in` does."""
+    """The current token of a JAAS line. Raises the same errors as `logged_in`."""
     return login_of(fresh(line)).token
 
 
 def stays(line: str, login: Login) -> bool:
-    """Whether the line is to be read again whenever a client is made."""
+    """Whether the line must be read again whenever a client is created."""
     return bool(login.token) or may_change(line)
 
 
 def lacks(mechanism: str, login: Login, options: Mapping[str, str]) -> str:
-    """What a login lacks, to follow the property's name; empty if nothing."""
+    """What a login lacks, as text to follow the property's name; empty if nothing."""
     if not mechanism.startswith(login.mechanism):
         return f"has a module of {login.mechanism}, and the mechanism is {mechanism}"
     if mechanism != OAUTHBEARER or login.token:

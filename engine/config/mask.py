@@ -1,4 +1,4 @@
-"""What stands for a secret in messages, and names of properties without the secrets in them."""
+"""The text that replaces a secret in messages, and property names without secrets."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ _SALT: Final = re.compile(r"(?P<before>\.with\.salt\.).+", re.DOTALL)
 
 
 def shown_name(name: str) -> str:
-    """Give a property's name as it may be printed: a hash's salt is a secret in the name."""
+    """A property's name as it may be printed. A hash's salt is a secret in the name."""
     return _SALT.sub(rf"\g<before>{MASK}", name)

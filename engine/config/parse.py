@@ -1,7 +1,7 @@
-"""Properties in, `Settings` out: the one place where a property's name meets its use.
+"""Properties in, `Settings` out: the one place where a property's name is tied to its use.
 
-Owns composing the settings and gathering every problem into one ConfigError. Shapes, defaults
-and kinds stand in the catalogue, contradictions in `checks`.
+Composes the settings and collects all problems in one ConfigError. The catalogue has shapes, defaults and
+kinds; `checks` finds contradictions.
 """
 
 from __future__ import annotations
@@ -213,6 +213,6 @@ def _warnings(v: Values) -> list[str]:
 
 
 def _is_here(v: Values) -> bool:
-    """Whether the database is reached without a network."""
+    """Whether the database is on this machine."""
     host = v.get("database.hostname", str)
     return host == "localhost" or host.startswith("127.") or host == "::1"

@@ -2,12 +2,12 @@
 
     ${env:NAME}          an environment variable
     ${file:path:key}     a key of a .properties file
-    ${dir:path:name}     the whole of a file in a directory, as Kubernetes mounts secrets
-    ${cmd:program …}     what a program prints, without its last line's end
-    ${name:path:key}     what the entry point `name` of the group tidemark.credentials gives
+    ${dir:path:name}     the whole content of a file in a directory, as Kubernetes mounts secrets
+    ${cmd:program …}     a program's output, without the last line break
+    ${name:path:key}     the value from the entry point `name` of the group tidemark.credentials
 
-Other text in `${…}` without a colon is left as it is, as Kafka Connect leaves it. A resolved value keeps what
-it was resolved from: `fresh` asks its provider again, so a credential may change while the job runs.
+Text in `${…}` without a colon is left as it is, as in Kafka Connect. A resolved value keeps its reference:
+`fresh` asks the provider again, so a credential may change while the job runs.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ _OWN: Final = ("env", "file", "dir", "cmd")
 _REFERENCE = re.compile(r"\$\{(?P<provider>[^}:]*):(?P<rest>[^}]*)\}")
 _PROGRAM_S: Final = 30.0
 _PRINTED_FOR_S: Final = 5.0
-"""What a program printed serves for so long: several connections are opened at once."""
+"""How long a program's output is reused, since several connections are opened at once."""
 _printed: dict[str, tuple[float, str]] = {}
 _refusals = 0
 
 
 class Hidden(str):
-    """Text that was resolved from a reference: still text, but its repr shows nothing.
+    """Text resolved from a reference. It is a str, but its repr shows nothing.
 
-    `template` is what it was resolved from, with which it can be asked for again; empty where it can't be.
-    `trimmed`: without the blanks around it. It is pickled as its template alone, so that no task carries a
-    secret, unless `carried`.
+    `template` is the text with the references, used to resolve it again; empty if it can't be. `trimmed`:
+    surrounding blanks are removed. Only the template is pickled, so that no task carries a secret, unless
+    `carried` is set.
     """
 
     __slots__ = ("template", "trimmed")
@@ -54,7 +54,7 @@ class Hidden(str):
     """Whether tasks run where the references may lead nowhere: each then has the text, too."""
 
     def __new__(cls, text: str, template: str = "", *, trimmed: bool = False) -> Self:
-        """The text, and where it came from."""
+        """Create the text with its template."""
         hidden = super().__new__(cls, text)
         hidden.template, hidden.trimmed = template, trimmed
         return hidden
@@ -63,7 +63,7 @@ class Hidden(str):
         return MASK
 
     def strip(self, chars: str | None = None, /) -> Hidden:
-        """Without the blanks around it, and still from where it came."""
+        """Remove surrounding blanks, keeping the template."""
         return Hidden(super().strip(chars), self.template, trimmed=chars is None)
 
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:
@@ -78,10 +78,10 @@ class Hidden(str):
 
 
 class CredentialProvider(Protocol):
-    """What an entry point of the group gives: asked at every connection, on executors too."""
+    """What an entry point of the group provides. Called at every connection, on executors too."""
 
     def __call__(self, path: str, key: str) -> str:
-        """The value of `${name:path:key}`; `${name:key}` has no path. LookupError where there is none."""
+        """The value of `${name:path:key}`; `${name:key}` has no path. Raises LookupError if there is none."""
 
 
 def resolve(
@@ -103,7 +103,7 @@ def resolve(
 
 
 def resolved(template: str, trimmed: bool = False) -> Hidden:  # noqa: FBT001, FBT002  it is pickled
-    """A value with references, resolved here and now. Raises SourceError where a provider has none."""
+    """A value with its references resolved now. Raises SourceError if a provider has none."""
     try:
         found = Hidden(_resolve(template, os.environ), template)
     except LookupError as exc:
@@ -112,7 +112,7 @@ def resolved(template: str, trimmed: bool = False) -> Hidden:  # noqa: FBT001, F
 
 
 def brought(template: str, trimmed: bool, text: str) -> Hidden:  # noqa: FBT001  it is pickled
-    """A value that came along with a task: as the providers here give it, else as it came."""
+    """A value carried by a task: resolved by the providers here if possible, else as carried."""
     try:
         return resolved(template, trimmed)
     except SourceError:
@@ -120,27 +120,27 @@ def brought(template: str, trimmed: bool, text: str) -> Hidden:  # noqa: FBT001 
 
 
 def fresh(value: str) -> str:
-    """A value as its providers give it now; one that can't change as it is. Raises SourceError."""
+    """A value resolved again by its providers, or unchanged if it can't change. Raises SourceError."""
     if isinstance(value, Hidden) and may_change(value):
         return resolved(value.template, value.trimmed)
     return value
 
 
 def may_change(value: str) -> bool:
-    """Whether a provider may give another value later; the environment of a process stays as it is."""
+    """Whether a provider may return another value later. A process's environment never changes."""
     template = value.template if isinstance(value, Hidden) else ""
     return any(found["provider"] != "env" for found in _REFERENCE.finditer(template))
 
 
 def refuse() -> None:
-    """Take what providers gave for refused: programs are asked anew, and clients of long lives made anew."""
+    """Note that credentials were refused: programs are run again, and long-lived clients are recreated."""
     global _refusals  # noqa: PLW0603  it is this process's
     _refusals += 1
     _printed.clear()
 
 
 def refusals() -> int:
-    """How often that was so: what was made when it was less holds what was refused."""
+    """How often credentials were refused. Whatever was created at a lower count holds refused ones."""
     return _refusals
 
 
@@ -194,7 +194,7 @@ def _text(path: str) -> str:
 
 
 def _from_program(command: str) -> str:
-    """What a program prints; no shell reads the command, and nothing that it says is shown."""
+    """A program's output. It runs without a shell, and nothing that it prints is shown."""
     since_s, text = _printed.get(command, (-_PRINTED_FOR_S, ""))
     if time.monotonic() - since_s < _PRINTED_FOR_S:
         return text

@@ -1,8 +1,7 @@
-"""What the text of a property must look like, and the value it becomes.
+"""What a property's text must look like, and the value that it becomes.
 
-A shape reads text into a value or raises ValueError saying what it takes instead. It never
-quotes the text, which may be a secret. Which property has which shape, its default and its
-meaning stand in the catalogue.
+A shape converts text into a value, or raises ValueError saying what it accepts. It never quotes the text,
+which may be a secret. The catalogue says which property has which shape.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ _ENDLESS = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """`allowed` says what is taken, to follow "it must be".
+    """A shape. `allowed` says what is accepted, as text to follow "it must be".
 
-    `convert` gives the value. It returns None where the text is not that, or raises ValueError
-    where more can be said than `allowed` does.
+    `convert` returns the value, or None for any other text. It raises ValueError if it can say more than
+    `allowed` does.
     """
 
     allowed: str
@@ -43,7 +42,7 @@ class Shape:
 
 
 def text(pattern: str = ".*", allowed: str = "text") -> Shape:
-    """Text without the blanks around it, the whole of it matching `pattern`."""
+    """Text without surrounding blanks that matches `pattern` as a whole."""
 
     def convert(raw: str) -> str | None:
         return raw.strip() if re.fullmatch(pattern, raw.strip(), re.DOTALL) else None
@@ -85,7 +84,7 @@ def _member(members: type[StrEnum], raw: str) -> StrEnum | None:
 
 
 def java_class(members: type[StrEnum]) -> Shape:
-    """One of a few Java classes, by its full name or by what stands behind the package's."""
+    """One of a few Java classes, by its full or simple name."""
 
     def convert(raw: str) -> StrEnum | None:
         name = raw.strip()
@@ -95,7 +94,7 @@ def java_class(members: type[StrEnum]) -> Shape:
 
 
 def subset(words: tuple[str, ...], *, nothing: str = "", everything: str = "") -> Shape:
-    """Some of a few words, comma separated; `nothing` alone means none of them, `everything` all."""
+    """Some of these words, comma separated. `nothing` alone means none of them, `everything` all."""
 
     def convert(raw: str) -> frozenset[str] | None:
         found = frozenset(word.strip().lower() for word in raw.split(",") if word.strip())
@@ -110,7 +109,7 @@ def subset(words: tuple[str, ...], *, nothing: str = "", everything: str = "") -
 
 
 def harmless(*values: str) -> Shape:
-    """Text of which only a few values change nothing; those are read as the empty string."""
+    """Text for which only these values have no effect. They are read as the empty string."""
 
     def convert(raw: str) -> str:
         return "" if raw.strip() in {"", *values} else raw.strip()
@@ -119,7 +118,7 @@ def harmless(*values: str) -> Shape:
 
 
 def stream_options(*ours: str) -> Shape:
-    """`name=value` pairs with semicolons between them; some names are ours to set."""
+    """`name=value` pairs separated by semicolons. The names in `ours` may not be set."""
 
     def convert(raw: str) -> tuple[tuple[str, str], ...] | None:
         pairs = [part.partition("=") for part in raw.split(";") if part.strip()]

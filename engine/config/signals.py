@@ -1,7 +1,7 @@
-"""Where signals come from: the channels that are on, and what each is told.
+"""Where signals come from: the enabled channels and their settings.
 
-Owns composing the settings from the properties, and the rules that no property shows by itself. The
-topic's consumer is told in librdkafka's words, which `kafka` translates into.
+Composes the settings from the properties and checks the rules between them. `kafka` translates the topic
+consumer's options to librdkafka's names.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NEEDS = {
     Channel.KAFKA: "signal.kafka.topic",
     Channel.FILE: "signal.file",
 }
-"""A channel is on where nothing is said of channels and this property is given."""
+"""The property that enables a channel if no channels are listed."""
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class SignalsRead:
 
 
 def read_signals(values: Values) -> SignalsRead:
-    """Compose the settings; a channel that is off is not checked."""
+    """Compose the settings. Channels that are off are not checked."""
     channels, problems = _channels(values), list[str]()
     collection = values.typed["signal.data.collection"]
     if isinstance(collection, tuple):  # one per database; the source knows them all
@@ -52,7 +52,7 @@ def read_signals(values: Values) -> SignalsRead:
 
 
 def idle_signals(values: Values) -> Iterator[str]:
-    """Name what is said of channels that are off, and channels that nothing can come from."""
+    """Warn about settings of channels that are off, and about channels that can't receive anything."""
     named = values.get("signal.enabled.channels", frozenset)
     if "jmx" in named:
         yield "the signal channel jmx (there is no JMX)"
@@ -67,7 +67,7 @@ def idle_signals(values: Values) -> Iterator[str]:
 
 
 def _channels(values: Values) -> frozenset[Channel]:
-    """Those asked for; where nothing is asked for, those whose settings are present."""
+    """The channels listed; if none are listed, those whose settings are present."""
     named = values.get("signal.enabled.channels", frozenset)
     if named:
         return frozenset(Channel(name) for name in named if name != "jmx")

@@ -1,7 +1,7 @@
-"""What the sink kafka is told: its producers' options, and how missing topics are created.
+"""The Kafka sink's settings: its producers' options, and how missing topics are created.
 
-Owns composing the settings from the properties, and the rules that no property shows by itself. The
-names are those of a Connect worker's file and of a connector's; the connector's override the worker's.
+Composes the settings from the properties and checks the rules between them. The names are those of a Connect
+worker and of a connector; the connector's override the worker's.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class KafkaRead:
 
 
 def read_kafka(values: Values) -> KafkaRead:
-    """Compose the sink's settings; nothing is checked that another sink would not look at."""
+    """Compose the sink's settings. They are not checked if another sink is used."""
     problems: list[str] = []
     client = translate(_producer(values), PRODUCER)
     problems += client.problems
@@ -51,7 +51,7 @@ def read_kafka(values: Values) -> KafkaRead:
 
 
 def kafka_names(values: Values) -> Iterator[str]:
-    """Name the properties that only the sink kafka looks at."""
+    """The names of the properties that only the Kafka sink uses."""
     yield from (given.property for given in _producer(values).values())
     yield from (name for name in values.given if name.startswith("topic.creation."))
 
@@ -68,7 +68,7 @@ def _producer(values: Values) -> dict[str, Given]:
 
 
 def _groups(values: Values, problems: list[str]) -> Iterator[TopicGroup]:
-    """The groups in their order, the default last; the first that fits a topic counts."""
+    """The groups in order, the default last. The first that fits a topic counts."""
     order = [name for name in values.get("topic.creation.groups", tuple) if name != _DEFAULT]
     named: dict[str, dict[str, object]] = {name: {} for name in (*order, _DEFAULT)}
     for pattern in TOPIC_OPTIONS:

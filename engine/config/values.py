@@ -1,7 +1,7 @@
-"""The properties of one file as typed values, with every problem that reading them showed.
+"""The properties of one file as typed values, with all problems found while reading them.
 
-Owns looking each name up, converting its text, and wording what is wrong. What the values are
-for, and which of them contradict each other, is left to `parse`.
+Looks each name up, converts its text and words the problems. `parse` uses the values and finds
+contradictions.
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _FOREIGN = ("converters", "post.processors")
-"""Properties whose value names further prefixes; what stands under those is theirs."""
+"""Properties whose value lists further prefixes, which own all properties under them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What the file says, read.
+    """The values of a file.
 
-    `given`: the text; `typed`: a value for every exact name; `grouped`: what names that stand
-    for many hold; `unread`: given, but of no use, so that its default is not what was meant.
+    - `given`: the text of each property
+    - `typed`: a value for every exact name
+    - `grouped`: the values of names with `<word>`s
+    - `unread`: given but unusable, so their defaults are not what was meant
     """
 
     given: Mapping[str, str]
@@ -40,18 +42,18 @@ class Values:
     without_effect: list[str] = field(default_factory=list)
 
     def get(self, name: str, kind: type[T]) -> T:
-        """Give the value of `name`, the default where the file says nothing or nonsense."""
+        """The value of `name`, or its default if the file has none or an invalid one."""
         value = self.typed[name]
         if not isinstance(value, kind):
             raise InvariantError(f"{name!r} was read as {type(value).__name__}, not {kind.__name__}")
         return value
 
     def sure(self, *names: str) -> bool:
-        """Tell whether the values of `names` are what was meant; if not, a problem says so already."""
+        """Whether the values of `names` are what was meant. If not, there is a problem about it already."""
         return self.unread.isdisjoint(names)
 
     def group(self, pattern: str) -> list[tuple[tuple[str, ...], object]]:
-        """Give what stands at the `<word>`s of `pattern`, with the value, in the file's order."""
+        """The words at the `<word>`s of `pattern`, each with its value, in the file's order."""
         return self.grouped.get(pattern, [])
 
 
@@ -112,7 +114,7 @@ def _checked(known: Property, text: str) -> object:
 
 
 def _weigh(values: Values, known: Property, name: str, text: str) -> None:
-    """Name what is not supported yet, and refuse what must not be passed over."""
+    """Warn about what is not supported yet, and refuse what must not be ignored."""
     match known.kind:
         case Kind.LATER:
             values.without_effect.append(f"{shown_name(name)} (not supported yet)")

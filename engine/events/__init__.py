@@ -1,1 +1,1 @@
-"""Database text in, Debezium events out: pure, vectorised, and the same for both roads."""
+"""Database text in, Debezium events out: pure, vectorised, and the same for the log and for queries."""

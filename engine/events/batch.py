@@ -1,8 +1,4 @@
-"""The shape of a batch of finished events, as decoders give them and sinks take them.
-
-Owns the Arrow schema and nothing else: how an event is made is the other modules' affair, what
-happens to it the sink's.
-"""
+"""The Arrow schema of a batch of finished events, which decoders produce and sinks consume."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ EVENTS = pa.schema(
         pa.field("headers", pa.large_string()),
     ]
 )
-"""Events in log order. `key` null: no key; `value` null: a tombstone; both are JSON text.
+"""Events in log order. Key and value are JSON text. A null key means no key, a null value a tombstone.
 
 `headers` is the JSON text of a list of `{"key": name, "value": text}`, null for none.
 """

@@ -1,7 +1,7 @@
 """One table's codec: columns of database text in, keys and rows of events out.
 
-Both roads end here, the log and the rows read by a query, so that a row is the same bytes from
-either. What a column becomes was settled when the codec was built; here nothing is decided per row.
+Entries of the log and rows read by a query are both encoded here, so a row gives the same bytes either way.
+How each column is converted is decided when the codec is built; nothing is decided per row.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A batch of rows encoded: the key's JSON (None where the table has none) and the row's pieces."""
+    """An encoded batch of rows: the keys' JSON (None if the table has no key) and the rows' pieces."""
 
     key: Text | None
     pieces: list[Piece]
@@ -32,15 +32,16 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class TableCodec:
-    """How the rows of one table become events; a plain value, sent to executors as it is.
+    """How the rows of one table become events. A plain value that goes to the executors.
 
-    `columns` are the names of the input columns in order. `key_wrap` and `value_wrap` stand around
-    the payloads (the schemas, where they are on), `header_wrap` around a key's in a header that is
-    JSON. `source` is the part of the source block that all
-    rows of the table share. `merge_key` are the indexes of the columns that identify a row.
-    `never_filled` are columns whose unchanged values are not taken from old rows. `bag`: rows have no key,
-    and are told apart by all of their columns, which several may have alike.
-    `emit` false: no events; `signal` true: its rows are read as signals.
+    - `columns` are the names of the input columns in order.
+    - `key_wrap` and `value_wrap` are the texts around the payloads (the schemas, if enabled). `header_wrap`
+      is the text around a key's payload in a JSON header.
+    - `source` is the part of the source block that all rows of the table share.
+    - `merge_key` are the indexes of the columns that identify a row.
+    - `never_filled` are columns whose unchanged values are not taken from old rows.
+    - `bag`: rows have no key. All columns together identify a row, and duplicates are possible.
+    - `emit` false: no events. `signal` true: the rows are signals.
     """
 
     collection: CollectionId
@@ -88,7 +89,7 @@ class TableCodec:
         return join([self.key_wrap[0], *object_pieces(self.key, shown), self.key_wrap[1]], rows)
 
     def key_headers(self, keys: Text) -> Text:
-        """Keys of events as the values of headers."""
+        """The keys of events, as header values."""
         if self.header_wrap == self.key_wrap:
             return keys
         offsets, data = text_parts(keys)
@@ -99,14 +100,14 @@ class TableCodec:
         return join([self.header_wrap[0], payloads, self.header_wrap[1]], len(keys))
 
     def reads(self, columns: Sequence[Text]) -> tuple[Text | None, Text]:
-        """Keys of READ events, and of their values the rows: what `around_reads` stands around."""
+        """The keys of READ events, and the rows in their values, to be completed by `around_reads`."""
         encoded = self.row(columns)
         return encoded.key, join(encoded.pieces, len(columns[0]))
 
     def around_reads(self, source_json: str, ts_ms: int) -> tuple[str, str]:
-        """What stands before and behind the row in the value of a READ event.
+        """The text before and after the row in the value of a READ event.
 
-        `source_json` is its source block, `ts_ms` the present.
+        `source_json` is the source block, `ts_ms` the current time.
         """
         (opened, closed), (before, after) = self.value_wrap, around_read(source_json, ts_ms)
         return opened + before, after + closed

@@ -1,4 +1,4 @@
-"""Bytes of a source that contradict their format: one error for whatever comes of walking over them. Pure."""
+"""Damaged bytes from a source: turns any error of parsing them into one SourceError. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DAMAGE: Final = (LookupError, ValueError, OverflowError, struct.error, pa.Arrow
 
 @contextmanager
 def reading_bytes(what: str, place: str = "") -> Iterator[None]:
-    """Turn what walking over `what` raises, where it is damaged, into a SourceError."""
+    """Turn the errors that parsing a damaged `what` raises into a SourceError."""
     try:
         yield
     except _DAMAGE as error:

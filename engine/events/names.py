@@ -15,16 +15,16 @@ _NOT_IN_AVRO = re.compile(r"[^A-Za-z0-9_.]")
 _NOT_FIRST_IN_AVRO = frozenset("0123456789.")
 _NOT_IN_FIELD = re.compile(r"[^A-Za-z0-9_]")
 _LONGEST_TOPIC = 249
-"""Characters that Kafka allows in a topic's name."""
+"""The most characters that Kafka allows in a topic's name."""
 
 
 def topic_of(collection: CollectionId, settings: EventSettings) -> str:
-    """The topic of a collection's events; what a topic can't contain becomes `_`."""
+    """The topic of a collection's events. Characters that a topic can't contain become `_`."""
     return topic_name(settings, *collection.parts)
 
 
 def topic_name(settings: EventSettings, *parts: str) -> str:
-    """The prefix and the parts with the delimiter between them, cut where it is too long for Kafka."""
+    """The prefix and the parts joined by the delimiter, truncated if too long for Kafka."""
     name = settings.topic_delimiter.join((settings.topic_prefix, *parts))
     return _cleaned(name, _NOT_IN_TOPIC)[:_LONGEST_TOPIC]
 
@@ -56,13 +56,13 @@ def schema_name(topic: str, part: str, settings: EventSettings) -> str:
 
 
 def avro_name(name: str) -> str:
-    """A dotted name in which every character is allowed by Avro where it stands."""
+    """A dotted name with every character that Avro does not allow in its place replaced by `_`."""
     cleaned = _cleaned(name, _NOT_IN_AVRO)
     return f"_{cleaned[1:]}" if cleaned[:1] in _NOT_FIRST_IN_AVRO else cleaned
 
 
 def field_name(name: str, settings: EventSettings) -> str:
-    """The field of a column.
+    """The field name of a column.
 
     Only `sanitize.field.names` changes it: Debezium 2.1.4 does not know `field.name.adjustment.mode`.
     """
@@ -73,5 +73,5 @@ def field_name(name: str, settings: EventSettings) -> str:
 
 
 def _cleaned(name: str, unwanted: re.Pattern[str]) -> str:
-    """`_` for each unwanted UTF-16 unit, as Java counts characters."""
+    """Replace each unwanted UTF-16 unit by `_`, since Java counts characters that way."""
     return unwanted.sub(lambda found: "__" if ord(found[0]) > 0xFFFF else "_", name)

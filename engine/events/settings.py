@@ -1,7 +1,4 @@
-"""What shapes an event: the settings of the codec, as values.
-
-`engine.config` parses them out of Debezium's properties; nothing here knows a property file.
-"""
+"""The settings that shape events, as values. `engine.config` parses them from Debezium's properties."""
 
 from __future__ import annotations
 
@@ -66,7 +63,7 @@ class HeaderConverter(StrEnum):
 
 
 class Fault(StrEnum):
-    """`tidemark.keep.debezium.faults`: what Debezium 2.1.4 loses or garbles when it streams."""
+    """`tidemark.keep.debezium.faults`: what Debezium 2.1.4 loses or garbles when streaming."""
 
     NAMES = "names"
     DEFAULTS = "defaults"
@@ -88,8 +85,8 @@ class MessageKey:
 class ColumnMask:
     """One `column.mask.*` or `column.truncate.*` property; `columns` are anchored expressions.
 
-    `hash` with `salt` hashes (`version` 1 or 2), else `length` masks with that many `*`, or
-    truncates to that many characters where `truncate` is set.
+    With `hash` and `salt` it hashes (`version` 1 or 2). Otherwise it masks with `length` asterisks, or
+    truncates to `length` characters if `truncate` is set.
     """
 
     columns: tuple[str, ...]
@@ -102,7 +99,7 @@ class ColumnMask:
 
 @dataclass(frozen=True, slots=True)
 class EventSettings:
-    """Everything that decides how a row becomes an event; defaults are Debezium 2.1.4's."""
+    """Everything that decides how a row becomes an event. The defaults are Debezium 2.1.4's."""
 
     topic_prefix: str
     database: str
@@ -141,5 +138,5 @@ class EventSettings:
 
     @property
     def unavailable_text(self) -> str:
-        """The same as text; what is no UTF-8 becomes U+FFFD, as in Java, a surrogate's bytes together."""
+        """`unavailable_value` as text. Invalid UTF-8 becomes U+FFFD as in Java: one for a whole surrogate."""
         return _SURROGATE.sub(b"\xff", self.unavailable_value).decode(errors="replace")

@@ -1,18 +1,18 @@
-"""Collections of which the copy is known to lack something, and what is done until it is whole again. Pure.
+"""Collections whose copy is known to be incomplete, and how they become complete again. Pure.
 
-    gap           changes that never came and can't be had: the collection is streamed on
-    deletions     rows that may be gone, and nobody tells of them: the collection is streamed and read on
-    undecodable   its entries can't be decoded: it is set aside, its entries are kept as dead letters
-    refused       its topic refuses events: it is set aside, the events it would have had are kept
+    cause         meaning                                      what happens to the collection
+    gap           changes were lost for good                   is streamed on
+    deletions     deletions may have gone unreported           is streamed on, and snapshots continue
+    undecodable   its entries can't be decoded                 is set aside; its entries become dead letters
+    refused       its topic refuses events                     is set aside; its events are kept
 
-Nothing else waits for such a collection. A snapshot of all its rows *takes it up*: from then on its entries
-are decoded again, so that the snapshot has a log to be merged with, and once it is completed the copy is
-whole. Entries that went by while it was set aside are contained in the rows that are read then; but a row
-that was deleted meanwhile is told of by nobody.
+No other collection waits for it. A snapshot of all its rows *takes it up*: from then on its entries are
+decoded again, so that the snapshot has a log to be merged with. When the snapshot completes, the copy is
+complete. The rows read contain the entries that passed while it was set aside. Only deletions from that time
+are never reported.
 
-What is kept of a refused collection goes out as soon as its topic takes events again (`release.py`), the
-oldest first and before anything newer. Where more is lacking than what is kept, the collection is streamed
-from then on, with a gap.
+Kept events of a refused collection are sent as soon as its topic takes events again (`release.py`), oldest
+first and before anything newer. If more is missing than was kept, the collection is then streamed with a gap.
 """
 
 from __future__ import annotations
@@ -42,14 +42,18 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Incomplete:
-    """A collection that lacks something since a place in the log, as its database writes it; `why`, in words.
+    """A collection that lacks something.
 
-    Of its entries since then `kept` are dead letters, of `size` bytes; `dropped` more were only counted.
-    `taken_up` is the ticket of the snapshot that takes it up, 0 while none does.
+    - `since` is the place in the log from which it does, in the database's format; `why` is the reason.
+    - `kept` entries since then are dead letters, of `size` bytes. `dropped` more were only counted.
+    - `taken_up` is the ticket of the snapshot that takes it up, 0 for none.
 
-    Of one that is refused: `gap` is whether it lacks more than what is kept. Events kept before `out` (turn,
-    number of the bundle, event in it) went out, or are contained in a snapshot. `epochs` are the leases under
-    which events were kept, each from a turn on: a job that lost its lease may have kept some later.
+    For a refused collection:
+
+    - `gap` says whether it lacks more than what is kept.
+    - Kept events before `out` (turn, bundle number, event in it) were sent, or a snapshot contains them.
+    - `epochs` are the leases under which events were kept, each with its first turn. Bundles of other leases
+      don't count: a job that lost its lease may have kept some later.
     """
 
     collection: CollectionId
@@ -66,12 +70,12 @@ class Incomplete:
 
     @property
     def aside(self) -> bool:
-        """Whether its entries are dead letters for now."""
+        """Whether it is set aside now."""
         return not self.streamed and not self.taken_up
 
     @property
     def streamed(self) -> bool:
-        """Whether the collection is streamed on all the same."""
+        """Whether the collection is streamed nevertheless."""
         return self.cause in {Cause.GAP, Cause.DELETIONS}
 
     def __str__(self) -> str:
@@ -86,7 +90,7 @@ class Incomplete:
 
 @dataclass(frozen=True, slots=True)
 class Letters:
-    """Entries of a collection that is set aside: how many, how large, and on demand the lines to keep."""
+    """Entries of a collection that is set aside: count, size, and a callable for the lines to keep."""
 
     count: int
     size: int
@@ -94,7 +98,7 @@ class Letters:
 
 
 def letter(position: str, transaction: int | str | None, operation: str, message: bytes) -> bytes:
-    """The line of JSON that keeps an entry: `message` has its bytes as the log had them, in base64."""
+    """The line of JSON that keeps an entry; `message` is stored as base64."""
     fields = {
         "position": position,
         "transaction": transaction,
@@ -105,24 +109,24 @@ def letter(position: str, transaction: int | str | None, operation: str, message
 
 
 def aside(known: Iterable[Incomplete]) -> frozenset[CollectionId]:
-    """The collections whose entries are dead letters for now."""
+    """The collections that are set aside now."""
     return frozenset(one.collection for one in known if one.aside)
 
 
 def undecodable(faults: Mapping[CollectionId, str], since: str) -> tuple[Incomplete, ...]:
-    """The collections whose entries can't be decoded since a place in the log; `faults` says why."""
+    """The collections whose entries can't be decoded from `since` on; `faults` has the reasons."""
     return tuple(Incomplete(name, Cause.UNDECODABLE, since, why) for name, why in faults.items())
 
 
 def noted(known: Sequence[Incomplete], found: Iterable[Incomplete]) -> tuple[Incomplete, ...]:
-    """With what was found; a collection that lacked something before lacks it since then."""
+    """Add what was found. A collection that was incomplete before keeps its older `since`."""
     collections = {one.collection: one for one in known}
     for new in found:
         before = collections.get(new.collection)
         if before is None:
             collections[new.collection] = new
         elif new.cause is not Cause.DELETIONS:
-            # To be set aside is the stronger of the two; what was taken up in vain is set aside again.
+            # Setting aside outweighs a gap. A collection that was taken up in vain is set aside again.
             weaker = new.cause is Cause.GAP and before.cause is not Cause.DELETIONS
             cause = before.cause if weaker else new.cause
             collections[new.collection] = replace(before, cause=cause, why=new.why, taken_up=0, gap=True)
@@ -132,14 +136,14 @@ def noted(known: Sequence[Incomplete], found: Iterable[Incomplete]) -> tuple[Inc
 
 
 def with_gap(known: Iterable[Incomplete], collection: CollectionId) -> tuple[Incomplete, ...]:
-    """With a collection that lacks more than what is kept of it."""
+    """Note that a collection lacks more than what is kept of it."""
     return tuple(replace(one, gap=True) if one.collection == collection else one for one in known)
 
 
 def counted(
     known: Iterable[Incomplete], letters: Mapping[CollectionId, Letters], kept: Collection[CollectionId]
 ) -> tuple[Incomplete, ...]:
-    """With the letters of a turn added, of which those of some collections were kept."""
+    """Add a turn's letters to the counts. Those of the collections in `kept` were stored."""
 
     def added(one: Incomplete) -> Incomplete:
         more = letters.get(one.collection)
@@ -153,10 +157,10 @@ def counted(
 
 
 def taken_up(known: Iterable[Incomplete], tables: Iterable[Table], turn: int) -> tuple[Incomplete, ...]:
-    """As the queue stands: those are taken up that an entry reads whole, the first of several.
+    """Mark the collections that the queue reads whole as taken up, by the first entry that does.
 
-    What no entry reads any more, and none has completed, is set aside again. What was kept of it up to `turn`
-    does not go out then: newer events may have gone out meanwhile.
+    A collection that no entry reads any more, and none has completed, is set aside again. Its events kept up
+    to `turn` will not be sent, since newer events may have been sent meanwhile.
     """
     tickets: dict[CollectionId, list[int]] = {}
     for table in tables:
@@ -176,7 +180,7 @@ def _ticket(one: Incomplete, tickets: Sequence[int]) -> int:
 
 
 def completed(known: Iterable[Incomplete], table: Table) -> tuple[Incomplete, ...]:
-    """Less the collection that an entry of the queue has read to its end, if it has read all of it."""
+    """Remove the collection that an entry of the queue has read completely, if it read all rows."""
     return tuple(one for one in known if not _made_whole(one, table))
 
 

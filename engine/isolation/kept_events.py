@@ -1,7 +1,7 @@
-"""Events that are kept for a topic which refuses them: as lines, in bundles of bounded size. Pure.
+"""Events kept for a topic that refuses them: as lines, in bundles of bounded size. Pure.
 
-A line is JSON, `{"topic":…,"key":…,"value":…,"headers":…}`, each a text or null: the very characters of the
-event, so that it goes out as it would have gone.
+A line is JSON, `{"topic":…,"key":…,"value":…,"headers":…}`, each a string or null. It holds the event's exact
+characters, so the event is later sent unchanged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BUNDLE_BYTES: Final = 4 << 20
 
 @dataclass(frozen=True, slots=True, order=True)
 class Bundle:
-    """Some of the events that a turn kept of a collection, numbered from 0; `epoch` is that of its lease."""
+    """Some events that a turn kept for a collection; `number` counts from 0, `epoch` is the lease's."""
 
     turn: int
     number: int
@@ -32,7 +32,7 @@ class Bundle:
 
 
 def bundled(batches: Iterable[pa.RecordBatch]) -> Iterator[list[bytes]]:
-    """Lines of events, in order, as many as make up a bundle."""
+    """The events as lines, in order, grouped into bundles."""
     lines: list[bytes] = []
     size = 0
     for batch in batches:
@@ -47,12 +47,12 @@ def bundled(batches: Iterable[pa.RecordBatch]) -> Iterator[list[bytes]]:
 
 
 def size_of(lines: Sequence[bytes]) -> int:
-    """The size of lines, each with its line break."""
+    """The size of these lines in bytes, with their line breaks."""
     return sum(map(len, lines)) + len(lines)
 
 
 def events_of(lines: Iterable[bytes]) -> pa.RecordBatch:
-    """The events of lines."""
+    """The events in these lines."""
     events = [orjson.loads(line) for line in lines]
     topics = pa.array([event["topic"] for event in events], pa.string()).dictionary_encode()
     columns = [

@@ -1,10 +1,9 @@
-"""What is kept for a topic that refused events goes out once it takes them again. Decides what, and when.
+"""Decides when kept events are offered again to the topic that refused them, and which.
 
-The oldest kept event is itself the question whether the topic takes any: a record that was made up would be
-an event that nobody has written. It goes alone, in a turn of its own, so that a refusal repeats nothing of
-others. If it is taken, two follow, then four, and so on; where one of those is refused, as a row that is too
-large is, the next question is one event again. So the questions come to rest at the event that is refused,
-and only events near to it are repeated on the way there.
+The oldest kept event is the probe, since an artificial record would be an event that nobody wrote. It is sent
+alone, in a turn of its own, so a refusal repeats nothing of other topics. If it is taken, two events follow,
+then four, and so on. If one of those is refused (a row that is too large, say), the next probe is one event
+again. So probing stops exactly at the refused event, and only events near it are repeated.
 
     kept      a b c d e f g h          d is too large
     turn 7    a                        taken
@@ -12,7 +11,7 @@ and only events near to it are repeated on the way there.
     turn 9          d e f g            refused: d, e, f and g stay
     turn 9          d                  refused, after 10 s, 20 s, 40 s, … as long as it is
 
-While anything is kept, newer events of the collection are kept behind it.
+As long as anything is kept, newer events of the collection are kept behind it.
 """
 
 from __future__ import annotations
@@ -38,9 +37,10 @@ _LACKS: Final = "what came while its topic refused events was not all kept"
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The oldest of a collection's kept events; `after` is what it lacks once they are out, if anything.
+    """The oldest kept events of a collection, to be sent next.
 
-    `emptied` are the bundles that nothing is left of then.
+    `after` is what the collection lacks once they are sent, None for nothing. `emptied` are the bundles that
+    are then used up.
     """
 
     before: Incomplete
@@ -50,18 +50,18 @@ class Piece:
 
     @property
     def collection(self) -> CollectionId:
-        """Whose events they are."""
+        """The collection whose events they are."""
         return self.before.collection
 
     def taken(self, known: Sequence[Incomplete]) -> tuple[Incomplete, ...]:
-        """What is incomplete once they are out."""
+        """The incomplete collections once the piece is sent."""
         left = (self.after if one == self.before else one for one in known)
         return tuple(one for one in left if one is not None)
 
 
 @dataclass(slots=True)
 class _Asking:
-    """When a topic is asked next, after which pause then, and with how many events."""
+    """When a topic is probed next, the current pause, and with how many events."""
 
     due_s: float = 0.0
     pause_s: float = 0.0
@@ -69,7 +69,7 @@ class _Asking:
 
 
 class Releases:
-    """Offers topics what is kept for them, first after `first_s`, then after ever longer pauses."""
+    """Offers topics their kept events, first after `first_s`, then after doubling pauses."""
 
     def __init__(self, letters: DeadLetters, first_s: float, longest_s: float) -> None:
         self._letters, self._first_s, self._longest_s = letters, first_s, longest_s
@@ -80,7 +80,7 @@ class Releases:
         return next((self._piece(one) for one in known if self._is_due(one, now_s)), None)
 
     def taken(self, piece: Piece) -> bool:
-        """A piece is out, and saved: more may go at once. Whether it was the first that is."""
+        """Note that a piece was sent and saved; more may follow at once. Returns whether it was the first."""
         for bundle in piece.emptied:
             self._letters.drop_bundle(bundle)
         asking = self._asking_of(piece.collection)
@@ -88,7 +88,7 @@ class Releases:
         return asking.events == 1 and bool(piece.events.num_rows)
 
     def refused(self, collection: CollectionId, now_s: float) -> float:
-        """A topic refuses events, or does so still. Gives after how many seconds it is asked again."""
+        """Note that a topic refuses events. Returns the seconds until it is probed again."""
         asking = self._asking_of(collection)
         pause_s = min(self._longest_s, 2 * asking.pause_s) if asking.pause_s else self._first_s
         self._asking[collection] = _Asking(now_s + pause_s, pause_s)
@@ -119,13 +119,13 @@ class Releases:
         else:
             rest = False
         if not lines:
-            # Nothing of it may go out, or somebody has removed it.
+            # None of it may be sent, or it has been removed.
             return Piece(one, _released(replace(one, gap=True)), no_events(), ())
         left = replace(one, out=out, kept=one.kept - len(lines), size=one.size - size_of(lines))
         return Piece(one, left if rest else _released(one), events_of(lines), tuple(emptied))
 
     def _bundles(self, one: Incomplete) -> Iterator[tuple[Bundle, int, Sequence[bytes]]]:
-        """Bundles that are to go out, in order, each with its first event that is, and its lines."""
+        """The bundles to send, in order, each with the index of its first unsent event, and its lines."""
         turn, number, event = one.out
         for bundle in self._letters.bundles(one.collection):
             if (bundle.turn, bundle.number) < (turn, number) or bundle.epoch != epoch_of(one, bundle.turn):
@@ -137,12 +137,12 @@ class Releases:
 
 
 def epoch_of(one: Incomplete, turn: int) -> int:
-    """The epoch of the lease under which a turn kept events."""
+    """The epoch of the lease under which this turn kept events."""
     return next((epoch for since, epoch in reversed(one.epochs) if since <= turn), -1)
 
 
 def under_epoch(one: Incomplete, turn: int, epoch: int) -> Incomplete:
-    """With the epoch under which events are kept from a turn on."""
+    """Record the epoch under which events are kept from this turn on."""
     if one.cause is not Cause.REFUSED or (one.epochs and one.epochs[-1][1] == epoch):
         return one
     before = tuple(known for known in one.epochs if known[0] < turn)
@@ -150,7 +150,7 @@ def under_epoch(one: Incomplete, turn: int, epoch: int) -> Incomplete:
 
 
 def _released(one: Incomplete) -> Incomplete | None:
-    """What a collection lacks of which all that was kept is out."""
+    """What a collection still lacks once all kept events are sent; None for nothing."""
     if not (one.gap or one.dropped):
         return None
     return Incomplete(one.collection, Cause.GAP, one.since, _LACKS)

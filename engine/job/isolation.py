@@ -114,7 +114,7 @@ class Isolation:
         return self._withheld(state.incomplete)
 
     def _withheld(self, known: Iterable[Incomplete]) -> dict[str, CollectionId]:
-        """As `withheld`. A topic shared by refused collections is left out: its events can't be told apart."""
+        """As `withheld`. A topic shared by refused collections is left out: its events can't be separated."""
         refused = [one.collection for one in known if one.cause is Cause.REFUSED]
         topics = Counter(map(self._parts.topic, refused))
         aside = incomplete.aside(known) & frozenset(refused)

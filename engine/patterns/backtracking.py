@@ -1,8 +1,8 @@
-"""The owner's expressions that RE2 can't say: Java's syntax, matched by backtracking under a time limit.
+"""Matches expressions that RE2 can't handle: Java's syntax, by backtracking, under a time limit.
 
-Look-around, back references, atomic groups and possessive quantifiers are the reason. An expression may
-take time exponential in the name, so each match has a time limit. Nobody but the owner of the configuration
-gets an expression here; what signals send runs on RE2 alone.
+They use look-around, back references, atomic groups or possessive quantifiers. Backtracking may take time
+exponential in the name, so each match has a time limit. Only expressions from the configuration get here.
+Those in signals run on RE2 only.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LONGEST_S: Final = 1.0
-"""Seconds that one name may take."""
+"""The most seconds to match one name."""
 
 _MOST_ITEMS: Final = 100_000
-"""Items of an expression with its repetitions written out, which is how `regex` keeps them."""
+"""The most items of an expression with its repetitions expanded, which is how `regex` stores them."""
 
 _REPETITION = re.compile(r"\{(?=[0-9,])[0-9]*(?:,[0-9]*)?\}")
 _POSIX = {
@@ -55,10 +55,10 @@ _TOKEN = re.compile(
 
 
 def matcher(expression: str, *, ignore_case: bool, anywhere: bool = False) -> Callable[[str], bool]:
-    """What tells whether the expression matches the whole of a name, or with `anywhere` a part of it.
+    """A matcher for the whole of a name, or with `anywhere` for a part of it.
 
-    Case is folded for ASCII letters alone. The result raises ConfigError for a name that takes too long.
-    Raises ValueError for an expression that is wrong.
+    Case is folded only for ASCII letters. Raises ValueError for a wrong expression. The matcher raises
+    ConfigError if a name takes too long.
     """
     text = _Translation().run(expression)
     _check_size(text)
@@ -84,7 +84,7 @@ def matcher(expression: str, *, ignore_case: bool, anywhere: bool = False) -> Ca
 
 
 def _check_size(text: str) -> None:
-    """Raise ValueError where `regex` would need gigabytes for the repetitions of a translated expression."""
+    """Raise ValueError if `regex` would need gigabytes for the expression's repetitions."""
     sizes, last = [0], 0  # of each open group so far, and of the item that a repetition would be of
     for item in _ITEM.finditer(text):
         if item[0] == "(":

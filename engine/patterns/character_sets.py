@@ -1,7 +1,7 @@
 """Sets of characters as ranges of code points, with the names that Java's expressions give them. Pure.
 
 Owns the arithmetic of classes (union, intersection, complement, folding of ASCII letters) and Java's
-predefined classes and properties. How a class is written, in Java or in RE2, is `java_regex.py`'s.
+predefined classes and properties. `java.py` and `scanner.py` parse Java's classes, `tree.py` writes RE2's.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-r"""Java's regular expressions written for RE2, or refused by the name of what RE2 lacks. Pure.
+r"""Translates Java's regular expressions for RE2, or refuses them by naming what RE2 lacks. Pure.
 
-RE2 never backtracks: its time is linear in the text, whatever the expression. What it can't say is refused:
-look-around, back references, atomic groups, possessive quantifiers. So is what both say with different
-results. Classes are worked out to ranges of code points, since `\s`, `.` and the folding of case differ, and
-`$` is taken only where nothing can follow it, since Java's also stands before a line's end.
+RE2 never backtracks: its time is linear in the text for any expression. Refused are constructs that it lacks
+(look-around, back references, atomic groups, possessive quantifiers) and constructs whose results differ from
+Java's. Classes are expanded to ranges of code points, because `\s`, `.` and case folding differ. `$` is
+accepted only where nothing can follow it, because Java's also matches before a final line end.
 
-The result is meant for a match of the whole text. Whatever it matches Java 17 matches, and nothing else:
-`tests/unit/engine/patterns` holds it to verdicts recorded from Java.
+The result is meant for matching the whole text. It matches exactly what Java 17 matches:
+`tests/unit/engine/patterns` compares it with verdicts recorded from Java.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST_NESTED: Final = 100
 _MOST_REPEATS: Final = 1000
 """RE2's own bound."""
 _MOST_RANGES: Final = 100_000
-"""Of code points, that are gone through to read the classes of an expression."""
+"""The most ranges of code points to process for the classes of one expression."""
 _SIMPLE: Final = ((0, 1), (0, None), (1, None))
 """What `?`, `*` and `+` mean."""
 

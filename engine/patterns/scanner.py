@@ -1,7 +1,6 @@
-r"""The text of a Java expression, read from left to right: its signs, its quoting and its escapes. Pure.
+r"""Scans the text of a Java expression from left to right: characters, quoting and escapes. Pure.
 
-Owns what stands for characters: a letter for itself, `\x41`, `\p{Lu}`, `\d`. What characters make together
-is `java.py`'s.
+Owns what denotes characters: a letter, `\x41`, `\p{Lu}`, `\d`. `java.py` parses what they form together.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ _ANY_CHARACTER = EVERYTHING.without_surrogates()
 
 
 class Untranslatable(ValueError):
-    """An expression that is wrong in Java, or that RE2 can't say; the message says which."""
+    """An expression that is wrong in Java, or that RE2 can't handle; the message says which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +29,21 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """One after the other."""
+    """Nodes one after another."""
 
     items: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of several."""
+    """One of several nodes."""
 
     branches: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """The same several times; `most` None: without an upper bound."""
+    """A node repeated; `most` None means no upper bound."""
 
     item: Node
     least: int
@@ -54,7 +54,7 @@ Node: TypeAlias = "CharacterSet | Place | Sequence | Choice | Repeat"
 
 
 def has_place(node: Node) -> bool:
-    """Whether there is a place between characters anywhere in it."""
+    """Whether the tree contains a Place."""
     match node:
         case CharacterSet():
             return False

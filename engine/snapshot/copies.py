@@ -10,7 +10,7 @@ window must drop exactly as many copies as such entries took from its rows:
                       b → d        takes the window's b
     emitted           a            the stream has sent c and d
 
-An entry takes a copy of the stream's own as long as the stream has added more copies than it took. So for each
+An entry takes one of the stream's own copies as long as the stream has added more than it took. So for each
 row the lowest balance over the entries, in log order, is the number of copies taken from the window.
 Duplicates are indistinguishable, and that is fine: whichever copy an entry meant, the same rows remain.
 

@@ -1,8 +1,8 @@
 """The policy for windows whose rows can't be read: retry, split, give up. Pure.
 
-A failed window is first retried as it was. Then its runs are read one at a time, and a run that fails alone is
-cut smaller and smaller until the fault is narrowed down to one chunk. Only that chunk is given up. If three
-chunks in a row are given up, the chunks are not the cause and the collection fails. After a window that went
+A failed window is first retried as it was. Then its runs are read one at a time, and a run that fails alone
+is cut smaller and smaller until the fault is narrowed down to one chunk. Only that chunk is given up. After
+three such chunks in a row the chunks are not the cause, and the collection fails. After a window that went
 well the next one may be larger again.
 
 `Yielding` is the policy for windows that gave way to sessions which waited for their tables.

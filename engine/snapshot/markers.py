@@ -1,7 +1,7 @@
 """Snapshot markers: which READ events of an initial snapshot are marked as the first or the last. Pure.
 
-The values are Debezium's, in the source block's `snapshot` field; a row without a marker has "true". There is no
-look-ahead: if the first table has no rows, no row is `first`. The same holds for the last table.
+The values are Debezium's, in the source block's `snapshot` field; a row without a marker has "true". There is
+no look-ahead: if the first table has no rows, no row is `first`. The same holds for the last table.
 """
 
 from __future__ import annotations

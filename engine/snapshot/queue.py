@@ -126,7 +126,7 @@ class Snapshot:
         signal: str,
         conditions: Mapping[CollectionId, str] = MappingProxyType({}),
     ) -> Snapshot:
-        """Queue the initial snapshot's collections ahead of all others, replacing an earlier initial snapshot.
+        """Queue the initial snapshot's collections ahead of all others. Replaces an earlier initial snapshot.
 
         `conditions` filter some of them. `Table.place` is counted per database.
         """

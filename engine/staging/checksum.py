@@ -1,7 +1,7 @@
-"""What a file held when it was written: its size and a checksum, taken while it was written.
+"""Checksums of files: size and digest, computed while the file is written.
 
-Whoever maps a file compares first: a file that was cut short or changed ends in an error of ours, where
-mapping it would kill the process or give other rows.
+A reader verifies a file before it maps it. A truncated or changed file then raises one of our errors, where
+mapping it could kill the process or yield wrong rows.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 Content: TypeAlias = "bytes | memoryview"
 PRIVATE = 0o600
-"""The mode of a file that only its owner may read."""
+"""The mode of a file that only its owner may access."""
 
 
 def checksum_of(content: Content) -> Checksum:
-    """The checksum of a content."""
+    """The checksum of this content."""
     view = memoryview(content)
     return Checksum(view.nbytes, xxh3_64(view).hexdigest())
 
 
 class ChecksumFile:
-    """A file that is written from its beginning to its end; `checksum` is that of what was written so far.
+    """A file written sequentially; `checksum` covers what was written so far.
 
-    One that is there is replaced. `mode` None: as the umask says. Raises OSError.
+    An existing file is replaced. `mode` None leaves the mode to the umask. Raises OSError.
     """
 
     def __init__(self, path: Path | str, mode: int | None = PRIVATE) -> None:
@@ -43,7 +43,7 @@ class ChecksumFile:
         self._bytes, self._hash = 0, xxh3_64()
 
     def write(self, data: Content) -> int:
-        """Write all of it; gives its size."""
+        """Write all of `data`; returns its size."""
         view = memoryview(data).cast("B")
         written = write_all(self._file, view)
         self._hash.update(view)
@@ -52,7 +52,7 @@ class ChecksumFile:
 
     @property
     def checksum(self) -> Checksum:
-        """The checksum of what was written."""
+        """The checksum of what was written so far."""
         return Checksum(self._bytes, self._hash.hexdigest())
 
     def fileno(self) -> int:
@@ -60,11 +60,11 @@ class ChecksumFile:
         return self._file.fileno()
 
     def force(self) -> None:
-        """Force what was written to disk."""
+        """Force what was written to disk (fsync)."""
         os.fsync(self._file.fileno())
 
     def flush(self) -> None:
-        """Nothing is kept back."""
+        """Do nothing: writes are not buffered."""
 
     @property
     def closed(self) -> bool:

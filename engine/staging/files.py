@@ -1,4 +1,4 @@
-"""Files that are written before a turn is committed: how an operating system's error becomes a SinkError."""
+"""Files written before a turn is committed: turning the operating system's errors into SinkErrors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def sink_errors(path: Path | str) -> Iterator[None]:
 
 
 def write_all(file: FileIO, text: memoryview) -> int:
-    """Write all of a text, of which the kernel takes 2 GiB at once at most; gives its size."""
+    """Write all of `text`; returns its size. The kernel takes at most 2 GiB per call, so this loops."""
     written = 0
     while written < len(text):
         written += file.write(text[written:])

@@ -1,4 +1,4 @@
-"""Rows read by a query to staged READ events: row texts in, Arrow out. Pure; runs on executors."""
+"""Turns rows read by a query into staged READ events: row texts in, Arrow out. Pure; runs on executors."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _TEXT = EVENTS.field("key").type
 
 @dataclass(frozen=True, slots=True)
 class ReadEvents:
-    """How the rows of one table become READ events; goes to the executors.
+    """How the rows of one table become READ events. Goes to the executors.
 
-    `source_json` is their whole source block, `ts_ms` the time of the events.
+    `source_json` is the complete source block, `ts_ms` the time of the events.
     """
 
     codec: TableCodec
@@ -34,11 +34,11 @@ class ReadEvents:
 
     @property
     def around(self) -> tuple[str, str]:
-        """What stands before and behind each row in its event's value."""
+        """The text before and after each row in its event's value."""
         return self.codec.around_reads(self.source_json, self.ts_ms)
 
     def staged(self, rows: pa.Array, mode: RowMode) -> pa.RecordBatch:
-        """Rows' texts as a batch of STAGED. Raises SeparatorInData in FAST mode."""
+        """The rows as a batch of STAGED. Raises SeparatorInData in FAST mode."""
         columns = split_rows(rows, self.shape, mode)
         keys, values = self.codec.reads(columns)
         count = len(values)

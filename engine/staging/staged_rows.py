@@ -1,18 +1,17 @@
-"""READ events between being read and being emitted: files in the staging directory.
+"""Staged rows: READ events in files, from reading to emitting.
 
-A window's tasks write what they have read here, already encoded, beside each row's merge key. When
-the window closes, what was superseded meanwhile is left out and the rest goes to the sink. So no
-row passes through the driver, and the log goes on being streamed while a window is read.
+A window's tasks write the rows that they read here, already encoded and with their merge keys. Emitting
+leaves out the superseded rows and gives the rest to the sink. So no row passes through the driver, and the
+log is streamed while a window is read. Each file's checksum is computed while it is written and is passed on
+with the run (`engine.staging.checksum`).
 
-Each file's checksum is taken while it is written, and travels with what is known of the run; see
-`engine.staging.checksum`.
+A run is known by the path of its Arrow file. Rows are staged in one of two forms:
 
-Rows are staged in one of two forms, each with an Arrow file, at the path that a run is known by:
-
-- events less what stands around a row in its value (source block, schema), which is larger than most rows
-  and the same for all rows of a run: the file has it once, in its metadata;
-- for a sink that takes rendered events, their texts, in a file beside it: all that is left to be done when
-  the window closes is to hand that file over. The Arrow file has the merge keys and the texts' sizes.
+- *Staged events* (`STAGED`): the Arrow file holds the events without the text around each row in its value
+  (schema, envelope, source block). That text is larger than most rows and the same for the whole run, so the
+  file's metadata holds it once.
+- *Rendered events* (`RENDERED`), for sinks that take them: a text file beside the Arrow file holds the final
+  text, ready to be handed over when the window is emitted. The Arrow file holds merge keys and text sizes.
 """
 
 from __future__ import annotations
@@ -42,21 +41,21 @@ if TYPE_CHECKING:
 
 _MERGE_KEY: Final = pa.field("merge_key", KEY_TYPE)
 STAGED: Final = EVENTS.append(_MERGE_KEY)
-"""Rows as staged: finished events but for what is around the rows in their values, and their merge keys."""
+"""Staged events: complete except for the text around each row's value, plus the merge keys."""
 RENDERED: Final = pa.schema([_MERGE_KEY, ("size", pa.int64())])
-"""What is beside rendered rows: the size of each one's text, in bytes."""
+"""What accompanies rendered events: each row's merge key, and the size of its text in bytes."""
 AROUND: Final = (b"value_before", b"value_after")
-"""The metadata of STAGED files: the text before and behind each row in its event's value."""
+"""The metadata of STAGED files: the text before and after each row in its event's value."""
 _AT_ONCE_BYTES = 2 << 20
 _FORCED_BYTES = 1 << 20
-"""Little at once, since whoever else forces something to the same disk waits for it."""
+"""Forced in small portions, since other fsyncs to the same disk wait for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class StagingArea:
-    """Where rows are staged, and how their events are rendered, if they are; goes to the executors.
+    """Where rows are staged, and how their events are rendered, if at all. Goes to the executors.
 
-    `mode` is that of the files of texts, None: as the umask says. All others are their owner's alone.
+    `mode` is the mode of the text files; None leaves it to the umask. Only their owner may access the others.
     """
 
     directory: str
@@ -64,19 +63,19 @@ class StagingArea:
     mode: int | None = PRIVATE
 
     def within(self, name: str) -> StagingArea:
-        """A directory of this one."""
+        """The same area in a subdirectory."""
         return replace(self, directory=f"{self.directory}/{name}")
 
     def path(self, run: int, attempt: int = 0) -> str:
-        """Where a run's rows are staged."""
+        """The path of a run's Arrow file."""
         return f"{self.directory}/run-{run:05d}-{attempt}.arrow"
 
     @contextmanager
     def file(self, path: str, around: tuple[str, str]) -> Iterator[RunFile]:
-        """Open a run for writing, which tells its checksums once this has ended.
+        """Open a run for writing. Its checksums are final after the `with` block.
 
-        `around` is what stands before and behind each row, in JSON text, in the value that is emitted.
-        Raises SinkError where there is no place to write, which is waited for: no row is left out for it.
+        `around` is the JSON text before and after each row in the emitted value. Raises SinkError if there is
+        no room; the job then waits and reads the window again, so no row is left out.
         """
         with sink_errors(path):
             Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -98,51 +97,51 @@ class RunFile(Protocol):
     """A run that is being staged."""
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take a batch of STAGED."""
+        """Write a batch of STAGED."""
 
     def close(self) -> None:
-        """Have it whole."""
+        """Complete the run."""
 
     def abandon(self) -> None:
-        """Let go of it, as it is."""
+        """Close the files as they are."""
 
     @property
     def checksums(self) -> tuple[Checksum, Checksum]:
-        """Those of the Arrow file and of the texts beside it, NO_FILE where there are none."""
+        """The checksums of the Arrow file and of the text file, NO_FILE if there is no text file."""
 
 
 class _Arrow:
-    """Batches of one schema as an Arrow file; for a run, of STAGED."""
+    """An Arrow file of batches with one schema; as a run on its own, of STAGED."""
 
     def __init__(self, path: str, schema: pa.Schema) -> None:
         self._path, self._file = path, ChecksumFile(path)
         self._stream = pa.ipc.new_stream(self._file, schema)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take a batch."""
+        """Write a batch."""
         with sink_errors(self._path):
             self._stream.write_batch(batch)
 
     def close(self) -> None:
-        """Have the file whole."""
+        """Complete the file."""
         self._stream.close()
         self._file.close()
 
     def abandon(self) -> None:
-        """Let go of it, as it is."""
+        """Close the file as it is."""
         with suppress(OSError):
             self._file.close()
 
     @property
     def checksums(self) -> tuple[Checksum, Checksum]:
-        """See the port."""
+        """The Arrow file's checksum; there is no text file."""
         return self._file.checksum, NO_FILE
 
 
 class _Rendered:
-    """A run as texts, and an Arrow file with what must be known of each.
+    """A rendered run: a text file, and an Arrow file with merge keys and sizes.
 
-    The texts are forced to disk as they grow, beside whoever writes them, and whole at the end.
+    A thread forces the text file to disk as it grows; closing forces the rest.
     """
 
     def __init__(self, path: str, around: tuple[str, str], render: Render, mode: int | None) -> None:
@@ -158,7 +157,7 @@ class _Rendered:
         self._unforced = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take a batch of STAGED."""
+        """Render and write a batch of STAGED."""
         for some in few(batch, self._around):
             ends, data = text_parts(self._render(some.select(range(len(EVENTS))), self._around))
             merge_keys, sizes = some.column(len(EVENTS)), pa.array(np.diff(ends))
@@ -168,18 +167,18 @@ class _Rendered:
             self._arrow.write(pa.RecordBatch.from_arrays([merge_keys, sizes], schema=RENDERED))
 
     def _force(self) -> None:
-        """Begin to force what was written, if that is enough and no force is under way."""
+        """Start forcing what was written, if it is at least 1 MiB and no fsync is in progress."""
         if self._unforced < _FORCED_BYTES:
             return
         if self._forcing is not None:
             if not self._forcing.done():
                 return
-            self._forcing.result()  # an error is told once, to whoever forces next
+            self._forcing.result()  # raises the error of the fsync that has just ended
         self._unforced = 0
         self._forcing = self._pool.submit(self._texts.force)
 
     def close(self) -> None:
-        """Have both files whole, and the texts on disk."""
+        """Complete both files, with the texts on disk."""
         with self._pool:
             try:
                 if self._forcing is not None:
@@ -190,7 +189,7 @@ class _Rendered:
         self._arrow.close()
 
     def abandon(self) -> None:
-        """Let go of both, as they are."""
+        """Close both files as they are."""
         self._arrow.abandon()
         self._pool.shutdown()
         with suppress(OSError):
@@ -198,12 +197,12 @@ class _Rendered:
 
     @property
     def checksums(self) -> tuple[Checksum, Checksum]:
-        """See the port."""
+        """The checksums of both files."""
         return self._arrow.checksums[0], self._texts.checksum
 
 
 def few(batch: pa.RecordBatch, around: tuple[str, str]) -> Iterator[pa.RecordBatch]:
-    """A batch in pieces of as many rows as make few bytes with these texts around: what a cache holds."""
+    """A batch in pieces of about 2 MiB, including these texts around each row, to fit the CPU cache."""
     if not batch.num_rows:
         return
     row_bytes = sum(len(text.encode()) for text in around) + batch.nbytes / batch.num_rows
@@ -213,10 +212,10 @@ def few(batch: pa.RecordBatch, around: tuple[str, str]) -> Iterator[pa.RecordBat
 
 
 def texts_beside(path: str) -> str:
-    """Where the texts of rendered rows are, of a run staged at this path."""
+    """The path of the text file of a run staged at this path."""
     return f"{path.removesuffix('.arrow')}.text"
 
 
 def clear(directory: str) -> None:
-    """Remove what was staged under a directory, if anything was."""
+    """Remove everything staged under a directory."""
     shutil.rmtree(directory, ignore_errors=True)

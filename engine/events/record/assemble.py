@@ -1,7 +1,7 @@
-"""Groups of encoded events into one batch in log order.
+"""Assembles groups of encoded events into one batch in log order.
 
-Rows of one kind are encoded together; here every event finds its place again. An event's place is
-the number of its message and its turn among the events of that message.
+Rows of one kind are encoded together; this module restores the order. An event's place is the number of its
+message and its turn among the events of that message.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ if TYPE_CHECKING:
     from engine.events.record.field import Mask
 
 _TURNS = 20
-"""Bits for an event's turn: a truncate message makes an event for each of its tables."""
+"""Bits for an event's turn. A truncate message makes one event for each of its tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventGroup:
-    """Events of one topic and one form. `value` None is tombstones, `key` and `headers` None is none.
+    """Events of one topic and one form.
 
-    `messages` are the numbers of the messages that they came from, `turn` their turn.
+    `value` None means tombstones; `key` or `headers` None means that they have none. `messages` are the
+    numbers of their messages, `turn` is their turn among the events of a message.
     """
 
     topic: str
@@ -40,13 +41,13 @@ class EventGroup:
 
     @property
     def places(self) -> Ints:
-        """Sorted, these are the order of the log."""
+        """Sort keys that give the log order."""
         places: Ints = (self.messages << _TURNS) + self.turn
         return places
 
 
 def event_batch(groups: Sequence[EventGroup]) -> pa.RecordBatch:
-    """All events in the order of the log."""
+    """All events in log order."""
     groups = [group for group in groups if len(group.messages)]
     if not groups:
         return no_events()

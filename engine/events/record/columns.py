@@ -1,8 +1,7 @@
-"""Columns described to the fields of an event, and a table's codec out of them.
+"""Turns described columns into the fields of an event and the wraps of a table's codec.
 
-An adapter says of each column what the database knows: name, type, whether it may be NULL, its default. What
-becomes of it then (masks, propagated types, defaults in schemas, names of fields) is the same for every
-relational database, and is decided here.
+An adapter describes each column: name, type, whether it may be NULL, default. This module then applies masks,
+propagated types, defaults in schemas and field names, which are the same for every relational database.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A column with all that is known of it.
+    """A column with everything known about it.
 
-    `index` is that of the input column; `type` is its type's name as lists and messages name it;
-    `conversion` None leaves it out. `default` is the default as the type's own text, ready for the
-    conversion. `length` is the column's own, None for no limit; `parameters` are what
+    `index` is that of the input column. `type` is the type's name as used in lists and messages. `conversion`
+    None leaves the column out. `default` is the default as the type's own text, ready for the conversion.
+    `length` is the column's declared length, None for no limit. `parameters` are what
     `column.propagate.source.type` adds to the schema.
     """
 
@@ -51,7 +50,7 @@ class Described:
 
 
 def key_field(one: Described, settings: EventSettings) -> Field | None:
-    """The column as a member of a key, never masked; None where it is left out."""
+    """The column as a member of a key, never masked; None if it is left out."""
     conversion = one.conversion
     if conversion is None:
         return None
@@ -64,10 +63,10 @@ def key_field(one: Described, settings: EventSettings) -> Field | None:
 
 
 def value_field(one: Described, named: CollectionId, settings: EventSettings) -> Field | None:
-    """The column as a member of the row: masked, or with what the source says of it where that is asked for.
+    """The column as a member of the row: masked, or with the propagated type if that is asked for.
 
-    `named` is the table as lists name it. Only one of these applies, as in Debezium; there, though, a
-    propagated type lifts a hash.
+    `named` is the table as used in lists. Only one of the two applies, as in Debezium. There, however, a
+    propagated type disables a hash.
     """
     made = key_field(one, settings)
     mask = shaping.mask_of(named, one.name, settings)
@@ -94,7 +93,7 @@ def _shaped(made: Field, mask: ColumnMask, length: int | None) -> Field:
 
 
 def unmasked(columns: Iterable[Described], named: CollectionId, settings: EventSettings) -> tuple[str, ...]:
-    """Warnings: columns that are to be masked, but hold no text."""
+    """Warnings about columns that should be masked but hold no text."""
     found = []
     for one in columns:
         mask = shaping.mask_of(named, one.name, settings)
@@ -104,7 +103,7 @@ def unmasked(columns: Iterable[Described], named: CollectionId, settings: EventS
 
 
 def collisions(fields: Sequence[Field]) -> tuple[str, ...]:
-    """Warnings: several columns that become one field."""
+    """Warnings about columns that become the same field."""
     names = [one.name for one in fields]
     return tuple(
         f"several columns become the field {name!r}" for name in dict.fromkeys(names) if names.count(name) > 1
@@ -112,13 +111,13 @@ def collisions(fields: Sequence[Field]) -> tuple[str, ...]:
 
 
 def key_wrap(topic: str, key: Sequence[Field], settings: EventSettings) -> tuple[str, str]:
-    """What stands around the key's payload."""
+    """The text before and after the key's payload."""
     schema = struct(schema_name(topic, "Key", settings), *((one.name, one.schema) for one in key))
     return with_schema(schema, enabled=settings.key_schemas)
 
 
 def header_wrap(topic: str, key: Sequence[Field], settings: EventSettings) -> tuple[str, str] | None:
-    """What stands around the key's payload in a header; None where headers are no JSON."""
+    """The text before and after the key's payload in a header; None if headers are not JSON."""
     if settings.header_converter is HeaderConverter.SIMPLE:
         return None
     return key_wrap(topic, key, replace(settings, key_schemas=settings.header_schemas))
@@ -127,7 +126,7 @@ def header_wrap(topic: str, key: Sequence[Field], settings: EventSettings) -> tu
 def value_wrap(
     topic: str, fields: Sequence[Field], source: Schema, settings: EventSettings
 ) -> tuple[str, str]:
-    """What stands around a value's payload; `source` is the source block's schema."""
+    """The text before and after a value's payload; `source` is the source block's schema."""
     row = struct(schema_name(topic, "Value", settings), *((one.name, one.schema) for one in fields))
     schema = envelope_schema(schema_name(topic, "Envelope", settings), row, source)
     return with_schema(schema, enabled=settings.value_schemas)

@@ -1,8 +1,8 @@
-"""Rows encoded to drafts of events: what is emitted for an insert, an update, a delete, a key change.
+"""Turns encoded rows into drafts of events: for an insert, an update, a delete, a key change.
 
-A draft lacks only what depends on its place in the log: source, transaction block, order. An
-update that changes the event's key is a delete and its tombstone with the header
-`__debezium.newkey`, then a create with `__debezium.oldkey`. An update without an old row has no `before`.
+A draft lacks only what depends on its place in the log: source, transaction block, order. An update that
+changes the event's key becomes a delete and its tombstone with the header `__debezium.newkey`, then a create
+with `__debezium.oldkey`. An update without an old row has no `before`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DELETE_TURN, TOMBSTONE_TURN, CREATE_TURN = 0, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Events of one table and one operation; with `tombstone` each is followed by one."""
+    """Events of one table and one operation. With `tombstone` each is followed by a tombstone."""
 
     codec: TableCodec
     op: str
@@ -52,7 +52,7 @@ class Change:
 
 
 def drafts(change: Change, codec: TableCodec, settings: EventSettings) -> Iterator[Draft]:
-    """The drafts of these entries, those of skipped operations left out."""
+    """The drafts of these entries, without those of skipped operations."""
     for draft in _all(change, codec, settings):
         if len(draft.messages) and draft.op not in settings.skipped_operations:
             yield draft

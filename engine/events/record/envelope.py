@@ -56,11 +56,11 @@ SNAPSHOT = Schema(
     parameters=(("allowed", "true,last,false,incremental"),),
     default='"false"',
 )
-"""The source block's `snapshot`; its list of values is Debezium 2.1.4's, which writes others too."""
+"""The source block's `snapshot`. The list of values is Debezium 2.1.4's, although it writes others too."""
 
 
 def source_schema(package: str, *fields: tuple[str, Schema]) -> Schema:
-    """The schema of a connector's source block: what all have, and the connector's own behind it."""
+    """The schema of a connector's source block: the common fields, then the connector's own."""
     return struct(
         f"io.debezium.connector.{package}.Source",
         ("version", STRING),
@@ -75,7 +75,7 @@ def source_schema(package: str, *fields: tuple[str, Schema]) -> Schema:
 
 
 def source_head(connector: str, settings: EventSettings) -> str:
-    """The source block's beginning, up to the time."""
+    """The start of the source block, up to the time."""
     name = quote(settings.topic_prefix)
     return f'{{"version":"{VERSION}","connector":"{connector}","name":{name},"ts_ms":'
 
@@ -95,16 +95,17 @@ def envelope_schema(name: str, row: Schema, source: Schema) -> Schema:
 
 
 def with_mark(value: str, mark: str) -> str:
-    """The text of a READ's value with another `snapshot` in its source block than "true".
+    """A READ's value with `mark` instead of "true" as `snapshot` in its source block.
 
-    That block comes behind the row, and nothing of the row behind it; its texts escape their quotes.
+    The last match in the text is always the source block's: the block follows the row, and strings escape
+    their quotes.
     """
     before, plain, after = value.rpartition(_PLAIN)
     return f'{before},"snapshot":"{mark}",{after}' if plain else value
 
 
 PLAIN = "true"
-"""What a row of an initial snapshot says in `snapshot` that is neither the first nor the last of anything."""
+"""The `snapshot` value of an initial snapshot's row that is neither the first nor the last of anything."""
 _PLAIN = f',"snapshot":"{PLAIN}",'
 
 
@@ -124,6 +125,6 @@ def _around(
 
 
 def around_read(source_json: str, ts_ms: int) -> tuple[str, str]:
-    """The payload of a READ's value before and behind its row, the same for all rows of a run."""
+    """The payload of a READ's value before and after its row, the same for all rows of a run."""
     opened, closed = _around(None, [source_json], "r", [f'{ts_ms},"transaction":null}}'])
     return "".join(map(str, opened)), "".join(map(str, closed))

@@ -1,4 +1,4 @@
-"""One column of an event: what its text becomes, and what stands for a value that is missing."""
+"""One column of an event: how its text is converted, and what replaces a missing value."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ Mask = npt.NDArray[np.bool_]
 class Conversion:
     """How a type's text becomes JSON.
 
-    `encode` gives the inside of a JSON string where `quoted`, else JSON; null stays null, and a value
-    that the schema can't hold (NaN as a decimal) becomes null, in events too, whether or not the
-    column may be NULL: nothing else would be true. `filler` is the JSON of a NOT NULL column whose value is
-    not known, `placeholder` that of an unchanged value which the log left out (None: as if NULL).
-    Where JSON has a string, `plain` gives it before it is escaped, for it to be cut; `text` is set where
-    the column holds characters, which masks work on; `lost` where values are to be taken for NULL.
+    - `encode` returns the inside of a JSON string if `quoted`, else JSON. Null stays null. A value that the
+      schema can't hold (NaN as a decimal) becomes null, even in events of a NOT NULL column, since any other
+      value would be wrong.
+    - `filler` is the JSON for a NOT NULL column whose value is unknown.
+    - `placeholder` is the JSON for an unchanged value that the log left out (None: as NULL).
+    - `plain`, for JSON strings, returns the string before escaping, so that it can be truncated.
+    - `text`: the column holds characters, so masks apply to it.
+    - `lost`: all values are treated as NULL.
     """
 
     schema: Schema
@@ -46,9 +48,9 @@ class Conversion:
 class Field:
     """One member of a key or a row.
 
-    `column` is the index of the input column. `missing` is the JSON for NULL. `shape` changes a string
-    before it is escaped (masks, truncation): `raw_missing` and `raw_placeholder` are what it then gets for
-    NULL and for an unchanged value.
+    `column` is the index of the input column. `missing` is the JSON for NULL. `shape` changes a string before
+    it is escaped (masks, truncation). It gets `raw_missing` for NULL and `raw_placeholder` for an unchanged
+    value.
     """
 
     name: str
@@ -91,7 +93,7 @@ class Field:
         return [fill(join(['"', shown, '"'], len(shown)), self.missing)]
 
     def _with_misfits(self, texts: Text, shown: Text) -> Text:
-        """JSON null for values that the type can't hold, whatever stands for NULL."""
+        """The column with JSON null for values that the type can't hold, whatever replaces NULL."""
         whole = join(['"', shown, '"'], len(shown)) if self.conversion.quoted else shown
         missing = pc.if_else(pc.is_null(texts), scalar(self.missing), scalar("null"))
         return pc.coalesce(whole, missing)

@@ -1,8 +1,8 @@
-"""Keys as header values: what Kafka Connect's header converters make of them.
+"""Keys as header values, as Kafka Connect's header converters write them.
 
-The default, `SimpleHeaderConverter`, writes a struct much as JSON: strings with only quotes and backslashes
-escaped, decimals and dates by their values, NaN without quotes. So the payload of a key is taken as it is
-wherever it has nothing else, and read and written again where it has.
+The default, `SimpleHeaderConverter`, writes a struct almost like JSON. But in strings it escapes only quotes
+and backslashes, it writes decimals and dates by their values, and NaN without quotes. So a key's payload is
+used unchanged unless it contains one of these; then it is parsed and written again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _LOGICAL = "org.apache.kafka.connect.data."
 _DAY_MS = 86_400_000
 _DIFFERS = r'\\[bfnrtu]|"(?:NaN|-?Infinity)"'
-"""What JSON writes otherwise than the converter; a text may hold it by chance, which costs time only."""
+"""What JSON writes differently from the converter. A text that contains it by chance only costs time."""
 
 
 class _Number(str):
@@ -39,7 +39,7 @@ class _Number(str):
 
 
 def simple_texts(payloads: Text, key: Sequence[Field]) -> Text:
-    """Keys' payloads as `SimpleHeaderConverter` writes the structs that they are."""
+    """The keys' payloads as `SimpleHeaderConverter` writes their structs."""
     differs = (
         np.ones(len(payloads), bool)
         if any(_is_logical(field.schema) for field in key)
@@ -60,7 +60,7 @@ def _simple_text(payload: str, fields: dict[str, Schema]) -> str:
 
 
 def _is_logical(schema: Schema) -> bool:
-    """Whether a value of this type, or within it, is shown by what it means."""
+    """Whether this type, or one within it, is a logical type, written by its meaning."""
     inner = [*(one for _, one in schema.fields), *(one for one in (schema.keys, schema.items) if one)]
     return _logical_name(schema) in _LOGICALS or any(map(_is_logical, inner))
 
@@ -101,7 +101,7 @@ def _decimal(value: str, schema: Schema) -> str:
 
 
 def _date(value: str, _: Schema, unit_ms: int) -> str:
-    """A time of day up to the first day's end, else a day where there is no time, else both; in UTC."""
+    """The value in UTC: a time if it is on the first day, a date if it has no time of day, else both."""
     ms = int(value) * unit_ms
     day, rest = divmod(ms, _DAY_MS)
     clock = f"{np.datetime64(rest, 'ms')}"[11:] + "Z"

@@ -1,6 +1,6 @@
 """Kafka Connect schemas as values, and their JSON as the JsonConverter writes it.
 
-Owns the order of a schema's members; what schema a database type gets is the adapters' affair.
+Owns the order of a schema's members. The adapters choose the schema of each database type.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from engine.events.values.text import quote
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """One schema. `default` is JSON text; `fields` are a struct's, `items` an array's or a map's values."""
+    """One schema. `default` is JSON text. `fields` belong to a struct, `items` to an array or a map."""
 
     type: str
     optional: bool = False
@@ -74,7 +74,7 @@ def array(items: Schema) -> Schema:
 
 
 def with_schema(schema: Schema, *, enabled: bool) -> tuple[str, str]:
-    """What stands before and after a payload, with and without the schema beside it."""
+    """The text before and after a payload, with the schema if `enabled`."""
     return (f'{{"schema":{schema.json()},"payload":', "}") if enabled else ("", "")
 
 

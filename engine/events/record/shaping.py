@@ -1,7 +1,7 @@
-"""Which columns an event carries, and what is hidden of them: lists, masks, propagated types.
+"""Which columns an event carries and how they are masked: lists, masks, propagated types.
 
-Expressions are regular expressions as Debezium anchors them: they match a whole name, whatever its
-case. A column's full name is `schema.table.column`.
+Expressions are regular expressions anchored as in Debezium: they match a whole name and ignore case. A
+column's full name is `schema.table.column`.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def mask_of(collection: CollectionId, column: str, settings: EventSettings) -> C
 
 
 def mask_parameters(mask: ColumnMask) -> tuple[tuple[str, str], ...]:
-    """What the schema of a masked column says."""
+    """The schema parameters of a masked column."""
     return (("truncateLength", str(mask.length)),) if mask.truncate else (("masked", "true"),)
 
 
 def shape_of(mask: ColumnMask, length: int | None) -> Shape:
-    """The function that hides a column's text; `length` is the column's own, None for no limit."""
+    """The function that masks a column's text. `length` is the column's own, None for no limit."""
     if mask.hash:
         return partial(_hashed, mask=mask, length=length)
     return partial(_truncated, length=mask.length) if mask.truncate else partial(_masked, length=mask.length)
@@ -75,14 +75,14 @@ def _hashed(texts: Text, mask: ColumnMask, length: int | None) -> Text:
 
 
 def hashed(text: str, mask: ColumnMask) -> str:
-    """The salted hash in hex; version 1 hashes what Java's serialisation writes, 2 the plain bytes."""
+    """The salted hash in hex. Version 1 hashes Java's serialised form, version 2 the plain bytes."""
     digest = hashlib.new(mask.hash.lower().replace("-", ""), mask.salt.encode(), usedforsecurity=False)
     digest.update(text.encode() if mask.version == 2 else _serialised(text))
     return digest.hexdigest()
 
 
 def _serialised(text: str) -> bytes:
-    """A `java.lang.String` as an object stream of its own."""
+    """A `java.lang.String` serialised by Java, as an object stream of its own."""
     units = text.encode("utf-16-be", "surrogatepass")
     data = b"".join(_modified(int.from_bytes(units[at : at + 2], "big")) for at in range(0, len(units), 2))
     short = len(data) < 0x10000

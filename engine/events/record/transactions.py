@@ -1,7 +1,7 @@
-"""Transaction metadata that several sources share: counting events, and what a transaction's end tells.
+"""Transaction metadata, shared by the sources: counting events, and the contents of END events.
 
-Events are counted in the order of the log, per transaction and per collection; tombstones and skipped
-operations are not.
+Events are counted in log order, per transaction and per collection. Tombstones and skipped operations are not
+counted.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ if TYPE_CHECKING:
     from engine.events.record.drafts import Draft
 
 Counts: TypeAlias = "tuple[tuple[str, int], ...]"
-"""How many events of which collection, in the order of their first event."""
+"""The number of events per collection, in the order of their first events."""
 
 
 def number_events(
     drafts: Sequence[Draft], ordinal: Ints, transactions: int, before: Counts = ()
 ) -> tuple[list[tuple[Ints, Ints]], list[Counts]]:
-    """For each draft the total and the collection's order of its events, and each transaction's counts.
+    """For each draft, its events' total order and collection order; and the counts of each transaction.
 
-    `ordinal` is by message the number of its transaction, below `transactions`; number 0 is the one left
-    open, with the counts of `before`. Counts are by ordinal, collections in the order of their first event.
+    `ordinal` gives, by message, the number of its transaction, less than `transactions`. Number 0 is the
+    transaction left open before, with the counts in `before`. The counts are listed by ordinal, with
+    collections in the order of their first events.
     """
     open_counts = dict(before)
     if not drafts:
@@ -76,7 +77,7 @@ def _counts(names: list[str], pairs: Ints, transactions: int, before: Counts) ->
 
 
 def ended(counts: Counts) -> str:
-    """The members of an END event that tell its counts."""
+    """The members of an END event that hold the counts."""
     shown = ",".join(
         f'{{"data_collection":{quote(name)},"event_count":{count}}}'
         for name, count in hash_order(counts, lambda c: c[0])

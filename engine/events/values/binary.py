@@ -1,4 +1,4 @@
-"""Bytes: hexadecimal text, with PostgreSQL's mark or without, to base64 or hex, in bulk."""
+r"""Bytes: hexadecimal text, with or without PostgreSQL's prefix `\x`, to base64 or hex, in bulk."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from engine.events.values.numbers import base64_chars
 from engine.events.values.text import Bytes, Ints, Text, each, text_from, text_parts
 
 _LARGE = 200
-"""Bytes of a value on average, from which values are encoded one by one."""
+"""The average size in bytes from which values are encoded one by one."""
 _PAIRS = np.zeros(1 << 16, np.uint8)
 for _shown in ("{:02x}", "{:02X}"):
     _PAIRS[np.frombuffer("".join(map(_shown.format, range(256))).encode(), "<u2")] = np.arange(256)
-"""The byte of two hexadecimal digits, by the digits' characters as one number."""
+"""The byte for two hexadecimal digits, indexed by the two characters as one number."""
 
 
 def hex_text(texts: Text, mode: BinaryMode) -> Text:
@@ -84,7 +84,7 @@ def _without_mark(texts: Text) -> Text:
 
 
 def _hex_as_base64(texts: Text, marks: int) -> Text:
-    r"""Base64 of hex after `marks` (0, 1) `\x`; a mark, two characters too, is read as a byte and dropped."""
+    r"""Base64 of hex after `marks` (0 or 1) prefixes `\x`. A prefix is read like a byte and dropped."""
     offsets, data = text_parts(texts)
     raw: Bytes = _PAIRS[data[offsets[0] : offsets[-1]].view("<u2")]
     lengths = np.diff(offsets)
@@ -108,7 +108,7 @@ def _hex_as_base64(texts: Text, marks: int) -> Text:
 
 
 def _each_as_base64(raw: Bytes, sizes: Ints, texts: Text) -> Text:
-    """Value by value: for large ones, whose padding in bulk would cost sixteen bytes for each."""
+    """Value by value: for large values, for which padding in bulk would cost sixteen bytes per byte."""
     ends = np.cumsum(sizes)
     shown = [base64.b64encode(raw[end - size : end].tobytes()) for end, size in zip(ends, sizes, strict=True)]
     starts = np.concatenate([[0], np.cumsum([len(one) for one in shown])])

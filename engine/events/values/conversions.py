@@ -26,7 +26,7 @@ def bare(schema: Schema, encode: Encode = unchanged, filler: str = "0") -> Conve
 
 
 def decimal(scale: int, precision: int | None) -> Conversion:
-    """Connect's Decimal of a fixed scale; `precision` is told where it is known."""
+    """Connect's Decimal of a fixed scale; `precision` is part of the schema if known."""
     parameters: tuple[tuple[str, str], ...] = (("scale", str(scale)),)
     if precision is not None:
         parameters += (("connect.decimal.precision", str(precision)),)

@@ -1,4 +1,4 @@
-"""What Java does where its habits show in events: the order in which a `HashMap` gives its entries."""
+"""Java's behaviour where it shows in events: the iteration order of a `HashMap`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def hash_order(items: Iterable[T], name: Callable[[T], str]) -> list[T]:
-    """The items as a `HashMap` gives them that they were put into one after the other, by name."""
+    """The items in the iteration order of a `HashMap` into which they were put one by one, by name."""
     entries = list(items)
     capacity = 16
     while len(entries) > capacity * 3 // 4:

@@ -1,4 +1,4 @@
-"""The digits of columns of floats as Java before 19 makes them: the rule of `java_exact`, with numpy.
+"""The digits of columns of floats as Java before 19 computes them: the rule of `java_exact`, with numpy.
 
 Values above 0 that Java writes with an exponent are of three kinds.
 

@@ -1,12 +1,12 @@
-"""A float's digits as Java before 19 makes them, one value at a time, in whole numbers of any size.
+"""A float's digits as Java before 19 computes them, one value at a time, in integers of any size.
 
-Owns the rule; `java_digits` applies it to columns wherever 64 bits are enough, and `java_floats` makes texts
-of the digits.
+Owns the rule. `java_digits` applies it to columns where 64 bits suffice, `java_floats` turns digits into
+text.
 
-The rule (`jdk.internal.math.FloatingDecimal`, JDK-4511638): a value is taken for a ratio `b / s`, with `m`
-half a unit in its last place. Digits are divided off from the left until the rest of `b` is less than `m`, or
-less than `m` is missing to the next digit; then the last digit is rounded. This differs in four ways from the
-fewest digits that give the value back.
+The rule (`jdk.internal.math.FloatingDecimal`, JDK-4511638): a value is treated as a ratio `b / s`, with `m`
+as half a unit in its last place. Digits are divided off from the left until the remainder of `b` is less than
+`m`, or less than `m` is missing to the next digit. Then the last digit is rounded. This differs in four ways
+from the fewest digits that identify the value.
 
 - One `m` holds for both sides, that of the nearer neighbour: a power of two may get a digit too many.
 - With an exponent there are two digits at least: 4.9E-324, not 5E-324.

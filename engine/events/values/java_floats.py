@@ -1,8 +1,8 @@
-"""Floats of columns as the text that Java before 19 gives them: `1.0`, `1.0E7`, `4.9E-324`, `NaN`.
+"""Columns of floats as the text that Java before 19 writes: `1.0`, `1.0E7`, `4.9E-324`, `NaN`.
 
-All sources write their floats here, so that a value is the same text from each. `java_digits` knows the
-digits; from 0.001 up to 10,000,000, where Java writes no exponent, they are the fewest that give the value
-back, which Arrow and databases write too.
+All sources write their floats here, so a value gives the same text from each. `java_digits` computes the
+digits of values with an exponent. From 0.001 to below 10,000,000 Java writes no exponent, and its digits are
+the fewest that identify the value, as Arrow and databases write them too.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from engine.events.values.java_digits import Doubles
 
 LEAST_PLAIN, MOST_PLAIN = 1e-3, 1e7
-"""Java writes no exponent from the one up to below the other, and for 0."""
+"""Java writes no exponent from the first up to below the second, and for 0."""
 _FEW = 16
-"""Up to so many values are written faster one by one."""
+"""Up to this many values are written faster one by one."""
 
 
 def float_texts(values: pa.Array) -> Text:
@@ -49,7 +49,7 @@ def is_plain(values: pa.Array, most: float = MOST_PLAIN) -> npt.NDArray[np.bool_
 
 
 def with_point(texts: Text) -> Text:
-    """Plain decimals with `.0` behind those that lack a point."""
+    """Plain decimals, with `.0` added to those without a point."""
     pointed = pc.match_substring(texts, ".")
     if pc.all(pointed, min_count=0).as_py():
         return texts

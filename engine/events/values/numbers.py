@@ -1,8 +1,8 @@
-"""Numbers: text of a database to the JSON that Kafka Connect's converter writes.
+"""Numbers: a database's text to the JSON that Kafka Connect's converter writes.
 
-Decimals are the base64 of their unscaled value in two's complement, as Java's `BigInteger` gives it;
-floats are written by `java_floats`. Columns go through Arrow casts and numpy; more than 38
-digits and values that no decimal can hold take a slow path, row by row.
+Decimals become the base64 of their unscaled value in two's complement, as Java's `BigInteger` gives it.
+`java_floats` writes floats. Columns go through Arrow casts and numpy. Values with more than 38 digits, and
+values that no decimal can hold, take a slow path, row by row.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from engine.events.values.text import Bytes, Ints, Text, each, join, mostly, tex
 _BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
 _SPECIAL_NAMES = {"NaN": "NAN", "Infinity": "POSITIVE_INFINITY", "-Infinity": "NEGATIVE_INFINITY"}
 _WORDS = 38
-"""The digits that a 128 bit decimal holds."""
+"""The most digits of a 128-bit decimal."""
 _MOST_PLAIN_FLOAT = 1e6
-"""From here on PostgreSQL writes floats of 32 bits with an exponent."""
+"""From this value on PostgreSQL writes 32-bit floats with an exponent."""
 
 
 def decimal_base64(texts: Text, scale: int) -> Text:
@@ -38,7 +38,7 @@ def decimal_base64(texts: Text, scale: int) -> Text:
 
 
 def variable_decimals(texts: Text) -> Text:
-    """`{"scale":s,"value":base64}` with the zeros at the end of the fraction dropped; NaN becomes null."""
+    """`{"scale":s,"value":base64}` without trailing zeros of the fraction; NaN becomes null."""
     return mostly(texts, _variable_fast, r"^-?[0-9.]{1,38}$", _variable_slow, _WORDS)
 
 
@@ -79,7 +79,7 @@ def json_floats(values: pa.Array) -> Text:
 
 
 def special_names(texts: Text) -> Text:
-    """Decimal text as it is, NaN and infinities by their names."""
+    """Decimal text unchanged, but NaN and infinities by Java's names."""
     if not pc.any(pc.match_substring_regex(texts, "[a-zA-Z]")).as_py():
         return texts
     return each(texts, lambda text: _SPECIAL_NAMES.get(text, text))
@@ -92,7 +92,7 @@ def java_double(text: str) -> str:
 
 
 def _as_java(texts: Text, values: pa.Array, most: float) -> Text:
-    """Texts of plain decimals below `most` have Java's digits and are kept; others are made of the values."""
+    """Keep texts of plain decimals below `most`, which have Java's digits. Write others from the values."""
     kept, texts = is_plain(values, most), with_point(texts)
     if kept.all():
         return texts

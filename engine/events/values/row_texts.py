@@ -1,14 +1,15 @@
-r"""Rows read by a query: one text per row, taken apart here in bulk.
+r"""Splits rows read by a query, one text per row, into columns in bulk.
 
-The query puts a row's values, as the database writes them, into one text (what expression does that is the
-adapters' affair). Three forms:
+The query joins a row's values, in the database's own format, into one text. The adapters write the
+expression. There are three forms:
 
-- `RowMode.FAST`: flags, then each column after a separator (U+001F). A flag says whether a column
-  whose text may be empty is NULL (`t`) or not (`f`); elsewhere empty text means NULL. A value that holds
-  the separator can only add one, so counting finds every such row: `SeparatorInData` asks to read it again
-- `RowMode.EXACT`: lengths in bytes (-1: NULL) before the values; right for any data, slower
-- `RowMode.ESCAPED`: as FAST, with `\` written as `\b` and the separator as `\s` in every value; right for any
-  data too, where a database can't count bytes of UTF-8.
+- `RowMode.FAST`: flags, then each column after a separator (U+001F). A flag says whether a column whose text
+  may be empty is NULL (`t`) or not (`f`). In other columns empty text means NULL. A value that contains the
+  separator can only add separators, so counting finds every such row; `SeparatorInData` then asks to read the
+  rows again in another form.
+- `RowMode.EXACT`: lengths in bytes (-1: NULL) before the values. Correct for any data, but slower.
+- `RowMode.ESCAPED`: as FAST, with `\` written as `\b` and the separator as `\s` in every value. Correct for
+  any data, for databases that can't count bytes of UTF-8.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from engine.events.values.text import Bytes, Ints, Text, slices, text_parts
 
 SEPARATOR = "\x1f"
 ESCAPES = (("\\", "\\b"), (SEPARATOR, "\\s"))
-"""What a value's characters become in the escaped form, in the order in which they are replaced."""
+"""The replacements of the escaped form, in the order in which they are made."""
 
 
 class RowMode(StrEnum):
-    """How a row's values are put into one text."""
+    """How a row's values are joined into one text."""
 
     FAST = "fast"
     EXACT = "exact"
@@ -38,14 +39,14 @@ class RowMode(StrEnum):
 
 
 class SeparatorInData(SourceError):
-    """A value holds the separator; the rows must be read again in an exact form."""
+    """A value contains the separator. The rows must be read again in an exact form."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowShape:
-    """The columns of a row text in order. `flagged` are indexes of those with a flag for NULL.
+    """The columns of a row text, in order. `flagged` holds the indexes of columns with a flag for NULL.
 
-    `nullable` says which columns may be NULL; a column that is neither flagged nor nullable never is.
+    `nullable` says which columns may be NULL. A column that is neither flagged nor nullable never is.
     """
 
     columns: tuple[str, ...]
@@ -56,8 +57,8 @@ class RowShape:
 def split_rows(texts: pa.Array, shape: RowShape, mode: RowMode) -> list[Text]:
     """The columns of row texts, null for NULL.
 
-    `texts` are strings or large strings without null. Raises SeparatorInData in FAST mode, SourceError in
-    EXACT mode for lengths that are not those of the values.
+    `texts` are strings or large strings without null. Raises SeparatorInData in FAST mode, and SourceError in
+    EXACT mode if the lengths don't fit the values.
     """
     if texts.null_count:
         raise InvariantError("a row's text is null")

@@ -1,8 +1,8 @@
-"""Dates and times in texts of a fixed width, by arithmetic on their digits: any year from 1 to 9999.
+"""Dates and times from fixed-width texts, by arithmetic on their digits, for the years 1 to 9999.
 
 For databases that write every value of a column with the same number of digits: `yyyy-mm-dd`,
-`hh:mm:ss[.f…]` and both with a blank between, `f…` one to nine digits. Calendars are proleptic Gregorian.
-Texts of another form raise ValueError.
+`hh:mm:ss[.f…]`, or both with a blank between; `f…` is one to nine digits. The calendar is proleptic
+Gregorian. Raises ValueError for texts of another form.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NANOS = 9
 def stamps(texts: Text, digits_kept: int) -> Text:
     """Timestamps as units of 10**-`digits_kept` seconds since the epoch, rounded down.
 
-    What 64 bits can't hold becomes the least or the greatest number that they can.
+    Values beyond 64 bits become the least or the greatest 64-bit number.
     """
     return _numbers(texts, partial(_stamp, kept=digits_kept))
 
@@ -40,12 +40,12 @@ def clocks(texts: Text, digits_kept: int) -> Text:
 
 
 def stamp_values(texts: Text, digits_kept: int) -> Ints:
-    """As `stamps`, as numbers; a zone ` +hh:mm` at the end is minded. 0 for null."""
+    """As `stamps`, but as numbers, and with an optional zone ` +hh:mm` at the end. 0 for null."""
     return _values(texts, partial(_zoned, kept=digits_kept))
 
 
 def offset_stamps(texts: Text) -> Text:
-    """Timestamps with a zone (` +hh:mm` behind them) as Java's `OffsetDateTime` writes them."""
+    """Timestamps with a zone (` +hh:mm` at the end) as Java's `OffsetDateTime` writes them."""
     body = pc.replace_substring(pc.utf8_slice_codeunits(texts, 0, -_ZONE), " ", "T")
     zones = pc.utf8_slice_codeunits(texts, -_ZONE + 1)
     pointed = pc.match_substring(body, ".")
@@ -108,7 +108,7 @@ def _clock(raw: Bytes, kept: int) -> Ints:
 
 
 def _fraction(raw: Bytes, kept: int) -> Ints:
-    """The digits behind the point, as many as are kept."""
+    """The first `kept` digits after the point."""
     given = raw.shape[1] - _CLOCK - 1
     if given < 0:
         return np.zeros(len(raw), np.int64)
@@ -137,7 +137,7 @@ def _days(raw: Bytes) -> Ints:
 
 
 def _number(raw: Bytes) -> Ints:
-    """The number that some digits are, row by row."""
+    """The digits of each row as a number."""
     out = np.zeros(len(raw), np.int64)
     for place in range(raw.shape[1]):
         digit = raw[:, place] - np.uint8(ord("0"))

@@ -1,7 +1,7 @@
-r"""Characters beyond the BMP as two escaped surrogates, `\uD83D\uDE00`, as Jackson writes them into bytes.
+r"""Escapes characters beyond the BMP as two surrogates, `\uD83D\uDE00`, as Jackson does when writing bytes.
 
-Kafka Connect's converter writes bytes. A key is bytes to Kafka's partitioner, so this form decides where a
-record goes; to a reader of JSON it is the same text.
+Kafka Connect's converter writes bytes, and Kafka's partitioner hashes the bytes of a key. So this form
+decides which partition a record goes to. To a reader of JSON it is the same text.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ Ints = npt.NDArray[np.int64]
 LEAST_FIRST = 0xF0
 """The least first byte of such a character in UTF-8."""
 _LONG, _UNIT = 4, 6
-"""Bytes of such a character, and of the escape of each of its surrogates."""
+"""The bytes of such a character, and of the escape of one surrogate."""
 _GROWTH = 2 * _UNIT - _LONG
 _HIGH, _LOW, _FIRST = 0xD7C0, 0xDC00, 0xD800
 _UNITS = np.array([f"\\u{unit:04X}" for unit in range(_FIRST, 0xE000)], f"S{_UNIT}").view(f"V{_UNIT}")
 _PIECE = 1 << 18
-"""Characters that are written at once: this bounds the memory."""
+"""The most characters processed at once, to bound memory."""
 
 
 def pair(code: int) -> str:
@@ -29,7 +29,7 @@ def pair(code: int) -> str:
 
 
 def with_pairs(offsets: Ints, data: Bytes) -> tuple[Ints, Bytes]:
-    """Texts and their offsets with these characters escaped, of texts that hold some."""
+    """The offsets and bytes of texts with such characters escaped. At least one must occur."""
     used = data[offsets[0] : offsets[-1]]
     firsts = np.flatnonzero(used >= LEAST_FIRST)
     relative = offsets - offsets[0]
@@ -58,6 +58,6 @@ def _paired(used: Bytes, firsts: Ints) -> Bytes:
 
 
 def _anywhere(data: npt.NDArray[np.generic], form: str) -> npt.NDArray[np.generic]:
-    """The values of this form that begin at each byte."""
+    """A view with the value of this format that begins at each byte."""
     size = np.dtype(form).itemsize
     return np.ndarray((len(data) - size + 1,), form, data, 0, (1,))

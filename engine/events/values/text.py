@@ -1,9 +1,9 @@
 r"""JSON text in bulk: escaping, quoting, and joining columns of text with constant pieces.
 
-Works on Arrow's large strings; null stands for a missing value until `Pieces` or `fill` says what
-it becomes. Text is what Java's Jackson writes as bytes, which is what Kafka Connect's converter sends: no
-blanks, control characters as `\b \t \n \f \r` or `\u001B`, characters beyond the BMP as two surrogates
-`\uD83D\uDE00`, everything else as itself. Knows nothing of schemas, envelopes or databases.
+Works on Arrow's large strings. Null stands for a missing value until `Field.pieces` or `fill` replaces it.
+The text is what Java's Jackson writes as bytes, and so what Kafka Connect's converter sends: no blanks,
+control characters as `\b \t \n \f \r` or `\u001B`, characters beyond the BMP as two surrogates
+`\uD83D\uDE00`, all others as they are. Independent of schemas, envelopes and databases.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _escaped_character(character: str) -> str:
 
 
 def json_text(value: object) -> str:
-    """A value of objects, lists, texts, whole numbers and constants as JSON text."""
+    """A value as JSON text: objects, lists, strings, integers and constants."""
     if isinstance(value, str):
         return quote(value)
     if isinstance(value, dict):
@@ -72,12 +72,12 @@ def json_text(value: object) -> str:
 
 
 def scalar(text: str) -> pa.Scalar:
-    """A constant beside large strings."""
+    """A constant of the large string type."""
     return pa.scalar(text, pa.large_string())
 
 
 def text_parts(texts: Text) -> tuple[Ints, Bytes]:
-    """Offsets (one more than rows) and the bytes that they point into, without copying."""
+    """The offsets (one more than rows) and the bytes that they index, without copying."""
     if pa.types.is_string(texts.type):
         texts = texts.cast(pa.large_string())
     _, offsets, data = texts.buffers()
@@ -98,7 +98,7 @@ def text_from(offsets: Ints, data: object, like: Text | None = None) -> Text:
 
 
 def rows_of(data: Bytes, offsets: Ints, rows: Ints, length: int) -> Bytes:
-    """The bytes of some rows that have this length, as a matrix; `data` and `offsets` are `text_parts`."""
+    """The bytes of these rows, all of this length, as a matrix. `text_parts` gives `data` and `offsets`."""
     if len(rows) == len(offsets) - 1:
         whole: Bytes = data[offsets[0] : offsets[-1]].reshape(len(rows), length)
         return whole
@@ -108,10 +108,10 @@ def rows_of(data: Bytes, offsets: Ints, rows: Ints, length: int) -> Bytes:
 
 
 def slices(data: Bytes, begins: Ints, ends: Ints, given: npt.NDArray[np.bool_]) -> Text:
-    """Large strings of the bytes between ascending places; null where not `given`.
+    """Large strings of the bytes from `begins` to `ends`, which ascend; null where not `given`.
 
-    The places, side by side, are the offsets of an array that holds every second value: `take` then
-    copies each value once.
+    Interleaved, begins and ends are the offsets of an array in which every second element is a value. `take`
+    then copies each value once.
     """
     rows = len(begins)
     if not given.any():
@@ -154,7 +154,7 @@ def _escape_specials(texts: Text, offsets: Ints, used: Bytes) -> Text:
 
 
 def _escape_one_by_one(texts: Text, used: Bytes) -> Text:
-    """A pass for each special character that occurs; takes twice the text's memory instead of forty times."""
+    """One pass per special character that occurs. Takes twice the text's memory instead of forty times."""
     pieces = (used[at : at + _PIECE] for at in range(0, len(used), _PIECE))
     found = {int(code) for piece in pieces for code in np.unique(piece)}
     specials = sorted((code for code in found if _GROWTH[code]), reverse=True)
@@ -190,7 +190,7 @@ def _escaped(used: Bytes, marks: Ints) -> Bytes:
 
 
 def fill(texts: Text, missing: str) -> Text:
-    """Null becomes `missing`."""
+    """Replace null by `missing`."""
     return texts if texts.null_count == 0 else pc.fill_null(texts, scalar(missing))
 
 
@@ -211,7 +211,7 @@ def join(pieces: Iterable[Piece], rows: int) -> Text:
 
 
 def replace_rows(texts: Text, rows: Ints, values: list[str | None]) -> Text:
-    """`texts` with the given rows (ascending) replaced: the way back from a slow path."""
+    """`texts` with these rows (ascending) replaced: how a slow path returns its results."""
     if len(rows) == 0:
         return texts
     mask = np.zeros(len(texts), bool)
@@ -220,7 +220,7 @@ def replace_rows(texts: Text, rows: Ints, values: list[str | None]) -> Text:
 
 
 def each(texts: Text, convert: Callable[[str], str | None]) -> Text:
-    """`convert` of every value, one by one: for types too rare to vectorise."""
+    """Apply `convert` to every value, one by one: for types too rare to vectorise."""
     return pa.array(
         [None if text is None else convert(text) for text in texts.to_pylist()], pa.large_string()
     )
@@ -233,10 +233,10 @@ def mostly(
     slow: Callable[[str], str | None],
     longest: int,
 ) -> Text:
-    """`fast` over the whole column; where it refuses, `slow` for the rows that don't match `good`.
+    """Apply `fast` to the whole column; if it fails, apply `slow` to the rows that don't match `good`.
 
-    `fast` raises `pa.ArrowInvalid` on a value it can't take, is right for all others of at most
-    `longest` bytes, and must take all that match `good`.
+    `fast` raises `pa.ArrowInvalid` for a value that it can't handle. It is correct for all others of at most
+    `longest` bytes, and must handle all that match `good`.
     """
     if (pc.max(pc.binary_length(texts)).as_py() or 0) <= longest:
         with contextlib.suppress(pa.ArrowInvalid):
@@ -249,7 +249,7 @@ def mostly(
 
 
 def unchanged(texts: Text) -> Text:
-    """Text that is JSON already."""
+    """The text as it is: it is JSON already."""
     return texts
 
 

@@ -1,7 +1,7 @@
-"""Dates and times: ISO text of a database to numbers since the epoch and to Java's ISO text.
+"""Dates and times: a database's ISO text to numbers since the epoch, or to Java's ISO text.
 
-Common values (years 1 to 9999) go through Arrow casts; BC, later years, infinities and 24:00 take a
-slow path. Calendars are proleptic Gregorian throughout, before 1582 too.
+Common values (years 1 to 9999) go through Arrow casts. BC, later years, infinities and 24:00 take a slow
+path. The calendar is proleptic Gregorian throughout, also before 1582.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from engine.events.values.text import (
 DAY_US = 86_400_000_000
 INFINITY_US = 9_223_372_036_825_200_000
 MINUS_INFINITY_US = -9_223_372_036_832_400_000
-"""What Java's `Timestamp` makes of PostgreSQL's infinities, in microseconds."""
+"""Java's `Timestamp` values for PostgreSQL's infinities, in microseconds."""
 INFINITY_DAYS = -2_147_472_692
 MINUS_INFINITY_DAYS = -2_147_472_691
-"""What is left of them as a date's days in 32 bits."""
+"""Their dates as days, truncated to 32 bits."""
 
 _LONGEST = 26
 _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
@@ -63,7 +63,7 @@ def millis(texts: Text) -> Text:
 
 
 def clock_micros(texts: Text) -> Text:
-    """Times of day as microseconds since midnight; 24:00 is a whole day."""
+    """Times of day as microseconds since midnight. 24:00 is a whole day."""
     return mostly(
         texts, partial(_clock_fast, divisor=1), "^" + _CLOCK, partial(_clock_slow, divisor=1), _LONGEST
     )
@@ -77,7 +77,7 @@ def clock_millis(texts: Text) -> Text:
 
 
 def utc_clock(texts: Text) -> Text:
-    """Times with a zone, moved to UTC, as Java's `OffsetTime` writes them."""
+    """Times with a zone, converted to UTC, as Java's `OffsetTime` writes them."""
     return mostly(texts, _utc_clock_fast, _ZONED, _utc_clock, _LONGEST)
 
 
@@ -97,8 +97,8 @@ def _utc_clock_fast(texts: Text) -> Text:
 def utc_stamps(texts: Text, fraction: int) -> Text:
     """Timestamps with a zone as Java writes them in UTC, with exactly `fraction` digits.
 
-    Text in UTC (`…+00`) with four digits of the year is rearranged in bulk, one pass for each
-    length; anything else takes the slow path.
+    Text in UTC (`…+00`) with a four-digit year is rearranged in bulk, in one pass per length. All other text
+    takes the slow path.
     """
     offsets, data = text_parts(texts)
     lengths = np.diff(offsets)
@@ -177,7 +177,7 @@ def civil_days(year: int, month: int, day: int) -> int:
 
 
 def civil_date(day: int) -> tuple[int, int, int]:
-    """The date that lies this many days after 1970-01-01."""
+    """The date this many days after 1970-01-01."""
     era, of_era = divmod(day + 719_468, 146_097)
     year = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
     of_year = of_era - (365 * year + year // 4 - year // 100)
