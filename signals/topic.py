@@ -2,10 +2,10 @@
 
 Owns which records count, their labels and the place to resume from. A `TopicReader` reads the topic.
 
-The place is an offset per partition plus the time of the job's first start, kept in the job's own state. A
-partition without an offset (nothing received yet, or added later) is read from the first record that is not
-older than that time. So signals sent after the first start count, whether or not the job was running. Signals
-that an earlier engine has obeyed do not.
+The place is an offset per partition plus a time, usually a minute before the first start, kept in the job's
+own state. A partition without an offset (nothing received yet, or added later) is read from the first record
+that is not older than that time. So signals sent after the first start count, even if the job was not
+running. Signals that an earlier engine has obeyed do not.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class TopicChannel:
         self._reader.begin(self._place)
 
     def memory(self) -> Mapping[str, Any]:
-        """The topic, the time of the first start, and each partition's next offset."""
+        """The topic, the time from which records count, and each partition's next offset."""
         self._is_new = False
         return {"topic": self._topic, **_place_out(self._taken)}
 

@@ -1,6 +1,6 @@
 """Every property that is known, for each connector.
 
-The rows themselves stand in `connector`, `mongodb`, `sqlserver`, `connect`, `driver`, `jdbc`, `history` and
+The rows themselves are in `connector`, `mongodb`, `sqlserver`, `connect`, `driver`, `jdbc`, `history` and
 `own`.
 """
 

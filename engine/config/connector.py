@@ -1,7 +1,7 @@
-"""The properties of Debezium's PostgreSQL connector that Tidemark knows by shape and default.
+"""The properties of Debezium's PostgreSQL connector, with shapes and defaults.
 
-Names and defaults are those of Debezium 2.1.4, and of later versions where a property came with
-them. What Kafka Connect defines, and what has no effect here, is in `connect`; ours in `own`.
+Names and defaults are those of Debezium 2.1.4, or of the later version that introduced a property. `connect`
+has Kafka Connect's properties and those without effect, `own` has ours.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The PostgreSQL driver's options, which `database.` passes through.
 
-Names are those of pgjdbc. The log is read by libpq, which knows some of them under another
-name: `LIBPQ` says which. The others reach the JDBC readers alone.
+Names are those of pgjdbc. libpq reads the log and knows some of them under other names, which `LIBPQ` lists.
+The others reach only the JDBC readers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LIBPQ = {
     "service": "service",
     "sslNegotiation": "sslnegotiation",
 }
-"""pgjdbc's name to libpq's, where the values mean the same."""
+"""pgjdbc's names to libpq's, if the values mean the same."""
 
 _JDBC = (
     *("adaptiveFetch", "adaptiveFetchMaximum", "adaptiveFetchMinimum", "assumeMinServerVersion", "autosave"),

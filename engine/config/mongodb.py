@@ -1,7 +1,7 @@
 """The properties of Debezium's MongoDB connector: their rows, and the settings that they make.
 
-Names and defaults are those of Debezium 2.1.4, and of later versions where a property came with
-them. What both connectors have is taken over from PostgreSQL's rows by name.
+Names and defaults are those of Debezium 2.1.4, or of the later version that introduced a property. Rows that
+PostgreSQL's connector has too are taken from there by name.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PART = r"[^.\s,]+"
 
 
 def _collection_name(raw: str) -> CollectionId | str | None:
-    """`database.collection`; a collection's name may hold dots. Empty: none."""
+    """`database.collection`; a collection's name may contain dots. Empty: none."""
     database, dot, collection = raw.strip().partition(".")
     if not raw.strip():
         return ""
@@ -178,7 +178,7 @@ _WHY = {
 _OF_OTHER_MEMBERS = frozenset(
     ("readpreference", "readpreferencetags", "maxstalenessseconds", "readconcernlevel")
 )
-"""Options of a connection string that would have another member read, or another state of it."""
+"""Options of a connection string that would read from another member, or read another state."""
 _OLD = {
     "mongodb.name": "topic.prefix",
     "field.blacklist": "field.exclude.list",
@@ -235,7 +235,7 @@ def mongo_settings(v: Values) -> MongoSettings:
 
 
 def of_the_primary(uri: str) -> tuple[str, list[str]]:
-    """A connection string less what would have another member read; and the names of what was left out."""
+    """A connection string without options that would read from another member, and their names."""
     before, mark, said = uri.partition("?")
     parts = [part for part in re.split("[&;]", said) if part]
     unused = [part for part in parts if part.partition("=")[0].lower() in _OF_OTHER_MEMBERS]
@@ -246,7 +246,7 @@ def of_the_primary(uri: str) -> tuple[str, list[str]]:
 
 
 def unused_of_the_string(v: Values) -> str:
-    """What the connection string says of other members than the primary, as a warning; empty for nothing."""
+    """A warning about the connection string's options for members other than the primary; empty if none."""
     _uri, unused = of_the_primary(v.get("mongodb.connection.string", str))
     if not unused:
         return ""
@@ -267,7 +267,7 @@ def capture_settings(v: Values) -> CaptureSettings:
 
 
 def event_settings(v: Values) -> EventSettings:
-    """What shapes events."""
+    """The settings that shape events."""
     signal = v.typed["signal.data.collection"]
     return EventSettings(
         topic_prefix=v.get("topic.prefix", str),
@@ -286,7 +286,7 @@ def event_settings(v: Values) -> EventSettings:
 
 
 def snapshot_settings(v: Values) -> SnapshotSettings:
-    """Snapshots, initial and incremental."""
+    """The settings of snapshots, initial and incremental."""
     strategy = v.get("incremental.snapshot.watermarking.strategy", Watermarking)
     return SnapshotSettings(
         mode=v.get("snapshot.mode", SnapshotMode),
@@ -312,7 +312,7 @@ def _filters(v: Values) -> dict[str, str]:
 
 
 def problems(values: Values) -> Iterator[str]:
-    """Give every fault that no property shows by itself."""
+    """Yield the faults that involve more than one property."""
     yield from _connection(values)
     for kind in ("database", "collection"):
         include, exclude = f"{kind}.include.list", f"{kind}.exclude.list"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def event_settings(v: Values, database: str, signal_collection: str) -> EventSettings:
-    """What shapes events."""
+    """The settings that shape events."""
     return EventSettings(
         topic_prefix=v.get("topic.prefix", str),
         database=database,
@@ -69,7 +69,7 @@ def capture_settings(v: Values) -> CaptureSettings:
 
 
 def snapshot_settings(v: Values) -> SnapshotSettings:
-    """Snapshots, initial and incremental."""
+    """The settings of snapshots, initial and incremental."""
     listed = v.get("snapshot.select.statement.overrides", tuple)
     selects = {parts[0]: str(sql) for parts, sql in v.group("snapshot.select.statement.overrides.<table>")}
     strategy = v.get("incremental.snapshot.watermarking.strategy", Watermarking)

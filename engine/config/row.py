@@ -1,7 +1,7 @@
-"""The catalogue of a connector's properties: for each what becomes of it, its shape, default and meaning.
+"""The catalogue of a connector's properties: for each its kind, shape, default and meaning.
 
-A name with a `<word>` in it stands for many: `column.mask.with.<length>.chars`. A `<word>` at
-the end takes anything, dots included; one before that takes no dot.
+A name with a `<word>` is a pattern: `column.mask.with.<length>.chars`. A `<word>` at the end matches
+anything, including dots; elsewhere it matches no dot.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Kind(StrEnum):
     """Not supported yet, and the events depend on it: refused unless it says the default."""
     IGNORED = "without effect"
     ACCEPTED = "accepted"
-    """Refused with another value; what this one says is done in any case. No row's own kind."""
+    """Given with the only value allowed, which describes what is done anyway. Not used in rows."""
     REFUSED = "refused"
     """Never supported, and the events depend on it: refused unless it says the default."""
     RENAMED = "renamed"
@@ -38,7 +38,7 @@ IGNORED, REFUSED, RENAMED = Kind.IGNORED, Kind.REFUSED, Kind.RENAMED
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """One line of the catalogue. `text`: what it does, why it has no effect, or what to do."""
+    """A row of the catalogue. `text`: what the property does, why it has no effect, or what to do instead."""
 
     name: str
     kind: Kind
@@ -49,15 +49,15 @@ class Property:
 
     @property
     def is_pattern(self) -> bool:
-        """Whether the name stands for many."""
+        """Whether the name contains a `<word>`."""
         return "<" in self.name
 
     def standard(self) -> object:
-        """Give the value that stands where the file says nothing; empty where it must say something."""
+        """The value if the file has none; empty if the property is mandatory."""
         return "" if self.required else self.shape.read(self.default)
 
     def parts(self, name: str) -> tuple[str, ...] | None:
-        """Give what stands at the `<word>`s of this row in `name`; None when it doesn't fit."""
+        """The parts of `name` at the `<word>`s of this row; None if it doesn't match."""
         found = _expression(self.name).fullmatch(name)
         return found.groups() if found else None
 
@@ -71,7 +71,7 @@ def _expression(name: str) -> re.Pattern[str]:
 
 
 class Catalogue:
-    """The rows of one connector's properties: exact names are looked up first, then those for many."""
+    """The rows of one connector's properties. Exact names are looked up first, then patterns."""
 
     def __init__(self, rows: tuple[Property, ...]) -> None:
         self.rows = rows
@@ -79,13 +79,13 @@ class Catalogue:
         self._patterns = sorted((row for row in rows if row.is_pattern), key=lambda row: -len(row.name))
 
     def find(self, name: str) -> Property | None:
-        """Give the row of a property's name; among patterns the longest wins. None: nobody knows it."""
+        """The row for a property's name; of several patterns the longest wins. None if unknown."""
         if name in self._exact:
             return self._exact[name]
         return next((row for row in self._patterns if row.parts(name) is not None), None)
 
     def suggestion(self, name: str) -> str:
-        """Give the known name that `name` most likely meant, or the empty string."""
+        """The known name that `name` most likely meant, or an empty string."""
         plain = {_plain(known): known for known in (row.name for row in self.rows)}
         close = difflib.get_close_matches(_plain(name[:200]), plain, n=1, cutoff=0.75)
         return plain[close[0]] if close else ""

@@ -1,8 +1,8 @@
-"""The settings as values: frozen, complete, already checked.
+"""The settings as values: frozen, complete and checked.
 
-`engine.config.parse` makes them; nothing here knows a property file. Secrets and mappings that
-may hold one are left out of every repr. Expressions are Java's, to be matched with
-`engine.expressions.matches`. Times are in ms unless the name says seconds.
+`engine.config.parse` creates them. Secrets, and mappings that may hold one, are left out of every repr.
+Expressions use Java's syntax and are matched with `engine.expressions.matches`. Times are in ms unless the
+name says seconds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class SnapshotMode(StrEnum):
-    """`snapshot.mode`, later versions' names included."""
+    """`snapshot.mode`, including later versions' names."""
 
     INITIAL = "initial"
     ALWAYS = "always"
@@ -35,14 +35,14 @@ class SnapshotMode(StrEnum):
 
 
 class SnapshotRestart(StrEnum):
-    """`tidemark.snapshot.restart`: what becomes of an initial snapshot that was interrupted."""
+    """`tidemark.snapshot.restart`: what happens to an interrupted initial snapshot."""
 
     RESUME = "resume"
     REDO = "redo"
 
 
 class Conditions(StrEnum):
-    """`tidemark.snapshot.conditions`: what conditions of signals may be."""
+    """`tidemark.snapshot.conditions`: which conditions signals may have."""
 
     EXPRESSIONS = "expressions"
     SQL = "sql"
@@ -50,7 +50,7 @@ class Conditions(StrEnum):
 
 
 class Watermarking(StrEnum):
-    """What a window knows about the log: transaction visibility, or rows of the signal table."""
+    """How a window relates to the log: by transaction visibility, or by rows of the signal table."""
 
     VISIBILITY = "visibility"
     INSERT_INSERT = "insert_insert"
@@ -67,21 +67,21 @@ class SinkKind(StrEnum):
 
 
 class SinkAhead(StrEnum):
-    """`tidemark.sink.ahead`: what to do where the sink holds turns that the checkpoint does not know."""
+    """`tidemark.sink.ahead`: what to do if the sink holds turns that the checkpoint does not know."""
 
     REFUSE = "refuse"
     REPEAT = "repeat"
 
 
 class Destination(StrEnum):
-    """`tidemark.destination`: whether events go where those before went, or were moved."""
+    """`tidemark.destination`: whether events go to the same destination as before, or it was moved."""
 
     SAME = "same"
     MOVED = "moved"
 
 
 class TopicRecreated(StrEnum):
-    """`tidemark.sink.topic.recreated`: what to do where a topic was made anew."""
+    """`tidemark.sink.topic.recreated`: what to do if a topic was recreated."""
 
     WARN = "warn"
     STOP = "stop"
@@ -89,16 +89,16 @@ class TopicRecreated(StrEnum):
 
 
 class Fencing(StrEnum):
-    """`tidemark.sink.kafka.fencing`: what keeps a job that was replaced from sending more."""
+    """`tidemark.sink.kafka.fencing`: what stops a replaced job from sending more events."""
 
     NONE = "none"
-    """Its lease: what its producers hold may still arrive."""
+    """Only its lease. Records that its producers hold may still arrive."""
     TRANSACTIONS = "transactions"
-    """Each producer has a transactional id, which its successor takes away first."""
+    """Each producer has a transactional id, which the successor takes away first."""
 
 
 class TableErrors(StrEnum):
-    """`tidemark.table.errors`: what becomes of a table that can't be streamed."""
+    """`tidemark.table.errors`: what happens to a table that can't be streamed."""
 
     ISOLATE = "isolate"
     STOP = "stop"
@@ -108,7 +108,7 @@ class GeneratedColumns(StrEnum):
     """`tidemark.snapshot.generated.columns`: which generated columns rows read have."""
 
     PUBLISHED = "published"
-    """Those that the log has, too."""
+    """Those that the log has as well."""
     STORED = "stored"
     """All that the table stores."""
 
@@ -125,7 +125,7 @@ class CaptureSettings:
     def captures(self, schema: str, table: str) -> bool:
         """Apply the schema lists to `schema` and the table lists to `schema.table`.
 
-        System schemas and the signal table's exception are the caller's affair.
+        The caller handles system schemas and the exception for the signal table.
         """
         return _selected(schema, self.include_schemas, self.exclude_schemas) and _selected(
             f"{schema}.{table}", self.include_tables, self.exclude_tables
@@ -140,9 +140,10 @@ def _selected(name: str, include: tuple[str, ...], exclude: tuple[str, ...]) -> 
 class SnapshotSettings:
     """Snapshots, initial and incremental. `select_overrides`: `schema.table` to a SELECT.
 
-    `accept_risk` are tables that are snapshotted though their log may lack changes. `max_threads` 0: as many
-    tasks as there are. `custom_name` names the snapshotter of `mode` custom. `filters`:
-    `database.collection` to the filter of its initial snapshot. `conditions`: what those of signals may be.
+    `accept_risk` are tables that are snapshotted although their log may lack changes. `max_threads` 0: as
+    many as there are tasks. `custom_name` names the snapshotter of `mode` custom. `filters`:
+    `database.collection` to the filter of its initial snapshot. `conditions`: which conditions signals may
+    have.
     """
 
     mode: SnapshotMode = SnapshotMode.INITIAL
@@ -167,7 +168,7 @@ class SnapshotSettings:
 class SignalTopic:
     """The topic of signals; `client` has librdkafka's names.
 
-    A new job takes what was sent since its first start, or with `from_beginning` all that the topic holds.
+    A new job takes signals from a minute before its first start, or with `from_beginning` all in the topic.
     """
 
     name: str = ""
@@ -188,7 +189,7 @@ class SignalSettings:
 
 @dataclass(frozen=True, slots=True)
 class TopicGroup:
-    """How topics are created: those that fit `include` and not `exclude`. -1: as the broker does."""
+    """How topics that match `include` and not `exclude` are created. -1: the broker's default."""
 
     include: tuple[str, ...] = (".*",)
     exclude: tuple[str, ...] = ()
@@ -197,7 +198,7 @@ class TopicGroup:
     config: dict[str, str] = field(default_factory=dict)
 
     def takes(self, topic: str) -> bool:
-        """Whether the group's rules are this topic's; unlike tables' names, topics' have a case."""
+        """Whether the group applies to this topic. Unlike table names, topic names are case-sensitive."""
         return _fits(self.include, topic) and not _fits(self.exclude, topic)
 
 
@@ -207,9 +208,9 @@ def _fits(expressions: tuple[str, ...], topic: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class KafkaSettings:
-    """The sink `kafka`. `client` has librdkafka's names; of `topics` the first group that fits counts.
+    """The Kafka sink. `client` has librdkafka's names. Of `topics` the first group that fits counts.
 
-    `dead_letter_topic` takes the records that are too large for their topic; empty: their table is set aside.
+    `dead_letter_topic` takes records that are too large for their topic. Empty: their table is set aside.
     """
 
     client: dict[str, str] = field(default_factory=dict, repr=False)
@@ -222,9 +223,9 @@ class KafkaSettings:
 
 @dataclass(frozen=True, slots=True)
 class SinkSettings:
-    """Where events go; `directory` and `mode` are for the sink `files`, `kafka` for that of its name.
+    """Where events go. `directory` and `mode` are for the sink `files`, `kafka` for the sink `kafka`.
 
-    `mode` is that of committed files, None: as the umask says.
+    `mode` is the mode of committed files; None leaves it to the umask.
     """
 
     kind: SinkKind = SinkKind.FILES
@@ -237,12 +238,13 @@ class SinkSettings:
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
-    """The job itself. `checkpoint` None: a new temporary directory; nothing outlives the run.
+    """The job itself.
 
-    `staging` None: beside the checkpoint or the sink's directory. `letters` None: beside the checkpoint.
-    `spark_master` None: what
-    spark-submit or the session says, else `local[*]`. `window_max_chunks` 0: no bound.
-    `max_retries` -1: no bound.
+    - `checkpoint` None: a new temporary directory, so nothing outlives the run
+    - `staging` None: beside the checkpoint or the sink's directory
+    - `letters` None: beside the checkpoint
+    - `spark_master` None: the one of spark-submit or the session, else `local[*]`
+    - `window_max_chunks` 0 and `max_retries` -1: no bound
     """
 
     checkpoint: str | None = None
@@ -274,7 +276,7 @@ Source = PostgresSettings | MongoSettings | SqlServerSettings
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything `tidemark run` needs. `warnings`: one line each, to be logged once."""
+    """Everything that `tidemark run` needs. `warnings` holds one line each, to be logged once."""
 
     name: str
     events: EventSettings
@@ -288,21 +290,21 @@ class Settings:
 
     @property
     def postgres(self) -> PostgresSettings:
-        """The source, where it is PostgreSQL."""
+        """The source's settings, if it is PostgreSQL."""
         if not isinstance(self.source, PostgresSettings):
             raise InvariantError("PostgreSQL's settings were asked for of another source")
         return self.source
 
     @property
     def mongodb(self) -> MongoSettings:
-        """The source, where it is MongoDB."""
+        """The source's settings, if it is MongoDB."""
         if not isinstance(self.source, MongoSettings):
             raise InvariantError("MongoDB's settings were asked for of another source")
         return self.source
 
     @property
     def sqlserver(self) -> SqlServerSettings:
-        """The source, where it is SQL Server."""
+        """The source's settings, if it is SQL Server."""
         if not isinstance(self.source, SqlServerSettings):
             raise InvariantError("SQL Server's settings were asked for of another source")
         return self.source

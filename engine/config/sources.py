@@ -1,6 +1,6 @@
-"""How each source is reached and read, as values: frozen, complete, already checked.
+"""How each source is reached and read, as values: frozen, complete and checked.
 
-Secrets and mappings that may hold one are left out of every repr. Times are in ms.
+Secrets, and mappings that may hold one, are left out of every repr. Times are in ms.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class SslMode(StrEnum):
 
 
 class Autocreate(StrEnum):
-    """`publication.autocreate.mode`: what to do when the publication is missing."""
+    """`publication.autocreate.mode`: what to do if the publication is missing."""
 
     ALL_TABLES = "all_tables"
     DISABLED = "disabled"
@@ -43,8 +43,8 @@ class SchemaRefresh(StrEnum):
 class PostgresSettings:
     """The server, the slot and the publication.
 
-    `driver` holds further `database.*` options under pgjdbc's names; `engine.config.driver.LIBPQ`
-    has libpq's. `stream_params` go to the decoding plug-in beside our own. `query_timeout_ms` 0: no bound.
+    `driver` holds further `database.*` options under pgjdbc's names; `engine.config.driver.LIBPQ` has
+    libpq's. `stream_params` go to the decoding plug-in in addition to ours. `query_timeout_ms` 0: no bound.
     """
 
     host: str
@@ -78,7 +78,7 @@ class PostgresSettings:
 
 
 class CaptureMode(StrEnum):
-    """`capture.mode`: whether updates carry the whole document, and events what was there before."""
+    """`capture.mode`: whether updates carry the whole document, and events the document before."""
 
     PLAIN = "change_streams"
     FULL = "change_streams_update_full"
@@ -92,7 +92,7 @@ class CaptureMode(StrEnum):
 
     @property
     def pre_images(self) -> bool:
-        """Whether events carry the document before the change, where the collection keeps it."""
+        """Whether events carry the document before the change, if the collection keeps it."""
         return self in {CaptureMode.PRE_IMAGE, CaptureMode.FULL_PRE_IMAGE}
 
 
@@ -105,10 +105,10 @@ class CaptureScope(StrEnum):
 
 
 class Oversize(StrEnum):
-    """`cursor.oversize.handling.mode`: what becomes of an event that is too large for the server to send.
+    """`cursor.oversize.handling.mode`: what happens to an event that is too large for the server to send.
 
-    Those that are small enough without their pre-image or their looked-up document come without it, unless
-    they are split.
+    Unless events are split, those that are small enough without their pre-image or looked-up document are
+    sent without it.
     """
 
     FAIL = "fail"
@@ -118,7 +118,7 @@ class Oversize(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FieldPath:
-    """One entry of `field.exclude.list`, or of `field.renames` with the new name; `*` is any text."""
+    """One entry of `field.exclude.list`, or of `field.renames` with the new name; `*` matches any text."""
 
     database: str
     collection: str
@@ -128,10 +128,10 @@ class FieldPath:
 
 @dataclass(frozen=True, slots=True)
 class MongoSettings:
-    """The deployment and its change stream. Either `connection_string` or the older `hosts` is given.
+    """The deployment and its change stream. Either `connection_string` or the older `hosts` is set.
 
-    `target` is the database or `database.collection` of a narrower scope, `matches` are filters of change
-    events, as JSON. Times in ms, 0 for a socket is no limit.
+    `target` is the database or `database.collection` of a narrower scope. `matches` are filters of change
+    events, as JSON. Times are in ms; 0 for a socket means no limit.
     """
 
     connection_string: str = field(default="", repr=False)
@@ -166,7 +166,7 @@ class Isolation(StrEnum):
 
 
 class Encryption(StrEnum):
-    """`database.encrypt`, JDBC's older and newer words made one."""
+    """`database.encrypt`, with JDBC's older and newer words unified."""
 
     OPTIONAL = "optional"
     MANDATORY = "mandatory"
@@ -174,7 +174,7 @@ class Encryption(StrEnum):
 
 
 class HistoryKind(StrEnum):
-    """Where the schema history is kept, beside the job's own state."""
+    """Where the schema history is kept, in addition to the job's own state."""
 
     NONE = "none"
     FILE = "file"
@@ -199,9 +199,9 @@ class HistorySettings:
 class SqlServerSettings:
     """The server and its databases, in the order of `database.names`.
 
-    `instance` names one of several on a host; its port is then asked for of the host unless `port` is
-    given, 0 is none. `odbc_driver` is the name of an installed driver or a library's path.
-    `signal_tables` has one per database, or fewer. `query_timeout_ms` and `lock_timeout_ms` 0: no bound.
+    `instance` names one of several instances on a host. The host is asked for its port if `port` is 0.
+    `odbc_driver` is the name of an installed driver or the path of a library. `signal_tables` has at most one
+    table per database. `query_timeout_ms` and `lock_timeout_ms` 0: no bound.
     """
 
     host: str

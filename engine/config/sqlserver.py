@@ -1,8 +1,7 @@
 """The properties of Debezium's SQL Server connector: their rows, and the settings that they make.
 
-Names and defaults are those of Debezium 2.1.4, and of later versions where a property came with
-them. What all connectors have is taken over from PostgreSQL's rows by name; the schema history is
-`history`'s.
+Names and defaults are those of Debezium 2.1.4, or of the later version that introduced a property. Rows that
+all connectors have are taken from PostgreSQL's by name. `history` has the schema history.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ AGENT_STATUS = (
 
 
 def _table_names(raw: str) -> tuple[CollectionId, ...] | None:
-    """`database.schema.table`, comma separated; a part in brackets or double quotes may hold a dot."""
+    """`database.schema.table`, comma separated. A part in brackets or double quotes may contain a dot."""
     name = rf"\s*{_PART}\.{_PART}\.{_PART}\s*"
     if not raw.strip():
         return ()
@@ -193,7 +192,7 @@ ROWS = _rows()
 
 
 def sqlserver_settings(v: Values) -> SqlServerSettings:
-    """The connection, the stream and the schema history; problems of the history join the others."""
+    """The connection, the stream and the schema history. Its problems are added to the others."""
     return SqlServerSettings(
         host=v.get("database.hostname", str),
         user=v.get("database.user", str),
@@ -223,7 +222,7 @@ def sqlserver_settings(v: Values) -> SqlServerSettings:
 
 
 def event_settings(v: Values) -> EventSettings:
-    """What shapes events. Which tables are signal tables is `SqlServerSettings.signal_tables`'s."""
+    """The settings that shape events. `SqlServerSettings.signal_tables` has the signal tables."""
     return relational.event_settings(v, "", "")
 
 
@@ -243,7 +242,7 @@ def signal_tables(v: Values) -> tuple[CollectionId, ...]:
 
 
 def problems(values: Values) -> Iterator[str]:
-    """Give every fault that no property shows by itself."""
+    """Yield the faults that involve more than one property."""
     names, older = "database.names", "database.dbname"
     given = [name for name in (names, older) if name in values.given]
     if len(given) > 1:

@@ -13,7 +13,7 @@ next start (`settle`) does if the process dies after a step:
     open the next window                    n                resumes after turn n; the window is read again
 
 Why no stop loses anything: the state moves only with the sink, because a pending state counts exactly if the
-sink has committed its turn. The log is acknowledged last, so the database keeps every entry behind the
+sink has committed its turn. The log is acknowledged last, so the database keeps every entry after the
 newest promoted state. A sink that can't know after a restart whether it has committed answers no. The turn is
 then sent again: at-least-once, where a sink that knows gives exactly-once. A repeated turn may end at another
 position of the log than the first attempt.

@@ -85,7 +85,7 @@ def matcher(expression: str, *, ignore_case: bool, anywhere: bool = False) -> Ca
 
 def _check_size(text: str) -> None:
     """Raise ValueError if `regex` would need gigabytes for the expression's repetitions."""
-    sizes, last = [0], 0  # of each open group so far, and of the item that a repetition would be of
+    sizes, last = [0], 0  # the size of each open group so far, and of the item that may be repeated next
     for item in _ITEM.finditer(text):
         if item[0] == "(":
             sizes.append(0)
@@ -94,7 +94,7 @@ def _check_size(text: str) -> None:
             last = sizes.pop()
             sizes[-1] += last
         elif item["least"] is not None:
-            times = max(1, int(item["least"][:9] or 0))  # what may come beyond the least takes no room
+            times = max(1, int(item["least"][:9] or 0))  # repetitions beyond the least take no memory
             sizes[-1] += last * (times - 1)
             last *= times
         else:
@@ -161,7 +161,7 @@ class _Translation:
             self.out.append(_ESCAPES.get(letter, "\\" + letter))
 
     def _flags(self, flags: str, *, bare: bool) -> None:
-        """Case is ignored anyway and `d`, `u` change nothing here, so only the rest is written."""
+        """Write the flags without `d` and `u`, which have no effect here, and without switching `i` on."""
         on, _, off = flags.partition("-")
         on, off = (re.sub("[iduU]", "", on), re.sub("[duU]", "", off))
         prefix = f"(?{on}{'-' + off if off else ''}:"

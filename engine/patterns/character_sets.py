@@ -59,7 +59,7 @@ class CharacterSet:
         return CharacterSet((*gaps, *([(begin, LAST)] if begin <= LAST else [])))
 
     def folded(self) -> CharacterSet:
-        """With each ASCII letter in either case, which is all that Java's CASE_INSENSITIVE folds."""
+        """The set with each ASCII letter in both cases. Java's CASE_INSENSITIVE folds nothing else."""
         other = [
             (max(first, begin) + shift, min(last, end) + shift)
             for first, last in self.ranges
@@ -69,7 +69,7 @@ class CharacterSet:
         return CharacterSet.of((*self.ranges, *other))
 
     def without_surrogates(self) -> CharacterSet:
-        """What can stand in a text: halves of surrogate pairs can't."""
+        """The set without surrogates, which can't occur in a text."""
         return self & CharacterSet((_SURROGATES,)).complement()
 
 
@@ -80,7 +80,7 @@ def between(first: str, last: str) -> CharacterSet:
 
 EVERYTHING: Final = CharacterSet(((0, LAST),))
 LINE_ENDS: Final = CharacterSet.characters("\n\r\x85\u2028\u2029")
-"""What Java's `.` leaves out."""
+"""The characters that Java's `.` does not match."""
 
 DIGITS: Final = between("0", "9")
 _LOWER, _UPPER = between("a", "z"), between("A", "Z")
@@ -96,7 +96,7 @@ SHORTHANDS: Final = {
     "h": _HORIZONTAL,
     "v": _VERTICAL,
 }
-"""Java's `\\d` and the like; a capital letter stands for the complement."""
+"""Java's shorthands, such as `\\d`. A capital letter means the complement."""
 
 _POSIX = {
     "Lower": _LOWER,
@@ -121,7 +121,7 @@ _GROUPS = {"LC": _CASED, "LD": frozenset({"Lu", "Ll", "Lt", "Lm", "Lo", "Nd"})}
 
 @lru_cache(maxsize=256)
 def property_set(name: str, *, ignore_case: bool) -> CharacterSet | None:
-    r"""The characters of Java's `\p{name}`; None for scripts, blocks and what else is not known here."""
+    r"""The characters of Java's `\p{name}`; None for scripts, blocks and all other unsupported names."""
     if ignore_case and name in {"Lower", "Upper"}:
         return _ALPHA
     if name in _POSIX:

@@ -57,8 +57,8 @@ _KNOWN_FLAGS = {"i": "ignore_case", "s": "dot_all", "m": "multiline", "d": "unix
 class Translated:
     """An expression in RE2's syntax.
 
-    With `ascii_only` it agrees with Java on texts of ASCII characters alone: Java's word boundaries know
-    other letters.
+    With `ascii_only` it agrees with Java only on ASCII texts, because Java's word boundaries also know other
+    letters.
     """
 
     text: str
@@ -116,7 +116,7 @@ class _Parser:
         return items[0] if len(items) == 1 else Sequence(tuple(items))
 
     def _atom(self) -> Node | None:
-        """The next thing that a quantifier may follow; None for flags, which stand for nothing."""
+        """The next item that a quantifier may follow; None for flags, which match nothing."""
         scanner = self._scanner
         if scanner.sees("("):
             return self._group()
@@ -162,7 +162,7 @@ class _Parser:
         return self._set(scanner.escaped(ignore_case=self._flags.ignore_case))
 
     def _set(self, found: CharacterSet | str) -> CharacterSet:
-        """A class as it is, a character in either case."""
+        """A class unchanged, or a character, in both cases if case is ignored."""
         return self._folded(CharacterSet.characters(found)) if isinstance(found, str) else found
 
     def _group(self) -> Node | None:
@@ -176,7 +176,7 @@ class _Parser:
         return inside
 
     def _open(self) -> bool:
-        """Read what opens a group; False if it was but flags for what follows."""
+        """Read the opening of a group; False if it only sets flags for what follows."""
         scanner = self._scanner
         for opening, name in _LACKING_GROUPS.items():
             if scanner.sees(opening):
@@ -212,12 +212,12 @@ class _Parser:
         bounds = self._bounds()
         if bounds is None:
             return node
-        # Java's own matching gets these wrong.
+        # Java itself matches these incorrectly.
         if isinstance(node, Place) or (bounds not in _SIMPLE and has_place(node)):
             self._scanner.refuse(r"a repetition of ^, $ or \b")
         if self._scanner.took("+"):
             self._scanner.lacking("a possessive quantifier")
-        self._scanner.took("?")  # for the whole of a text it makes no difference who takes more
+        self._scanner.took("?")  # greedy or lazy makes no difference when the whole text is matched
         return Repeat(node, *bounds)
 
     def _bounds(self) -> tuple[int, int | None] | None:
@@ -242,7 +242,7 @@ class _Parser:
     # Classes.
 
     def _class(self) -> CharacterSet:
-        """What stands behind `[`, up to its `]`: intersections of unions."""
+        """The class after `[`, up to its `]`: intersections of unions."""
         scanner = self._scanner
         negated = scanner.took("^")
         members = self._operand(first=True)
@@ -255,7 +255,7 @@ class _Parser:
         return members.complement() if negated else members
 
     def _operand(self, *, first: bool) -> CharacterSet:
-        """Members up to the next `&&` or `]`; a `]` that stands first is a member."""
+        """The members up to the next `&&` or `]`. A `]` in first place is a member."""
         scanner = self._scanner
         members, empty, nested = CharacterSet(), True, False
         while not scanner.ended and not scanner.sees("&&"):
@@ -265,7 +265,7 @@ class _Parser:
                 members |= self._nested(self._class)
                 nested = True
             elif nested and not first:
-                # Java forgets the nested class then
+                # Java ignores the nested class in this case
                 scanner.refuse("an intersection with a class and more behind it")
             else:
                 members |= self._range()
@@ -295,7 +295,7 @@ class _Parser:
         return self._folded(between(low, high))
 
     def _member(self) -> CharacterSet | str:
-        """One character of a class, or what a shorthand stands for."""
+        """One character of a class, or the set of a shorthand."""
         if self._scanner.sees("\\"):
             return self._scanner.escaped(ignore_case=self._flags.ignore_case)
         if self._scanner.ended:

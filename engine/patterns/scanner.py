@@ -24,7 +24,7 @@ _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a", "e": "\x1b"}
 
 
 class Scanner:
-    r"""An expression, its `\Q…\E` written as escapes, and the place where it is read."""
+    r"""An expression, with `\Q…\E` rewritten as escapes, and the current place in it."""
 
     def __init__(self, expression: str) -> None:
         if any("\ud800" <= character <= "\udfff" for character in expression):
@@ -33,15 +33,15 @@ class Scanner:
 
     @property
     def ended(self) -> bool:
-        """Whether all has been read."""
+        """Whether everything is read."""
         return self.at >= len(self.text)
 
     def sees(self, *signs: str) -> bool:
-        """Whether one of these comes next."""
+        """Whether one of these signs comes next."""
         return self.text.startswith(signs, self.at)
 
     def took(self, sign: str) -> bool:
-        """Pass over a sign, if it comes next."""
+        """Skip this sign if it comes next; returns whether it did."""
         if not self.sees(sign):
             return False
         self.at += len(sign)
@@ -61,17 +61,17 @@ class Scanner:
         return found
 
     def refuse(self, what: str) -> NoReturn:
-        """The expression has something that is wrong in Java, or that nobody writes."""
+        """Refuse something that is wrong in Java, or that is never written in practice."""
         raise Untranslatable(f"it has {what} (near character {self.at + 1})")
 
     def lacking(self, what: str) -> NoReturn:
-        """The expression has something that RE2 lacks."""
+        """Refuse something that RE2 lacks."""
         raise Untranslatable(
             f"it has {what} (near character {self.at + 1}), which RE2 can't match as Java does"
         )
 
     def escaped(self, *, ignore_case: bool) -> CharacterSet | str:
-        """The character that the escape here stands for, or the class of characters."""
+        """The character, or the class of characters, that the escape at this place denotes."""
         letter = self.text[self.at + 1 : self.at + 2]
         if not letter:
             self.refuse("a lone backslash at the end")
@@ -84,7 +84,7 @@ class Scanner:
         return self._coded(letter)
 
     def _coded(self, letter: str) -> str:
-        """The character of an escape that stands for one."""
+        """The character of an escape that denotes a single one."""
         match letter:
             case "x":
                 found = self.matched(_HEX)
@@ -131,7 +131,7 @@ class Scanner:
 
 
 def _unquoted(expression: str) -> str:
-    r"""The expression without `\Q…\E`, whose characters are escaped one by one, as Java does it first."""
+    r"""The expression with the characters in `\Q…\E` escaped one by one, which is also Java's first step."""
 
     def escaped(found: re.Match[str]) -> str:
         if found[1] is None:

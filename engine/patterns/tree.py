@@ -1,7 +1,6 @@
-"""A regular expression as a tree, and the tree in RE2's syntax. Pure.
+"""A regular expression as a tree, and the tree written in RE2's syntax. Pure.
 
-Owns the nodes and how RE2 has them written: every class as ranges of code points, every group without a
-capture. Which texts mean which tree is `java.py`'s.
+Classes are written as ranges of code points, groups without captures. `java.py` parses texts into trees.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ class Untranslatable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    r"""A place between characters, by RE2's name for it; `$` stands for Java's."""
+    r"""A place between characters, such as `^` or `\b`, in RE2's syntax; but `$` is Java's."""
 
     name: str
 
@@ -81,7 +80,7 @@ class _Writer:
         self._length = 0
 
     def write(self, node: Node, *, last: bool) -> None:
-        """Write a node; `last`: nothing that takes a character comes behind it."""
+        """Write a node. `last`: nothing after it consumes a character."""
         match node:
             case CharacterSet():
                 self._put(_members(node.without_surrogates()))
@@ -99,7 +98,7 @@ class _Writer:
                 assert_never(node)
 
     def _place(self, place: Place, *, last: bool) -> None:
-        # Java's also stands before a line's end that comes last, where RE2 would have to look ahead.
+        # Java's `$` also matches before a final line end, for which RE2 would have to look ahead.
         if place.name == "$" and not last:
             raise Untranslatable("it has '$' or \\Z before its end, which RE2 can't match as Java does")
         self._put(r"\z" if place.name == "$" else place.name)
@@ -135,7 +134,7 @@ def _members(members: CharacterSet) -> str:
     if len(single) == len(ranges) == 1:
         return _character(ranges[0][0])
     if len(single) == len(ranges) == 2 and single[0].lower() == single[1]:
-        # RE2 reads [Kk] as (?i:k), to which the Kelvin sign may belong
+        # RE2 reads [Kk] as (?i:k), which may include the Kelvin sign
         return f"(?:{'|'.join(single)})"
     return "[" + "".join(_character(first) + "-" + _character(last) for first, last in ranges) + "]"
 

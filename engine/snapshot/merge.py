@@ -4,9 +4,9 @@ The rule, for a row with merge key *k* that a window read:
 
 1. Wait. The READ may go out only once the stream has passed every change that the row may already
    contain (`OpenWindow.reached`).
-2. Drop. The READ is dropped if the stream has carried any entry for *k* that the row does not contain,
-   no matter when. A key change counts for the old key and the new key, a truncate for every key of its
-   collection.
+2. Drop. The READ is dropped if the stream has carried any entry for *k* that the row does not contain, no
+   matter when; even before the window opened, if the change was in the log but not visible yet. A key change
+   counts for the old key and the new key, a truncate for every key of its collection.
 
     stream  ── c1 ──── n1 ──── c2 ──── H ──── n2 ──── emit ──── n3 ──►    entries for k
     window     reads its rows      │    waits     │  survivors go out

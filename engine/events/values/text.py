@@ -158,7 +158,7 @@ def _escape_one_by_one(texts: Text, used: Bytes) -> Text:
     pieces = (used[at : at + _PIECE] for at in range(0, len(used), _PIECE))
     found = {int(code) for piece in pieces for code in np.unique(piece)}
     specials = sorted((code for code in found if _GROWTH[code]), reverse=True)
-    # The backslash is the greatest: what the others become is not escaped again.
+    # The backslash has the greatest code, so it comes first: the other escapes are not escaped again.
     for code in specials:
         texts = pc.replace_substring(texts, chr(code), _ESCAPES[code])
     return texts
