@@ -78,7 +78,7 @@ def _parse(text: str, suffix: str) -> Parsed:
 
 def _parse_json(text: str) -> Parsed:
     try:
-        # numbers stay as they are written; objects become lists of pairs, so that doubles show
+        # numbers keep their spelling; objects become lists of pairs, so that duplicate keys show
         document = json.loads(text, object_pairs_hook=_Pairs, parse_int=str, parse_float=str)
     except json.JSONDecodeError as exc:
         raise ConfigError(f"line {exc.lineno}: not JSON: {exc.msg.lower()}") from None

@@ -139,7 +139,7 @@ _PASSED_OVER = frozenset(
         *("metadata.recovery.rebootstrap.trigger.ms", "config.providers", "ssl.protocol"),
         *("ssl.enabled.protocols", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm"),
         *("ssl.secure.random.implementation", "ssl.provider", "security.providers"),
-        # The consumer takes partitions itself, and the job keeps its place.
+        # The consumer assigns its partitions itself, and the job stores the offsets.
         *("group.id", "group.instance.id", "group.protocol", "group.remote.assignor", "auto.offset.reset"),
         *("enable.auto.commit", "auto.commit.interval.ms", "session.timeout.ms", "heartbeat.interval.ms"),
         *("max.poll.records", "max.poll.interval.ms", "partition.assignment.strategy"),

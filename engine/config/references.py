@@ -189,7 +189,7 @@ def _text(path: str) -> str:
         return Path(path).read_text(encoding="utf-8")
     except OSError as exc:
         raise LookupError(f"can't read the file {path!r}: {exc.strerror}") from exc
-    except ValueError as exc:  # no UTF-8 text, or no name of a file
+    except ValueError as exc:  # not UTF-8, or not a file name
         raise LookupError(f"can't read the file {path!r} as text") from exc
 
 

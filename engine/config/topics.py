@@ -62,7 +62,7 @@ def _producer(values: Values) -> dict[str, Given]:
         options["bootstrap.servers"] = Given("bootstrap.servers", values.given["bootstrap.servers"])
     for prefix in ("producer.", "producer.override."):
         for (name, *_), _text in values.group(f"{prefix}<option>"):
-            # as it was given: a resolved reference hides itself
+            # the text as given, since a resolved reference hides itself
             options[name] = Given(prefix + name, values.given[prefix + name])
     return options
 

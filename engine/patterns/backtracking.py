@@ -122,7 +122,7 @@ class _Translation:
             elif kind == "plain":
                 plain(token[0])
             elif kind in {"flags_end", "group"} and self.in_class:
-                for character in token[0]:  # in a class, `(?<` is three characters
+                for character in token[0]:  # inside a class `(?<` is three members
                     plain(character)
             else:
                 self._special(kind, token)
@@ -192,7 +192,7 @@ class _Translation:
             self.class_start += 1
         elif character == "]" and len(self.out) > self.class_start:  # the first one is a member
             self.in_class = False
-        # Python reserves doubled signs in a class for set operations to come
+        # Python reserves doubled signs in a class for future set operations
         doubtful = character in "&~|" or (character == "-" and self.out[-1] == "-")
         self.out.append("\\" + character if doubtful else character)
 

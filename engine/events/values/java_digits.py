@@ -2,17 +2,17 @@
 
 Values above 0 that Java writes with an exponent are of three kinds.
 
-1. Integers below 2**63: rounded as `java_exact` does it, in 64 bits.
-2. Ratios whose numbers fit 32 or 64 bits in Java: its loop, one digit of all rows at a time, in integers of
-   the same width, so that they wrap around where Java's do.
-3. Ratios of larger numbers. Java makes the fewest digits there, and of those the nearest to the value. So
-   does Arrow's cast. `java_exact` writes the three exceptions:
+1. Integers below 2**63. They are rounded as in `java_exact`, in 64 bits.
+2. Ratios whose numbers fit 32 or 64 bits in Java. They go through Java's loop, one digit of all rows at a
+   time, in integers of the same width, so that they overflow where Java's do.
+3. Ratios of larger numbers. There Java computes the fewest digits, and of those the nearest to the value. So
+   does Arrow's cast. `java_exact` computes the three exceptions:
    - powers of two, whose `m` is too small on one side
-   - subnormal values: some have one digit, and Java makes two
-   - values with a tie: a decimal of at most 17 digits just halfway to a neighbour, which Arrow takes or
-     leaves by the fraction's parity. Such a decimal is d * 10**k and half a unit a power of two, so 5**k
-     divides 2 * fraction + 1 or 2 * fraction - 1. Below 2**63 a decimal halfway has too many digits, and the
-     fraction of a float of 32 bits is too small for the k that these numbers need.
+   - subnormal values: some need one digit, but Java writes two
+   - values with a tie: a decimal of at most 17 digits exactly halfway to a neighbour, which Arrow accepts or
+     rejects by the fraction's parity. Such a decimal is d * 10**k, and half a unit is a power of two. So 5**k
+     divides 2 * fraction + 1 or 2 * fraction - 1. Below 2**63 a halfway decimal has too many digits. The
+     fraction of a 32-bit float is too small for the k that these numbers need.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TENS = np.array([10**power for power in range(19)], np.int64)
 _FIVES = np.array([5**power for power in range(28)], np.int64)
 _BITS_OF_FIVE = np.array([bits_of_five(power) for power in range(400)], np.int64)
 _WIDTHS = ((31, np.int32), (63, np.int64))
-"""Bits that Java's numbers may have to be held in integers of these types."""
+"""The most bits of Java's numbers that fit integers of each type."""
 _MOST_DIGITS = 17
 _LEAST_TIE = 63
 """The least exponent of values that can have a short decimal halfway to a neighbour."""
@@ -58,7 +58,7 @@ class Decimals:
 
     @classmethod
     def empty(cls, rows: int) -> Decimals:
-        """Places for the numbers of some rows."""
+        """An uninitialised column for this many rows."""
         return cls(np.empty(rows, np.int64), np.empty(rows, np.int64))
 
     def put(self, rows: npt.NDArray[np.generic], found: Decimals) -> None:
@@ -68,9 +68,9 @@ class Decimals:
 
 @dataclass(frozen=True, slots=True)
 class _Binary:
-    """The values as `fraction * 2**(exponent - 52)`, the fraction's highest bit set.
+    """The values as `fraction * 2**(exponent - 52)`, with the fraction's highest bit set.
 
-    `bits` are the fraction's bits without the zeros at its end, `tiny` those of them behind the point.
+    `bits` is the number of the fraction's bits without trailing zeros, `tiny` of those after the point.
     """
 
     values: Doubles
@@ -123,7 +123,7 @@ class _Ratios:
         return cls(point, twos_b, twos_s, twos_m - common, np.maximum(of_b, of_s))
 
     def loop(self, binary: _Binary, rows: npt.NDArray[np.bool_], width: type[np.signedinteger]) -> Decimals:
-        """The digits of these rows, by numbers of this width."""
+        """The digits of these rows, computed with integers of this width."""
         point = self.point[rows]
         fives_b, fives_s = _FIVES[np.maximum(0, -point)], _FIVES[np.maximum(0, point)]
         odd = binary.fraction[rows] >> (FRACTION_BITS + 1 - binary.bits[rows])
@@ -136,7 +136,7 @@ class _Ratios:
 
 
 def decimals(values: Doubles, precision: Precision) -> Decimals:
-    """Java's digits of finite values above 0 that it writes with an exponent."""
+    """Java's digits of finite values above 0 that Java writes with an exponent."""
     binary, found = _Binary.of(values), Decimals.empty(len(values))
     whole = (binary.tiny == 0) & (binary.exponent <= LARGEST_INTEGER_EXPONENT)
     if whole.any():
@@ -177,7 +177,7 @@ def _ratios(binary: _Binary, precision: Precision) -> Decimals:
 
 
 def _divided(b: Ints, s: Ints, m: Ints, point: Ints) -> Decimals:
-    """Java's loop. A first digit of 0 is none, unless it is to be rounded up."""
+    """Java's loop. A leading 0 does not count as a digit, unless it is rounded up."""
     ten = s * 10
     digit, b, m = b // s, b % s * 10, m * 10
     leading = (digit == 0) & (b + m <= ten)
@@ -206,7 +206,7 @@ def _has_tie(binary: _Binary, point: Ints) -> npt.NDArray[np.bool_]:
 
 
 def _shortest(values: Doubles, precision: Precision) -> Decimals:
-    """The fewest digits that give a value back, read from Arrow's text."""
+    """The fewest digits that identify a value, parsed from Arrow's text."""
     numbers = pa.array(values if precision is DOUBLE else values.astype(np.float32))
     texts: Text = pc.replace_substring(pc.cast(numbers, pa.large_string()), "+", "")
     parts = pc.split_pattern(texts, "e")
@@ -222,7 +222,7 @@ def _shortest(values: Doubles, precision: Precision) -> Decimals:
 
 
 def _one_by_one(values: Doubles, precision: Precision) -> Decimals:
-    """As `decimals`, one by one."""
+    """As `decimals`, but one value at a time."""
     found = [digits(value, precision) for value in values.tolist()]
     significands = np.array([int(text) for text, _ in found], np.int64)
     return Decimals(significands, np.array([point - len(text) for text, point in found], np.int64))

@@ -10,9 +10,9 @@ from the fewest digits that identify the value.
 
 - One `m` holds for both sides, that of the nearer neighbour: a power of two may get a digit too many.
 - With an exponent there are two digits at least: 4.9E-324, not 5E-324.
-- Where the numbers fit 32 or 64 bits, sums wrap around, and a rest of just `m` is too large:
+- If the numbers fit 32 or 64 bits, sums overflow, and a remainder equal to `m` counts as too large:
   1e23 is 9.999999999999999E22.
-- Integers below 2**63 follow another rule. They are exact, but for digits that their precision can't tell:
+- Integers below 2**63 follow another rule. They are exact, except for digits beyond their precision:
   6.602055686667299E17 is 6.6020556866672986E17.
 """
 
@@ -22,21 +22,21 @@ from dataclasses import dataclass
 from math import floor, frexp, ldexp, log10
 
 FRACTION_BITS = 52
-"""The fraction of a double; values of every precision are held as doubles."""
+"""The bits of a double's fraction. Values of every precision are stored as doubles."""
 LARGEST_INTEGER_EXPONENT = 62
 SURE_BITS = 3
-"""Bits beyond the precision from which on an integer's last digits are dropped."""
+"""An integer's last digits are dropped from this many bits beyond the precision on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """A format: the bits of a normal value's significand, and the exponent of the least normal value."""
+    """A float format: the bits of a normal value's significand, the exponent of the least normal value."""
 
     bits: int
     least_exponent: int
 
     def significant(self, exponent: int) -> int:
-        """The bits that a value of this exponent has; subnormal values have fewer."""
+        """The significant bits of a value with this exponent. Subnormal values have fewer."""
         return min(self.bits, self.bits + exponent - self.least_exponent)
 
 
@@ -47,7 +47,7 @@ FLOAT = Precision(24, -126)
 def digits(value: float, precision: Precision) -> tuple[str, int]:
     """The digits of a finite value above 0 that Java writes with an exponent, and how many precede the point.
 
-    A float of 32 bits is given as the same number with 64.
+    A 32-bit float is passed as the equal 64-bit number.
     """
     mantissa, above = frexp(value)
     fraction, exponent = int(ldexp(mantissa, FRACTION_BITS + 1)), above - 1
@@ -71,7 +71,7 @@ def _integer(whole: int, exponent: int, precision: Precision) -> tuple[str, int]
 
 
 class _Ratio:
-    """The value as `b / s` in whole numbers, with `m` half a unit in the last place."""
+    """The value as `b / s` in integers, with `m` as half a unit in the last place."""
 
     def __init__(self, fraction: int, exponent: int, bits: int, tiny: int, precision: Precision) -> None:
         self._point = _estimate(fraction, exponent, bits)
@@ -88,12 +88,12 @@ class _Ratio:
         self._b = fraction * 5**fives_b << twos_b
         self._s = 5**fives_s << twos_s
         self._m = 5**fives_b << twos_m
-        # Java takes 32 or 64 bits where the numbers fit; then sums wrap, and equality is no excess.
+        # If the numbers fit, Java uses 32 or 64 bits. Then sums overflow, and equality is not an excess.
         most = max(bits + twos_b + bits_of_five(fives_b), twos_s + 1 + bits_of_five(fives_s + 1))
         self._width = 32 if most < 32 else 64 if most < 64 else 0
 
     def digits(self) -> tuple[str, int]:
-        """The digits, two at least, and how many of them stand before the point."""
+        """The digits, at least two, and how many of them precede the point."""
         made: list[int] = []
         digit, low, high = self._next()
         if digit == 0 and not high:
@@ -139,7 +139,7 @@ class _Ratio:
 
 
 def bits_of_five(power: int) -> int:
-    """Bits of 5**power, by the table that Java has for small powers and its estimate for others."""
+    """The bits of 5**power, by Java's table for small powers and by its estimate for others."""
     if power >= 27:
         return 3 * power
     return (5**power).bit_length() if power else 0
