@@ -1,9 +1,9 @@
 """Staged rows: READ events in files, from reading to emitting.
 
 A window's tasks write the rows that they read here, already encoded and with their merge keys. Emitting
-leaves out the superseded rows and gives the rest to the sink. So no row passes through the driver, and the
-log is streamed while a window is read. Each file's checksum is computed while it is written and is passed on
-with the run (`engine.staging.checksum`).
+leaves out the superseded rows and gives the rest to the sink. So the rows that Spark reads are not collected
+in the driver, and the log is streamed while a window is read. Each file's checksum is computed while it is
+written and is passed on with the run (`engine.staging.checksum`).
 
 A run is known by the path of its Arrow file. Rows are staged in one of two forms:
 
