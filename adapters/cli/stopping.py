@@ -14,7 +14,7 @@ import logging
 import os
 import signal
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("engine")
 _PATIENCE_S = 8.0
 _LAST_RESORT_S = 9.5
+_WAKES_S = 1.0
 _PROC = Path("/proc")
 
 
@@ -51,7 +52,11 @@ def run_until_signalled(job: Callable[[threading.Event], None]) -> None:
     before = {number: signal.signal(number, on_signal) for number in _asked()}
     try:
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="job") as pool:
-            pool.submit(job, stop).result()
+            running = pool.submit(job, stop)
+            # The system may deliver a signal to any thread; Python runs its handler when this one wakes.
+            while not running.done():
+                wait([running], _WAKES_S)
+            running.result()
     finally:
         ended.set()
         signal.setitimer(signal.ITIMER_REAL, 0)

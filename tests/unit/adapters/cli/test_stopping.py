@@ -61,6 +61,18 @@ def test_a_signal_stops_the_job_and_handlers_are_put_back(number: signal.Signals
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
 
 
+def test_a_signal_is_heeded_whichever_thread_the_system_gives_it_to():
+    stopped = []
+
+    def job(stop: threading.Event) -> None:
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+        stopped.append(stop.wait(10))
+
+    run_until_signalled(job)
+
+    assert stopped == [True]
+
+
 def test_the_job_does_not_run_in_the_main_thread():
     threads = []
 
