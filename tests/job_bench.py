@@ -55,7 +55,7 @@ class Noted:
 class ScriptedLog:
     """A log that says what it is told to, then nothing."""
 
-    says: list[MemorySpan | SourceError]
+    says: list[MemorySpan | SourceError | None]
     hurried: list[bool] = field(default_factory=list)
     acknowledged: list[Position] = field(default_factory=list)
     closed: bool = False

@@ -85,6 +85,7 @@ class Job:
         self._saved = self.state
         self._saved_s = 0.0
         self._failures = 0
+        self._opened_s = 0.0
         self._was_open = False
         self._size = TurnSize()
         self._settled = False
@@ -145,8 +146,13 @@ class Job:
         if not stopping():
             self.start()
         while not stopping() and not self._parts.done(self._saved):
-            self.turn()
-            self._failures = 0
+            position = self.state.position
+            if self.turn() or self.state.position != position or self._has_held():
+                self._failures = 0
+
+    def _has_held(self) -> bool:
+        """Whether the session has lasted longer than any pause: silence proves little before."""
+        return self._parts.clock() - self._opened_s > self._pace.longest_backoff_s
 
     @contextmanager
     def _undisturbed(self) -> Iterator[None]:
@@ -237,7 +243,7 @@ class Job:
         """Open the log at the state's position."""
         if self._log is None:
             self.state, self._log = self._parts.source.open_log(self.state)
-            self._saved_s = self._parts.clock()
+            self._saved_s = self._opened_s = self._parts.clock()
             self._was_open = True
             if self._size.share < 1:
                 self._log.limit(self._size.share)

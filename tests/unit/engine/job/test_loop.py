@@ -463,6 +463,15 @@ class TestSessions:
 
         assert bench.slept == [1.0, 2.0, 1.0]
 
+    def test_a_log_that_opens_and_brings_nothing_before_it_fails_is_tried_after_growing_pauses(
+        self, tmp_path
+    ):
+        bench = Bench(tmp_path, longest_backoff_s=5.0)
+        bench.source.log = ScriptedLog([None, SourceError("the server can't decode it")] * 4)
+        self.run(bench, 4)
+
+        assert bench.slept == [1.0, 2.0, 4.0, 5.0]
+
     @pytest.mark.parametrize(("first_retries", "expected"), [(0, []), (2, [1.0, 2.0])])
     def test_a_log_that_never_opened_is_given_up(self, tmp_path, first_retries, expected):
         bench = Bench(tmp_path, first_retries=first_retries)
