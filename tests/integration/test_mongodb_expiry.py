@@ -100,9 +100,9 @@ def late_before_the_log(job: Any) -> None:
     reader, first = source._reader, source._first
     read = reader.read
 
-    def late(*args: Any) -> Any:
+    def late(*args: Any, **more: Any) -> Any:
         if first.held is not None:
             time.sleep(2.5)
-        return read(*args)
+        return read(*args, **more)
 
     reader.read = late
