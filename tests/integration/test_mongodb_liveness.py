@@ -54,9 +54,9 @@ def slow_reading(job: Any) -> None:
     reader = job.job._parts.source._reader
     read = reader.read
 
-    def late(*args: Any) -> Any:
+    def late(*args: Any, **more: Any) -> Any:
         time.sleep(0.3)
-        return read(*args)
+        return read(*args, **more)
 
     reader.read = late
 
@@ -89,10 +89,10 @@ def too_large(job: Any, seconds: float) -> None:
     reader = job.job._parts.source._reader
     read = reader.read
 
-    def late(window_id: str, reads: Any, at: Any) -> Any:
+    def late(window_id: str, reads: Any, at: Any, **more: Any) -> Any:
         if len(reads) > 1 or any(one.run.chunks > 1 for one in reads):
             time.sleep(seconds)
-        return read(window_id, reads, at)
+        return read(window_id, reads, at, **more)
 
     reader.read = late
 
