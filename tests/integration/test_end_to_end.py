@@ -154,8 +154,10 @@ def test_a_table_that_is_asked_for_twice_is_read_once_and_each_signal_is_answere
 ):
     execute(database, SIGNAL_TABLE, *numbered("one", 2_000), *numbered("two", 500))
     with driven(database, tmp_path, spark, **SMALL_WINDOWS) as job:
-        snapshot(database, "public.one")
-        snapshot(database, "public.two", "public.one")
+        # In one transaction: nothing has been read of the table when it is asked for again.
+        asked = [{"data-collections": names} for names in (["public.one"], ["public.two", "public.one"])]
+        rows = ", ".join(f"('ours', 'execute-snapshot', '{json.dumps(data)}')" for data in asked)
+        execute(database, f"INSERT INTO signals VALUES {rows}")
         job.until_answered("finished", 3)
 
         assert Counter(row["id"] for row in reads(job, "one")) == dict.fromkeys(range(1, 2_001), 1)
