@@ -160,10 +160,14 @@ class MovingSite(PostgresSite):
 
     def may_end(self, error: str) -> bool:
         """Once there is another server, the position may be lost."""
-        return self.fork is not None and error.startswith(_LOST)
+        lost = self.fork is not None and error.startswith(_LOST)
+        return lost or PostgresSite.may_end(self, error)
 
     def judge_end(self, error: str, emitted: list[Emitted], journal: JournalReader) -> None:
         """Everything sent is in the old server's log, and some of it only there."""
+        if PostgresSite.may_end(self, error):
+            PostgresSite.judge_end(self, error, emitted, journal)
+            return
         assert self.fork is not None
         lost = [one for entry in self.lost for one in self.oracle.known_tables(entry)]
         self.oracle.follow([*self._old, *self.lost], emitted)

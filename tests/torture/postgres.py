@@ -15,7 +15,7 @@ from tests.torture.aim import Aimer
 from tests.torture.bags import Bag, create_bag
 from tests.torture.emitted import emitted
 from tests.torture.journal import JournalReader
-from tests.torture.oracle import Table
+from tests.torture.oracle import Table, Violation
 from tests.torture.postgres_oracle import PostgresOracle, Untold
 from tests.torture.publication import create as published
 from tests.torture.publication import publish_all
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 SIGNALS = "public.signals"
 _SOON_S = 10.0
 ROLE, PASSWORD = "tidemark", "tidemark"
+UNDECODABLE = "could not map filenumber"
+"""What PostgreSQL 18 says of a transaction of its own log that no slot can decode any more."""
 PLAIN = (
     "-c DateStyle=ISO -c TimeZone=UTC -c IntervalStyle=postgres -c extra_float_digits=1 -c bytea_output=hex"
 )
@@ -237,13 +239,20 @@ class PostgresSite:
         end = row[0] if row else 0
         return _soon(lambda: any(t["position"][0] >= end for t in journal.of("turn")[-1:]), play, journal)
 
-    def may_end(self, error: str) -> bool:  # noqa: ARG002  overridden where servers are replaced
-        """No error may end a job while its server stays the same."""
-        return False
+    def may_end(self, error: str) -> bool:
+        """Only a log that the server can't decode may end a job while its server stays the same."""
+        return UNDECODABLE in error
 
-    def judge_end(self, error: str, emitted: list[Emitted], journal: JournalReader) -> None:
-        """Never called: no error may end the job."""
-        raise NotImplementedError(error)
+    def judge_end(self, error: str, emitted: list[Emitted], journal: JournalReader) -> None:  # noqa: ARG002
+        """The server can't decode its log for anybody: the oracle's own slot fails in the same way."""
+        try:
+            self.entries()
+        except psycopg.Error as refused:
+            if UNDECODABLE not in str(refused):
+                raise
+            self.oracle.happened["log that the server can't decode"] += 1
+            return
+        raise Violation(f"the server decodes its log, and the job says: {error}")
 
     def send(self, sent: Sent, stop: threading.Event) -> None:
         """Insert the signal's row."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from tests.servers.postgres import Database, PostgresServer
@@ -126,6 +127,24 @@ class TestMoved:
         own.note("turn", position=[130, 0])
         assert site.passed([130, 0], 120)
         own.close()
+
+    def test_a_log_that_no_slot_can_decode_may_end_a_job(self, site, journal, monkeypatch):
+        says = 'SourceError: could not map filenumber "base/5/16384" to relation OID'
+
+        def undecodable(_site: MovingSite) -> list[Entry]:
+            raise psycopg.errors.InternalError_(says)
+
+        monkeypatch.setattr(MovingSite, "entries", undecodable)
+        site.judge_end(says, [], journal)
+
+        assert site.may_end(says)
+        assert site.oracle.happened["log that the server can't decode"] == 1
+
+    def test_one_that_the_judge_can_decode_may_not(self, site, journal, monkeypatch):
+        monkeypatch.setattr(MovingSite, "entries", lambda _site: ENTRIES)
+
+        with pytest.raises(Violation, match="the server decodes its log"):
+            site.judge_end("SourceError: could not map filenumber", [], journal)
 
     def test_where_a_server_forked_is_read_in_its_files(self, tmp_path: Path):
         server = PostgresServer(18, data_dir=tmp_path)
