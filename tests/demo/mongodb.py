@@ -21,7 +21,7 @@ from bson.raw_bson import RawBSONDocument
 from adapters.mongodb.log.position import has_passed
 from tests import replay
 from tests.demo.load import Lag
-from tests.demo.mongodb_users import MongoUsers
+from tests.demo.mongodb_users import mongodb_users
 from tests.demo.tidemark import PREFIX
 from tests.strict_json import CODEC, bson_of
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from engine.job.state import State
     from tests.demo.load import Load
+    from tests.demo.users import Users
     from tests.servers.mongodb import MongoServer
 
 ORDERS: Final = ("shop", "orders")
@@ -140,9 +141,9 @@ class MongoShop:
         """Whether the job has saved a position."""
         return state is not None and state.position is not None
 
-    def users(self, load: Load) -> MongoUsers:
+    def users(self, load: Load) -> Users:
         """Threads that write."""
-        return MongoUsers(
+        return mongodb_users(
             self.server,
             orders=load.orders,
             articles=[article_id(number) for number in range(1, load.stock + 1)],

@@ -1,99 +1,57 @@
-"""The demo's users on MongoDB: threads that insert, update, replace and delete, often several at once.
+"""The demo's users on MongoDB: they insert, update, replace and delete, often several documents at once.
 
-Owns the mixture and its rate. A write conflict between two transactions is theirs to live with: the
+Owns the mixture. A write conflict between two transactions is theirs to live with: the
 transaction is aborted and another one begun.
 """
 
 from __future__ import annotations
 
+import contextlib
 import random
-import threading
-import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from bson.decimal128 import Decimal128
 from pymongo.errors import OperationFailure
 
+from tests.demo.users import Users
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pymongo import MongoClient
     from pymongo.client_session import ClientSession
 
+    from tests.demo.users import Customer
     from tests.servers.mongodb import MongoServer
 
-_THREADS = 2
 _TRANSIENT = "TransientTransactionError"
 _NOTES = (None, "", "geändert", 'new "note"', "two\nlines", "back\\slash", "🚢 shipped", "unit\x1fseparator")
 
 
-class MongoUsers:
-    """A write load from entering the context until `stop`, at about `per_s` writes/s."""
+def mongodb_users(server: MongoServer, *, orders: int, articles: Sequence[Any], per_s: float) -> Users:
+    """A write load on a replica set."""
 
-    def __init__(self, server: MongoServer, *, orders: int, articles: Sequence[Any], per_s: float) -> None:
-        self._server, self._orders, self._articles = server, orders, articles
-        self._pause_s = _THREADS / per_s
-        self._stop = threading.Event()
-        self._faults: list[BaseException] = []
-        self._written = [0] * _THREADS
-        self._threads = [
-            threading.Thread(target=self._run, args=(number,), name=f"user {number}", daemon=True)
-            for number in range(_THREADS)
-        ]
+    @contextlib.contextmanager
+    def customer(number: int) -> Iterator[Customer]:
+        with server.connect() as client:
+            yield _Customer(client, random.Random(number), orders, articles, 10**9 * (number + 1))
 
-    def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_raised: object) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
-
-    @property
-    def written(self) -> int:
-        """Documents written and committed so far."""
-        return sum(self._written)
-
-    def stop(self) -> int:
-        """End the load; gives the documents written. Raises what a writer died of."""
-        self.__exit__()
-        self.check()
-        return self.written
-
-    def check(self) -> None:
-        """Raise what a writer died of."""
-        if self._faults:
-            raise self._faults[0]
-
-    def _run(self, number: int) -> None:
-        try:
-            with self._server.connect() as client:
-                customer = _Customer(
-                    random.Random(number), self._orders, self._articles, 10**9 * (number + 1)
-                )
-                self._write(number, client, customer)
-        except BaseException as fault:  # noqa: BLE001  (told to whoever asks next)
-            self._faults.append(fault)
-
-    def _write(self, number: int, client: MongoClient[dict[str, Any]], customer: _Customer) -> None:
-        due = time.monotonic()
-        while not self._stop.is_set():
-            try:
-                self._written[number] += customer.act(client)
-            except OperationFailure as error:
-                if not error.has_error_label(_TRANSIENT):
-                    raise
-            due += self._pause_s * customer.statements
-            self._stop.wait(max(0.0, due - time.monotonic()))
+    return Users(customer, per_s)
 
 
 class _Customer:
     """One writer's choices; `next_id` is the first id of orders that are its own."""
 
-    def __init__(self, chance: random.Random, orders: int, articles: Sequence[Any], next_id: int) -> None:
+    def __init__(
+        self,
+        client: MongoClient[dict[str, Any]],
+        chance: random.Random,
+        orders: int,
+        articles: Sequence[Any],
+        next_id: int,
+    ) -> None:
+        self._client = client
         self._chance, self._orders, self._articles, self._next_id = chance, orders, articles, next_id
         self._steps: tuple[Callable[..., int], ...] = (
             self._insert_order,
@@ -106,8 +64,16 @@ class _Customer:
         )
         self.statements = 0
 
-    def act(self, client: MongoClient[dict[str, Any]]) -> int:
+    def act(self) -> int:
         """One write, or a transaction of several; gives the documents written, 0 if it was aborted."""
+        try:
+            return self._transaction(self._client)
+        except OperationFailure as error:
+            if error.has_error_label(_TRANSIENT):
+                return 0
+            raise
+
+    def _transaction(self, client: MongoClient[dict[str, Any]]) -> int:
         chance = self._chance
         self.statements = chance.choice((1, 1, 1, 1, 2, 3, 8))
         steps = chance.choices(self._steps, (20, 40, 10, 10, 12, 5, 3), k=self.statements)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from tests import replay
 from tests.demo.load import Lag
+from tests.demo.postgres_users import postgres_users
 from tests.demo.source import SIGNALS, SLOT, TABLES, Login, fill, grant
 from tests.demo.tidemark import PREFIX, postgres_properties
-from tests.demo.writer import Writers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from engine.job.state import State
     from tests.demo.load import Load
+    from tests.demo.users import Users
     from tests.servers.postgres import Database
 
 _ENDS = "SELECT pg_current_wal_insert_lsn() - '0/0', confirmed_flush_lsn - '0/0'"
@@ -50,9 +51,9 @@ class PostgresShop:
         """Whether somebody reads the slot."""
         return self._value("SELECT active FROM pg_replication_slots WHERE slot_name = %s", SLOT) is True
 
-    def users(self, load: Load) -> Writers:
+    def users(self, load: Load) -> Users:
         """Threads that write."""
-        return Writers(self.database, orders=load.orders, stock=load.stock, per_s=load.writes_per_s)
+        return postgres_users(self.database, orders=load.orders, stock=load.stock, per_s=load.writes_per_s)
 
     def signal(self, data: dict[str, Any]) -> str:
         """Insert the signal's row."""

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from tests.demo.display import Display
     from tests.demo.load import Load
     from tests.demo.roads import Road
-    from tests.demo.shop import Shop, Users
+    from tests.demo.shop import Shop
     from tests.demo.tidemark import Folder
+    from tests.demo.users import Users
 
 _POLL_S = 0.2
 _START_TIMEOUT_S = 300.0  # the first start may have to fetch a driver

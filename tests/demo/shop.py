@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -11,25 +11,8 @@ if TYPE_CHECKING:
 
     from engine.job.state import State
     from tests.demo.load import Load
+    from tests.demo.users import Users
     from tests.replay import Compared, Figures
-
-
-class Users(Protocol):
-    """A write load, from entering its context until `stop`."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *_raised: object) -> None: ...
-
-    @property
-    def written(self) -> int:
-        """Rows written and committed so far."""
-
-    def check(self) -> None:
-        """Raise what a writer died of."""
-
-    def stop(self) -> int:
-        """End the load; gives the rows written. Raises what a writer died of."""
 
 
 class Shop(Protocol):

@@ -11,7 +11,7 @@ import pytest
 
 from tests import replay
 from tests.demo import source
-from tests.demo.writer import Writers
+from tests.demo.postgres_users import postgres_users
 from tests.driven import SIGNAL_TABLE, Driven, driven
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def test_replaying_a_snapshot_under_load_gives_the_source(
         "tidemark__window__max__chunks": "4",
     }
     with driven(database, tmp_path, spark, **more) as job:
-        writers = Writers(database, orders=20_000, stock=2_000, per_s=400)
+        writers = postgres_users(database, orders=20_000, stock=2_000, per_s=400)
         with writers:
             data = '{"data-collections": ["public.orders", "inventory.stock"]}'
             execute(database, f"INSERT INTO {source.SIGNALS} VALUES ('x', 'execute-snapshot', '{data}')")

@@ -12,8 +12,8 @@ import pytest
 
 from tests import replay
 from tests.demo import source
+from tests.demo.postgres_users import postgres_users
 from tests.demo.tidemark import PREFIX, Folder, Tidemark, write_properties
-from tests.demo.writer import Writers
 from tests.driven import read_events
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def test_it_goes_on_wherever_it_is_killed_and_the_events_equal_the_tables(
     with database.connect() as connection:
         connection.execute(f"CREATE PUBLICATION {source.PUBLICATION} FOR ALL TABLES".encode())
 
-    with Writers(database, orders=ORDERS, stock=STOCK, per_s=50) as writers:
+    with postgres_users(database, orders=ORDERS, stock=STOCK, per_s=50) as writers:
         read = 0
         for kill in range(1, KILLS + 1):
             with Tidemark(folder) as job:

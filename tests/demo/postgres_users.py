@@ -1,28 +1,28 @@
-"""The demo's users: threads that insert, update, delete and change keys, and now and then roll back.
+"""The demo's users on PostgreSQL: they insert, update, delete and change keys, and now and then roll back.
 
-Owns the mixture and its rate. A deadlock between two of them is theirs to live with, as it is in
+Owns the mixture. A deadlock between two of them is theirs to live with, as it is in
 every application: the transaction is rolled back and another one begun.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
-import threading
-import time
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import psycopg
 
 from tests.demo.source import WAREHOUSES
+from tests.demo.users import Users
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from tests.demo.users import Customer
     from tests.servers.postgres import Database
 
-_THREADS = 2
 _NOTES = (None, "", "geändert", 'new "note"', "two\nlines", "back\\slash", "🚢 shipped")
 _RARE_NOTE, _RARELY = "unit\x1fseparator", 0.0005  # its rows are read again, in another form
 
@@ -41,69 +41,29 @@ ON CONFLICT DO NOTHING
 _NTH_STOCK = "SKU-{:07d}"
 
 
-class Writers:
-    """A write load on a database, from entering the context until `stop`, at about `per_s` writes/s."""
+def postgres_users(database: Database, *, orders: int, stock: int, per_s: float) -> Users:
+    """A write load on a database."""
 
-    def __init__(self, database: Database, *, orders: int, stock: int, per_s: float) -> None:
-        self._database, self._orders, self._stock = database, orders, stock
-        self._pause_s = _THREADS / per_s
-        self._stop = threading.Event()
-        self._faults: list[BaseException] = []
-        self._written = [0] * _THREADS
-        self._threads = [
-            threading.Thread(target=self._run, args=(number,), name=f"writer {number}", daemon=True)
-            for number in range(_THREADS)
-        ]
+    @contextlib.contextmanager
+    def customer(number: int) -> Iterator[Customer]:
+        with database.connect(autocommit=False) as connection:
+            yield _Customer(connection, random.Random(number), orders, stock, 10**9 * (number + 1))
 
-    def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_raised: object) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
-
-    @property
-    def written(self) -> int:
-        """Rows written and committed so far."""
-        return sum(self._written)
-
-    def stop(self) -> int:
-        """End the load; gives the rows written. Raises what a writer died of."""
-        self.__exit__()
-        self.check()
-        return self.written
-
-    def check(self) -> None:
-        """Raise what a writer died of."""
-        if self._faults:
-            raise self._faults[0]
-
-    def _run(self, number: int) -> None:
-        try:
-            with self._database.connect(autocommit=False) as connection:
-                self._write(number, connection)
-        except BaseException as fault:  # noqa: BLE001  (told to whoever asks next)
-            self._faults.append(fault)
-
-    def _write(self, number: int, connection: psycopg.Connection[Any]) -> None:
-        customer = _Customer(random.Random(number), self._orders, self._stock, 10**9 * (number + 1))
-        due = time.monotonic()
-        while not self._stop.is_set():
-            try:
-                self._written[number] += customer.transaction(connection)
-            except psycopg.errors.DeadlockDetected:
-                connection.rollback()
-            due += self._pause_s * customer.statements
-            self._stop.wait(max(0.0, due - time.monotonic()))
+    return Users(customer, per_s)
 
 
 class _Customer:
     """One writer's choices; `next_id` is the first id of orders that are its own."""
 
-    def __init__(self, chance: random.Random, orders: int, stock: int, next_id: int) -> None:
+    def __init__(
+        self,
+        connection: psycopg.Connection[Any],
+        chance: random.Random,
+        orders: int,
+        stock: int,
+        next_id: int,
+    ) -> None:
+        self._connection = connection
         self._chance, self._orders, self._stock, self._next_id = chance, orders, stock, next_id
         self._steps: tuple[Callable[[psycopg.Cursor[Any]], object], ...] = (
             self._insert_order,
@@ -117,8 +77,15 @@ class _Customer:
         )
         self.statements = 0
 
-    def transaction(self, connection: psycopg.Connection[Any]) -> int:
+    def act(self) -> int:
         """One transaction of one to eight statements; gives the rows written, 0 if rolled back."""
+        try:
+            return self._transaction(self._connection)
+        except psycopg.errors.DeadlockDetected:
+            self._connection.rollback()
+            return 0
+
+    def _transaction(self, connection: psycopg.Connection[Any]) -> int:
         chance = self._chance
         self.statements = chance.choice((1, 1, 1, 1, 2, 3, 8))
         written = 0
