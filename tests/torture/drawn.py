@@ -14,6 +14,8 @@ from tests.torture.tables import KEYS, TableShape
 from tests.torture.wild import wild
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.torture.script import Ending
     from tests.torture.statements import Step
 
@@ -78,6 +80,18 @@ def fuse(draw: Random) -> Fuse:
     return Fuse(draw.choice(STEPS), draw.random() < 0.5, draw.choice([0, 0, 0, 1, 2, 5, 12]))
 
 
+def drawn_rounds(
+    draw: Random, transaction: Callable[[], Transaction], signal: Callable[[], Sent]
+) -> list[Round]:
+    """One to three rounds of writers and signals, whichever database they are for."""
+
+    def drawn_round() -> Round:
+        writers = [[transaction() for _ in range(draw.randint(3, 25))] for _ in range(draw.randint(1, 4))]
+        return Round(writers, [signal() for _ in range(draw.choice([1, 1, 2, 2, 4]))])
+
+    return [drawn_round() for _ in range(draw.randint(1, 3))]
+
+
 @dataclass(slots=True)
 class _Writer:
     """Draws one script; every draw comes from `random`."""
@@ -95,7 +109,7 @@ class _Writer:
         self.tables = [self._table(place) for place in range(draw.randint(2, 4))]
         if draw.random() < ALIKE:
             self.tables.append(replace(self.tables[0], name=f"t{len(self.tables)}"))
-        rounds = [self._round() for _ in range(draw.randint(1, 3))]
+        rounds = drawn_rounds(draw, self._transaction, self._signal)
         if wanted.hard:
             draw.choice(rounds).kills.append(round(draw.uniform(0.3, 2.5), 2))
         if wanted.restart:
@@ -148,13 +162,6 @@ class _Writer:
     def _lulls(self) -> dict[str, float]:
         draw = self.random
         return {name: draw.choice([0.0, 0.0, 0.2, 0.6]) for name in ("take", "poll", "read")}
-
-    def _round(self) -> Round:
-        draw = self.random
-        writers = [
-            [self._transaction() for _ in range(draw.randint(3, 25))] for _ in range(draw.randint(1, 4))
-        ]
-        return Round(writers, [self._signal() for _ in range(draw.choice([1, 1, 2, 2, 4]))])
 
     # Transactions.
 

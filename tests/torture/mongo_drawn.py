@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tests.torture.documents import IDS
-from tests.torture.drawn import INITIAL, early, fuse, pressed
+from tests.torture.drawn import INITIAL, drawn_rounds, early, fuse, pressed
 from tests.torture.script import (
     ANYTHING,
     STEPS,
@@ -165,7 +165,7 @@ class _Writer:
     def script(self, wanted: Wanted) -> Script:
         draw = self.random
         self.tables = [self._table(place) for place in range(draw.randint(2, 4))]
-        rounds = [self._round() for _ in range(draw.randint(1, 3))]
+        rounds = drawn_rounds(draw, self._transaction, self._signal)
         if wanted.hard:
             draw.choice(rounds).kills.append(round(draw.uniform(0.3, 2.5), 2))
         if wanted.restart:
@@ -192,13 +192,6 @@ class _Writer:
             "tidemark.span.max.rows": str(draw.choice([7, 40, 1000, 200_000])),
             "incremental.snapshot.watermarking.strategy": draw.choice(_STRATEGIES),
         }
-
-    def _round(self) -> Round:
-        draw = self.random
-        writers = [
-            [self._transaction() for _ in range(draw.randint(3, 25))] for _ in range(draw.randint(1, 4))
-        ]
-        return Round(writers, [self._signal() for _ in range(draw.choice([1, 1, 2, 2, 4]))])
 
     # Transactions.
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from tests.torture.drawn import INITIAL, early, fuse, pressed
-from tests.torture.script import ANYTHING, STEPS, Fuse, Round, Script, Sent, Transaction, Wanted, collections
+from tests.torture.drawn import INITIAL, drawn_rounds, early, fuse, pressed
+from tests.torture.script import ANYTHING, STEPS, Fuse, Script, Sent, Transaction, Wanted, collections
 from tests.torture.sqlserver_tables import HEAP, KEYS
 from tests.torture.tables import TableShape
 
@@ -64,7 +64,7 @@ class _Writer:
         draw = self.random
         self.databases = draw.choice([DATABASES, DATABASES, DATABASES[:1]])
         self.tables = [self._table(place) for place in range(draw.randint(2, 3))]
-        rounds = [self._round() for _ in range(draw.randint(1, 3))]
+        rounds = drawn_rounds(draw, self._transaction, self._signal)
         if wanted.hard:
             draw.choice(rounds).kills.append(round(draw.uniform(0.3, 2.5), 2))
         if wanted.restart:
@@ -100,13 +100,6 @@ class _Writer:
             "snapshot.fetch.size": draw.choice(["7", "10000"]),
             **(history if draw.random() < 0.4 else {}),
         }
-
-    def _round(self) -> Round:
-        draw = self.random
-        writers = [
-            [self._transaction() for _ in range(draw.randint(3, 25))] for _ in range(draw.randint(1, 4))
-        ]
-        return Round(writers, [self._signal() for _ in range(draw.choice([1, 1, 2, 2, 4]))])
 
     # Transactions.
 
