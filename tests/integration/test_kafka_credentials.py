@@ -21,7 +21,7 @@ from engine.config.references import resolve
 from tests.batches import batch
 from tests.servers.kafka import KafkaBroker, Security
 from tests.turns import Turns
-from tests.unit.engine.test_config_kafka import KAFKA
+from tests.unit.engine.config.test_kafka import KAFKA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

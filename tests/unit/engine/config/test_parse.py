@@ -33,30 +33,15 @@ from engine.events.settings import (
     MessageKey,
 )
 from engine.model import Channel, CollectionId
+from tests.unit.engine.config.least import POSTGRES as LEAST
+from tests.unit.engine.config.least import problems_of
 
-LEAST = {
-    "database.hostname": "db",
-    "database.user": "u",
-    "database.password": "pa55word",
-    "database.dbname": "inventory",
-    "topic.prefix": "fulfillment",
-    "snapshot.mode": "never",
-    "tidemark.checkpoint": "/c",
-    "tidemark.sink.files.dir": "/e",
-}
-GOLDEN = sorted((Path(__file__).parents[2] / "golden" / "postgres").glob("*/connector.properties"))
+GOLDEN = sorted((Path(__file__).parents[3] / "golden" / "postgres").glob("*/connector.properties"))
 
 
 def problems(**changes: str | None) -> tuple[str, ...]:
     """What is wrong with the least configuration after changes; `__` in a name stands for a dot."""
-    return problems_of({name.replace("__", "."): value for name, value in changes.items()})
-
-
-def problems_of(changes: dict[str, str | None]) -> tuple[str, ...]:
-    given = {name: value for name, value in {**LEAST, **changes}.items() if value is not None}
-    with pytest.raises(ConfigError) as caught:
-        parse(given)
-    return caught.value.problems
+    return problems_of(LEAST, {name.replace("__", "."): value for name, value in changes.items()})
 
 
 def test_the_least_configuration_has_debeziums_defaults():
@@ -343,7 +328,7 @@ def test_watermarks_are_chosen_by_strategy_unless_read_only(
     ],
 )
 def test_a_value_that_can_not_be_used_gives_one_problem(name: str, value: str, problem: str):
-    found = problems_of({name: value})
+    found = problems_of(LEAST, {name: value})
 
     assert len(found) == 1
     assert problem in found[0]
@@ -353,7 +338,7 @@ def test_a_value_that_can_not_be_used_gives_one_problem(name: str, value: str, p
     "name", [name for name in LEAST if name not in {"database.password", "snapshot.mode"}]
 )
 def test_what_is_missing_is_named(name: str):
-    (found,) = problems_of({name: None})
+    (found,) = problems_of(LEAST, {name: None})
 
     assert found.startswith(f"missing {name!r}: ")
 
@@ -403,33 +388,34 @@ def test_no_data_is_another_name_of_never():
 
 @pytest.mark.parametrize("kind", ["schema", "table", "column", "message.prefix"])
 def test_lists_that_include_and_exclude_contradict_each_other(kind: str):
-    (found,) = problems_of({f"{kind}.include.list": "a", f"{kind}.exclude.list": "b"})
+    (found,) = problems_of(LEAST, {f"{kind}.include.list": "a", f"{kind}.exclude.list": "b"})
 
     assert "exclude each other" in found
 
 
 def test_an_old_name_does_not_also_count_as_missing():
-    (found,) = problems_of({"topic.prefix": None, "database.server.name": "x"})
+    (found,) = problems_of(LEAST, {"topic.prefix": None, "database.server.name": "x"})
 
     assert "'topic.prefix'" in found
 
 
 def test_all_problems_are_reported_at_once():
     found = problems_of(
+        LEAST,
         {
             "database.hostname": None,
             "database.port": "x",
             "transforms": "a",
             "nonsense.name": "1",
             "topic.prefix": "",
-        }
+        },
     )
 
     assert len(found) == 5
 
 
 def test_what_belongs_to_a_refused_converter_is_not_reported_again():
-    assert len(problems_of({"converters": "isbn", "isbn.type": "x", "isbn.schema.name": "y"})) == 1
+    assert len(problems_of(LEAST, {"converters": "isbn", "isbn.type": "x", "isbn.schema.name": "y"})) == 1
 
 
 def test_everything_without_effect_is_named_in_one_warning():
@@ -492,7 +478,7 @@ def test_a_salt_is_masked_in_the_name_that_holds_it():
     (explained,) = explain({name: "a.b.c"})
 
     assert explained.name == "column.mask.hash.SHA-256.with.salt.(hidden)"
-    assert "CzQMA" not in " ".join(problems_of({name: "("}))
+    assert "CzQMA" not in " ".join(problems_of(LEAST, {name: "("}))
 
 
 def test_faults_of_the_file_and_of_its_values_come_together(tmp_path: Path):
@@ -533,7 +519,7 @@ def test_faults_of_debezium_are_kept_one_by_one_or_all(given, kept):
 
 
 def test_an_unknown_fault_is_named():
-    (problem,) = problems_of({"tidemark.keep.debezium.faults": "name"})
+    (problem,) = problems_of(LEAST, {"tidemark.keep.debezium.faults": "name"})
 
     assert "names, defaults, texts, intervals, arrays, scales, or all alone" in problem
 
@@ -550,7 +536,7 @@ def test_an_unknown_fault_is_named():
     ],
 )
 def test_directories_that_overlap_are_refused(given, expected):
-    assert expected in problems_of(given)[0]
+    assert expected in problems_of(LEAST, given)[0]
 
 
 @pytest.mark.parametrize("staging", ["/c/staging", "/cc", "/s", "/e2"])
@@ -565,7 +551,7 @@ def test_the_mode_of_committed_files_is_octal(given, mode):
 
 @pytest.mark.parametrize("given", ["0440", "888", "64", "rw", "07777"])
 def test_a_mode_that_locks_the_job_out_is_refused(given):
-    assert "octal digits" in problems_of({"tidemark.sink.files.mode": given})[0]
+    assert "octal digits" in problems_of(LEAST, {"tidemark.sink.files.mode": given})[0]
 
 
 @pytest.mark.parametrize(

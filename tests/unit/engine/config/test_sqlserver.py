@@ -16,27 +16,11 @@ from engine.config.sources import (
     SqlServerSettings,
 )
 from engine.config.sqlserver import AGENT_STATUS
-from engine.errors import ConfigError, InvariantError
+from engine.errors import InvariantError
 from engine.events.settings import DecimalMode, EventSettings, TimeMode
 from engine.model import CollectionId
-
-LEAST = {
-    "connector.class": "io.debezium.connector.sqlserver.SqlServerConnector",
-    "database.hostname": "db",
-    "database.user": "u",
-    "database.password": "pa55word",
-    "database.names": "testDB1,testDB2",
-    "topic.prefix": "server1",
-    "tidemark.checkpoint": "/c",
-    "tidemark.sink.files.dir": "/e",
-}
-
-
-def problems_of(changes: dict[str, str | None]) -> tuple[str, ...]:
-    given = {name: value for name, value in {**LEAST, **changes}.items() if value is not None}
-    with pytest.raises(ConfigError) as caught:
-        parse(given)
-    return caught.value.problems
+from tests.unit.engine.config.least import SQLSERVER as LEAST
+from tests.unit.engine.config.least import problems_of
 
 
 def test_the_least_configuration_has_debeziums_defaults():
@@ -79,7 +63,7 @@ def test_older_names_that_only_postgresql_has_lead_nowhere():
 
 @pytest.mark.parametrize("name", ["slot.name", "publication.name", "plugin.name", "hstore.handling.mode"])
 def test_what_only_postgresql_has_is_not_known(name):
-    (problem,) = problems_of({name: "x"})
+    (problem,) = problems_of(LEAST, {name: "x"})
 
     assert problem.startswith(f"no property {name!r}")
 
@@ -144,10 +128,10 @@ def test_one_database_has_an_older_property():
 
 
 def test_databases_must_be_named_once_and_in_one_property():
-    assert problems_of({"database.names": None}) == (
+    assert problems_of(LEAST, {"database.names": None}) == (
         "missing 'database.names': the databases whose changes are read",
     )
-    (problem,) = problems_of({"database.dbname": "x"})
+    (problem,) = problems_of(LEAST, {"database.dbname": "x"})
     assert "exclude each other" in problem
     assert parse(LEAST | {"database.names": "a, b,a"}).sqlserver.databases == ("a", "b")
 
@@ -159,7 +143,7 @@ def test_a_snapshot_of_the_schema_alone_has_two_names(value):
 
 @pytest.mark.parametrize("value", ["never", "exported", "recovery", "x"])
 def test_other_snapshot_modes_are_refused(value):
-    (problem,) = problems_of({"snapshot.mode": value})
+    (problem,) = problems_of(LEAST, {"snapshot.mode": value})
 
     assert "schema_only" in problem
 
@@ -184,13 +168,13 @@ def test_each_database_may_have_its_signal_table():
     ],
 )
 def test_signal_tables_must_be_one_for_each_named_database(value, part):
-    (problem,) = problems_of({"signal.data.collection": value})
+    (problem,) = problems_of(LEAST, {"signal.data.collection": value})
 
     assert part in problem
 
 
 def test_signal_rows_that_are_asked_for_need_a_table():
-    (problem,) = problems_of({"incremental.snapshot.watermarking.strategy": "insert_delete"})
+    (problem,) = problems_of(LEAST, {"incremental.snapshot.watermarking.strategy": "insert_delete"})
 
     assert "needs 'signal.data.collection'" in problem
 
@@ -218,7 +202,7 @@ def test_events_are_shaped_as_the_properties_say():
 
 
 def test_both_of_two_lists_are_one_too_many():
-    (problem,) = problems_of({"table.include.list": "a.b", "table.exclude.list": "c.d"})
+    (problem,) = problems_of(LEAST, {"table.include.list": "a.b", "table.exclude.list": "c.d"})
 
     assert "exclude each other" in problem
 
@@ -237,7 +221,7 @@ def test_both_of_two_lists_are_one_too_many():
     ],
 )
 def test_what_would_change_the_connection_or_the_events_is_refused(name, value, hint):
-    (problem,) = problems_of({name: value})
+    (problem,) = problems_of(LEAST, {name: value})
 
     assert name in problem
     assert hint in problem
@@ -248,7 +232,7 @@ def test_harmless_values_of_refused_options_pass():
 
 
 def test_a_servers_certificate_is_for_strict_encryption():
-    (problem,) = problems_of({"database.serverCertificate": "/x.pem"})
+    (problem,) = problems_of(LEAST, {"database.serverCertificate": "/x.pem"})
 
     assert "'strict'" in problem
 
@@ -304,18 +288,18 @@ def test_a_history_in_kafka_has_its_clients_options():
 def test_a_history_lacks_nothing_that_its_kind_needs():
     kafka = {"schema.history.internal": "io.debezium.storage.kafka.history.KafkaSchemaHistory"}
 
-    found = problems_of({**kafka, "schema.history.internal.producer.acks": "1"})
+    found = problems_of(LEAST, {**kafka, "schema.history.internal.producer.acks": "1"})
 
     assert len(found) == 3
     assert found[0].startswith("'schema.history.internal.producer.acks'")
     assert found[1].startswith("missing 'schema.history.internal.kafka.topic'")
     assert found[2].startswith("missing 'schema.history.internal.kafka.bootstrap.servers'")
-    (problem,) = problems_of({"schema.history.internal": "com.example.Mine"})
+    (problem,) = problems_of(LEAST, {"schema.history.internal": "com.example.Mine"})
     assert "KafkaSchemaHistory" in problem
 
 
 def test_the_older_name_of_the_history_is_told_its_new_one():
-    (problem,) = problems_of({"database.history.kafka.topic": "x"})
+    (problem,) = problems_of(LEAST, {"database.history.kafka.topic": "x"})
 
     assert "schema.history.internal" in problem
 

@@ -5,27 +5,16 @@ from __future__ import annotations
 import pytest
 
 from engine.config import parse
-from engine.errors import ConfigError
 from engine.model import Channel
+from tests.unit.engine.config.least import POSTGRES as LEAST
+from tests.unit.engine.config.least import problems_of
 
-LEAST = {
-    "database.hostname": "db",
-    "database.user": "u",
-    "database.password": "pa55word",
-    "database.dbname": "inventory",
-    "topic.prefix": "fulfillment",
-    "snapshot.mode": "never",
-    "tidemark.checkpoint": "/c",
-    "tidemark.sink.files.dir": "/e",
-}
 TOPIC = {"signal.kafka.topic": "asks", "signal.kafka.bootstrap.servers": "broker:9092"}
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="s3cret";'
 
 
 def problems(changes: dict[str, str]) -> str:
-    with pytest.raises(ConfigError) as caught:
-        parse(LEAST | changes)
-    return "\n".join(caught.value.problems)
+    return "\n".join(problems_of(LEAST, changes))
 
 
 def warning(changes: dict[str, str]) -> str:
