@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.integration.test_mongodb_job import driven, fill, replayed, stands, writing
+from tests.integration.test_mongodb_job import driven, fill, history_window, replayed, stands, writing
 from tests.integration.test_mongodb_liveness import SOON
 from tests.servers.mongodb import MongoServer
 
@@ -76,8 +76,7 @@ def test_an_initial_snapshot_that_outlives_what_the_server_keeps_goes_on_in_wind
     more = {"incremental.snapshot.chunk.size": "500", "tidemark.window.max.chunks": "1", **SOON}
     with mongodb.connect() as client:
         fill(client, 3000)
-        client.admin.command("setParameter", 1, minSnapshotHistoryWindowInSeconds=1)
-        try:
+        with history_window(client, seconds=1):
             with (
                 driven(mongodb, tmp_path, spark, **more, **{"snapshot.mode": "initial"}) as job,
                 writing(mongodb, 8),
@@ -87,8 +86,6 @@ def test_an_initial_snapshot_that_outlives_what_the_server_keeps_goes_on_in_wind
             client["inventory"]["marks"].insert_one({"_id": "end"})
             with driven(mongodb, tmp_path, spark) as job:
                 job.until_seen("end")
-        finally:
-            client.admin.command("setParameter", 1, minSnapshotHistoryWindowInSeconds=300)
 
         assert replayed(job.events("t")) == stands(client, "t")
     assert "the server has dropped the state that was read; the rest is read in windows" in caplog.text

@@ -35,6 +35,8 @@ pytestmark = pytest.mark.integration
 
 TIMEOUT_S = 120.0
 SIGNALS = "inventory.signals"
+KEPT_S = 300
+"""How long a server keeps states of the data unless told otherwise."""
 
 
 class HeldLog:
@@ -199,6 +201,21 @@ def writing(server: MongoServer | MongoSet, seed: int) -> Iterator[Writer]:
     finally:
         writer.ending.set()
         writer.join()
+
+
+def keep_history(client: Any, *, seconds: int) -> None:
+    """Make the server drop states of the data that are older."""
+    client.admin.command("setParameter", 1, minSnapshotHistoryWindowInSeconds=seconds)
+
+
+@contextmanager
+def history_window(client: Any, *, seconds: int) -> Iterator[None]:
+    """The same for a while; then what the server does by itself."""
+    keep_history(client, seconds=seconds)
+    try:
+        yield
+    finally:
+        keep_history(client, seconds=KEPT_S)
 
 
 def fill(client: Any, count: int = 2000) -> None:

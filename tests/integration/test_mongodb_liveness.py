@@ -12,7 +12,17 @@ from pyspark.sql import SparkSession
 from adapters.mongodb.snapshot.conditions import check_condition
 from engine.errors import SignalError
 from engine.model import CollectionId, Target
-from tests.integration.test_mongodb_job import driven, fill, replayed, signal, stands, writing
+from tests.integration.test_mongodb_job import (
+    KEPT_S,
+    driven,
+    fill,
+    history_window,
+    keep_history,
+    replayed,
+    signal,
+    stands,
+    writing,
+)
 from tests.integration.test_mongodb_security import access, trusting
 from tests.servers.certificates import Authority
 from tests.servers.mongodb import MongoServer, Security
@@ -32,18 +42,18 @@ def test_a_snapshot_whose_states_are_always_gone_fails_and_names_the_parameter(
 ):
     with mongodb.connect() as client:
         fill(client, 3000)
-        client.admin.command("setParameter", 1, minSnapshotHistoryWindowInSeconds=0)
-        try:
-            with driven(mongodb, tmp_path, spark, **SOON) as job, writing(mongodb, 5):
-                slow_reading(job)
-                signal(client, "inventory.t")
-                job.until_answered("failed")
-                (failed,) = [one for one in job.answers if one.outcome == "failed"]
-                client.admin.command("setParameter", 1, minSnapshotHistoryWindowInSeconds=300)
-                signal(client, "inventory.t")
-                job.until_answered("finished")
-        finally:
-            client.admin.command("setParameter", 1, minSnapshotHistoryWindowInSeconds=300)
+        with (
+            history_window(client, seconds=0),
+            driven(mongodb, tmp_path, spark, **SOON) as job,
+            writing(mongodb, 5),
+        ):
+            slow_reading(job)
+            signal(client, "inventory.t")
+            job.until_answered("failed")
+            (failed,) = [one for one in job.answers if one.outcome == "failed"]
+            keep_history(client, seconds=KEPT_S)
+            signal(client, "inventory.t")
+            job.until_answered("finished")
 
     assert "raise minSnapshotHistoryWindowInSeconds" in failed.text
     assert "the same signal again reads just that" in failed.text
@@ -67,8 +77,7 @@ def test_a_window_that_outlives_what_the_server_keeps_is_read_in_smaller_ones(
     # A second in the place of 300: the window is read too late as long as it holds more than one chunk.
     with mongodb.connect() as client:
         fill(client, 3000)
-        client.admin.command("setParameter", 1, minSnapshotHistoryWindowInSeconds=1)
-        try:
+        with history_window(client, seconds=1):
             more = {"incremental.snapshot.chunk.size": "500", "tidemark.window.max.chunks": "6"}
             with driven(mongodb, tmp_path, spark, **more, **SOON) as job, writing(mongodb, 6):
                 too_large(job, 2.5)
@@ -77,8 +86,6 @@ def test_a_window_that_outlives_what_the_server_keeps_is_read_in_smaller_ones(
             client["inventory"]["marks"].insert_one({"_id": "end"})
             with driven(mongodb, tmp_path, spark) as job:
                 job.until_seen("end")
-        finally:
-            client.admin.command("setParameter", 1, minSnapshotHistoryWindowInSeconds=300)
 
         assert replayed(job.events("t")) == stands(client, "t")
     assert "the window is split" in caplog.text

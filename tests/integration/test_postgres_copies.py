@@ -10,7 +10,7 @@ import pytest
 from adapters.postgres.log.reader import PostgresLog
 from adapters.postgres.snapshot.watermark import VisibilityWatermark
 from tests.driven import SIGNAL_TABLE, driven
-from tests.integration.test_postgres_guards import no_standby, update_that_waits
+from tests.servers.postgres_states import in_background, no_standby
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -123,10 +123,10 @@ def test_a_change_that_is_not_visible_yet_takes_one_too(alike, tmp_path, spark):
 
     with driven(alike, tmp_path, spark) as job:
         job.job.turn()
-    with no_standby(alike), alike.connect() as local:
+    with no_standby(alike.server), alike.connect() as local:
         local.execute("SET synchronous_commit = local")
         with driven(alike, tmp_path, spark) as job:
-            waiting = update_that_waits(alike, f"DELETE FROM t WHERE {FIRST}")
+            waiting = in_background(alike, f"DELETE FROM t WHERE {FIRST}")
             streamed(job)
         with driven(alike, tmp_path, spark) as job:
             local.execute(SNAPSHOT)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +25,7 @@ from engine.errors import TableBusy
 from engine.model import CollectionId
 from engine.snapshot.merge import Superseded
 from tests.driven import SIGNAL_TABLE, driven, properties
+from tests.servers.postgres_states import in_background, no_standby
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,37 +62,13 @@ def table(database: Database) -> Database:
     return database
 
 
-@contextmanager
-def no_standby(database: Database) -> Iterator[None]:
-    """Commits wait for a synchronous standby that does not exist: in the log, and not visible."""
-    with database.connect() as connection:
-        connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
-        connection.execute("SELECT pg_reload_conf()")
-        time.sleep(0.3)
-        try:
-            yield
-        finally:
-            connection.execute("ALTER SYSTEM RESET synchronous_standby_names")
-            connection.execute("SELECT pg_reload_conf()")
-
-
-def update_that_waits(database: Database, statement: str) -> threading.Thread:
-    def update() -> None:
-        with database.connect() as connection:
-            connection.execute(statement)
-
-    thread = threading.Thread(target=update, daemon=True)
-    thread.start()
-    return thread
-
-
 class TestUnsettled:
     """Streamed before a snapshot shows it."""
 
     def run(self, table: Database, job: Driven) -> None:
-        with no_standby(table), table.connect() as local:
+        with no_standby(table.server), table.connect() as local:
             local.execute("SET synchronous_commit = local")
-            waiting = update_that_waits(table, "UPDATE t SET v = 'new' WHERE id = 3")
+            waiting = in_background(table, "UPDATE t SET v = 'new' WHERE id = 3")
             job.until(lambda: any(e["value"]["after"]["v"] == "new" for e in job.events("t")))
             local.execute(SNAPSHOT)
             job.until_answered("finished")
@@ -108,10 +84,10 @@ class TestUnsettled:
     def test_it_is_remembered_over_a_restart(self, table, tmp_path, spark):
         with driven(table, tmp_path, spark) as job:
             job.job.turn()
-        with no_standby(table), table.connect() as local:
+        with no_standby(table.server), table.connect() as local:
             local.execute("SET synchronous_commit = local")
             with driven(table, tmp_path, spark) as job:
-                waiting = update_that_waits(table, "UPDATE t SET v = 'new' WHERE id = 3")
+                waiting = in_background(table, "UPDATE t SET v = 'new' WHERE id = 3")
                 job.until(lambda: job.events("t"))
             with driven(table, tmp_path, spark) as job:
                 local.execute(SNAPSHOT)
@@ -125,9 +101,9 @@ class TestUnsettled:
     ):
         monkeypatch.setattr(pending_visibility, "KEPT_KEYS", 2)
         with driven(table, tmp_path, spark) as job:
-            with no_standby(table), table.connect() as local:
+            with no_standby(table.server), table.connect() as local:
                 local.execute("SET synchronous_commit = local")
-                waiting = update_that_waits(table, "UPDATE t SET v = 'new' WHERE id < 6")
+                waiting = in_background(table, "UPDATE t SET v = 'new' WHERE id < 6")
                 job.until(lambda: len(job.events("t")) == 5)
                 local.execute(SNAPSHOT)
                 job.until(lambda: "is not visible yet" in caplog.text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -41,30 +42,32 @@ def kinds_from(database, start: Position) -> str:
     return kinds
 
 
+def with_slot(connection: Any) -> Position:
+    """A table, a publication and a slot. Returns where the slot begins."""
+    connection.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    connection.execute("CREATE PUBLICATION p FOR ALL TABLES")
+    (start,) = connection.execute(
+        "SELECT (lsn - '0/0')::bigint FROM pg_create_logical_replication_slot('s', 'pgoutput')"
+    ).fetchone()
+    return Position((start, 0))
+
+
 def test_a_transaction_directly_behind_a_message_is_not_skipped(database):
     with database.connect() as connection:
-        connection.execute("CREATE TABLE t (id int PRIMARY KEY)")
-        connection.execute("CREATE PUBLICATION p FOR ALL TABLES")
-        row = connection.execute(
-            "SELECT (lsn - '0/0')::bigint FROM pg_create_logical_replication_slot('s', 'pgoutput')"
-        ).fetchone()
+        start = with_slot(connection)
         with connection.transaction():
             connection.execute("INSERT INTO t VALUES (1)")
             told = connection.execute("SELECT pg_logical_emit_message(false, 'a', 'b') - '0/0'").fetchone()
 
     # The message's record ends where the commit record begins, and that is where it is told to be.
-    assert kinds_from(database, Position((row[0], 0))) == "MBRIC"
+    assert kinds_from(database, start) == "MBRIC"
     assert kinds_from(database, Position((int(told[0]), 0))) == "BRIC"
 
 
 def test_a_limit_makes_spans_smaller_and_loses_nothing(database):
     with database.connect() as connection:
-        connection.execute("CREATE TABLE t (id int PRIMARY KEY)")
-        connection.execute("CREATE PUBLICATION p FOR ALL TABLES")
-        row = connection.execute(
-            "SELECT (lsn - '0/0')::bigint FROM pg_create_logical_replication_slot('s', 'pgoutput')"
-        ).fetchone()
-        log = opened(database, Position((row[0], 0)))
+        start = with_slot(connection)
+        log = opened(database, start)
         log.limit(1 / 1024)
         connection.execute("INSERT INTO t SELECT generate_series(1, 20000)")
     time.sleep(2.0)  # all of it would be there by now

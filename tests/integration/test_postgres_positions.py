@@ -11,6 +11,7 @@ from adapters.postgres.log import assembler
 from adapters.postgres.server.visibility import Visibility
 from tests.driven import SIGNAL_TABLE, driven
 from tests.servers.postgres import Database, PostgresServer
+from tests.servers.postgres_states import near_wraparound
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,16 +64,7 @@ class TestInsideTransactions:
 def near_wrap() -> Iterator[PostgresServer]:
     """A server a few hundred transactions before its 32-bit ids begin again."""
     with PostgresServer(18, settings={"autovacuum": "off"}) as server:
-        with server.connect() as connection:
-            connection.execute("ALTER DATABASE template0 ALLOW_CONNECTIONS true")
-        for name in ("template0", "template1", "postgres"):
-            with server.connect(name) as connection:
-                connection.execute("VACUUM FREEZE")
-        server.stop()
-        segment = server.pgdata / "pg_xact" / "0FFF"
-        segment.write_bytes(bytes(262_144))
-        server._account.give(segment)
-        server.run_tool("pg_resetwal", "-x", "4294967000", "-e", "7", "-u", "4294966900", str(server.pgdata))
+        near_wraparound(server, 4_294_967_000)
         server.start()
         yield server
 

@@ -71,14 +71,18 @@ def folder(database: Database, tmp_path: Path) -> Folder:
     return folder
 
 
+def ask_for_orders(database: Database) -> None:
+    data = '{"data-collections": ["public.orders"]}'
+    with database.connect() as connection:
+        connection.execute(
+            f"INSERT INTO {source.SIGNALS} VALUES ('s', 'execute-snapshot', '{data}')".encode()
+        )
+
+
 def test_a_snapshot_goes_on_where_it_was_stopped_and_where_it_was_killed(folder: Folder, database: Database):
     with Tidemark(folder) as job:
         wait(job, lambda: streaming(database))
-        data = '{"data-collections": ["public.orders"]}'
-        with database.connect() as connection:
-            connection.execute(
-                f"INSERT INTO {source.SIGNALS} VALUES ('s', 'execute-snapshot', '{data}')".encode()
-            )
+        ask_for_orders(database)
         wait(job, lambda: rows_read(job) >= 4_000)
 
         assert job.stop() < 15
@@ -131,11 +135,7 @@ def test_a_signal_to_the_whole_group_ends_the_job_cleanly(folder: Folder, databa
     """Service managers and `timeout` signal every process: Spark's JVM may be the first to go."""
     with Tidemark(folder) as job:
         wait(job, lambda: streaming(database))
-        data = '{"data-collections": ["public.orders"]}'
-        with database.connect() as connection:
-            connection.execute(
-                f"INSERT INTO {source.SIGNALS} VALUES ('s', 'execute-snapshot', '{data}')".encode()
-            )
+        ask_for_orders(database)
         wait(job, lambda: rows_read(job) >= 4_000)
 
         assert job.stop(group=True) < 15

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.driven import SIGNAL_TABLE, Driven, driven
+from tests.servers.postgres_states import in_background
 
 if TYPE_CHECKING:
     from tests.servers.postgres import Database
@@ -42,7 +42,7 @@ class TestGone:
         with driven(tables, tmp_path, spark, **small_windows()) as job, tables.connect() as connection:
             connection.execute(SNAPSHOT)
             job.until(lambda: reads(job, "t"))
-            change_in_the_background(tables, "DROP TABLE t")
+            in_background(tables, "DROP TABLE t")
             job.until_answered("finished")
 
             (refused,) = job.answered("rejected")
@@ -116,7 +116,7 @@ class TestLocked:
         with driven(tables, tmp_path, spark, **small_windows()) as job, tables.connect() as connection:
             connection.execute(SNAPSHOT)
             job.until(lambda: reads(job, "t"))
-            changing = change_in_the_background(tables, "ALTER TABLE t ALTER COLUMN b TYPE bigint")
+            changing = in_background(tables, "ALTER TABLE t ALTER COLUMN b TYPE bigint")
             begun = time.monotonic()
             job.until(lambda: not changing.is_alive(), timeout_s=20.0)
             waited_s = time.monotonic() - begun
@@ -131,7 +131,7 @@ class TestChangedKey:
         with driven(tables, tmp_path, spark, **small_windows()) as job, tables.connect() as connection:
             connection.execute(SNAPSHOT)
             job.until(lambda: reads(job, "t"))
-            change_in_the_background(tables, "ALTER TABLE t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (b)")
+            in_background(tables, "ALTER TABLE t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (b)")
             job.until_answered("finished", 2)
 
             found = {event["value"]["after"]["id"] for event in job.events("t") if event["key"].get("b")}
@@ -156,13 +156,3 @@ class TestHidden:
             finally:
                 connection.execute("DROP OWNED BY hidden")
                 connection.execute("DROP ROLE hidden")
-
-
-def change_in_the_background(database: Database, statement: str) -> threading.Thread:
-    def change() -> None:
-        with database.connect() as connection:
-            connection.execute(statement)
-
-    thread = threading.Thread(target=change, daemon=True)
-    thread.start()
-    return thread

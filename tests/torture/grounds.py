@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tests.servers.mongodb import MongoServer, MongoSet, clear
 from tests.servers.postgres import PostgresServer
+from tests.servers.postgres_states import near_wraparound
 from tests.servers.sqlserver import SqlServer
 from tests.torture.drawn import write
 from tests.torture.mongo_drawn import write_documents
@@ -100,16 +101,7 @@ class WrapGround(PostgresGround):
         """Freeze everything, and move the server close to the wraparound."""
         server = self.server
         server.start()
-        with server.connect() as connection:
-            connection.execute("ALTER DATABASE template0 ALLOW_CONNECTIONS true")
-        for name in ("template0", "template1", "postgres"):
-            with server.connect(name) as connection:
-                connection.execute("VACUUM FREEZE")
-        server.stop()
-        segment = server.pgdata / "pg_xact" / "0FFF"
-        segment.write_bytes(bytes(262_144))
-        server._account.give(segment)
-        server.run_tool("pg_resetwal", "-x", "4294966500", "-e", "7", "-u", "4294966400", str(server.pgdata))
+        near_wraparound(server, 4_294_966_500)
         PostgresGround.start(self)
 
 

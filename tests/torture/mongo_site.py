@@ -34,6 +34,7 @@ from tests.torture.mongo_oracle import DROPPED, HIDDEN, RENAMED, DocumentOracle,
 from tests.torture.mongo_scenes import play_scene
 from tests.torture.mongo_writers import Definitions, DocumentWriter, Room
 from tests.torture.oracle import Table
+from tests.torture.site import Lasting
 from tests.torture.truth import Entry, UnexpectedWrite
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ _OPS = {"insert": "c", "update": "u", "replace": "u", "delete": "d"}
 
 
 @dataclass(slots=True)
-class MongoSite:
+class MongoSite(Lasting):
     """The collections of one script, in the server's database for histories."""
 
     script: Script
@@ -237,14 +238,6 @@ class MongoSite:
     def deal(self, blow: Blow, play: Play, journal: JournalReader) -> str:
         """There are none on MongoDB."""
         raise NotImplementedError(blow)
-
-    def may_end(self, error: str) -> bool:  # noqa: ARG002  the site's signature
-        """No error may end the job."""
-        return False
-
-    def judge_end(self, error: str, emitted: list[Emitted], journal: JournalReader) -> None:
-        """Never called: no error may end the job."""
-        raise NotImplementedError(error)
 
     def settle(self) -> None:
         """Let a lagging member catch up, and wait until expired documents are gone.

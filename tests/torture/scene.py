@@ -156,16 +156,3 @@ class Scene:
     def release(self, what: str) -> None:
         """Stop holding it back."""
         (self.stage.folder / f"hold-{what}").unlink(missing_ok=True)
-
-    @contextlib.contextmanager
-    def no_standby(self) -> Iterator[None]:
-        """Make commits wait for a standby that does not exist: they are in the log, and not visible."""
-        with self.site.server.connect() as connection:
-            connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
-            connection.execute("SELECT pg_reload_conf()")
-            time.sleep(0.3)
-            try:
-                yield
-            finally:
-                connection.execute("ALTER SYSTEM RESET synchronous_standby_names")
-                connection.execute("SELECT pg_reload_conf()")

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tests.servers.postgres_states import no_standby
 from tests.torture.aim import EXPORTERS
 from tests.torture.blows import HEARTBEATS, PATIENCE
 from tests.torture.oracle import Violation
@@ -60,7 +61,7 @@ def hidden_dropped(scene: Scene) -> None:
 
 def _hidden(scene: Scene, *, drop: bool) -> None:
     scene.until_streamed()
-    with scene.no_standby():
+    with no_standby(scene.site.server):
         waiting = scene.meanwhile(["renew", 0, [3]])
         scene.until(lambda: _committed(scene, 1), "the update is in the log")
         time.sleep(0.5)
@@ -91,7 +92,7 @@ def hidden_move(scene: Scene) -> None:
     """Like `moved_past`, by a transaction that is not visible when the snapshot measures the table."""
     scene.until_streamed()
     with scene.held("poll"):
-        with scene.no_standby():
+        with no_standby(scene.site.server):
             waiting = scene.meanwhile(["move", 0, 35, 1035])
             scene.until(lambda: _committed(scene, 2), "the move is in the log")
             time.sleep(0.3)
@@ -260,7 +261,7 @@ def alike(scene: Scene) -> None:
 def alike_hidden(scene: Scene) -> None:
     """One of several equal rows is deleted in the log, but not yet in the window's snapshot."""
     scene.until_streamed()
-    with scene.no_standby():
+    with no_standby(scene.site.server):
         waiting = scene.meanwhile(["remove", 0, [3]])
         scene.until(lambda: _committed(scene, 1), "the delete is in the log")
         time.sleep(0.5)

@@ -32,6 +32,20 @@ class Actor(Protocol):
         """Do everything, ignoring failures."""
 
 
+class Lasting:
+    """A site of which no error may end a job."""
+
+    __slots__ = ()
+
+    def may_end(self, error: str) -> bool:  # noqa: ARG002  the site's signature
+        """No error may end the job."""
+        return False
+
+    def judge_end(self, error: str, emitted: list[Emitted], journal: JournalReader) -> None:
+        """Never called: no error may end the job."""
+        raise NotImplementedError(error)
+
+
 class Site(Protocol):
     """A database for one history. Its creator drops it."""
 

@@ -11,6 +11,7 @@ import psycopg
 
 from tests.torture.emitted import Emitted
 from tests.torture.oracle import Table
+from tests.torture.site import Lasting
 from tests.torture.sqlserver_clerk import LSN, Clerk, one
 from tests.torture.sqlserver_oracle import SqlServerOracle
 from tests.torture.sqlserver_tables import create, first_rows, key_of, kinds, told
@@ -44,7 +45,7 @@ _PLACE_PARTS = 4
 
 
 @dataclass(slots=True)
-class SqlServerSite:
+class SqlServerSite(Lasting):
     """Databases for one script. Their capture job runs until `close`."""
 
     script: Script
@@ -155,14 +156,6 @@ class SqlServerSite:
     def deal(self, blow: Blow, play: Play, journal: JournalReader) -> str:
         """There are no blows on SQL Server."""
         raise NotImplementedError(blow)
-
-    def may_end(self, error: str) -> bool:  # noqa: ARG002  the site's signature
-        """No error may end the job."""
-        return False
-
-    def judge_end(self, error: str, emitted: list[Emitted], journal: JournalReader) -> None:
-        """Never called: no error may end the job."""
-        raise NotImplementedError(error)
 
     def settle(self) -> None:
         """Do nothing: the server ends transactions whose client is gone."""

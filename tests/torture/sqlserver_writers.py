@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from tests.torture.sqlserver_tables import statements
+from tests.torture.writers import run_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -104,13 +105,7 @@ class SqlServerWriter:
     def _run(self, connection: psycopg.Connection[Any], transaction: Transaction) -> None:
         run = connection.execute
         run("BEGIN")
-        for place, step in enumerate(transaction.steps):
-            if place == transaction.savepoint:
-                run("SAVEPOINT here")
-            for statement in statements(step, self.tables):
-                run(statement.encode())
-        if transaction.savepoint is not None:
-            run("ROLLBACK TO here")
+        run_steps(connection, transaction, lambda step: statements(step, self.tables))
         run(transaction.ending.upper().encode())
         self.committed += transaction.ending == "commit"
 

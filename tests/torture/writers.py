@@ -18,15 +18,29 @@ import psycopg
 from tests.torture.statements import statements
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tests.servers.postgres import Database
     from tests.torture.script import Transaction
+    from tests.torture.statements import Step
     from tests.torture.tables import TableShape
 
 _PATIENCE_S = 60.0
 _COUNTED = frozenset({"exchange", "slide", "rekey"})
 _SETTINGS = "-c lock_timeout=1500 -c deadlock_timeout=100 -c extra_float_digits=1"
+
+
+def run_steps(
+    connection: psycopg.Connection[Any], transaction: Transaction, sql_of: Callable[[Step], Sequence[str]]
+) -> None:
+    """Execute the steps of an open transaction; what comes after its savepoint is rolled back."""
+    for place, step in enumerate(transaction.steps):
+        if place == transaction.savepoint:
+            connection.execute("SAVEPOINT here")
+        for statement in sql_of(step):
+            connection.execute(statement.encode())
+    if transaction.savepoint is not None:
+        connection.execute("ROLLBACK TO here")
 
 
 @dataclass(slots=True)
@@ -112,13 +126,7 @@ class Writer:
         run("BEGIN")
         if transaction.asynchronous:
             run("SET LOCAL synchronous_commit = off")
-        for place, step in enumerate(transaction.steps):
-            if place == transaction.savepoint:
-                run("SAVEPOINT here")
-            for statement in statements(step, self.tables):
-                run(statement.encode())
-        if transaction.savepoint is not None:
-            run("ROLLBACK TO here")
+        run_steps(connection, transaction, lambda step: statements(step, self.tables))
         self._end(connection, number, transaction.ending)
         self.done.update(step[0] for step in transaction.steps if step[0] in _COUNTED)
 
