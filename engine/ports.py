@@ -267,7 +267,10 @@ class OpenWindow(Protocol):
         """
 
     def reached(self, position: Position) -> bool:
-        """Whether a stream at `position` has passed every change that the rows may contain."""
+        """Whether a stream at `position` has passed every change that the rows may contain.
+
+        Asked several times a turn, so it only looks: what brings a stream there is done in `Source.tick`.
+        """
 
     def close(self) -> None:
         """Stop reading, release what the database holds for the window, and remove the staged rows, soon."""
@@ -296,10 +299,17 @@ class Source(Protocol):
         """
 
     def tick(self, state: State) -> Sequence[Incomplete]:
-        """Check on the source once a turn; returns the collections found to lack changes."""
+        """Do what is due, once a turn, before a span is taken. Returns collections found to lack changes.
+
+        This is the source's moment to act: to check on its server, to release what an initial snapshot needs
+        no longer, and to bring an idle log to the watermarks of windows that wait for it. Raises SourceError.
+        """
 
     def holds_log(self, state: State) -> bool:
-        """Whether the log must wait because initial entries are still read as of its first position."""
+        """Whether the log must wait because initial entries are still read as of its first position.
+
+        Like all questions about the source, it only looks, at what `tick` has left.
+        """
 
     def memory(self) -> Mapping[str, Any]:
         """What the source wants saved with a turn. Called after the turn's span is encoded."""

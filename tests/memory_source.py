@@ -312,13 +312,13 @@ class MemorySource:
             name: Letters(len(found), 10 * len(found), partial(iter, found)) for name, found in lines.items()
         }
 
-    def tick(self, state: State) -> list[Incomplete]:  # noqa: ARG002  the port's
+    def tick(self, state: State) -> list[Incomplete]:
+        if not state.snapshot.initial:
+            self._held = None
         found, self.gaps = self.gaps, []
         return found
 
-    def holds_log(self, state: State) -> bool:
-        if not state.snapshot.initial:
-            self._held = None
+    def holds_log(self, state: State) -> bool:  # noqa: ARG002  the port's
         return self._held is not None
 
     def hidden_moves(self, reading: Reading) -> dict[CollectionId, frozenset[tuple[bytes | None, bytes]]]:

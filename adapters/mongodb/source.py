@@ -178,13 +178,14 @@ class MongoSource:
             "event": _saved(self._event),
         }
 
-    def tick(self, state: State) -> Sequence[Incomplete]:  # noqa: ARG002  the port's signature
-        """Do nothing."""
+    def tick(self, state: State) -> Sequence[Incomplete]:
+        """Let the log go on once the initial snapshot is read."""
+        self._first.tick(state)
         return ()
 
-    def holds_log(self, state: State) -> bool:
+    def holds_log(self, state: State) -> bool:  # noqa: ARG002  the port's signature
         """Whether the log must wait until the initial snapshot has been read as of its beginning."""
-        return self._first.holds(state)
+        return self._first.holds_log
 
     def done(self, state: State) -> bool:
         """Whether a job that streams no log has finished."""

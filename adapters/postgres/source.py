@@ -203,7 +203,10 @@ class PostgresSource:
         return replace(state, position=position)
 
     def tick(self, state: State) -> Sequence[Incomplete]:
-        """Check what the server keeps for the job; returns the tables found to lack changes."""
+        """Do what is due once a turn; returns the tables found to lack changes."""
+        self._first.tick(state, reading=bool(self._windows))
+        for window in self._windows.values():
+            window.tick(state.position)
         found, self._found = self._found, []
         if self._first.streams:
             self._retention.look(self._opened().control)
@@ -451,11 +454,9 @@ class PostgresSource:
         ids = self._opened().relations.ids
         return {oid: ids[oid] for oid in oids}
 
-    def holds_log(self, state: State) -> bool:
+    def holds_log(self, state: State) -> bool:  # noqa: ARG002  the port's signature
         """Whether the log must wait until the initial snapshot has been read in the snapshot that is held."""
-        if not self._windows:
-            self._first.let_pass()
-        return self._first.holds(state)
+        return self._first.holds_log
 
     def done(self, state: State) -> bool:
         """Whether a job that streams no log has finished."""
@@ -475,8 +476,10 @@ class PostgresSource:
         If the window reads single rows again, the stream is held at the snapshot until they are read.
         Otherwise, for rows that change all the time, a change would supersede what was read again and again.
         """
-        if window.initial and self._first.held() is None:
-            self._await_beginning(window)
+        if window.initial:
+            self._first.release_if_ended()
+            if self._first.held is None:
+                self._await_beginning(window)
         log = self._log_reader if self._holds(window) else None
         if log is None:
             return self._open_window(window, *self._watermark(window))
@@ -496,7 +499,7 @@ class PostgresSource:
         """
         if self._settings.snapshot.watermarking is not Watermarking.VISIBILITY:
             return False
-        if window.initial and self._first.held() is not None:
+        if window.initial and self._first.held is not None:
             return False
         keys = [len(run.keys) for run in window.runs]
         return all(keys) and sum(keys) <= _HELD_FOR_KEYS
@@ -601,7 +604,7 @@ class PostgresSource:
             time.sleep(_SETTLE_POLL_S)
 
     def _watermark(self, window: Window) -> tuple[SignalRows | VisibilityWatermark | AtBeginning, GivesWay]:
-        if window.initial and (first := self._first.held()) is not None:
+        if window.initial and (first := self._first.held) is not None:
             return AtBeginning(first.snapshot.exported), self._first
         self._settle()
         tables = list(dict.fromkeys(target.collection for target in window.targets))

@@ -209,16 +209,15 @@ class SqlServerSource:
             "first": self._first.memory(),
         }
 
-    def tick(self, state: State) -> Sequence[Incomplete]:  # noqa: ARG002  the port's signature
-        """Do nothing."""
+    def tick(self, state: State) -> Sequence[Incomplete]:
+        """Check on the locks of the initial snapshot, and release them once it is read."""
+        if not self._announced:
+            self._first.tick(state)
         return ()
 
     def holds_log(self, state: State) -> bool:
         """Whether the log must wait until the initial snapshot has been read."""
-        if self._announced:
-            return False
-        self._first.check()
-        return self._first.holds(state)
+        return not self._announced and self._first.holds(state)
 
     def done(self, state: State) -> bool:
         """Whether a job that streams no log has finished."""

@@ -84,6 +84,7 @@ class Reader:
         deadline = time.monotonic() + TIMEOUT_S
         while self.state.position is None or not window.reached(self.state.position):
             assert time.monotonic() < deadline, "the watermark is not reached"
+            self.source.tick(self.state)
             window.poll()
             self.stream()
 

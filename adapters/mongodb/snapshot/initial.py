@@ -82,19 +82,20 @@ class InitialSnapshot:
         """The cluster time before a log that waits; None if no log waits."""
         return self._held.at if self._held and self.streams else None
 
-    def holds(self, state: State) -> bool:
+    @property
+    def holds_log(self) -> bool:
         """Whether the log must wait: until everything that can be read as of its beginning has been."""
-        if not self.streams:
-            return True
-        if self._held is None:
-            return False
+        return not self.streams or self._held is not None
+
+    def tick(self, state: State) -> None:
+        """Let the log go on once everything has been read that it waits for."""
+        if self._held is None or not self.streams:
+            return
         left = {table.target.collection for table in state.snapshot.tables if table.initial}
-        if not left <= self._capped:
-            return True
-        said = "is complete but for capped collections" if left else "is complete"
-        _log.info("the initial snapshot %s; streaming from %s", said, shown(self._held.position))
-        self._held = None
-        return False
+        if left <= self._capped:
+            said = "is complete but for capped collections" if left else "is complete"
+            _log.info("the initial snapshot %s; streaming from %s", said, shown(self._held.position))
+            self._held = None
 
     def done(self, state: State) -> bool:
         """Whether a job that streams no log has read everything."""

@@ -106,16 +106,10 @@ class InitialSnapshot:
         overrides = self._settings.snapshot.select_overrides
         return overrides.get(str(collection)) or self._snapshotter.statement(collection)
 
-    def holds(self, state: State) -> bool:
-        """Whether the log must wait. Releases the snapshot once everything has been read in it."""
-        if not self.streams:
-            return True
-        if self._held is not None and not state.snapshot.initial:
-            _log.info(
-                "the initial snapshot is complete; the log is streamed from %s", format_lsn(self._held.lsn)
-            )
-            self.release()
-        return self._held is not None
+    @property
+    def holds_log(self) -> bool:
+        """Whether the log must wait."""
+        return not self.streams or self._held is not None
 
     def done(self, state: State) -> bool:
         """Whether a job that streams no log has read everything."""
@@ -125,13 +119,9 @@ class InitialSnapshot:
         """What must be saved: which run began the snapshot, and where the log began."""
         return {"run": self._run, "begins_at": self._begins_at}
 
+    @property
     def held(self) -> Held | None:
         """The snapshot to read in; None if what is left is read in windows."""
-        if self._held is not None and not self._held.alive:
-            self.release()
-            if not self.streams:
-                raise SourceError("the snapshot's transaction has ended", hint="it begins again from nothing")
-            _log.warning("the initial snapshot's transaction has ended; what is left is read in windows")
         return self._held
 
     @property
@@ -144,19 +134,37 @@ class InitialSnapshot:
         if self._held is not None:
             self._held.snapshot.stops(reader)
 
-    def let_pass(self) -> None:
-        """Give the snapshot up if it gave way while no window was open."""
-        if self.gave_way:
-            self.release()
-            _log.warning(
-                "the initial snapshot is given up: another session waited to change one of its tables;"
-                " what is left is read while the log is streamed"
-            )
-
     @property
     def alive(self) -> bool:
         """Whether a snapshot is held by a session that is still alive."""
         return self._held is not None and self._held.alive
+
+    # What changes what is held.
+
+    def tick(self, state: State, *, reading: bool) -> None:
+        """Release the snapshot once all is read in it, or if it gave way and no window is `reading` in it."""
+        if self._held is None:
+            return
+        if self.gave_way and not reading:
+            _log.warning(
+                "the initial snapshot is given up: another session waited to change one of its tables;"
+                " what is left is read while the log is streamed"
+            )
+            self.release()
+        elif self.streams and not state.snapshot.initial:
+            _log.info(
+                "the initial snapshot is complete; the log is streamed from %s", format_lsn(self._held.lsn)
+            )
+            self.release()
+
+    def release_if_ended(self) -> None:
+        """Release the snapshot if its transaction has ended. Raises SourceError where no log follows."""
+        if self._held is None or self._held.alive:
+            return
+        self.release()
+        if not self.streams:
+            raise SourceError("the snapshot's transaction has ended", hint="it begins again from nothing")
+        _log.warning("the initial snapshot's transaction has ended; what is left is read in windows")
 
     def release(self) -> None:
         """Release the snapshot and its locks."""

@@ -166,6 +166,9 @@ class Watermark(Protocol):
     def seal(self) -> None:
         """Note that all rows have been read."""
 
+    def push(self, position: Position) -> None:
+        """Bring the log to the watermark if the stream stays at `position`, short of it."""
+
     def reached(self, position: Position) -> bool:
         """Whether the stream has passed every change that the rows may contain."""
 
@@ -180,6 +183,9 @@ class AtBeginning:
     exported: Exported
 
     def seal(self) -> None:
+        """Do nothing."""
+
+    def push(self, position: Position) -> None:
         """Do nothing."""
 
     def reached(self, _position: Position) -> bool:
@@ -211,17 +217,18 @@ class VisibilityWatermark:
     def seal(self) -> None:
         """Do nothing: H was taken when the window opened."""
 
+    def push(self, position: Position) -> None:
+        """Have the server flush its log if the stream takes long to pass H."""
+        if self.reached(position) or self._clock() < self._push_at:
+            return
+        _log.debug("flushing the log up to %s", format_lsn(self._held.exported.horizon))
+        with source_errors("flushing the log"):
+            self._control.execute("SELECT pg_current_xact_id()")
+        self._push_at = self._clock() + 50 * _PUSH_AFTER_S
+
     def reached(self, position: Position) -> bool:
-        """Whether the stream has passed H. Asks the server to flush its log if that takes long."""
-        horizon = self._held.exported.horizon
-        if position >= Position((horizon, 0)):
-            return True
-        if self._clock() >= self._push_at:
-            _log.debug("flushing the log up to %s", format_lsn(horizon))
-            with source_errors("flushing the log"):
-                self._control.execute("SELECT pg_current_xact_id()")
-            self._push_at = self._clock() + 50 * _PUSH_AFTER_S
-        return False
+        """Whether the stream has passed H."""
+        return position >= Position((self._held.exported.horizon, 0))
 
     def close(self) -> None:
         """Release the snapshot."""
@@ -289,6 +296,9 @@ class SignalRows:
             self._closed |= operation == "d" and row_id == f"{self._window_id}-open"
         else:
             self._closed |= operation == "c" and row_id == f"{self._window_id}-close"
+
+    def push(self, position: Position) -> None:
+        """Do nothing: the closing row's commit flushes the log."""
 
     def reached(self, _position: Position) -> bool:
         """Whether the closing row has been streamed."""

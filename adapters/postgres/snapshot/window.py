@@ -67,6 +67,11 @@ class PostgresWindow:
                 )
         return staged
 
+    def tick(self, position: Position | None) -> None:
+        """Once all rows are read, bring an idle log to the watermark."""
+        if self._sealed and position is not None:
+            self.watermark.push(position)
+
     def _seal(self) -> None:
         if not self._locks.held.alive:
             # Its locks are gone, too: a table may have been rewritten under the readers.

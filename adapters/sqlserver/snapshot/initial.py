@@ -117,22 +117,23 @@ class InitialSnapshot:
         return self._locks is not None or not self.beside
 
     def holds(self, state: State) -> bool:
-        """Whether the log must wait. Releases the locks once everything has been read."""
-        if not self.streams:
-            return True
-        if not state.snapshot.initial and self._locks is not None:
-            _log.info("the initial snapshot is complete; the log is streamed from %s", state.position)
-            self.release()
-        return state.snapshot.initial and self.waits
+        """Whether the log must wait."""
+        return not self.streams or (state.snapshot.initial and self.waits)
 
-    def check(self) -> None:
-        """Raise SourceError if locks were lost: rows of open windows may contain later changes.
+    def tick(self, state: State) -> None:
+        """Release the locks once everything has been read.
 
-        The next start reads the rest like any other rows; without a log, it reads everything from scratch.
+        Raises SourceError if they were lost: rows of open windows may contain later changes. The next start
+        reads the rest like any other rows; without a log, it reads everything from scratch.
         """
-        if self._locks is not None and not self._locks.alive:
+        if self._locks is None:
+            return
+        if not self._locks.alive:
             self.release()
             raise SourceError(_LOST, hint=_WHAT_NOW)
+        if self.streams and not state.snapshot.initial:
+            _log.info("the initial snapshot is complete; the log is streamed from %s", state.position)
+            self.release()
 
     def alive(self) -> Callable[[], bool]:
         """A function that tells whether the locks held now are still held; true if there are none."""
