@@ -301,8 +301,8 @@ class MongoSource:
             watermark,
             Reading(
                 read=partial(self._reader.read, window.id, reads, watermark.at, most_tasks=most),
-                cancel=partial(self._reader.cancel, window.id),
-                directory=self._reader.directory(window.id),
+                cancel=partial(self._reader.jobs.cancel, window.id),
+                directory=self._reader.jobs.directory(window.id),
                 closed=partial(self._windows.pop, window.id, None),
             ),
         )

@@ -21,6 +21,7 @@ from adapters.mongodb.server.connection import RAW, collection_errors, shared_cl
 from adapters.mongodb.snapshot.conditions import condition_filter
 from adapters.spark.chunk_job import attempt
 from adapters.spark.executors import SparkExecutors
+from adapters.spark.window_jobs import WindowJobs
 from engine.model import Staged
 
 if TYPE_CHECKING:
@@ -153,15 +154,14 @@ class ChunkReader:
     def __init__(
         self, spark: SparkSession, connection: Connection, area: StagingArea, *, tasks: int, batch_rows: int
     ) -> None:
-        self._context, self._executors = spark.sparkContext, SparkExecutors(spark)
-        self._connection, self._area = connection, area
-        self._tasks, self._batch_rows = tasks, batch_rows
+        self._executors, self.jobs = SparkExecutors(spark), WindowJobs(spark, area, tasks=tasks)
+        self._connection, self._batch_rows = connection, batch_rows
         self._reached = False
 
     def reach(self) -> None:
         """Connect from every task, once: fails early if one can't, and starts Spark's workers."""
         if not self._reached:
-            self._executors.map(Reach(self._connection), range(self._tasks))
+            self._executors.map(Reach(self._connection), range(self.jobs.tasks))
             self._reached = True
 
     def read(
@@ -171,17 +171,9 @@ class ChunkReader:
 
         At most `most_tasks` tasks are used (0: no limit but the reader's own).
         """
-        self._context.setJobGroup(f"tidemark-{window_id}", "tidemark window", interruptOnCancel=True)
-        task = ReadRuns(self._connection, at, self._area.within(window_id), self._batch_rows)
-        tasks = min(most_tasks or self._tasks, self._tasks, len(reads))
+        area = self.jobs.begin(window_id)
+        task = ReadRuns(self._connection, at, area, self._batch_rows)
+        tasks = min(self.jobs.tasks_of(most_tasks), len(reads))
         groups = [list(reads[first::tasks]) for first in range(tasks)]
         done = [one for staged in self._executors.map(task, groups) for one in staged]
         return [staged for _index, staged in sorted(done, key=lambda one: one[0])]
-
-    def directory(self, window_id: str) -> str:
-        """The directory where a window's rows are staged."""
-        return self._area.within(window_id).directory
-
-    def cancel(self, window_id: str) -> None:
-        """Stop a window's tasks."""
-        self._context.cancelJobGroup(f"tidemark-{window_id}")
