@@ -64,6 +64,7 @@ from engine.expressions import matches
 from engine.isolation.incomplete import Cause, Incomplete, Letters, undecodable
 from engine.model import CollectionId, Position, SignalRow
 from engine.ports import Encoded
+from engine.staging.reads import ReadEvents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -519,12 +520,11 @@ class PostgresSource:
             self._refuse_other_forms(window, tables)
             self._pending = self._pending.seen(exported.visibility)
             self._refuse_unknown_keys(tables)
-            reads = self._reads(window, tables, exported)
+            reads = self._reads(window, tables, exported, int(time.time() * 1000))
         except TidemarkError:
             watermark.close()
             raise
         oids = frozenset(read.table.oid for read in tables.values())
-        now_ms = int(time.time() * 1000)
         most = self._settings.snapshot.max_threads if window.initial else 0
         opened = PostgresWindow(
             oids,
@@ -532,9 +532,9 @@ class PostgresSource:
             TableLocks(held, partial(self._check_tables, window)),
             superseded_keys.before(self._pending, self._names(oids)),
             Reading(
-                read=partial(self._reader.read, window.id, reads, exported, now_ms, most_tasks=most),
+                read=partial(self._reader.read, window.id, reads, exported, most_tasks=most),
                 cancel=partial(self._reader.cancel, window.id),
-                directory=self._reader.directory(window.id),
+                directory=self._reader.jobs.directory(window.id),
                 closed=partial(self._forget, window.id, let_go),
             ),
         )
@@ -558,7 +558,9 @@ class PostgresSource:
         for read in extents.readings(window.targets).values():
             extents.await_writers(read)
 
-    def _reads(self, window: Window, tables: Mapping[Target, ReadTable], exported: Exported) -> list[RunRead]:
+    def _reads(
+        self, window: Window, tables: Mapping[Target, ReadTable], exported: Exported, now_ms: int
+    ) -> list[RunRead]:
         session = self._opened()
         relations = session.relations
         relations.learn_types(read.table for read in tables.values())
@@ -570,7 +572,8 @@ class PostgresSource:
             shape = row_shape(relation, read.table, relations.types)
             place = self._first.place(exported) if target.initial else self._place(exported)
             source = read_source(self._settings.events, read.table.id, place)
-            prepared[target] = (read, shape, relations.codec(relation, read.table), source)
+            events = ReadEvents(relations.codec(relation, read.table), shape, source, now_ms)
+            prepared[target] = (read, events)
         return [
             RunRead(run, *prepared[run.target], session.extents.row_bytes(run.target)) for run in window.runs
         ]

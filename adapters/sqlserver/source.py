@@ -366,8 +366,8 @@ class SqlServerSource:
             merges,
             Reading(
                 read=read,
-                cancel=partial(self._tools.chunks.cancel, window.id),
-                directory=self._tools.chunks.directory(window.id),
+                cancel=partial(self._tools.chunks.jobs.cancel, window.id),
+                directory=self._tools.chunks.jobs.directory(window.id),
                 closed=partial(self._windows.pop, window.id, None),
             ),
         )

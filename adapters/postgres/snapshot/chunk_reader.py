@@ -1,15 +1,15 @@
 """The chunk reader: Spark's JDBC source reads runs of keys; Python tasks encode and stage them.
 
-One Spark job reads a window. Every run is a branch of one UNION ALL query, so a task can read one run of a
-large table or many small tables. Each task's session adopts the window's exported snapshot and refuses to
-read under any other. Owns the query and the tasks. The engine decides which runs there are; `rows.py` decides
-how a row is written as one text column.
+One Spark job reads a window (`adapters/spark/jdbc_job.py`). Each task's session adopts the window's exported
+snapshot and refuses to read under any other. Owns the query of a run, its session, and how much is fetched at
+once. The engine decides which runs there are; `rows.py` decides how a row is written as one text column.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -19,28 +19,27 @@ from adapters.postgres.server.sql import quote_literal
 from adapters.postgres.server.text_settings import TEXT_SETTINGS
 from adapters.postgres.snapshot.local_reader import Query
 from adapters.postgres.snapshot.trusted_sql import for_jdbc
-from adapters.spark.chunk_job import RESULT_DDL, ReadTask, nothing, staged_runs
+from adapters.spark.chunk_job import staged_runs
 from adapters.spark.failures import SPARK_ERRORS, job_error
+from adapters.spark.jdbc_job import JdbcJob, JdbcQuery, fetched_at_once, read_fast, widest
+from adapters.spark.window_jobs import WindowJobs
 from engine.config.references import fresh
 from engine.errors import TidemarkError
 from engine.events.values.row_texts import RowMode
-from engine.staging.reads import ReadEvents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from adapters.postgres.snapshot.eligibility import ReadTable
     from adapters.postgres.snapshot.local_reader import LocalReader
     from adapters.postgres.snapshot.watermark import Exported
-    from engine.events.codec import TableCodec
-    from engine.events.values.row_texts import RowShape
     from engine.model import CollectionId, Run, Staged
+    from engine.staging.reads import ReadEvents
     from engine.staging.staged_rows import StagingArea
 
 _log = logging.getLogger("adapters")
-_FETCH_BYTES = 4 << 20
 _MOST_BYTES = 32 << 20
 """No fetch of several rows may hold more, whatever their estimated size."""
 _FEWER = 16
@@ -48,28 +47,19 @@ _FEWER = 16
 
 @dataclass(frozen=True, slots=True)
 class RunRead:
-    """A run with everything needed to read it: the table, the codec, the READ events' source block.
-
-    `row_bytes` is the estimated size of a row.
-    """
+    """A run and how to read it. `row_bytes` is the estimated size of a row."""
 
     run: Run
     read: ReadTable
-    shape: RowShape
-    codec: TableCodec
-    source_json: str
+    events: ReadEvents
     row_bytes: float
 
-    def events(self, ts_ms: int) -> ReadEvents:
-        """How its rows become READ events with this timestamp."""
-        return ReadEvents(self.codec, self.shape, self.source_json, ts_ms)
-
-    def query(self, index: int, task: int, mode: RowMode, spelt: Callable[[str], str]) -> str:
+    def query(self, index: int, task: int, mode: RowMode, spelt: Callable[[str], str] = for_jdbc) -> str:
         """One branch of the query: the run's number, its task, and its rows as text.
 
         `spelt` rewrites SQL that others wrote into what the driver understands.
         """
-        expression = row_expression(self.shape, mode)
+        expression = row_expression(self.events.shape, mode)
         where = self._where()
         for condition in (self.read.row_filter, self.read.condition):
             where = f"({where}) AND ({spelt(condition)}\n)" if condition else where
@@ -114,11 +104,10 @@ class Jdbc:
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    """A window, its snapshot, the READ events' timestamp, and the most tasks to read it with."""
+    """A window, its snapshot, and the most tasks to read it with."""
 
     window_id: str
     exported: Exported
-    ts_ms: int
     tasks: int
 
 
@@ -134,80 +123,57 @@ class ChunkReader:
         tasks: int,
         local: LocalReader | None = None,
     ) -> None:
-        self._spark, self._jdbc, self._area, self._tasks = spark, jdbc, area, tasks
-        self._local = local
+        self._spark, self._jdbc, self._local = spark, jdbc, local
+        self.jobs = WindowJobs(spark, area, tasks=tasks)
         self._reached = False
         self._fetched: dict[CollectionId, int] = {}
 
     def read(
-        self,
-        window_id: str,
-        reads: Sequence[RunRead],
-        exported: Exported,
-        ts_ms: int,
-        *,
-        most_tasks: int = 0,
+        self, window_id: str, reads: Sequence[RunRead], exported: Exported, *, most_tasks: int = 0
     ) -> list[Staged]:
         """Read and stage all runs, and block until that is done. Runs without rows return nothing.
 
         Uses at most `most_tasks` tasks; 0: as many as there are. A run whose text contains the separator is
         read again in the exact mode. Raises SourceError.
         """
-        context = self._spark.sparkContext
-        context.setJobGroup(f"tidemark-{window_id}", f"window {window_id}", interruptOnCancel=True)
-        area = self._area.within(window_id)
-        how = _How(window_id, exported, ts_ms, min(most_tasks or self._tasks, self._tasks))
-        results = self._job(dict(enumerate(reads)), RowMode.FAST, how, area)
-        collided = {row["run"]: reads[row["run"]] for row in results if row["collided"]}
-        results = [row for row in results if not row["collided"]]
-        if collided:
-            results += self._job(collided, RowMode.EXACT, how, area.within("exact"))
+        area = self.jobs.begin(window_id)
+        how = _How(window_id, exported, self.jobs.tasks_of(most_tasks))
+        results = read_fast(dict(enumerate(reads)), area, RowMode.EXACT, partial(self._job, how))
         return staged_runs(results, [read.run for read in reads])
 
-    def directory(self, window_id: str) -> str:
-        """Where a window's rows are staged."""
-        return self._area.within(window_id).directory
-
     def cancel(self, window_id: str) -> None:
-        """Stop a window's tasks."""
+        """Stop reading a window, whether Spark or the driver reads it."""
         if self._local is not None:
             self._local.cancel(window_id)
-        # This also cancels a job that is still being planned. PySpark has no method of its own for that.
-        context = self._spark.sparkContext._jsc.sc()  # noqa: SLF001
-        context.cancelJobGroupAndFutureJobs(f"tidemark-{window_id}")
+        self.jobs.cancel(window_id)
 
     def reach(self) -> None:
         """Run a job that reads nothing, once: checks that Spark reaches the server, starts its workers."""
         if self._reached:
             return
         try:
-            frame = self._load(f"SELECT ''::text AS r FROM generate_series(1, {self._tasks})", ["true"])
-            frame.repartition(self._tasks).mapInArrow(nothing, RESULT_DDL).collect()
+            self._query("SELECT 0 AS task, ''::text AS r").reach(self._spark, self.jobs.tasks)
         except Exception as error:
             raise job_error(error, "reading rows", "spark jdbc") from error
         self._reached = True
 
     def _job(
-        self, reads: Mapping[int, RunRead], mode: RowMode, how: _How, area: StagingArea
+        self, how: _How, reads: Mapping[int, RunRead], mode: RowMode, area: StagingArea
     ) -> list[dict[str, Any]]:
-        known = {index: read.events(how.ts_ms) for index, read in reads.items()}
+        job = JdbcJob(reads, mode, area, how.tasks)
         if self._local is not None and self._local.takes(
             (read.run.chunks, read.row_bytes) for read in reads.values()
         ):
-            local = ReadTask(known, area, mode)
             try:
-                return self._local.read(how.window_id, _local_query(reads, mode, how.exported), local)
+                return self._local.read(how.window_id, _local_query(reads, mode, how.exported), job.task())
             except TidemarkError:
                 raise
             except Exception as error:
                 raise job_error(error, "reading rows", "driver") from error
-        alone = tuple(reads) if len(reads) <= how.tasks else ()
-        task = ReadTask(known, area, mode, alone)
         while True:
             fetched = self._fetched_at_once(reads)
             try:
-                frame = self._frame(reads, mode, how, fetched).select("r", *([] if alone else ["run"]))
-                return [row.asDict() for row in frame.mapInArrow(task, RESULT_DDL).collect()]
+                return job.run(self._spark, self._runs_query(job, how.exported, fetched), fetched)
             except Exception as error:
                 if fetched == 1 or not _too_large(error):
                     raise job_error(error, "reading rows", "spark jdbc") from error
@@ -215,10 +181,9 @@ class ChunkReader:
 
     def _fetched_at_once(self, reads: Mapping[int, RunRead]) -> int:
         """How many rows to fetch at once, by their estimated size and by earlier fetches that failed."""
-        widest = _widest(reads)
         known = (self._fetched.get(read.run.target.collection) for read in reads.values())
-        estimated = min(self._jdbc.fetch_rows, int(_FETCH_BYTES / max(widest, 1.0)))
-        return max(1, min([estimated, *(rows for rows in known if rows is not None)]))
+        estimated = fetched_at_once(reads.values(), self._jdbc.fetch_rows)
+        return min([estimated, *(rows for rows in known if rows is not None)])
 
     def _fetch_fewer(self, reads: Mapping[int, RunRead], fetched: int) -> None:
         """Fetch fewer rows from now on: rows may compress well, or large rows may be clustered."""
@@ -227,34 +192,19 @@ class ChunkReader:
         for read in reads.values():
             self._fetched[read.run.target.collection] = fewer
 
-    def _frame(self, reads: Mapping[int, RunRead], mode: RowMode, how: _How, fetched: int) -> DataFrame:
-        tasks = min(how.tasks, len(reads))
-        branches = [
-            read.query(index, place % tasks, mode, for_jdbc)
-            for place, (index, read) in enumerate(reads.items())
-        ]
-        batch_rows = 2 * fetched if fetched > 1 else 1
-        self._spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(batch_rows))
-        # With any other bound Spark recomputes the batch's size at every row.
-        self._spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
-        return self._load(
-            " UNION ALL ".join(branches),
-            [f"task = {task}" for task in range(tasks)],
-            fetchsize=str(fetched),
+    def _runs_query(self, job: JdbcJob[RunRead], exported: Exported, fetched: int) -> JdbcQuery:
+        session = session_statement(exported, self._jdbc.initial_statements, unbounded=_unbounded(job.reads))
+        return self._query(
+            job.text(),
             most_bytes=_MOST_BYTES if fetched > 1 else None,
-            sessionInitStatement=session_statement(
-                how.exported, self._jdbc.initial_statements, unbounded=_unbounded(reads)
-            ),
+            fetchsize=str(fetched),
+            sessionInitStatement=session,
         )
 
-    def _load(
-        self, query: str, predicates: list[str], *, most_bytes: int | None = None, **options: str
-    ) -> DataFrame:
+    def _query(self, text: str, *, most_bytes: int | None = None, **options: str) -> JdbcQuery:
         properties = {name: fresh(value) for name, value in self._jdbc.properties.items()}
         properties |= {"driver": "org.postgresql.Driver", **options}
-        return self._spark.read.jdbc(
-            self._jdbc.full_url(most_bytes), f"({query}) AS q", predicates=predicates, properties=properties
-        )
+        return JdbcQuery(self._jdbc.full_url(most_bytes), text, properties)
 
 
 def _too_large(error: Exception) -> bool:
@@ -265,14 +215,10 @@ def _too_large(error: Exception) -> bool:
         return False
 
 
-def _widest(reads: Mapping[int, RunRead]) -> float:
-    return max(read.row_bytes for read in reads.values())
-
-
 def _local_query(reads: Mapping[int, RunRead], mode: RowMode, exported: Exported) -> Query:
     branches = (read.query(index, 0, mode, str) for index, read in reads.items())
     session = session_statement(exported, unbounded=_unbounded(reads))
-    return Query(session, " UNION ALL ".join(branches), _widest(reads))
+    return Query(session, " UNION ALL ".join(branches), widest(reads.values()))
 
 
 def _unbounded(reads: Mapping[int, RunRead]) -> bool:
