@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from engine.errors import SignalError, TableBusy
+    from engine.events.batch import EventForm
     from engine.isolation.incomplete import Incomplete, Letters
     from engine.isolation.kept_events import Bundle
     from engine.job.state import State
@@ -80,6 +81,10 @@ class Sink(Protocol):
     One job uses it at a time: creating the sink takes away whatever an earlier job's next step would need.
     Nobody sees a turn's events before `commit`; afterwards everybody sees all of them.
     """
+
+    @property
+    def form(self) -> EventForm:
+        """The form in which the sink takes events. It never changes."""
 
     def writer(self, turn: int) -> PartWriter:
         """Begin a turn from scratch. What an earlier attempt left is removed and never committed.

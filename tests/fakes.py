@@ -5,11 +5,12 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
 from engine.errors import InvariantError, SinkError
+from engine.events.batch import EventForm
 from engine.model import Checksum, Part
 from engine.ports import SavedState, SavedStates
 from engine.staging.checksum import checksum_of
@@ -77,6 +78,7 @@ class MemoryWriter:
 class MemorySink:
     """Keeps events in `turns`, which outlives the sink: give it to another one to play a restart."""
 
+    form: ClassVar[EventForm] = EventForm.RECORDS
     turns: dict[int, list[Event]] = field(default_factory=dict)
     name: str = ""
     kept: dict[str, str] = field(default_factory=dict)

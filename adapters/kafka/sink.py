@@ -32,6 +32,7 @@ from adapters.kafka.topics import Topics
 from adapters.staging.turn_parts import Staging
 from engine.config.settings import Fencing, TopicRecreated
 from engine.errors import SinkError, SinkRefused, TopicRemade, TopicsRefused
+from engine.events.batch import EventForm
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -69,6 +70,8 @@ class KafkaSink:
 
     `tasks` is how many producers may send at once. Raises ConfigError for settings that no client accepts.
     """
+
+    form: Final = EventForm.RECORDS
 
     def __init__(
         self,

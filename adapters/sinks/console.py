@@ -11,11 +11,12 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from adapters.sinks.lines import readable_lines
 from adapters.staging.turn_parts import StagedWriter, Staging, written_files
 from engine.errors import SinkRefused
+from engine.events.batch import EventForm
 from engine.staging.files import sink_errors
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 class ConsoleSink:
     """Prints turns to `stream`, or to standard output."""
+
+    form: Final = EventForm.RECORDS
 
     def __init__(self, stream: BinaryIO | None = None) -> None:
         self._stream = stream

@@ -35,6 +35,7 @@ from adapters.sinks.lines import json_lines
 from adapters.staging.turn_parts import StagedWriter, Staging, force, turn_name, written_files
 from adapters.storage.disk import make_private, take_over
 from engine.errors import LeaseLost, SinkRefused
+from engine.events.batch import EventForm
 from engine.staging.files import sink_errors
 from engine.staging.staged_rows import StagingArea
 
@@ -55,6 +56,8 @@ class FilesSink:
     What jobs of other epochs have begun there can't be committed from now on. `mode` is the file mode of a
     committed turn's files; None: as the umask says.
     """
+
+    form: Final = EventForm.RECORDS
 
     def __init__(self, directory: Path | str, epoch: int = 0, mode: int | None = None) -> None:
         # Executors may run in another working directory.

@@ -6,9 +6,10 @@ For measuring the cost of everything before the sink. It consumes every batch, a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from engine.errors import InvariantError, SinkRefused
+from engine.events.batch import EventForm
 from engine.model import Part
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class CountingWriter:
 
 class NullSink:
     """Drops events. `rows` counts those of the committed turns."""
+
+    form: Final = EventForm.RECORDS
 
     def __init__(self) -> None:
         self._begun: int | None = None

@@ -1,8 +1,22 @@
-"""The Arrow schema of a batch of finished events, which decoders produce and sinks consume."""
+"""The two forms of events on their way to a sink, and the Arrow schema of rendered ones."""
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import pyarrow as pa
+
+
+class EventForm(StrEnum):
+    """The form in which a sink takes the events of tables.
+
+    - RECORDS: rendered keys and values, in batches of `EVENTS`.
+    - COLUMNS: typed values, in batches as `engine.events.columns` describes them.
+    """
+
+    RECORDS = "records"
+    COLUMNS = "columns"
+
 
 EVENTS = pa.schema(
     [
