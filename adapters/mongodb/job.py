@@ -11,13 +11,13 @@ from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from adapters.mongodb.events.span_encoder import SpanEncoder
 from adapters.mongodb.log.position import shown
 from adapters.mongodb.server.connection import Server, connection_of
 from adapters.mongodb.snapshot.chunk_reader import ChunkReader
 from adapters.mongodb.snapshot.initial import InitialSnapshot
 from adapters.mongodb.source import MongoSource
 from adapters.source import wiring
+from adapters.source.span_encoder import SpanEncoder
 from adapters.source.wiring import NOBODY, Onlookers, Places, Wired, run_jobs, tasks_of, trying
 from adapters.spark.executors import SparkExecutors
 from engine.snapshot.markers import Marker

@@ -21,6 +21,7 @@ from adapters.mongodb.events.dead_letters import letters_of
 from adapters.mongodb.events.decode import Watch
 from adapters.mongodb.events.rows import ReadEvents
 from adapters.mongodb.events.source_block import read_source
+from adapters.mongodb.events.span_encoder import DecodePart, encode_span
 from adapters.mongodb.log.options import StreamOptions
 from adapters.mongodb.log.position import event_position, shown, time_of
 from adapters.mongodb.log.reader import LogBounds, MongoLog, Span
@@ -33,6 +34,7 @@ from adapters.mongodb.snapshot.tables import MongoCollections
 from adapters.mongodb.snapshot.watermark import AtBeginning, ClusterTime, SignalDocuments, Watermark
 from adapters.mongodb.snapshot.window import MongoWindow
 from adapters.source.no_log import NoLog
+from adapters.source.span_encoder import EncodePart
 from adapters.source.table_faults import encode_without_faults
 from adapters.source.window_reader import Reading
 from engine.config.settings import Watermarking
@@ -47,10 +49,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from adapters.mongodb.events.decode import Decoded
-    from adapters.mongodb.events.span_encoder import SpanEncoder
     from adapters.mongodb.events.transactions import OpenTransaction
     from adapters.mongodb.snapshot.chunk_reader import ChunkReader
     from adapters.mongodb.snapshot.initial import InitialSnapshot
+    from adapters.source.span_encoder import SpanEncoder
     from engine import ports
     from engine.config.settings import Settings
     from engine.isolation.incomplete import Incomplete
@@ -262,7 +264,10 @@ class MongoSource:
     ) -> tuple[list[Decoded], dict[CollectionId, str]]:
         """Encode all but the collections in `aside`; also returns the faults that decoding found."""
         rules = replace(self._opened().rules, aside=frozenset(aside))
-        decoded = self._encoder.encode(span, rules, self._watch(), writer, self._transaction, again=again)
+        decode = DecodePart(rules, self._watch(), int(time.time() * 1000))
+        task = EncodePart(decode, writer, again)
+        whole = rules.settings.transaction_metadata
+        decoded = encode_span(self._encoder, task, span, self._transaction, whole=whole)
         return decoded, {name: why for part in decoded for name, why in part.faults.items()}
 
     def _watch(self) -> Watch:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from adapters.postgres.events.span_encoder import SpanEncoder
+from adapters.postgres.events.span_encoder import PostgresSpans
 from adapters.postgres.log.xmin import SlotXmin
 from adapters.postgres.server.connection import Server, drop_slot
 from adapters.postgres.server.lock_watch import ANSWERED_WITHIN_S, LockWatch
@@ -25,6 +25,7 @@ from adapters.postgres.snapshot.initial import InitialSnapshot
 from adapters.postgres.snapshot.local_reader import Bounds, LocalReader
 from adapters.postgres.source import PostgresSource
 from adapters.source import wiring
+from adapters.source.span_encoder import SpanEncoder
 from adapters.source.wiring import LOCAL_ROWS, NOBODY, Onlookers, Places, Wired, run_jobs, tasks_of, trying
 from adapters.spark.executors import SparkExecutors
 from adapters.spark.session import POSTGRES_JDBC
@@ -133,8 +134,9 @@ def _source(
     local = LocalReader(connect, Bounds(settings.job.window_local_rows, settings.snapshot.chunk_size))
     reader = ChunkReader(spark, jdbc, places.windows, tasks=tasks_of(spark), local=local)
     xmin = SlotXmin(server, postgres.slot, postgres.xmin_interval_ms / 1000)
-    encoder = SpanEncoder(settings.events, SparkExecutors(spark), places.staging, xmin, local_rows=LOCAL_ROWS)
-    source = PostgresSource(settings, server, encoder, reader, first, locks)
+    encoder = SpanEncoder(SparkExecutors(spark), places.staging, local_rows=LOCAL_ROWS)
+    spans = PostgresSpans(settings.events, encoder, xmin)
+    source = PostgresSource(settings, server, spans, reader, first, locks)
     source.admit = places.admit
     return source
 

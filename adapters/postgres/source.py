@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from adapters.postgres.events.decode import Decoded
-    from adapters.postgres.events.span_encoder import SpanEncoder
+    from adapters.postgres.events.span_encoder import PostgresSpans
     from adapters.postgres.log.cuts import Cut
     from adapters.postgres.log.timeline import TransactionContext
     from adapters.postgres.server.lock_watch import LockWatch
@@ -122,7 +122,7 @@ class PostgresSource:
         self,
         settings: Settings,
         server: Server,
-        encoder: SpanEncoder,
+        spans: PostgresSpans,
         reader: ChunkReader,
         first: InitialSnapshot,
         locks: LockWatch,
@@ -130,7 +130,7 @@ class PostgresSource:
         self._settings, self._server = settings, server
         self._signal_tables = _names_of(settings.signals.collection, settings.postgres.database)
         self.admit: Callable[[Sequence[CollectionId]], None] = lambda _tables: None
-        self._encoder, self._reader, self._first = encoder, reader, first
+        self._spans, self._reader, self._first = spans, reader, first
         self._watch_locks = locks
         self._retention = Retention(settings.postgres.slot, settings.postgres.wal_warn_bytes)
         self._session: Session | None = None
@@ -403,7 +403,7 @@ class PostgresSource:
         if not faults:
             parts = [(cut.part, one.codecs) for cut, one in zip(span.cuts, known, strict=True)]
             # `watch` is called only here: before, a relation's name may be unknown.
-            decoded = self._encoder.encode(parts, span.entries, watch(), writer, self._context, again=again)
+            decoded = self._spans.encode(parts, span.entries, watch(), writer, self._context, again=again)
             faults = {oid: why for one in decoded for oid, why in one.faults.items()}
         hidden = set[int]().union(*(one.aside for one in known))
         return (

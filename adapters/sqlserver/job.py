@@ -12,11 +12,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from adapters.source import wiring
+from adapters.source.span_encoder import SpanEncoder
 from adapters.source.wiring import NOBODY, Onlookers, Places, Wired, run_jobs, tasks_of, trying
 from adapters.spark.executors import SparkExecutors
 from adapters.spark.session import SQLSERVER_JDBC
 from adapters.sqlserver.databases import Databases
-from adapters.sqlserver.events.span_encoder import SpanEncoder
 from adapters.sqlserver.log.database_log import LogBounds
 from adapters.sqlserver.log.span_reader import ChangeReader
 from adapters.sqlserver.schema.history import history
@@ -116,7 +116,7 @@ def make_source(
     databases, tasks = Databases(settings, found), tasks_of(spark)
     jdbc = found.reach.jdbc
     tools = SourceTools(
-        SpanEncoder(SparkExecutors(spark)),
+        SpanEncoder(SparkExecutors(spark), places.staging, local_rows=_LOCAL_ROWS),
         ChunkReader(spark, jdbc, places.windows, settings.snapshot, tasks=tasks),
         lambda database: ChangeReader(spark, jdbc, database, f"{places.staging}/log"),
         _bounds(settings, tasks),

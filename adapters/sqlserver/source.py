@@ -13,6 +13,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from adapters.source.span_encoder import EncodePart
 from adapters.source.table_faults import encode_without_faults
 from adapters.source.window_reader import Reading
 from adapters.sqlserver.databases import Databases, check_identity
@@ -22,7 +23,7 @@ from adapters.sqlserver.events.dead_letters import rows_of
 from adapters.sqlserver.events.decode import Rules, Watch
 from adapters.sqlserver.events.schema_changes import ChangeType
 from adapters.sqlserver.events.source_block import ReadPlace, read_source
-from adapters.sqlserver.events.span_encoder import EncodePart
+from adapters.sqlserver.events.span_encoder import DecodePart, PartContext, encode_parts
 from adapters.sqlserver.log.capture_instances import check_reach, marks_of, marks_out
 from adapters.sqlserver.log.changes import NOTHING
 from adapters.sqlserver.log.database_log import Asking, DatabaseTail
@@ -290,9 +291,15 @@ class SqlServerSource:
         if faults:
             return [], faults
         rules = Rules(self._settings.events, instances, taken.read.clock_minutes)
-        task = EncodePart(rules, self._watch(name), writer, int(time.time() * 1000), again)
+        decode = DecodePart(rules, self._watch(name), int(time.time() * 1000))
         parts = taken.read.parts or ((NOTHING,) if news else ())
-        decoded = self._tools.encoder.encode(task, parts, self._open.get(name), news)
+        decoded = encode_parts(
+            self._tools.encoder,
+            EncodePart(decode, writer, again),
+            parts,
+            PartContext(self._open.get(name), tuple(news)),
+            one_by_one=rules.settings.transaction_metadata,
+        )
         return decoded, {table: why for one in decoded for table, why in one.faults.items()}
 
     def _switch(self, tellers: Mapping[CollectionId, int], taken: LogSlice) -> None:

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import orjson
 
 from adapters.mongodb.job import make_source
-from adapters.postgres.events.span_encoder import SpanEncoder
+from adapters.postgres.events.span_encoder import PostgresSpans
 from adapters.postgres.job import jdbc_properties, jdbc_url, make_server
 from adapters.postgres.server.lock_watch import LockWatch
 from adapters.postgres.snapshot.chunk_reader import ChunkReader, Jdbc
 from adapters.postgres.snapshot.initial import InitialSnapshot
 from adapters.postgres.source import PostgresSource
+from adapters.source.span_encoder import SpanEncoder
 from adapters.source.wiring import Places
 from adapters.spark.executors import LocalExecutors
 from engine.config import parse
@@ -152,11 +153,12 @@ class PostgresSubject:
         settings = parse(given)
         jdbc = Jdbc(jdbc_url(settings.postgres), jdbc_properties(settings.postgres))
         staging = str(self._directory / "staging")
-        encoder = SpanEncoder(settings.events, LocalExecutors(), staging, lambda: None, local_rows=1_000_000)
+        encoder = SpanEncoder(LocalExecutors(), staging, local_rows=1_000_000)
+        spans = PostgresSpans(settings.events, encoder)
         reader = ChunkReader(self._spark, jdbc, StagingArea(staging), tasks=2)
         server = make_server(settings.postgres)
         first = InitialSnapshot(settings, server, snapshotter(settings.snapshot), time.sleep)
-        self._opened = PostgresSource(settings, server, encoder, reader, first, LockWatch(server.connect))
+        self._opened = PostgresSource(settings, server, spans, reader, first, LockWatch(server.connect))
         return self._opened
 
     def row(self, event: dict[str, Any]) -> Row | None:

@@ -1,8 +1,4 @@
-"""Encodes a span: small parts in the driver, large ones on the executors.
-
-Owns the task that encodes one part of the span into a part of the turn, and its result. A part's events go
-straight to the sink's writer; only facts travel to the driver.
-"""
+"""How a part of a span is decoded on its way to the sink; `adapters.source.span_encoder` does the rest."""
 
 from __future__ import annotations
 
@@ -14,73 +10,55 @@ import pyarrow as pa
 
 from adapters.postgres.events.decode import Decoded, decode
 from adapters.postgres.events.source_block import Moment
-from adapters.postgres.log.timeline import SpanPart
-from adapters.source.table_faults import write_part
-from adapters.staging.span_files import SpanFile, save
+from adapters.postgres.log.timeline import SpanPart, TransactionContext
+from adapters.source.span_encoder import EncodePart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from adapters.postgres.log.timeline import TransactionContext
     from adapters.postgres.log.touched_keys import Watch
+    from adapters.source.span_encoder import SpanEncoder
     from engine.events.codec import TableCodec
     from engine.events.settings import EventSettings
-    from engine.ports import Executors, PartWriter
+    from engine.ports import PartWriter
 
 
 @dataclass(frozen=True, slots=True)
-class PartTask:
-    """One part of a span on its way to the sink. `messages` is a file of them, or the array."""
+class PartContext:
+    """What a part's messages are decoded with: what came before them, and the codecs of their relations."""
 
-    messages: SpanFile | pa.Array
-    context: TransactionContext
+    before: TransactionContext
     codecs: Mapping[int, TableCodec]
-    part: int
+
+    def after(self, last: TransactionContext | None) -> PartContext:
+        """The same with the open transaction's counters of `last`, the context that the part before left."""
+        if last is None or self.before.xid is None or self.before.xid != last.xid:
+            return self
+        return replace(self, before=replace(self.before, events=last.events, collections=last.collections))
 
 
 @dataclass(frozen=True, slots=True)
-class EncodePart:
-    """What to do with a part; sent to the executors."""
+class DecodePart:
+    """Decodes a part. Goes to the executors."""
 
     settings: EventSettings
     watch: Watch
-    writer: PartWriter
     moment: Moment
-    again: bool = False
-    """Whether there may be earlier parts with events of a table that is now left out."""
 
-    def __call__(self, task: PartTask) -> Decoded:
-        """Decode, encode and write; returns what was decoded, with the written part instead of events."""
-        messages = task.messages
-        if isinstance(messages, SpanFile):
-            (batch,) = messages.load()
-            messages = batch.column(0)
-        part = SpanPart(messages, task.context)
-        decoded = decode(part, task.codecs, self.settings, self.watch, self.moment)
-        return write_part(self.writer, task.part, decoded, again=self.again)
+    def __call__(self, raw: Sequence[pa.RecordBatch], context: PartContext) -> Decoded:
+        """Decode a batch of messages."""
+        (batch,) = raw
+        part = SpanPart(batch.column(0), context.before)
+        return decode(part, context.codecs, self.settings, self.watch, self.moment)
 
 
-_LOCAL_BYTES = 16 << 20
-"""A larger part of the log is encoded on the executors, because encoding takes several times its memory."""
-
-
-class SpanEncoder:
-    """Encodes the parts of a span, in order. The executors get spans of more than `local_rows` entries.
-
-    They also get spans with large values, however few entries these have.
-    """
+class PostgresSpans:
+    """Encodes the parts of spans, in order."""
 
     def __init__(
-        self,
-        settings: EventSettings,
-        executors: Executors,
-        staging: str,
-        xmin: Callable[[], int | None],
-        *,
-        local_rows: int,
+        self, settings: EventSettings, encoder: SpanEncoder, xmin: Callable[[], int | None] = lambda: None
     ) -> None:
-        self._settings, self._executors = settings, executors
-        self._staging, self._xmin, self._local_rows = staging, xmin, local_rows
+        self._settings, self._encoder, self._xmin = settings, encoder, xmin
 
     def encode(
         self,
@@ -98,44 +76,15 @@ class SpanEncoder:
         encoded with more tables before.
         """
         moment = Moment(int(time.time() * 1000), self._xmin())
-        task = EncodePart(self._settings, watch, writer, moment, again)
-        if self._settings.transaction_metadata:
-            return self._one_by_one(task, parts, before)
-        tasks = [
-            PartTask(part.messages, part.context, codecs, index) for index, (part, codecs) in enumerate(parts)
+        task = EncodePart(DecodePart(self._settings, watch, moment), writer, again)
+        given = [
+            (
+                (pa.RecordBatch.from_arrays([part.messages], names=["message"]),),
+                PartContext(part.context, known),
+            )
+            for part, known in parts
         ]
-        return self._encode(task, tasks, entries)
-
-    def _encode(self, task: EncodePart, tasks: Sequence[PartTask], entries: int) -> list[Decoded]:
-        if entries > self._local_rows and len(tasks) > 1:
-            return self._remote(task, tasks)
-        size = sum(one.messages.nbytes for one in tasks if not isinstance(one.messages, SpanFile))
-        return self._remote(task, tasks) if size > _LOCAL_BYTES else [task(one) for one in tasks]
-
-    def _one_by_one(
-        self,
-        task: EncodePart,
-        parts: Sequence[tuple[SpanPart, Mapping[int, TableCodec]]],
-        before: TransactionContext | None,
-    ) -> list[Decoded]:
-        """Encode part after part: the metadata counters pass from part to part and from span to span."""
-        done: list[Decoded] = []
-        for index, (part, codecs) in enumerate(parts):
-            started = part.context
-            if before is not None and started.xid is not None and started.xid == before.xid:
-                started = replace(started, events=before.events, collections=before.collections)
-            done += self._encode(task, [PartTask(part.messages, started, codecs, index)], 0)
-            before = done[-1].context
-        return done
-
-    def _remote(self, task: EncodePart, tasks: Sequence[PartTask]) -> list[Decoded]:
-        files: list[SpanFile] = []
-        try:
-            for part in tasks:
-                batch = pa.RecordBatch.from_arrays([part.messages], names=["message"])
-                files.append(save(self._staging, batch))
-            remote = [replace(part, messages=file) for part, file in zip(tasks, files, strict=True)]
-            return self._executors.map(task, remote)
-        finally:
-            for file in files:
-                file.remove()
+        if not self._settings.transaction_metadata or not given:
+            return self._encoder.encode(task, given, entries)
+        given[0] = (given[0][0], given[0][1].after(before))
+        return self._encoder.encode(task, given, entries, lambda part, last: part.after(last.context))

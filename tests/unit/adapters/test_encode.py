@@ -10,8 +10,8 @@ import pytest
 
 from adapters.mongodb.events import span_encoder as mongodb
 from adapters.postgres.events import span_encoder as postgres
+from adapters.source.span_encoder import EncodePart, PartTask
 from adapters.sqlserver.events import span_encoder as sqlserver
-from adapters.sqlserver.log.changes import NOTHING
 from engine.events.batch import no_events
 from engine.model import Part
 from tests.batches import batch
@@ -42,18 +42,20 @@ class Writer:
 
 def of_postgres(writer: Any, *, again: bool) -> Any:
     no: Any = None
-    task = postgres.PartTask(pa.array([], pa.large_binary()), no, {}, 0)
-    return postgres.EncodePart(no, no, writer, no, again)(task)
+    messages = pa.RecordBatch.from_arrays([pa.array([], pa.large_binary())], names=["message"])
+    task = PartTask((messages,), postgres.PartContext(no, {}))
+    return EncodePart(postgres.DecodePart(no, no, no), writer, again)(task)
 
 
 def of_sqlserver(writer: Any, *, again: bool) -> Any:
     no: Any = None
-    return sqlserver.EncodePart(no, no, writer, 0, again)(sqlserver.PartTask(NOTHING, 0))
+    return EncodePart(sqlserver.DecodePart(no, no, 0), writer, again)(PartTask((), sqlserver.PartContext()))
 
 
 def of_mongodb(writer: Any, *, again: bool) -> Any:
     no: Any = None
-    return mongodb.EncodePart(no, no, writer, 0, again)(mongodb.PartTask([], 0))
+    changes = pa.RecordBatch.from_arrays([pa.array([], pa.large_binary())], names=["change"])
+    return EncodePart(mongodb.DecodePart(no, no, 0), writer, again)(PartTask((changes,), None))
 
 
 @pytest.mark.parametrize(
