@@ -21,26 +21,43 @@
     └─ InvariantError    our own bug: never caught
 
 A message is lower case without a full stop and quotes values with `!r`. `hint` says in one line what to do;
-`place` says where (a collection, a position, a file).
+`place` says where (a collection, a position, a file). Nothing reacts to these texts: what a reaction needs is
+a field. Errors that are raised in a task reach the driver with their class and their fields.
 """
 
 from __future__ import annotations
 
 from json import JSONDecodeError
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from engine.model import CollectionId
+
+Error = TypeVar("Error", bound="TidemarkError")
+
 
 class TidemarkError(Exception):
-    """An error with the place that it concerns and a one-line hint for the operator."""
+    """An error with the place that it concerns and a one-line hint for the operator.
 
-    def __init__(self, message: str, *, place: str = "", hint: str = "") -> None:
+    If the place is a collection, `collection` is that collection, else None.
+    """
+
+    def __init__(self, message: str, *, place: CollectionId | str = "", hint: str = "") -> None:
         super().__init__(message)
         self.message = message
-        self.place = place
+        self.collection = None if isinstance(place, str) else place
+        self.place = str(place)
         self.hint = hint
+
+    def recast(self, kind: type[Error], hint: str | None = None) -> Error:
+        """The same error as another class, for another reaction; `hint` replaces its own."""
+        return kind(
+            self.message,
+            place=self.place if self.collection is None else self.collection,
+            hint=self.hint if hint is None else hint,
+        )
 
     def __str__(self) -> str:
         text = f"{self.place}: {self.message}" if self.place else self.message
@@ -104,7 +121,7 @@ class TopicRemade(SinkError):
     def __init__(self, topic: str, *, snapshot: bool = False) -> None:
         hint = "" if snapshot else "take a snapshot of its table"
         super().__init__("the topic was made anew, it lacks what was sent before", place=topic, hint=hint)
-        self.snapshot = snapshot
+        self.topic, self.snapshot = topic, snapshot
 
 
 class TopicsRefused(SinkRefused):

@@ -169,8 +169,8 @@ class Bench:
         self.pace = Pace(**{"chunk_rows": 2, "window_rows": 100, "max_lag_s": 1e12, "backoff_s": 1.0, **pace})
         self.job = self.new_job()
 
-    def new_job(self) -> Job:
-        job_parts = JobParts(
+    def parts(self) -> JobParts:
+        return JobParts(
             source=Noted(self.source, self.steps),
             sink=Noted(self.sink, self.steps),
             store=Noted(self.store, self.steps),
@@ -183,7 +183,9 @@ class Bench:
             local_rows=self.local_rows,
             excluded=self.excluded.__contains__,
         )
-        self.job = Job(job_parts, self.pace, self.seen.append)
+
+    def new_job(self) -> Job:
+        self.job = Job(self.parts(), self.pace, self.seen.append)
         return self.job
 
     def sleep(self, seconds: float) -> None:

@@ -411,7 +411,7 @@ class MemorySource:
             return SignalError("there is no such collection", place=str(collection))
         shown = self._shown(initial=target.initial)
         if shown is None:
-            return TableBusy("waits for what was committed before the log began", place=str(collection))
+            return TableBusy("waits for what was committed before the log began", place=collection)
         places = sorted(self.places_of(collection, shown).values())
         greatest = (str(places[-1]),) if places else None
         key = ("place",) if self.by_place else ("key",)

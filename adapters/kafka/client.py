@@ -85,7 +85,11 @@ class BatchRefused(SinkError):
 
 
 class NotDelivered(SinkError):
-    """Nothing was acknowledged for too long; `place` is a topic."""
+    """Nothing was acknowledged for too long; `topic` is that of the first event that waits, if known."""
+
+    def __init__(self, message: str, *, topic: str | None = None, place: str = "", hint: str = "") -> None:
+        super().__init__(message, place=topic or place, hint=hint)
+        self.topic = topic
 
 
 class Reason:

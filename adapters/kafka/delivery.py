@@ -211,9 +211,9 @@ class Delivery:
         self._producer.flush(1.0)
         undelivered, self._undelivered = self._undelivered, []
         text = f"{len(undelivered)} events were not delivered within {self._timeout_ms} ms of the last answer"
-        place = undelivered[0].record[0] if undelivered else self._place
+        topic = undelivered[0].record[0] if undelivered else None
         hint = "look at the brokers, or raise producer.delivery.timeout.ms"
-        return NotDelivered(self._reason.behind(text), place=place, hint=hint)
+        return NotDelivered(self._reason.behind(text), topic=topic, place=self._place, hint=hint)
 
     def _serve(self, step: Callable[[float], int], seconds: float) -> int:
         """Let the producer work.

@@ -179,7 +179,7 @@ class KafkaSink:
             self._make_batches_smaller(refused)
             return False
         except NotDelivered as error:
-            trouble = self._topics.trouble(error.place)
+            trouble = self._topics.trouble(error.topic) if error.topic else ""
             self._give_up()
             text = f"{error.message}: {trouble}" if trouble else error.message
             raise SinkError(text, place=error.place, hint=error.hint) from error

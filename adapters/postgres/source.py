@@ -363,9 +363,8 @@ class PostgresSource:
                 self._pending = self._pending.add_whole(missing, oids)
         rows = [row for one in decoded for row in one.signals]
         for window in self._windows.values():
-            if isinstance(window.watermark, SignalRows):
-                for row in rows:
-                    window.watermark.streamed(row.op, row.id)
+            for row in rows:
+                window.watermark.streamed(row.op, row.id)
         return Encoded(
             parts=tuple(one.part for one in decoded if one.part),
             signals=tuple(
@@ -587,7 +586,7 @@ class PostgresSource:
             read = tables[run.target]
             if read.fingerprint != run.key:
                 self._opened().extents.await_writers(read)
-                raise SchemaChanged(difference(run.key, read.fingerprint), place=str(run.target.collection))
+                raise SchemaChanged(difference(run.key, read.fingerprint), place=run.target.collection)
 
     def _refuse_unknown_keys(self, tables: Mapping[Target, ReadTable]) -> None:
         """Refuse a window on a relation while it is not known which of its rows are older than the stream."""
@@ -595,7 +594,7 @@ class PostgresSource:
             if self._pending.everything_of(read.table.oid):
                 raise TableBusy(
                     f"a transaction of more than {pending_visibility.KEPT_KEYS} rows is not visible yet",
-                    place=str(target.collection),
+                    place=target.collection,
                     hint="it may wait for a standby that the server's synchronous_standby_names asks for",
                 )
 

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     from sqlglot.dialects.dialect import Dialect
 
+    from engine.model import CollectionId
+
 LONGEST: Final = 64 << 10
 """The most characters of a condition."""
 MOST_NESTED: Final = 24
@@ -129,7 +131,9 @@ class Template:
         return _GAP.sub(lambda gap: self.gaps[int(gap[1])](found), self.text)
 
 
-def rendered(text: str, grammar: Grammar, find: Callable[[Reference], Found | None], place: str) -> str:
+def rendered(
+    text: str, grammar: Grammar, find: Callable[[Reference], Found | None], place: CollectionId | str
+) -> str:
     """The condition as it may be sent, in brackets. Raises SignalError if something in it is not in the list.
 
     `find` returns the table's column for a reference, None if there is none.
@@ -146,7 +150,7 @@ def rendered(text: str, grammar: Grammar, find: Callable[[Reference], Found | No
     return template.filled(columns)
 
 
-def _refused(why: str, place: str) -> SignalError:
+def _refused(why: str, place: CollectionId | str) -> SignalError:
     return SignalError(
         f"the condition is refused: {why}",
         place=place,

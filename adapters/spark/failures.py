@@ -19,6 +19,8 @@ from engine.errors import LoginRefused, SinkError, SourceError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from engine.model import CollectionId
+
 SPARK_ERRORS = (Py4JError, PySparkException, OSError, EOFError)
 """What PySpark raises for a failed job or task, and for a JVM or a worker that is gone."""
 
@@ -34,7 +36,7 @@ _LOGIN_FAILED: Final = 18456
 _LONGEST: Final = 500
 
 
-def job_error(error: Exception, what: str, place: str = "spark") -> SourceError | SinkError:
+def job_error(error: Exception, what: str, place: CollectionId | str = "spark") -> SourceError | SinkError:
     """The error for a failed `what`, with the decisive line of Spark's error; a SinkError stays one."""
     if told := _SINK_ERROR.search(_text(error)):
         return SinkError(told[1].strip())

@@ -386,7 +386,7 @@ class SqlServerSource:
         merging = self._merges()
         for table, names in merges.items():
             if merging.get(table, names) != names:
-                raise TableBusy("it is being read by another surrogate key", place=str(table))
+                raise TableBusy("it is being read by another surrogate key", place=table)
 
     def _reads(
         self,
@@ -401,7 +401,7 @@ class SqlServerSource:
         for run in window.runs:
             if tables[run.target].fingerprint != run.key:
                 raise SchemaChanged(
-                    "its key is another one, or it was made anew", place=str(run.target.collection)
+                    "its key is another one, or it was made anew", place=run.target.collection
                 )
         return [
             RunRead(run, tables[run.target], events[run.target], self._extents.row_bytes(run.target))

@@ -21,7 +21,7 @@ def ended(state: State, desk: SignalDesk) -> State:
     """The state without the queued collections that are read to the end, each answered."""
     for table in state.snapshot.done:
         if table.progress and table.progress.missing:
-            error = SourceError(table.progress.missing[-1].why, place=str(table.target.collection))
+            error = SourceError(table.progress.missing[-1].why, place=table.target.collection)
             state = gave_up(state, desk, [table], error)
             continue
         left = incomplete.completed(state.incomplete, table)
@@ -45,7 +45,7 @@ def overrun(table: Table) -> SourceError:
     left = len(table.progress.reread) if table.progress else 0
     return SourceError(
         f"{left} rows may have moved while it was read, without their unchanged large values",
-        place=str(table.target.collection),
+        place=table.target.collection,
         hint="set REPLICA IDENTITY FULL on the table, or ask again when it is quieter",
     )
 
@@ -54,7 +54,7 @@ def hindered(table: Table, error: GaveWay) -> SourceError:
     """The error for a collection that other sessions need so often that not even a chunk can be read."""
     return SourceError(
         f"{error.message}, time and again before a chunk was read",
-        place=str(table.target.collection),
+        place=table.target.collection,
         hint="ask again when it is quieter, or with a smaller incremental.snapshot.chunk.size",
     )
 
@@ -63,7 +63,7 @@ def unsteady(table: Table, times: int) -> SourceError:
     """The error for a collection whose definition changes faster than it can be read."""
     return SourceError(
         f"its definition was changed {times} times while it was read, and each time it had to be read anew",
-        place=str(table.target.collection),
+        place=table.target.collection,
         hint="ask again when its definition stays for a while",
     )
 
@@ -73,6 +73,6 @@ def restless(table: Table) -> SourceError:
     left = len(table.progress.reread) if table.progress else 0
     return SourceError(
         f"{left} rows changed, without their unchanged large values, each time they were read again",
-        place=str(table.target.collection),
+        place=table.target.collection,
         hint="set REPLICA IDENTITY FULL on the table, or ask again when it is quieter",
     )

@@ -186,7 +186,7 @@ class Isolation:
         for one in new:
             isolates = self._pace.isolates or one.cause is Cause.DELETIONS
             if not isolates and not self._is_remade(one.collection):
-                raise PositionLost(one.why, place=str(one.collection), hint="see tidemark.table.errors")
+                raise PositionLost(one.why, place=one.collection, hint="see tidemark.table.errors")
             _log.error("%s; %s", one, _advice(one))
         state = replace(state, incomplete=incomplete.noted(state.incomplete, encoded.incomplete))
         for one in encoded.incomplete:
@@ -218,7 +218,7 @@ class Isolation:
             snapshot = self._with_snapshot(snapshot.anew_of(one.collection), one.collection)
             return replace(state, snapshot=snapshot)
         for table in tables:
-            self._parts.desk.failed(table, SourceError(one.why, place=str(one.collection)))
+            self._parts.desk.failed(table, SourceError(one.why, place=one.collection))
         return replace(state, snapshot=snapshot.without(tables))
 
     def _is_remade(self, collection: CollectionId) -> bool:
@@ -232,7 +232,7 @@ class Isolation:
             return snapshot
         if any(table.target == target for table in snapshot.tables):
             return snapshot
-        return snapshot.execute(ExecuteSnapshot(f"topic {reason.place} made anew", (target,)))
+        return snapshot.execute(ExecuteSnapshot(f"topic {reason.topic} made anew", (target,)))
 
     def _kept(self, state: State, letters: Mapping[CollectionId, Letters]) -> State:
         room = self._pace.letters_bytes - sum(one.size for one in state.incomplete)
@@ -256,7 +256,7 @@ class Isolation:
         in_vain = [table for table in state.snapshot.tables if table.target.collection in aside]
         self._windows.drop(in_vain)
         for table in in_vain:
-            self._parts.desk.failed(table, SignalError(_IN_PART, place=str(table.target.collection)))
+            self._parts.desk.failed(table, SignalError(_IN_PART, place=table.target.collection))
         back = aside - incomplete.aside(state.incomplete)
         return replace(state, incomplete=settled, snapshot=state.snapshot.without(in_vain).forgot(back))
 

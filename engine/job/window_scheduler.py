@@ -328,7 +328,7 @@ class WindowScheduler:
 
 def _named(state: State, error: TidemarkError) -> Sequence[Table]:
     """The queue entries that an error is about."""
-    return [table for table in state.snapshot.tables if str(table.target.collection) == error.place]
+    return [table for table in state.snapshot.tables if table.target.collection == error.collection]
 
 
 def _after(snapshot: Snapshot, ahead: Sequence[Advance]) -> Snapshot:

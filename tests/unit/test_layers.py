@@ -125,6 +125,28 @@ def _room(module: str, house: str) -> str:
     return module.removeprefix(prefix).split(".")[0] if module.startswith(prefix) else ""
 
 
+def reactions_to_text(source: str) -> set[str]:
+    """Comparisons with an error's texts, and questions whether something is a particular sink or watermark.
+
+    An error's class and its fields decide what happens, and what sinks and watermarks do is their affair.
+    """
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Compare):
+            parts = [node.left, *node.comparators]
+            if any(isinstance(part, ast.Attribute) and part.attr in {"place", "message"} for part in parts):
+                texts = [ast.unparse(part) for part in parts]
+                found |= {text for text in texts if text.startswith("error.")}
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance":
+            found |= {kind for kind in KINDS if kind in ast.unparse(node.args[1])}
+    return found
+
+
+KINDS = {
+    *("FilesSink", "KafkaSink", "ConsoleSink", "NullSink", "MemorySink"),
+    *("SignalRows", "VisibilityWatermark", "AtBeginning"),
+}
+
 MODULES = sorted(str(path.relative_to(ROOT)) for layer in LAYERS for path in (ROOT / layer).rglob("*.py"))
 
 
@@ -137,6 +159,26 @@ def test_a_module_keeps_the_house_rules(module: str):
         set(),
         set(),
     )
+
+
+@pytest.mark.parametrize("module", [one for one in MODULES if one != "adapters/source/wiring.py"])
+def test_a_module_reacts_to_no_text(module: str):
+    assert reactions_to_text((ROOT / module).read_text()) == set()
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("[t for t in tables if str(t) == error.place]", {"error.place"}),
+        ("if 'lock' in error.message: pass", {"error.message"}),
+        ("isinstance(window.watermark, SignalRows)", {"SignalRows"}),
+        ("isinstance(sink, (FilesSink, KafkaSink))", {"FilesSink", "KafkaSink"}),
+        ("isinstance(error, SinkRefused)", set()),
+        ("table.place == other.place", set()),
+    ],
+)
+def test_a_reaction_to_text_is_found(source: str, expected: set[str]):
+    assert reactions_to_text(source) == expected
 
 
 @pytest.mark.parametrize(

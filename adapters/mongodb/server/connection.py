@@ -265,18 +265,18 @@ def collection_errors(doing: str, collection: CollectionId) -> Iterator[None]:
         if error.code in _SNAPSHOT_GONE:
             raise SnapshotGone(
                 f"{doing} failed: {_said(error)}",
-                place=str(collection),
+                place=collection,
                 hint="raise minSnapshotHistoryWindowInSeconds on the server, which says how long it keeps"
                 " a state (300 unless told otherwise)",
             ) from error
         if error.code in _COLLECTION_MOVED:
-            raise SchemaChanged(f"{doing} failed: {_said(error)}", place=str(collection)) from error
-        raise source_error(error, doing, str(collection)) from error
+            raise SchemaChanged(f"{doing} failed: {_said(error)}", place=collection) from error
+        raise source_error(error, doing, collection) from error
     except PyMongoError as error:
-        raise source_error(error, doing, str(collection)) from error
+        raise source_error(error, doing, collection) from error
 
 
-def source_error(error: PyMongoError, doing: str, place: str) -> SourceError:
+def source_error(error: PyMongoError, doing: str, place: CollectionId | str) -> SourceError:
     """A driver's exception as ours, in one line.
 
     PositionLost if the log can't be continued, Refused if a retry is useless.
@@ -308,7 +308,7 @@ def another_log(said: str) -> PositionLost:
     )
 
 
-def _refused(error: OperationFailure, doing: str, place: str) -> Refused:
+def _refused(error: OperationFailure, doing: str, place: CollectionId | str) -> Refused:
     hint = "grant our role the privilege" if error.code == _UNAUTHORIZED else ""
     refused = Refused(f"{doing} failed: {_said(error)}", place=place, hint=hint)
     refused.said, refused.code = _said(error), error.code

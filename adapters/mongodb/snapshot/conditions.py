@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pymongo import MongoClient
 
-    from engine.model import Target
+    from engine.model import CollectionId, Target
 
 _OF_OTHER_INDEXES = {
     "$text": "a regular expression",
@@ -38,14 +38,14 @@ def condition_filter(target: Target) -> dict[str, Any]:
     """The condition as a filter document from extended JSON. Raises SignalError if it is not one."""
     if not target.condition:
         return {}
-    found = _document(target.condition, str(target.collection))
+    found = _document(target.condition, target.collection)
     if not target.initial:  # filters in the settings are not restricted
-        _refuse_scripts(found, str(target.collection))
+        _refuse_scripts(found, target.collection)
     return found
 
 
 @lru_cache(maxsize=16)
-def _document(condition: str, place: str) -> dict[str, Any]:
+def _document(condition: str, place: CollectionId) -> dict[str, Any]:
     """The condition's document, if it can be sent at all."""
     hint = 'write it as JSON, such as {"status": "open"}'
     try:
@@ -61,7 +61,7 @@ def _document(condition: str, place: str) -> dict[str, Any]:
     return found
 
 
-def _refuse_scripts(document: dict[str, Any], place: str) -> None:
+def _refuse_scripts(document: dict[str, Any], place: CollectionId) -> None:
     """Raise SignalError for anything that runs JavaScript on the server."""
     left: list[Any] = [document]
     while left:
@@ -85,7 +85,7 @@ def check_condition(client: MongoClient[dict[str, Any]], target: Target) -> None
         if name in _OF_OTHER_INDEXES:
             raise SignalError(
                 f"the condition can't be used: {name!r} needs an index of its own, and windows read by '_id'",
-                place=str(target.collection),
+                place=target.collection,
                 hint=f"use {_OF_OTHER_INDEXES[name]}",
             )
     database, name = target.collection.parts
@@ -97,7 +97,7 @@ def check_condition(client: MongoClient[dict[str, Any]], target: Target) -> None
         said = error.said if error.hint else condition_refused(error.code, error.name)
         raise SignalError(
             f"the condition can't be used: {said}",
-            place=str(target.collection),
+            place=target.collection,
             hint=error.hint or "explain a find with this filter says more",
         ) from error
 

@@ -109,7 +109,7 @@ class MongoCollections:
                     found.append(key)
                     after = key
         except Refused as error:
-            raise SchemaChanged(error.message, place=error.place, hint=error.hint) from error
+            raise error.recast(SchemaChanged) from error
         return found
 
     def _probe(self, collection: CollectionId, after: Key | None, upto: Key, step_rows: int) -> Key | None:
@@ -139,13 +139,13 @@ class MongoCollections:
         for run in runs:
             described = known.get(run.target.collection)
             if described is None:
-                raise SchemaChanged("it was dropped or renamed", place=str(run.target.collection))
+                raise SchemaChanged("it was dropped or renamed", place=run.target.collection)
             if described.key != run.key:
-                raise SchemaChanged("it was dropped and made again", place=str(run.target.collection))
+                raise SchemaChanged("it was dropped and made again", place=run.target.collection)
             try:
                 condition_filter(run.target)
             except SignalError as error:
-                raise SchemaChanged(error.message, place=error.place, hint=error.hint) from error
+                raise error.recast(SchemaChanged) from error
         return known
 
 
@@ -171,7 +171,7 @@ class _Measuring:
         except (SignalError, TableBusy) as error:
             return error
         except (SchemaChanged, Refused) as error:
-            return SignalError(error.message, place=error.place, hint=error.hint)
+            return error.recast(SignalError)
 
     def _measured(self, target: Target, described: Described | None) -> Extent:
         described = self._checked(target, described)
@@ -189,7 +189,7 @@ class _Measuring:
 
     def _checked(self, target: Target, described: Described | None) -> Described:
         """The collection, if the target can be read as requested. Raises SignalError or TableBusy."""
-        place = str(target.collection)
+        place = target.collection
         if described is None:
             raise SignalError("there is no such collection", place=place)
         if described.kind != "collection":

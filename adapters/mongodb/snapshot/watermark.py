@@ -55,7 +55,7 @@ class AtBeginning:
     def gone(self, error: SnapshotGone) -> SourceError:
         """Have the rest read at other times. That is not the window's failure."""
         self._gone()
-        return SchemaChanged(error.message, place=error.place)
+        return error.recast(SchemaChanged, "")
 
     def streamed(self, signal_id: str | None) -> None:
         """Do nothing."""

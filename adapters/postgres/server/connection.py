@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from psycopg import pq
 
-    from engine.model import Position
+    from engine.model import CollectionId, Position
 
 _log = logging.getLogger("adapters")
 _LOCK_NOT_AVAILABLE = "55P03"
@@ -252,7 +252,7 @@ def source_errors(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def table_errors(what: str, collection: object) -> Iterator[None]:
+def table_errors(what: str, collection: CollectionId) -> Iterator[None]:
     """Turn a driver's exception into TableBusy or SchemaChanged for one table, or else into SourceError."""
     try:
         yield
@@ -260,10 +260,10 @@ def table_errors(what: str, collection: object) -> Iterator[None]:
         message = f"{what} failed: {said(error)}"
         state = error.sqlstate or ""
         if state == _LOCK_NOT_AVAILABLE:
-            raise TableBusy(message, place=str(collection), hint="another session holds it locked") from error
+            raise TableBusy(message, place=collection, hint="another session holds it locked") from error
         if not state or state[:2] in _NOT_THE_TABLES_FAULT:
             raise SourceError(message, place="postgresql") from error
-        raise SchemaChanged(message, place=str(collection)) from error
+        raise SchemaChanged(message, place=collection) from error
 
 
 def reader_name(owner: str) -> str:

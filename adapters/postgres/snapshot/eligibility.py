@@ -160,7 +160,7 @@ class Readable:
         """How to read a target. Raises SignalError with the reason if it can't be read."""
         table = looked.tables.get(target.collection)
         if table is None:
-            raise SignalError("there is no such table", place=str(target.collection))
+            raise SignalError("there is no such table", place=target.collection)
         if target.initial and self._first is not None:
             return self._first_reading(table, looked, self._first)
         self._check_kind(table)
@@ -185,7 +185,7 @@ class Readable:
         """
         if target.condition is None:
             return None
-        place = str(table.id)
+        place = table.id
         match self._conditions:
             case Conditions.OFF:
                 raise SignalError(
@@ -234,7 +234,7 @@ class Readable:
         if table.row_security and self._hides_rows(table):
             raise SignalError(
                 "row-level security hides rows of the table from the role",
-                place=str(table.id),
+                place=table.id,
                 hint="ALTER ROLE … BYPASSRLS, or read as the table's owner",
             )
 
@@ -247,7 +247,7 @@ class Readable:
         if what is not None:
             raise SignalError(
                 f"{what} has no changes in the log, so a snapshot of it can't be kept right",
-                place=str(table.id),
+                place=table.id,
             )
 
     def _check_leaves(self, table: Table) -> None:
@@ -270,7 +270,7 @@ class Readable:
         """Raise SignalError, unless the user accepts the risk for this table; then log a warning."""
         if not self.accepts_risk(table):
             hint = f"{mend}; or list the table in tidemark.snapshot.accept.risk"
-            raise SignalError(said, place=str(table), hint=hint)
+            raise SignalError(said, place=table, hint=hint)
         self.warn(table, f"{said}: {taken}; {RISK_TAKEN}")
 
     def _share(self, table: Table, looked: CatalogAnswer) -> Share:
@@ -308,12 +308,12 @@ class Readable:
             more = f" and {len(leaves) - _LEAVES_NAMED} more" if len(leaves) > _LEAVES_NAMED else ""
             return SignalError(
                 f"publication {name!r} has its partitions under their own names",
-                place=str(table.id),
+                place=table.id,
                 hint=f"ask for {named}{more}; or ALTER PUBLICATION … SET (publish_via_partition_root = true)",
             )
         return SignalError(
             f"publication {name!r} does not have the table under its own name",
-            place=str(table.id),
+            place=table.id,
             hint="ALTER PUBLICATION … ADD TABLE …, or ask for what it is a partition of",
         )
 
@@ -364,6 +364,6 @@ def _refuse_unpublished(table: Table, keyset: Keyset, share: Share) -> None:
     if generated:
         raise SignalError(
             f"the key column {generated[0]!r} is generated, and the log leaves it out",
-            place=str(table.id),
+            place=table.id,
             hint="set REPLICA IDENTITY FULL on the table, or give it a key of other columns",
         )

@@ -110,9 +110,9 @@ def _exported(
         held = ExportedSnapshot(Sessions(server.connect, kept=0), tables, holding, watch)
     except TableBusy as error:
         hint = "another session holds it locked; snapshot.lock.timeout.ms says how long to wait"
-        raise SourceError(error.message, place=error.place, hint=hint) from error
+        raise error.recast(SourceError, hint) from error
     except SchemaChanged as error:
-        raise SourceError(error.message, place=error.place, hint=error.hint) from error
+        raise error.recast(SourceError) from error
     try:
         _refuse_rewritten(held)
     except SourceError:

@@ -80,7 +80,7 @@ class _Measuring:
 def _refuse_other_key(read: ReadTable, bound: Key) -> None:
     """Raise SchemaChanged if a bound has more or fewer columns than the table's key has now."""
     if len(bound) != len(read.keyset.columns):
-        raise SchemaChanged("its key was changed", place=str(read.table.id))
+        raise SchemaChanged("its key was changed", place=read.table.id)
 
 
 class PostgresTables:
@@ -152,7 +152,7 @@ class PostgresTables:
         except (SignalError, TableBusy) as error:
             return error
         except SchemaChanged as error:
-            return SignalError(error.message, place=error.place, hint=error.hint)
+            return error.recast(SignalError)
 
     def row_bytes(self, target: Target) -> float:
         """The estimated size of a row, from the last measurement."""
@@ -236,7 +236,7 @@ class PostgresTables:
         """Have the server plan the signal's condition, and refuse it now if that fails."""
         if read.condition is None:
             return
-        place = str(target.collection)
+        place = target.collection
         if read.condition in self._too_long:
             raise _takes_too_long(place)
         if time.monotonic() > until_s:
@@ -282,7 +282,7 @@ class PostgresTables:
         try:
             return self._readable.reading(target, looked)
         except SignalError as error:
-            raise SchemaChanged(error.message, place=error.place, hint=error.hint) from error
+            raise error.recast(SchemaChanged) from error
 
     def _edge(
         self,
@@ -310,7 +310,7 @@ class PostgresTables:
             f"EXPLAIN (FORMAT JSON) SELECT FROM {read.relation}".encode()
         ).fetchone()
         if plan is None:
-            raise SourceError("the server gave no plan", place=str(read.table.id))
+            raise SourceError("the server gave no plan", place=read.table.id)
         found: dict[str, Any] = plan[0][0]["Plan"]
         return found
 
@@ -362,7 +362,7 @@ class PostgresTables:
         return self._edge(read, keyset.order, last, rows - 1)
 
 
-def _takes_too_long(place: str) -> SignalError:
+def _takes_too_long(place: CollectionId) -> SignalError:
     return SignalError(
         "the condition is refused: the server takes too long to plan it",
         place=place,

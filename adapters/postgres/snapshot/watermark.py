@@ -163,6 +163,9 @@ class Watermark(Protocol):
     def exported(self) -> Exported:
         """The snapshot that the window's rows are read in."""
 
+    def streamed(self, operation: str, row_id: str | None) -> None:
+        """Note a row of the signal table that was seen in the log."""
+
     def seal(self) -> None:
         """Note that all rows have been read."""
 
@@ -181,6 +184,9 @@ class AtBeginning:
     """A window in the snapshot that the log begins with: nothing that its rows contain is in the log."""
 
     exported: Exported
+
+    def streamed(self, _operation: str, _row_id: str | None) -> None:
+        """Do nothing."""
 
     def seal(self) -> None:
         """Do nothing."""
@@ -213,6 +219,9 @@ class VisibilityWatermark:
     def exported(self) -> Exported:
         """The snapshot that the window's rows are read in."""
         return self._held.exported
+
+    def streamed(self, _operation: str, _row_id: str | None) -> None:
+        """Do nothing: no row is written."""
 
     def seal(self) -> None:
         """Do nothing: H was taken when the window opened."""

@@ -60,8 +60,8 @@ def table_errors(doing: str, table: CollectionId) -> Iterator[None]:
     except SQLAlchemyError as error:
         number, said = native_number(error), f"{doing} failed: {_said(error)}"
         if number in _TABLE_MOVED:
-            raise SchemaChanged(said, place=str(table)) from error
-        raise source_error(error, doing, str(table)) from error
+            raise SchemaChanged(said, place=table) from error
+        raise source_error(error, doing, table) from error
 
 
 def busy(error: SQLAlchemyError) -> bool:
@@ -108,7 +108,7 @@ def native_number(error: SQLAlchemyError) -> int:
 NO_SUCH_OBJECT = 208
 
 
-def source_error(error: SQLAlchemyError, doing: str, place: str) -> SourceError | ConfigError:
+def source_error(error: SQLAlchemyError, doing: str, place: CollectionId | str) -> SourceError | ConfigError:
     """A driver's exception as ours, in one line."""
     number, said = native_number(error), _said(error)
     if "Can't open lib" in said or "Data source name not found" in said:
@@ -125,7 +125,7 @@ def source_error(error: SQLAlchemyError, doing: str, place: str) -> SourceError 
             " and lengthen CDC's retention (sys.sp_cdc_change_job)",
         )
     if number == _NO_SNAPSHOTS:
-        return no_snapshots(place)
+        return no_snapshots(str(place))
     if number in _BUSY:
         return TableBusy(f"{doing} failed: {said}", place=place)
     if number in _LOGIN_REFUSED:

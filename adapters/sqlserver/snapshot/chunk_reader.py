@@ -137,7 +137,7 @@ class ChunkReader:
 
 def _failed(error: Exception, reads: Mapping[int, RunRead]) -> SourceError | SinkError:
     """The error of a failed job. TableBusy on a lock timeout; it names the table if there is just one."""
-    tables = {str(read.read.table.id) for read in reads.values()}
+    tables = {read.read.table.id for read in reads.values()}
     database = next(iter(reads.values())).database
     said = job_error(error, "reading rows", tables.pop() if len(tables) == 1 else database)
-    return TableBusy(said.message, place=said.place) if lock_waited_for(error, said.message) else said
+    return said.recast(TableBusy) if lock_waited_for(error, said.message) else said

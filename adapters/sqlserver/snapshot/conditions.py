@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from adapters.source.conditions import Reference, Writer, Writing
     from adapters.sqlserver.server.table import Column
+    from engine.model import CollectionId
 
 _SYNTAX: Final = ("CAST", "CONVERT", "TRIM", "TRY_CAST", "TRY_CONVERT")
 """Functions whose arguments contain keywords or types."""
@@ -376,7 +377,7 @@ def finder(columns: Sequence[Column], table: str) -> Callable[[Reference], Found
     return find
 
 
-def check_trusted(condition: str, place: str) -> None:
+def check_trusted(condition: str, place: CollectionId | str) -> None:
     """Raise SignalError unless a condition, which may be any SQL, can stand in brackets for every driver."""
     why = _fault(condition)
     if why:

@@ -100,7 +100,7 @@ def reading(target: Target, known: Known, *, keyless: bool = False) -> ReadTable
     With `keyless`, a table without a key is read as well, as a single chunk: its changes can't be matched to
     rows.
     """
-    place = str(target.collection)
+    place = target.collection
     listed = known.listed.get(target.collection)
     if listed is None:
         raise SignalError("there is no such table", place=place)
@@ -130,7 +130,7 @@ def reading(target: Target, known: Known, *, keyless: bool = False) -> ReadTable
     return ReadTable(table, keyset, merge, missing, object_id=listed.object_id, there=there)
 
 
-def _check_merge(table: Table, keyset: Keyset, place: str) -> None:
+def _check_merge(table: Table, keyset: Keyset, place: CollectionId) -> None:
     """Without a key of the table, the log must have all columns of the surrogate key."""
     logged = {column.name for column in readable(table) if not column.computed}
     lacking = [column.name for column in keyset.columns if column.name not in logged]
@@ -138,14 +138,14 @@ def _check_merge(table: Table, keyset: Keyset, place: str) -> None:
         raise SignalError(f"the log does not have the key column {lacking[0]!r}", place=place)
 
 
-def _keyset(table: Table, names: Sequence[str], place: str) -> Keyset:
+def _keyset(table: Table, names: Sequence[str], place: CollectionId) -> Keyset:
     columns = tuple(column for name in names if (column := table.column(name)))
     for column in columns:
         _check_key(column, place)
     return Keyset(columns)
 
 
-def _check_key(column: Column, place: str) -> None:
+def _check_key(column: Column, place: CollectionId) -> None:
     """Refuse a column that can't be ordered or compared."""
     try:
         key_literal(column, "00" if column.type in _BYTES else "0")

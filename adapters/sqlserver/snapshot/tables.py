@@ -131,22 +131,22 @@ class SqlServerTables:
         except (SignalError, TableBusy) as error:
             return error
         except SchemaChanged as error:
-            return SignalError(error.message, place=error.place, hint=error.hint)
+            return error.recast(SignalError)
 
     def _reading(self, target: Target, known: Mapping[str, Known]) -> ReadTable:
         database = target.collection.parts[0]
         if database not in known:
-            raise SignalError("'database.names' does not name its database", place=str(target.collection))
+            raise SignalError("'database.names' does not name its database", place=target.collection)
         refusal = None if target.initial else self._databases.refusal(database)
         if refusal is not None:
-            raise SignalError(refusal.message, place=str(target.collection), hint=refusal.hint)
+            raise SignalError(refusal.message, place=target.collection, hint=refusal.hint)
         keyless = target.initial and self._keyless()
         read = self._databases.adapted(reading(target, known[database], keyless=keyless), target)
         return read if target.condition is None else replace(read, condition=self._condition(target, read))
 
     def _condition(self, target: Target, read: ReadTable) -> str:
         """The signal's condition as sent to the server. Raises SignalError where it is not allowed."""
-        text, place = target.condition or "", str(target.collection)
+        text, place = target.condition or "", target.collection
         match self._conditions:
             case Conditions.OFF:
                 raise SignalError(
@@ -190,7 +190,7 @@ class SqlServerTables:
                 raise
             raise SignalError(
                 f"the condition is refused: {condition_refused(native_number(error) or None)}",
-                place=str(read.table.id),
+                place=read.table.id,
                 hint="a SELECT TOP 0 with this condition says more",
             ) from error
 
@@ -240,7 +240,7 @@ class SqlServerTables:
             try:
                 found[target] = self._reading(target, known)
             except SignalError as error:
-                raise SchemaChanged(error.message, place=error.place, hint=error.hint) from error
+                raise error.recast(SchemaChanged) from error
         return found
 
 

@@ -59,7 +59,7 @@ class TestSignals:
 
     def test_a_turn_saves_no_more_where_thousands_wait(self, tmp_path):
         bench = Bench(tmp_path)
-        bench.source.refused = {one: TableBusy("it is locked", place=str(one)) for one in (T, U)}
+        bench.source.refused = {one: TableBusy("it is locked", place=one) for one in (T, U)}
         sizes = []
         for count in (1, 1_000):
             for number in range(count):

@@ -21,9 +21,12 @@ from engine.errors import (
     TableBusy,
 )
 from engine.job import state as saved
-from engine.model import Position, Range
+from engine.job.parts import Pace
+from engine.job.window_scheduler import WindowScheduler
+from engine.model import CollectionId, ExecuteSnapshot, Position, Range, Target
 from engine.snapshot.extent import Progress
 from engine.snapshot.merge import Superseded
+from engine.snapshot.queue import Snapshot
 from tests.job_bench import BOTH, Bench, ScriptedLog, T, U
 from tests.memory_source import Change, MemorySpan
 
@@ -84,13 +87,22 @@ class TestWindows:
         for _time in range(20):
             bench.now_s += 60.0
             bench.turns(1)
-            reading(bench).failure = TableBusy("locked", place="public.t")
+            reading(bench).failure = TableBusy("locked", place=T)
             bench.turns(1)
             assert bench.job.window is None
         bench.now_s += 60.0
         bench.turns(4)
 
         assert bench.told() == ["accepted", "finished public.t"]
+
+    def test_only_the_collection_that_an_error_carries_is_set_aside(self, bench):
+        """Names with dots may read alike."""
+        busy, other = CollectionId(("a", "b.c")), CollectionId(("a.b", "c"))
+        queue = Snapshot().execute(ExecuteSnapshot("s", (Target(busy), Target(other))))
+        scheduler = WindowScheduler(bench.parts(), Pace())
+        state = scheduler.refused(saved.State(snapshot=queue), TableBusy("locked", place=busy))
+
+        assert [table.target.collection for table in state.snapshot.tables] == [other, busy]
 
     def test_a_window_that_can_t_be_read_is_tried_again_after_a_pause(self, bench):
         bench.execute()
@@ -389,7 +401,7 @@ class TestWindows:
             bench.turns(1)
             if len(bench.events()) > sent:
                 sent = len(bench.events())
-                bench.source.windows = [SchemaChanged("another definition", place="public.t")]
+                bench.source.windows = [SchemaChanged("another definition", place=T)]
 
         assert bench.told() == ["accepted", "failed public.t"]
         assert caplog.text.count("the definition of public.t has changed; it is read anew") == 20
@@ -530,7 +542,7 @@ class TestBehind:
         assert bench.told() == ["accepted", "accepted", "stopped public.u", "finished public.t"]
 
     @pytest.mark.parametrize(
-        "error", [SourceError("bad block"), TableBusy("locked", place="public.t"), SinkError("no space left")]
+        "error", [SourceError("bad block"), TableBusy("locked", place=T), SinkError("no space left")]
     )
     def test_a_failure_of_the_second_is_judged_once_it_is_read_alone(self, bench, error):
         reading(bench).failure = error
@@ -563,7 +575,7 @@ class TestBehind:
         bench.execute()
         bench.turns(1)
         bench.execute('{"data-collections": ["public.u"]}')
-        bench.source.refused = {U: TableBusy("waits for a writer", place="public.u")}
+        bench.source.refused = {U: TableBusy("waits for a writer", place=U)}
         while bench.source.measures < 2:
             bench.turns(1)
         bench.turns(1)
