@@ -28,7 +28,7 @@ from adapters.storage.directory import LocalStorage, storage
 from adapters.storage.lease import Claim, FileLease, Leases
 from adapters.storage.state import FileStateStore, newest_epoch
 from adapters.storage.workspace import staging_base, take_workspace, workspace_of
-from engine.config.settings import Destination, SinkAhead, SinkKind, TableErrors
+from engine.config.settings import Destination, SinkAhead, SinkKind, StateForm, TableErrors
 from engine.errors import LeaseLost, SourceError
 from engine.events.names import topic_of
 from engine.events.record.heartbeat import heartbeat
@@ -36,6 +36,7 @@ from engine.job.heartbeat import Heartbeat
 from engine.job.loop import Job
 from engine.job.parts import JobParts, Pace
 from engine.job.progress_log import ProgressLog
+from engine.job.state_document import CURRENT, PREVIOUS
 from engine.snapshot.markers import Marker
 from engine.staging.files import sink_errors
 from engine.staging.staged_rows import StagingArea, clear
@@ -314,6 +315,7 @@ def _pace(settings: Settings, spark: SparkSession, wired: Wired) -> Pace:
         letters_bytes=job.letters_max_bytes,
         most_queued=job.max_queued,
         moves=settings.sink.destination is Destination.MOVED,
+        state_version=CURRENT if job.state_form is StateForm.CURRENT else PREVIOUS,
         repeats_behind_sink=settings.sink.ahead is SinkAhead.REPEAT,
         longest_backoff_s=max(0.5, job.restart_wait_ms / 1000),
     )

@@ -13,6 +13,7 @@ from engine.config.settings import (
     SinkAhead,
     SinkKind,
     SnapshotRestart,
+    StateForm,
     TableErrors,
     TopicRecreated,
 )
@@ -24,6 +25,13 @@ _MS = whole(1, 2**31 - 1)
 
 _SHARED = (
     P("tidemark.checkpoint", APPLIED, "directory or URI of the job's saved state", TEXT),
+    P(
+        "tidemark.state.form",
+        APPLIED,
+        "form of the saved state: one that the previous release reads, too, or the current one",
+        choice(StateForm),
+        "previous",
+    ),
     P("tidemark.staging.dir", APPLIED, "directory for what is not yet committed", TEXT),
     P(
         "tidemark.lease.wait",

@@ -24,6 +24,7 @@ from engine.config.settings import (
     SnapshotMode,
     SnapshotSettings,
     Source,
+    StateForm,
     TableErrors,
 )
 from engine.config.signals import idle_signals, read_signals
@@ -164,6 +165,7 @@ def _sink(v: Values) -> SinkSettings:
 def _job(v: Values) -> JobSettings:
     return JobSettings(
         checkpoint=v.get("tidemark.checkpoint", str) or None,
+        state_form=v.get("tidemark.state.form", StateForm),
         staging=v.get("tidemark.staging.dir", str) or None,
         lease_wait=v.get("tidemark.lease.wait", bool),
         lease_ttl_ms=v.get("tidemark.lease.ttl.ms", int),

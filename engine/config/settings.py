@@ -73,6 +73,13 @@ class SinkAhead(StrEnum):
     REPEAT = "repeat"
 
 
+class StateForm(StrEnum):
+    """`tidemark.state.form`: which form of the state is saved. Both forms are read."""
+
+    PREVIOUS = "previous"
+    CURRENT = "current"
+
+
 class Destination(StrEnum):
     """`tidemark.destination`: whether events go to the same destination as before, or it was moved."""
 
@@ -248,6 +255,7 @@ class JobSettings:
     """
 
     checkpoint: str | None = None
+    state_form: StateForm = StateForm.PREVIOUS
     staging: str | None = None
     lease_wait: bool = True
     lease_ttl_ms: int = 6_000

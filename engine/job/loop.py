@@ -41,10 +41,11 @@ from engine.errors import (
     TopicsRefused,
 )
 from engine.isolation.incomplete import noted
-from engine.job import state as saved
+from engine.job import state_document as saved
 from engine.job.isolation import Isolation
 from engine.job.observation import Observation
 from engine.job.progress_log import goes_on
+from engine.job.state import State
 from engine.job.turn_size import TurnSize
 from engine.job.window_scheduler import with_moved
 from engine.job.windows import Windows
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
 
     from engine.isolation.incomplete import Incomplete
     from engine.job.parts import JobParts, Pace
-    from engine.job.state import State
     from engine.model import CollectionId, Command, Part, Window
     from engine.ports import (
         LogReader,
@@ -79,7 +79,7 @@ class Job:
         self._parts, self._pace, self._observe = job_parts, pace, observe
         self._windows = Windows(job_parts, pace)
         self._isolation = Isolation(job_parts, pace, self._windows)
-        self.state: State = saved.State()
+        self.state: State = State()
         self._log: LogReader | None = None
         self._lag_s = 0.0
         self._saved = self.state
@@ -175,7 +175,7 @@ class Job:
             else:
                 job_parts.store.discard(turn)
             states = job_parts.store.load()
-        state = saved.State()
+        state = State()
         if states.promoted is not None:
             state = saved.from_json(states.promoted.document, job_parts.store.load_beside)
         self.state = self._saved = self._at_destination(self._not_behind(state))
@@ -390,7 +390,7 @@ class Job:
         job_parts.lease.check()
         after = replace(after, channels=dict(job_parts.desk.memory()), sink=job_parts.sink.memory())
         after = self._with_beside(after)
-        job_parts.store.save_pending(after.turn, saved.to_json(after))
+        job_parts.store.save_pending(after.turn, saved.to_json(after, self._pace.state_version))
         job_parts.lease.check()
         job_parts.sink.commit(after.turn, parts)
         job_parts.lease.check()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from engine.job.state_document import PREVIOUS
 from engine.snapshot.markers import Marker
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ class Pace:
     not know. With `moves` events may go to another destination than before. A topic that refuses events is
     offered its kept events after `probe_s`, then after pauses that double up to `longest_probe_s`.
 
-    Signals may queue up to `most_queued` collections; each request counts.
+    Signals may queue up to `most_queued` collections; each request counts. `state_version` is the version of
+    the documents that are saved.
     """
 
     chunk_rows: int = 1024
@@ -69,6 +71,7 @@ class Pace:
     isolates: bool = True
     letters_bytes: int = 1 << 30
     most_queued: int = 10_000
+    state_version: int = PREVIOUS
 
     def pause_s(self, failures: int, *, was_open: bool = True) -> float:
         """How long to wait after this many failures in a row."""

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from engine.errors import InvariantError
-from engine.model import Range, Target
+from engine.model import Key, Range, Target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.model import Key, Run
+    from engine.model import Run
 
 _REMEMBERED_KEYS = 10_000
 """How many keys are remembered of a collection that failed."""

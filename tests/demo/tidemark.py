@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Self
 
 import orjson
 
-from engine.job import state as saved
+from engine.job import state_document as saved
+from engine.job.state import State
 from tests.demo.source import PUBLICATION, SIGNALS, SLOT, TABLES
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ class Tidemark:
             raise JobFailed(f"asked to stop, the job ended with exit code {code}\n{self.last_lines()}")
         return time.monotonic() - since
 
-    def state(self) -> saved.State | None:
+    def state(self) -> State | None:
         """The newest state that the job has saved; None before its first."""
         for path in sorted(self._folder.checkpoint.glob("turn-*.json"), reverse=True):
             if path.name.endswith(".pending.json"):

@@ -34,7 +34,8 @@ from engine.config.settings import CaptureSettings
 from engine.errors import ConfigError, SignalError, SourceError, StateError
 from engine.events.settings import EventSettings
 from engine.expressions import bounded_matcher, matches, split_expressions
-from engine.job.state import State, from_json, to_json
+from engine.job.state import State
+from engine.job.state_document import from_json, to_json
 from engine.model import Channel, CollectionId, Position, Target
 from engine.patterns.tree import Untranslatable
 from signals.model import Signal

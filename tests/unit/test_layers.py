@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 LAYERS = ("engine", "signals", "adapters")
 SOURCES = ("postgres", "sqlserver", "mongodb")
-PURE = {"numpy", "orjson", "pyarrow", "xxhash"}
+PURE = {"msgspec", "numpy", "orjson", "pyarrow", "xxhash"}
 BLOCKING = {
     *(
         "asyncio",

@@ -10,7 +10,7 @@ import pytest
 from adapters.mongodb import saved as mongodb
 from adapters.postgres import saved as postgres
 from adapters.sqlserver import saved as sqlserver
-from engine.job.state import from_json, to_json
+from engine.job.state_document import from_json, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable

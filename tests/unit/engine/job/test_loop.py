@@ -17,7 +17,7 @@ from engine.errors import (
     StateNotSaved,
     TableBusy,
 )
-from engine.job import state as saved
+from engine.job import state_document as saved
 from engine.job.loop import Job
 from engine.job.state import State
 from engine.model import Position

@@ -20,8 +20,9 @@ from engine.errors import (
     SourceError,
     TableBusy,
 )
-from engine.job import state as saved
+from engine.job import state_document as saved
 from engine.job.parts import Pace
+from engine.job.state import State
 from engine.job.window_scheduler import WindowScheduler
 from engine.model import CollectionId, ExecuteSnapshot, Position, Range, Target
 from engine.snapshot.extent import Progress
@@ -100,7 +101,7 @@ class TestWindows:
         busy, other = CollectionId(("a", "b.c")), CollectionId(("a.b", "c"))
         queue = Snapshot().execute(ExecuteSnapshot("s", (Target(busy), Target(other))))
         scheduler = WindowScheduler(bench.parts(), Pace())
-        state = scheduler.refused(saved.State(snapshot=queue), TableBusy("locked", place=busy))
+        state = scheduler.refused(State(snapshot=queue), TableBusy("locked", place=busy))
 
         assert [table.target.collection for table in state.snapshot.tables] == [other, busy]
 
