@@ -15,10 +15,10 @@ LOCK_BUILD := echo 'setuptools>=77' | $(COMPILE) - --output-file .ci/build.lock
 TOOL := $(BIN)/python -m uv tool run --from
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format unit test integration test-sqlserver bench bench-peers floats consumers idle torture demo demo-kafka demo-mongodb golden fuzz lock audit sbom base-digest clean
+.PHONY: help setup check format unit test integration test-sqlserver older-release bench bench-peers floats consumers idle torture demo demo-kafka demo-mongodb golden fuzz lock audit sbom base-digest clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## make .venv with the locked dependencies, and make sure of Java 17 or later, libcurl and unixODBC
 	@.ci/java
@@ -56,6 +56,9 @@ golden: setup ## compare our events with the recorded ones, case by case
 test-sqlserver: setup ## SQL Server 2019, 2022 and 2025 from Microsoft's images: what the stand-in is tested with, and more
 	@docker info > /dev/null || { echo "test-sqlserver needs Docker"; exit 1; }
 	$(PYTEST) tests/integration/test_sqlserver_containers.py $(ARGS)
+
+older-release: setup ## the last commit before version 2 of the state continues a state saved by this one, and back
+	$(PYTEST) tests/integration/check_older_release.py $(ARGS)
 
 bench: setup ## measure everything into tests/bench/RESULTS.md; ARGS="--runs 1" or "--only stream-wide"
 	$(BIN)/python -m tests.bench.suite $(ARGS)

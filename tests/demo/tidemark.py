@@ -14,7 +14,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import orjson
 
@@ -23,7 +23,7 @@ from engine.job.state import State
 from tests.demo.source import PUBLICATION, SIGNALS, SLOT, TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tests.demo.source import Login
     from tests.servers.postgres import Database
@@ -122,20 +122,24 @@ def write_job(
 
 
 class Tidemark:
-    """`tidemark run` in a process of its own, ended with the context whatever happens."""
+    """`tidemark run` in a process of its own, ended with the context whatever happens.
 
-    def __init__(self, folder: Folder) -> None:
-        self._folder = folder
+    `command` runs another `tidemark` than the installed one, with `options` for its process.
+    """
+
+    def __init__(self, folder: Folder, command: Sequence[str] = (), **options: Any) -> None:
+        self._folder, self._command, self._options = folder, command or _command(), options
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         with self._folder.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*_command(), "run", str(self._folder.properties)],
+                [*self._command, "run", str(self._folder.properties)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # a Ctrl-C in the terminal is ours to answer
+                **self._options,
             )
         return self
 
