@@ -10,29 +10,24 @@ import logging
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from adapters.sqlserver.log import change_statements
 from adapters.sqlserver.log.capture_instances import Instances
-from adapters.sqlserver.server import metadata
-from adapters.sqlserver.server.catalog import Catalog, uncaptured
-from adapters.sqlserver.server.connection import rows, run
-from adapters.sqlserver.server.failures import no_snapshots, source_errors
-from adapters.sqlserver.server.position import ZERO, Place, lsn_of_hex
+from adapters.sqlserver.server.catalog import uncaptured
+from adapters.sqlserver.server.failures import no_snapshots
+from adapters.sqlserver.server.position import ZERO, Place
 from adapters.sqlserver.snapshot.conditions import derived
 from adapters.sqlserver.snapshot.eligibility import LOCKED
 from engine.config.settings import Watermarking
 from engine.errors import ConfigError, SignalError, SourceError, StateError
-from engine.model import CollectionId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from sqlalchemy import Connection
-
     from adapters.sqlserver.server.connection import Server
+    from adapters.sqlserver.server.questions import Questions
     from adapters.sqlserver.server.table import Table
     from adapters.sqlserver.snapshot.eligibility import ReadTable
     from engine.config.settings import Settings
-    from engine.model import Target
+    from engine.model import CollectionId, Target
 
 _log = logging.getLogger("adapters")
 _SIGNAL_COLUMNS = 3
@@ -57,8 +52,7 @@ class Databases:
     def __init__(self, settings: Settings, server: Server) -> None:
         self._settings, self._server = settings, server
         self.names: Sequence[str] = settings.sqlserver.databases
-        self._catalogs = {name: Catalog(name, self.captures) for name in self.names}
-        self._connections: dict[str, Connection] = {}
+        self._questions: dict[str, Questions] = {}
         self._patience_ms = min(settings.sqlserver.lock_timeout_ms or _PATIENCE_MS, _PATIENCE_MS)
         self._seen = {name: _Seen() for name in self.names}
         self.initial_hint: Callable[[], str] = lambda: LOCKED
@@ -72,28 +66,23 @@ class Databases:
             return True
         return self._settings.capture.captures(*table.parts[1:])
 
-    def connection(self, database: str) -> Connection:
-        """The connection for small queries, opened on first use."""
-        if database not in self._connections:
-            self._connections[database] = self.connect(database)
-        return self._connections[database]
+    def questions(self, database: str) -> Questions:
+        """The connection for the questions of the job's thread, opened on first use."""
+        if database not in self._questions:
+            self._questions[database] = self.open(database)
+        return self._questions[database]
 
-    def connect(self, database: str) -> Connection:
+    def open(self, database: str) -> Questions:
         """A new connection with the same lock timeout. Any thread may call this."""
-        with source_errors("connecting", database):
-            connection = self._server.open(database)
-            run(connection, f"SET LOCK_TIMEOUT {self._patience_ms}")
-        return connection
-
-    def catalog(self, database: str) -> Catalog:
-        """The catalog of a database."""
-        return self._catalogs[database]
+        questions = self._server.open(database)
+        questions.limit_lock_waits(self._patience_ms)
+        return questions
 
     def close(self) -> None:
         """Close the connections."""
-        connections, self._connections = self._connections, {}
-        for connection in connections.values():
-            connection.close()
+        opened, self._questions = self._questions, {}
+        for questions in opened.values():
+            questions.close()
 
     # Tables as the log knows them.
 
@@ -117,23 +106,19 @@ class Databases:
 
     def look(self, database: str) -> Instances:
         """Read the capture instances as they are now."""
-        connection, catalog = self.connection(database), self._catalogs[database]
-        with source_errors("reading the capture instances", database):
-            captures = catalog.captures(connection)
-            tables = catalog.tables(connection, captures)
+        catalog = self.questions(database).catalog
+        captures = catalog.captures(self.captures)
+        tables = catalog.tables(captures)
         named = {one.name: table for one, table in zip(captures, tables, strict=True)}
         return Instances(captures, named)
 
     def listed(self, database: str) -> list[CollectionId]:
         """All tables of a database, captured or not."""
-        with source_errors("listing tables", database):
-            return [one.id for one in self._catalogs[database].listed(self.connection(database))]
+        return [one.id for one in self.questions(database).catalog.listed()]
 
     def greatest(self, database: str) -> Place:
         """The greatest captured LSN; zero if nothing has been captured."""
-        with source_errors("asking for the greatest LSN", database):
-            found = rows(self.connection(database), change_statements.MAX_LSN)
-        return Place(lsn_of_hex(found[0][0]) if found and found[0][0] else ZERO)
+        return self.questions(database).changes.greatest() or Place(ZERO)
 
     # How tables are read.
 
@@ -168,39 +153,32 @@ class Databases:
         return found
 
     def _checked(self, database: str) -> str:
-        with source_errors("asking what the database is", database):
-            found = rows(self.connection(database), metadata.DATABASE)
-        if not found:
+        found = self.questions(database).catalog.description()
+        if found is None:
             raise SourceError("the server does not tell of the database", place=database)
-        cdc, updateability, identity = found[0]
-        if not cdc:
+        if not found.cdc:
             raise ConfigError(
                 f"CDC is not enabled in database {database!r}", hint="run there: EXEC sys.sp_cdc_enable_db"
             )
-        if updateability != "READ_WRITE":
+        if not found.writable:
             refused = refused_replica(database)
             raise refused if self._served else ConfigError(str(refused))
-        return str(identity)
+        return found.identity
 
     def check_snapshots(self, database: str) -> None:
         """Raise ConfigError where a database does not allow snapshot isolation."""
-        with source_errors("asking for snapshot isolation", database):
-            found = rows(self.connection(database), metadata.SNAPSHOTS)
-        if not found or found[0][0] != 1:
+        if not self.questions(database).catalog.allows_snapshots():
             raise no_snapshots(database)
 
     def refuse_replicas(self, database: str) -> None:
         """Raise SourceError on a secondary: rows read there may be older than changes already emitted."""
-        with source_errors("asking what the database is", database):
-            found = rows(self.connection(database), metadata.DATABASE)
-        if found and found[0][1] != "READ_WRITE":
+        found = self.questions(database).catalog.description()
+        if found is not None and not found.writable:
             raise refused_replica(database)
 
     def check_tables(self, database: str) -> None:
         """Warn of listed tables that are not captured. Raises ConfigError for an unusable signal table."""
-        connection, catalog = self.connection(database), self._catalogs[database]
-        with source_errors("listing tables", database):
-            listed = [one for one in catalog.listed(connection) if self.captures(one.id)]
+        listed = [one for one in self.questions(database).catalog.listed() if self.captures(one.id)]
         captures = self._seen[database].instances.captures
         signal = self._settings.sqlserver.signal_table(database)
         for name in uncaptured(listed, captures):
@@ -215,23 +193,21 @@ class Databases:
 
     def _warn_of_limits(self, database: str) -> None:
         """Warn of tables and columns that CDC captures incompletely or not faithfully."""
-        connection = self.connection(database)
-        with source_errors("asking what CDC can't capture", database):
-            switching = rows(connection, metadata.SWITCHING)
-            pages = rows(connection, metadata.OTHER_CODE_PAGES)
-        for schema, table, instance in switching:
-            if self.captures(CollectionId((database, schema, table))):
+        catalog = self.questions(database).catalog
+        switching, pages = catalog.switching(), catalog.other_code_pages()
+        for switched in switching:
+            if self.captures(switched.table):
                 _log.warning(
-                    "%s.%s.%s is partitioned, and CDC does not capture rows of a partition that is switched"
+                    "%s is partitioned, and CDC does not capture rows of a partition that is switched"
                     " in or out; to forbid it make capture instance %s with @allow_partition_switch = 0",
-                    *(database, schema, table, instance),
+                    *(switched.table, switched.instance),
                 )
-        for schema, table, column, collation in pages:
-            if self.captures(CollectionId((database, schema, table))):
+        for page in pages:
+            if self.captures(page.table):
                 _log.warning(
-                    "column %s of %s.%s.%s has the collation %s, of another code page than the database's:"
+                    "column %s of %s has the collation %s, of another code page than the database's:"
                     " CDC may not keep its characters; nvarchar keeps all",
-                    *(column, database, schema, table, collation),
+                    *(page.column, page.table, page.collation),
                 )
 
     def signal_columns(self, signal: CollectionId) -> tuple[str, ...]:

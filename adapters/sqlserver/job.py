@@ -20,7 +20,7 @@ from adapters.sqlserver.databases import Databases
 from adapters.sqlserver.log.database_log import LogBounds
 from adapters.sqlserver.log.span_reader import ChangeReader
 from adapters.sqlserver.schema.history import history
-from adapters.sqlserver.server import connection, metadata
+from adapters.sqlserver.server import connection
 from adapters.sqlserver.server.connection import Server
 from adapters.sqlserver.snapshot.chunk_reader import ChunkReader
 from adapters.sqlserver.snapshot.initial import InitialSnapshot
@@ -66,7 +66,7 @@ def run(
         closing(Server(reach(settings.sqlserver), connection.login_of(settings.sqlserver))) as found,
     ):
         for database in settings.sqlserver.databases:
-            found.query(database, metadata.SERVER, "connecting")
+            found.check(database)
     run_jobs(settings, (SQLSERVER_JDBC,), spark, stop, onlookers, partial(building, reach=reach))
 
 

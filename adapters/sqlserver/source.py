@@ -174,7 +174,7 @@ class SqlServerSource:
         return check_reach(known, captures, place, self._settings.sqlserver.signal_tables)
 
     def _tail(self, name: str, saved: Sequence[Sequence[Any]]) -> DatabaseTail:
-        connect = partial(self._databases.connect, name)
+        ask = partial(self._databases.open, name)
         gone = self._gone.setdefault(name, set())
         unnumbered = self._unnumbered.setdefault(name, set())
         asking = Asking(
@@ -183,11 +183,10 @@ class SqlServerSource:
             gone,
             unnumbered,
             self._settings.sqlserver.signal_tables,
+            self._databases.captures,
         )
-        catalog, reader = self._databases.catalog(name), self._tools.changes(name)
-        return DatabaseTail(
-            connect, catalog, reader, asking, self._databases.instances(name), marks_of(saved)
-        )
+        instances = self._databases.instances(name)
+        return DatabaseTail(name, ask, self._tools.changes(name), asking, instances, marks_of(saved))
 
     def close(self) -> None:
         """Release locks and connections."""
@@ -426,14 +425,14 @@ class SqlServerSource:
     def _watermark(self, window: Window, database: str) -> Watermark:
         if window.initial and self._first.waits:
             return AtBeginning(self._first.alive())
-        strategy, connection = self._settings.snapshot.watermarking, self._databases.connection(database)
+        strategy, questions = self._settings.snapshot.watermarking, self._databases.questions(database)
         signal = self._settings.sqlserver.signal_table(database)
         if strategy is Watermarking.VISIBILITY:
-            return LogEnd(connection, database)
+            return LogEnd(questions)
         if signal is None:
             raise InvariantError("signal rows need a signal table")
         table = SignalTable(signal, self._databases.signal_columns(signal))
-        return SignalRows(connection, table, window.id, strategy)
+        return SignalRows(questions, table, window.id, strategy)
 
 
 def _letters(taken: LogSlice, without: Collection[CollectionId]) -> dict[CollectionId, Letters]:

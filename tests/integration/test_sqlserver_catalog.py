@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import closing
+
 import pytest
 
 from adapters.sqlserver.server import metadata
-from adapters.sqlserver.server.catalog import Catalog, Listed, uncaptured
-from adapters.sqlserver.server.connection import Server, rows
+from adapters.sqlserver.server.catalog import Listed, OtherCodePage, Switching, uncaptured
+from adapters.sqlserver.server.connection import Server
 from adapters.sqlserver.server.table import Capture, Column, Table
 from adapters.sqlserver.snapshot.watermark import LogEnd
 from engine.config.sqlserver import AGENT_STATUS
@@ -16,24 +19,24 @@ from tests.servers.sqlserver import StandInDatabase
 
 pytestmark = pytest.mark.integration
 
-CATALOG = Catalog("shop", lambda _table: True)
 
-
-def captured(shop: StandInDatabase, catalog: Catalog = CATALOG) -> list[tuple[Capture, Table]]:
-    with Server(shop.server.reach).connect("shop") as connection:
-        captures = catalog.captures(connection)
-        return list(zip(captures, catalog.tables(connection, captures), strict=True))
+def captured(
+    shop: StandInDatabase, selected: Callable[[CollectionId], bool] = lambda _table: True
+) -> list[tuple[Capture, Table]]:
+    with closing(Server(shop.server.reach).open("shop")) as questions:
+        captures = questions.catalog.captures(selected)
+        return list(zip(captures, questions.catalog.tables(captures), strict=True))
 
 
 def described(shop: StandInDatabase) -> dict[str, Table]:
-    with Server(shop.server.reach).connect("shop") as connection:
-        tables = [one for one in CATALOG.listed(connection) if not one.view]
-        return {one.id.parts[-1]: one for one in CATALOG.describe(connection, tables)}
+    with closing(Server(shop.server.reach).open("shop")) as questions:
+        tables = [one for one in questions.catalog.listed() if not one.view]
+        return {one.id.parts[-1]: one for one in questions.catalog.describe(tables)}
 
 
 def listed(shop: StandInDatabase) -> list[Listed]:
-    with Server(shop.server.reach).connect("shop") as connection:
-        return list(CATALOG.listed(connection))
+    with closing(Server(shop.server.reach).open("shop")) as questions:
+        return list(questions.catalog.listed())
 
 
 @pytest.mark.parametrize(
@@ -128,7 +131,7 @@ def test_only_selected_tables_have_instances(shop):
     shop.enable_cdc("dbo.a")
     shop.enable_cdc("dbo.b")
 
-    found = captured(shop, Catalog("shop", lambda table: table.parts[2] == "b"))
+    found = captured(shop, lambda table: table.parts[2] == "b")
 
     assert [one.name for one, _table in found] == ["dbo_b"]
 
@@ -191,25 +194,25 @@ def test_a_dropped_instance_is_gone(shop):
 
 
 def test_a_database_says_what_it_is(shop):
-    server = Server(shop.server.reach)
+    with closing(Server(shop.server.reach).open("shop")) as questions:
+        found = questions.catalog.description()
 
-    ((cdc, updateability, identity),) = server.query("shop", metadata.DATABASE)
-
-    assert (cdc, updateability) == (1, "READ_WRITE")
-    assert identity
-    assert server.query("shop", metadata.SNAPSHOTS) == [(1,)]
-    shop.set("updateability", "READ_ONLY")
-    assert server.query("shop", metadata.DATABASE)[0][1] == "READ_ONLY"
+        assert found is not None
+        assert (found.cdc, found.writable) == (True, True)
+        assert found.identity
+        assert questions.catalog.allows_snapshots()
+        shop.set("updateability", "READ_ONLY")
+        now = questions.catalog.description()
+        assert now is not None
+        assert not now.writable
 
 
 def test_the_agents_status_is_asked_for_in_the_configured_words(shop):
-    server = Server(shop.server.reach)
-    asked = metadata.agent_status(AGENT_STATUS, "shop")
-
-    assert "[shop].sys.dm_server_services" in asked
-    assert server.query("shop", asked) == [(1,)]
-    shop.server.agent_running = False
-    assert server.query("shop", asked) == [(0,)]
+    assert "[shop].sys.dm_server_services" in metadata.agent_status(AGENT_STATUS, "shop")
+    with closing(Server(shop.server.reach).open("shop")) as questions:
+        assert questions.changes.agent_runs(AGENT_STATUS) is True
+        shop.server.agent_running = False
+        assert questions.changes.agent_runs(AGENT_STATUS) is False
     assert metadata.agent_status("SELECT #db.f();", "a]b") == "SELECT [a]]b].f()"
 
 
@@ -247,8 +250,10 @@ def test_a_table_whose_partitions_may_be_switched_is_named(shop):
             " WHERE name = 'parted'"
         )
 
-    with Server(shop.server.reach).connect("shop") as connection:
-        assert rows(connection, metadata.SWITCHING) == [("dbo", "parted", "dbo_parted")]
+    with closing(Server(shop.server.reach).open("shop")) as questions:
+        assert questions.catalog.switching() == [
+            Switching(CollectionId(("shop", "dbo", "parted")), "dbo_parted")
+        ]
 
 
 def test_a_captured_column_of_another_code_page_is_named(shop):
@@ -259,9 +264,10 @@ def test_a_captured_column_of_another_code_page_is_named(shop):
     )
     shop.enable_cdc("dbo.t")
 
-    with Server(shop.server.reach).connect("shop") as connection:
-        found = rows(connection, metadata.OTHER_CODE_PAGES)
-    assert found == [("dbo", "t", "other", "Cyrillic_General_CI_AS")]
+    with closing(Server(shop.server.reach).open("shop")) as questions:
+        found = questions.catalog.other_code_pages()
+    table = CollectionId(("shop", "dbo", "t"))
+    assert found == [OtherCodePage(table, "other", "Cyrillic_General_CI_AS")]
 
 
 def test_a_server_without_the_end_of_its_log_is_told_apart_from_a_login_without_rights(shop):
@@ -269,7 +275,7 @@ def test_a_server_without_the_end_of_its_log_is_told_apart_from_a_login_without_
         connection.execute("DROP FUNCTION sys.dm_db_log_stats")
 
     with (
-        Server(shop.server.reach).connect("shop") as connection,
+        closing(Server(shop.server.reach).open("shop")) as questions,
         pytest.raises(SourceError, match="2016 SP2"),
     ):
-        LogEnd(connection, "shop")
+        LogEnd(questions)

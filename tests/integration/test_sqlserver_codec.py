@@ -77,8 +77,8 @@ def table(sqlserver: SqlServer, shop: StandInDatabase) -> Table:
     shop.execute(DDL)
     shop.enable_cdc("dbo.t")
     with sqlserver.reach.engine("shop").connect() as connection:
-        catalog = Catalog("shop", lambda _name: True)
-        (described,) = catalog.tables(connection, catalog.captures(connection))
+        catalog = Catalog(connection, "shop")
+        (described,) = catalog.tables(catalog.captures(lambda _name: True))
     return described
 
 

@@ -17,11 +17,10 @@ import pytest
 from pyspark.sql import SparkSession
 from sqlalchemy.exc import SQLAlchemyError
 
-from adapters.sqlserver.server import metadata
+from adapters.sqlserver.server import metadata, table_statements
 from adapters.sqlserver.server.catalog import Catalog
 from adapters.sqlserver.server.connection import Server, reach, rows
 from adapters.sqlserver.server.tsql import key_of
-from adapters.sqlserver.snapshot import table_statements
 from adapters.sqlserver.snapshot.eligibility import ReadTable
 from adapters.sqlserver.snapshot.keyset import Keyset
 from engine.config.sources import Encryption
@@ -174,10 +173,10 @@ def test_an_index_serves_the_comparison_of_texts(shop: ContainedDatabase, kind: 
         "INSERT INTO dbo.t SELECT CONCAT(N'k', ROW_NUMBER() OVER (ORDER BY a.[object_id])), ''"
         " FROM sys.all_objects AS a CROSS JOIN (VALUES (1), (2), (3)) AS b (n)"
     )
-    catalog = Catalog("shop", lambda _table: True)
     with shop.server.connect("shop") as connection:
-        listed = [one for one in catalog.listed(connection) if one.id.parts[1:] == ("dbo", "t")]
-        (table,) = catalog.describe(connection, listed)
+        catalog = Catalog(connection, "shop")
+        listed = [one for one in catalog.listed() if one.id.parts[1:] == ("dbo", "t")]
+        (table,) = catalog.describe(listed)
         condition = Keyset(table.columns[:1]).between((first,), (last,))
         connection.exec_driver_sql("SET SHOWPLAN_TEXT ON")
         result = connection.exec_driver_sql(f"SELECT [pad] FROM [dbo].[t] WHERE {condition}")
@@ -193,10 +192,10 @@ def test_an_index_serves_the_comparison_of_texts(shop: ContainedDatabase, kind: 
 def test_a_greatest_key_of_half_a_surrogate_pair_leaves_no_row_out(shop: ContainedDatabase):
     shop.execute("CREATE TABLE dbo.t (k nvarchar(9) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY)")
     shop.execute("INSERT INTO dbo.t VALUES (N'a'), (N'ab'), (N'a' + NCHAR(55357))")
-    catalog = Catalog("shop", lambda _table: True)
     with shop.server.connect("shop") as connection:
-        listed = [one for one in catalog.listed(connection) if one.id.parts[1:] == ("dbo", "t")]
-        (table,) = catalog.describe(connection, listed)
+        catalog = Catalog(connection, "shop")
+        listed = [one for one in catalog.listed() if one.id.parts[1:] == ("dbo", "t")]
+        (table,) = catalog.describe(listed)
         keyset = Keyset(table.columns[:1])
         ((told,),) = rows(
             connection, table_statements.edge(ReadTable(table, keyset, keyset), keyset.reverse_order)
@@ -243,10 +242,10 @@ def test_a_key_that_holds_nul_is_found(shop: ContainedDatabase, kind: str):
     shop.execute(f"CREATE TABLE dbo.t (k {kind} NOT NULL PRIMARY KEY)")
     shop.execute("INSERT INTO dbo.t VALUES (CONCAT(N'a', NCHAR(0), N'ж')), (N'a')")
     (row,) = shop.query("SELECT [k] FROM dbo.t WHERE LEN([k]) > 1")
-    catalog = Catalog("shop", lambda _table: True)
     with shop.server.connect("shop") as connection:
-        listed = [one for one in catalog.listed(connection) if one.id.parts[1:] == ("dbo", "t")]
-        (table,) = catalog.describe(connection, listed)
+        catalog = Catalog(connection, "shop")
+        listed = [one for one in catalog.listed() if one.id.parts[1:] == ("dbo", "t")]
+        (table,) = catalog.describe(listed)
 
     condition = Keyset(table.columns).among([row])
 

@@ -10,10 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from adapters.sqlserver.databases import check_identity
-from adapters.sqlserver.server import metadata
+from adapters.sqlserver.server import metadata, table_statements
 from adapters.sqlserver.server.connection import Server
 from adapters.sqlserver.server.table import Column, Table
-from adapters.sqlserver.snapshot import table_statements
 from adapters.sqlserver.snapshot.eligibility import ReadTable
 from adapters.sqlserver.snapshot.keyset import Keyset
 from engine.errors import ConfigError, StateError

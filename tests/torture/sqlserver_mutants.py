@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from adapters.sqlserver import source
 from adapters.sqlserver.events.decode import Watch
-from adapters.sqlserver.log import change_statements, reader, span_planner
+from adapters.sqlserver.log import reader, span_planner
+from adapters.sqlserver.server import change_statements
 from adapters.sqlserver.server.position import Place, after_lsn
 from adapters.sqlserver.snapshot import watermark
 from adapters.sqlserver.snapshot.locks import Locks

@@ -10,37 +10,26 @@ import logging
 import time
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sqlalchemy.exc import SQLAlchemyError
-
-from adapters.sqlserver.log import change_statements
 from adapters.sqlserver.log.capture_instances import Instances, check_kept, check_reach, gone
 from adapters.sqlserver.log.reader import LogSlice
 from adapters.sqlserver.log.span_planner import Bounds, plan_span, shares
-from adapters.sqlserver.server.connection import rows
-from adapters.sqlserver.server.failures import source_errors
-from adapters.sqlserver.server.metadata import agent_status
-from adapters.sqlserver.server.position import Place, lsn_of_hex
 from engine.errors import TableBusy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from sqlalchemy import Connection
-
     from adapters.sqlserver.log.capture_instances import Mark
-    from adapters.sqlserver.log.change_statements import Bound
-    from adapters.sqlserver.log.span_planner import Planned, Share
+    from adapters.sqlserver.log.span_planner import Planned
     from adapters.sqlserver.log.span_reader import ChangeReader, Read
-    from adapters.sqlserver.server.catalog import Catalog
+    from adapters.sqlserver.server.position import Place
+    from adapters.sqlserver.server.questions import Questions
     from engine.model import CollectionId
 
 _log = logging.getLogger("adapters")
 _CLOCK_S = 10.0
 _BUSY_TOLD_AFTER_S = 10.0
-_BRANCHES = 50
-"""The most change tables in one statement; the server compiles a plan for each."""
 NOTHING_KNOWN = Instances()
 NOT_RUNNING = "No maximum LSN in the database; SQL Server Agent is not running"
 _NOTHING_YET = (
@@ -74,52 +63,13 @@ class LogBounds:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeTables:
-    """Answers the probes of `span_planner.py` through a connection."""
-
-    connection: Connection
-    database: str
-
-    def counts(self, asked: Sequence[Share], most: int) -> list[int]:
-        """The number of rows of each share, up to `most`."""
-        found = [0] * len(asked)
-        for first in range(0, len(asked), _BRANCHES):
-            few = asked[first : first + _BRANCHES]
-            for share, count in self._rows(change_statements.counts(few, most)):
-                found[first + share] = count
-        return found
-
-    def commits(self, asked: Sequence[Share], offsets: Sequence[int]) -> list[str | None]:
-        """The commit of the row at each share's offset."""
-        found: list[str | None] = [None] * len(asked)
-        for first in range(0, len(asked), _BRANCHES):
-            few, skipped = asked[first : first + _BRANCHES], offsets[first : first + _BRANCHES]
-            for share, lsn in self._rows(change_statements.commits(few, skipped)):
-                found[first + share] = lsn_of_hex(lsn)
-        return found
-
-    def changes(self, asked: Sequence[Share], step: int) -> list[list[tuple[int, str]]]:
-        """The command and the LSN of about every `step`-th change."""
-        found: list[list[tuple[int, str]]] = [[] for _share in asked]
-        for first in range(0, len(asked), _BRANCHES):
-            few = asked[first : first + _BRANCHES]
-            for share, command, lsn in self._rows(change_statements.changes(few, step)):
-                found[first + share].append((int(command), lsn_of_hex(lsn)))
-        return [sorted(one) for one in found]
-
-    def _rows(self, asked: Bound) -> Sequence[tuple[Any, ...]]:
-        with source_errors("asking change tables", self.database):
-            found = rows(self.connection, asked.text, asked.parameters)
-        return [(int(share), *values) for share, *values in found]
-
-
-@dataclass(frozen=True, slots=True)
 class Asking:
     """How much is read at once, and how to ask the server whether SQL Server Agent runs.
 
     `gone` are the capture instances already reported as dropped, also by earlier tails: a session that fails
     before it saves anything must not make the next one report them again. `unnumbered` are the instances
-    already reported as lacking command ids. `never` are the tables that may lack no change.
+    already reported as lacking command ids. `never` are the tables that may lack no change. `captures` says
+    which tables' changes are streamed.
     """
 
     bounds: LogBounds = LogBounds()
@@ -127,29 +77,30 @@ class Asking:
     gone: set[tuple[str, int]] = field(default_factory=set)
     unnumbered: set[tuple[str, int]] = field(default_factory=set)
     never: Collection[CollectionId] = ()
+    captures: Callable[[CollectionId], bool] = lambda _table: True
 
 
 class DatabaseTail:
     """Reads one database's spans; see `log.DatabaseLog`.
 
-    `connect` raises SourceError; its connections have a short lock timeout. `instances` are those that the
+    `ask` opens a connection with a short lock timeout; it raises SourceError. `instances` are those that the
     source knows, `known` those of the saved state, if any.
     """
 
     def __init__(
         self,
-        connect: Callable[[], Connection],
-        catalog: Catalog,
+        database: str,
+        ask: Callable[[], Questions],
         reader: ChangeReader,
         asking: Asking,
         instances: Instances = NOTHING_KNOWN,
         known: Sequence[Mark] = (),
     ) -> None:
-        self._database, self._connect, self._catalog = catalog.database, connect, catalog
+        self._database, self._ask = database, ask
         self._reader, self._asking = reader, asking
         self._instances, self._known = instances, tuple(known) or instances.marks
         self._minutes, self._ahead_s, self._asked_s = 0, 0.0, float("-inf")
-        self._connection: Connection | None = None
+        self._questions: Questions | None = None
         self._silent = ""
         self._tracker = False
         self._reach = instances.marks
@@ -177,23 +128,23 @@ class DatabaseTail:
             _log.warning("the log of database %s waits for a lock: %s", self._database, error)
 
     def _next(self, after: Place) -> LogSlice | None:
-        connection = self._connected()
+        questions = self._asking_now()
         polled_s = time.monotonic()
         # In this order: an instance made in between has no changes up to that LSN.
-        upto = self._greatest(connection)
+        upto = self._greatest(questions)
         if upto is None:
             return None
         # A change of the instances stays pending until a span reports it: the read may have to wait for a
         # lock.
-        self._tracker = self._look(connection, after, moved=upto > after) or self._tracker
+        self._tracker = self._look(questions, after, moved=upto > after) or self._tracker
         if after >= upto and not self._tracker and not self._gaps:
             return None
-        planned = self._planned(connection, after, max(after, upto))
-        read = self._reader.read(connection, planned, self._instances.tables)
-        self._check_kept(connection, planned)
+        planned = self._planned(questions, after, max(after, upto))
+        read = self._reader.read(questions.changes, planned, self._instances.tables)
+        self._check_kept(questions, planned)
         self._note_unnumbered(read)
         if read.rows:
-            read = replace(read, clock_minutes=self._clock(connection))
+            read = replace(read, clock_minutes=self._clock_minutes(questions))
         behind = planned.end < upto and read.committed is not None
         told_s = self._ahead_s + polled_s
         if behind:
@@ -208,74 +159,64 @@ class DatabaseTail:
 
     def close(self) -> None:
         """Close the connection."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        if self._questions is not None:
+            self._questions.close()
+            self._questions = None
 
-    def _connected(self) -> Connection:
-        if self._connection is None:
-            self._connection = self._connect()
-        return self._connection
+    def _asking_now(self) -> Questions:
+        if self._questions is None:
+            self._questions = self._ask()
+        return self._questions
 
-    def _planned(self, connection: Connection, after: Place, upto: Place) -> Planned:
+    def _planned(self, questions: Questions, after: Place, upto: Place) -> Planned:
         bounds = self._asking.bounds.shared(self._share).of(self._reader.row_bytes)
-        tables = ChangeTables(connection, self._database)
-        return plan_span(self._instances.captures, after, upto, bounds, tables)
+        return plan_span(self._instances.captures, after, upto, bounds, questions.changes)
 
-    def _greatest(self, connection: Connection) -> Place | None:
-        with source_errors("asking for the greatest LSN", self._database):
-            found = connection.exec_driver_sql(change_statements.MAX_LSN).scalar()
+    def _greatest(self, questions: Questions) -> Place | None:
+        found = questions.changes.greatest()
         if found is None:
-            self._say_why(connection)
+            self._say_why(questions)
             return None
         self._silent = ""
-        return Place(lsn_of_hex(found))
+        return found
 
-    def _say_why(self, connection: Connection) -> None:
+    def _say_why(self, questions: Questions) -> None:
         """Log once why there is no greatest LSN."""
-        running = self._agent_runs(connection)
+        running = self._agent_runs(questions)
         said = _UNKNOWN if running is None else _NOTHING_YET if running else NOT_RUNNING
         if said != self._silent:
             self._silent = said
             _log.error(said) if said == NOT_RUNNING else _log.warning(said, self._database)
 
-    def _agent_runs(self, connection: Connection) -> bool | None:
+    def _agent_runs(self, questions: Questions) -> bool | None:
         """Whether SQL Server Agent runs; None where this login may not see it, or there is no Agent."""
         if not self._asking.agent_query:
             return True
         if self._silent == _UNKNOWN:
             return None
-        try:
-            query = agent_status(self._asking.agent_query, self._database)
-            return bool(connection.exec_driver_sql(query).scalar())
-        except SQLAlchemyError:
-            return None
+        return questions.changes.agent_runs(self._asking.agent_query)
 
-    def _look(self, connection: Connection, after: Place, *, moved: bool) -> bool:
+    def _look(self, questions: Questions, after: Place, *, moved: bool) -> bool:
         """Read the instances again; whether any was made, dropped or changed."""
-        with source_errors("reading the capture instances", self._database):
-            captures = self._catalog.captures(connection)
-            self._gaps |= check_reach(self._reach, captures, after, self._asking.never)
-            # A column may be altered or dropped under an instance. Rows captured after that have NULL in a
-            # column that was NOT NULL, so the known columns must not be older than the rows.
-            if captures == self._instances.captures and not moved:
-                return False
-            tables = self._catalog.tables(connection, captures)
+        captures = questions.catalog.captures(self._asking.captures)
+        self._gaps |= check_reach(self._reach, captures, after, self._asking.never)
+        # A column may be altered or dropped under an instance. Rows captured after that have NULL in a column
+        # that was NOT NULL, so the known columns must not be older than the rows.
+        if captures == self._instances.captures and not moved:
+            return False
+        tables = questions.catalog.tables(captures)
         self._note_gone(gone(self._known, captures))
         found = Instances(captures, {one.name: table for one, table in zip(captures, tables, strict=True)})
         news = found != self._instances
         self._instances, self._known, self._reach = found, found.marks, found.marks
         return news
 
-    def _check_kept(self, connection: Connection, planned: Planned) -> None:
+    def _check_kept(self, questions: Questions, planned: Planned) -> None:
         """Note tables whose change rows the clean-up job may have removed during the read."""
         asked = shares(self._instances.captures, planned.after, planned.end)
         if not asked:
             return
-        with source_errors("asking for the least LSNs", self._database):
-            found = rows(connection, change_statements.LEAST_LSNS)
-        least = {name: lsn_of_hex(lsn) for name, lsn in found}
-        self._gaps |= check_kept(asked, least, self._asking.never)
+        self._gaps |= check_kept(asked, questions.changes.least(), self._asking.never)
 
     def _note_unnumbered(self, read: Read) -> None:
         """Log once per instance that its changes have no reliable order inside a transaction."""
@@ -299,16 +240,15 @@ class DatabaseTail:
             )
         self._asking.gone.update(instances)
 
-    def _clock(self, connection: Connection) -> int:
+    def _clock_minutes(self, questions: Questions) -> int:
         """How many minutes the server's clock is ahead of UTC. Daylight saving time may change it.
 
         Also records how far that clock is ahead of ours.
         """
         if time.monotonic() - self._asked_s > _CLOCK_S:
-            with source_errors("asking for the server's clock", self._database):
-                ((minutes, now),) = rows(connection, change_statements.CLOCK)
-            self._minutes, self._asked_s = int(minutes), time.monotonic()
-            self._ahead_s = unix_s(now, self._minutes) - self._asked_s
+            clock = questions.changes.clock()
+            self._minutes, self._asked_s = clock.minutes, time.monotonic()
+            self._ahead_s = unix_s(clock.now, self._minutes) - self._asked_s
         return self._minutes
 
 

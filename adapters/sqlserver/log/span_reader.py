@@ -15,7 +15,6 @@ from uuid import uuid4
 import pyarrow as pa
 
 from adapters.spark.failures import job_error
-from adapters.sqlserver.log import change_statements
 from adapters.sqlserver.log.changes import (
     COLUMNS,
     RAW,
@@ -27,10 +26,8 @@ from adapters.sqlserver.log.changes import (
     raw_batch,
     unnumbered,
 )
-from adapters.sqlserver.server.connection import rows
-from adapters.sqlserver.server.failures import source_errors
+from adapters.sqlserver.server import change_statements
 from adapters.sqlserver.server.rows import readable
-from adapters.sqlserver.server.tsql import row_text
 from adapters.staging.span_files import SpanFile
 from engine.events.values.row_texts import RowMode
 from engine.model import Checksum
@@ -39,9 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
-    from sqlalchemy import Connection
 
     from adapters.sqlserver.log.span_planner import Planned, Share
+    from adapters.sqlserver.server.change_tables import ChangeTables
     from adapters.sqlserver.server.connection import Jdbc
     from adapters.sqlserver.server.table import Table
 
@@ -96,7 +93,7 @@ class ChangeReader:
         self._escaped: set[str] = set()
         self.row_bytes = float(_FIRST_ROW_BYTES)
 
-    def read(self, connection: Connection, planned: Planned, tables: Mapping[str, Table]) -> Read:
+    def read(self, changes: ChangeTables, planned: Planned, tables: Mapping[str, Table]) -> Read:
         """The rows of a span. `tables` has each instance's table by the instance's name.
 
         Raises SourceError.
@@ -106,7 +103,7 @@ class ChangeReader:
         while True:
             modes = {one.instance: self._mode(one) for one in planned.shares}
             if planned.rows is not None:
-                read, again = self._local(connection, planned, tables, modes)
+                read, again = self._local(changes, planned, tables, modes)
             else:
                 read, again = self._far(planned, tables, modes)
             if not again:
@@ -119,17 +116,12 @@ class ChangeReader:
 
     def _local(
         self,
-        connection: Connection,
+        changes: ChangeTables,
         planned: Planned,
         tables: Mapping[str, Table],
         modes: Mapping[int, RowMode],
     ) -> tuple[Read, set[int]]:
-        told = [_told(share, 0, tables, modes) for share in planned.shares]
-        found: list[tuple[Any, ...]] = []
-        with source_errors("reading change tables", self._database):
-            for portion in change_statements.portions(told):
-                asked = change_statements.change_rows(portion)
-                found += rows(connection, asked.text, asked.parameters)
+        found = changes.rows([_told(share, 0, tables, modes) for share in planned.shares])
         if not found:
             return Read(modes=modes), set()
         table = in_order([_raw(found)])
@@ -215,7 +207,7 @@ def _file(result: Mapping[str, Any]) -> SpanFile:
 
 
 def _raw(found: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
-    """A batch from rows of `change_statements.change_rows`, whose first column is the task."""
+    """A batch from the rows of `ChangeTables.rows`, whose first column is the task."""
     _task, *columns = zip(*found, strict=True)
     kinds = [RAW.field(name).type for name in COLUMNS]
     return raw_batch([pa.array(one, kind) for one, kind in zip(columns, kinds, strict=True)])
@@ -224,8 +216,8 @@ def _raw(found: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
 def _told(
     share: Share, task: int, tables: Mapping[str, Table], modes: Mapping[int, RowMode]
 ) -> change_statements.ShareRead:
-    expression = row_text(readable(tables[share.capture.name]), modes[share.instance], "c")
-    return change_statements.ShareRead(share, expression, task)
+    columns = readable(tables[share.capture.name])
+    return change_statements.ShareRead(share, columns, modes[share.instance], task)
 
 
 def _widths(

@@ -1,7 +1,7 @@
-"""Tables and capture instances of one database from its catalog, in a fixed number of queries.
+"""What is asked of a database's catalog: what it is, its tables and its capture instances.
 
-Every login may read the catalog for objects that it has rights on. Whether a table can be snapshotted is
-decided elsewhere.
+A fixed number of queries. Every login may read the catalog for objects that it has rights on. Whether a table
+can be snapshotted is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from adapters.sqlserver.server import metadata
-from adapters.sqlserver.server.connection import rows
+from adapters.sqlserver.server.execution import rows
+from adapters.sqlserver.server.failures import source_errors
 from adapters.sqlserver.server.position import lsn_of
 from adapters.sqlserver.server.table import Capture, Column, Table
 from engine.model import CollectionId
@@ -36,63 +37,123 @@ class Listed:
     indexed: bool = False
 
 
-class Catalog:
-    """The catalog of one database. `selected` decides which tables are captured at all.
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a database is: whether CDC is enabled, whether it can be written to, and its identity.
 
-    Every method takes a connection to the database. Driver errors are left to the caller to wrap.
+    The identity has two marks, separated by a bar (`metadata.DATABASE`).
     """
 
-    def __init__(self, database: str, selected: Callable[[CollectionId], bool]) -> None:
-        self.database = database
-        self._selected = selected
+    cdc: bool
+    writable: bool
+    identity: str
 
-    def captures(self, connection: Connection) -> tuple[Capture, ...]:
-        """The capture instances of the selected tables, by table, the older first."""
-        found = [
-            (CollectionId((self.database, schema, table)), name, lsn_of(bytes.fromhex(start)), *rest)
-            for name, schema, table, start, *rest in rows(connection, metadata.CAPTURES)
+
+@dataclass(frozen=True, slots=True)
+class Switching:
+    """A captured partitioned table. CDC does not capture rows of partitions switched in or out."""
+
+    table: CollectionId
+    instance: str
+
+
+@dataclass(frozen=True, slots=True)
+class OtherCodePage:
+    """A captured column whose characters CDC may lose: its code page differs from the database's."""
+
+    table: CollectionId
+    column: str
+    collation: str
+
+
+class Catalog:
+    """Questions about one database and its tables."""
+
+    def __init__(self, connection: Connection, database: str) -> None:
+        self._connection, self._database = connection, database
+
+    def description(self) -> Description | None:
+        """What the database is; None if the server does not tell."""
+        found = self._rows("asking what the database is", metadata.DATABASE)
+        if not found:
+            return None
+        cdc, updateability, identity = found[0]
+        return Description(bool(cdc), updateability == "READ_WRITE", str(identity))
+
+    def allows_snapshots(self) -> bool:
+        """Whether transactions may use snapshot isolation."""
+        found = self._rows("asking for snapshot isolation", metadata.SNAPSHOTS)
+        return bool(found and found[0][0] == 1)
+
+    def switching(self) -> list[Switching]:
+        """The captured tables whose partitions may be switched without a change row."""
+        found = self._rows("asking what CDC can't capture", metadata.SWITCHING)
+        return [Switching(self._id(schema, table), instance) for schema, table, instance in found]
+
+    def other_code_pages(self) -> list[OtherCodePage]:
+        """The captured columns of another code page than the database's."""
+        found = self._rows("asking what CDC can't capture", metadata.OTHER_CODE_PAGES)
+        return [
+            OtherCodePage(self._id(schema, table), column, collation)
+            for schema, table, column, collation in found
         ]
-        chosen = [one for one in found if self._selected(one[0])]
+
+    def captures(self, selected: Callable[[CollectionId], bool]) -> tuple[Capture, ...]:
+        """The capture instances of the tables that `selected` chooses, by table, the older first."""
+        doing = "reading the capture instances"
+        found = [
+            (self._id(schema, table), name, lsn_of(bytes.fromhex(start)), *rest)
+            for name, schema, table, start, *rest in self._rows(doing, metadata.CAPTURES)
+        ]
+        chosen = [one for one in found if selected(one[0])]
         captured: dict[int, list[str]] = defaultdict(list)
-        for row in rows(connection, metadata.CAPTURED_COLUMNS) if chosen else ():
+        for row in self._rows(doing, metadata.CAPTURED_COLUMNS) if chosen else ():
             captured[row[0]].append(row[1])
         return tuple(
             Capture(name, table, start, tuple(captured[change]), change, source, created, bool(commands))
             for table, name, start, change, source, created, commands in chosen
         )
 
-    def tables(self, connection: Connection, captures: Sequence[Capture]) -> tuple[Table, ...]:
+    def tables(self, captures: Sequence[Capture]) -> tuple[Table, ...]:
         """The table of each capture instance, with the columns that its log has."""
         if not captures:
             return ()
-        found = _by_object(rows(connection, metadata.CAPTURED_COLUMNS))
-        keys = _keys(rows(connection, metadata.keys(one.source_object_id for one in captures)))
+        doing = "reading the capture instances"
+        found = _by_object(self._rows(doing, metadata.CAPTURED_COLUMNS))
+        keys = _keys(self._rows(doing, metadata.keys(one.source_object_id for one in captures)))
         return tuple(
             _table(one.table, found.get(one.object_id, ()), keys.get(one.source_object_id, _NO_KEYS))
             for one in captures
         )
 
-    def listed(self, connection: Connection) -> tuple[Listed, ...]:
+    def listed(self) -> tuple[Listed, ...]:
         """Every user table and view, selected or not, by name."""
         tables = [
-            Listed(CollectionId((self.database, schema, name)), number, tracked=bool(tracked))
-            for schema, name, number, tracked in rows(connection, metadata.TABLES)
+            Listed(self._id(schema, name), number, tracked=bool(tracked))
+            for schema, name, number, tracked in self._rows("listing tables", metadata.TABLES)
         ]
         views = [
-            Listed(CollectionId((self.database, schema, name)), view=True, indexed=bool(indexed))
-            for schema, name, indexed in rows(connection, metadata.VIEWS)
+            Listed(self._id(schema, name), view=True, indexed=bool(indexed))
+            for schema, name, indexed in self._rows("listing tables", metadata.VIEWS)
         ]
         return (*tables, *views)
 
-    def describe(self, connection: Connection, listed: Iterable[Listed]) -> tuple[Table, ...]:
+    def describe(self, listed: Iterable[Listed]) -> tuple[Table, ...]:
         """Tables with all their columns, captured or not. A dropped table has none."""
         wanted = list(listed)
         numbers = [one.object_id for one in wanted]
-        found = _by_object(rows(connection, metadata.columns(numbers)))
-        keys = _keys(rows(connection, metadata.keys(numbers)))
+        found = _by_object(self._rows("reading the catalog", metadata.columns(numbers)))
+        keys = _keys(self._rows("reading the catalog", metadata.keys(numbers)))
         return tuple(
             _table(one.id, found.get(one.object_id, ()), keys.get(one.object_id, _NO_KEYS)) for one in wanted
         )
+
+    def _id(self, schema: str, name: str) -> CollectionId:
+        return CollectionId((self._database, schema, name))
+
+    def _rows(self, doing: str, statement: str) -> list[tuple[Any, ...]]:
+        with source_errors(doing, self._database):
+            return rows(self._connection, statement)
 
 
 _Keys = tuple[tuple[str, ...], tuple[str, ...]]

@@ -15,7 +15,10 @@ from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
 
 from adapters.source.admission import admission
+from adapters.sqlserver.server import metadata
+from adapters.sqlserver.server.execution import rows, run
 from adapters.sqlserver.server.failures import source_errors
+from adapters.sqlserver.server.questions import Questions
 from engine.config.references import fresh
 from engine.config.sources import Encryption
 from engine.errors import ConfigError
@@ -218,18 +221,25 @@ class Server:
             self._engines[database] = self.reach.engine(database)
         return self._engines[database]
 
-    def open(self, database: str, doing: str = "connecting") -> Connection:
-        """A new connection, which the caller must close.
+    def open(self, database: str) -> Questions:
+        """A new connection for questions, which the caller must close.
 
         Raises LoginRefused where the login has expired, ConfigError where it never worked.
         """
+        return Questions(self._opened(database, "connecting"), database)
+
+    def check(self, database: str) -> None:
+        """Log in and have a question answered, or raise what keeps the server from it."""
+        self.query(database, metadata.SERVER, "connecting")
+
+    def _opened(self, database: str, doing: str) -> Connection:
         with admission(self._login), source_errors(doing, database):
             return self.engine(database).connect()
 
     @contextmanager
     def connect(self, database: str, doing: str = "asking the server") -> Iterator[Connection]:
         """A connection of one's own, with autocommit. Failures become SourceErrors."""
-        with self.open(database, doing) as connection, source_errors(doing, database):
+        with self._opened(database, doing) as connection, source_errors(doing, database):
             yield connection
 
     def query(self, database: str, statement: str, doing: str = "asking the server") -> list[tuple[Any, ...]]:
@@ -247,13 +257,3 @@ class Server:
         engines, self._engines = self._engines, {}
         for engine in engines.values():
             engine.dispose()
-
-
-def rows(connection: Connection, statement: str, parameters: tuple[bytes, ...] = ()) -> list[tuple[Any, ...]]:
-    """The rows of a statement with a `?` for each parameter. Errors are left to the caller to wrap."""
-    return [tuple(row) for row in connection.exec_driver_sql(statement, parameters or None).fetchall()]
-
-
-def run(connection: Connection, statement: str) -> None:
-    """Run a statement without result rows."""
-    connection.exec_driver_sql(statement)

@@ -14,9 +14,9 @@ from adapters.spark.chunk_job import staged_runs
 from adapters.spark.failures import job_error
 from adapters.spark.jdbc_job import JdbcJob, JdbcQuery, fetched_at_once, read_fast
 from adapters.spark.window_jobs import WindowJobs
-from adapters.sqlserver.log.change_statements import portions
+from adapters.sqlserver.server import table_statements
+from adapters.sqlserver.server.change_statements import portions
 from adapters.sqlserver.server.failures import lock_waited_for
-from adapters.sqlserver.snapshot import table_statements
 from engine.errors import TableBusy
 from engine.events.values.row_texts import RowMode
 

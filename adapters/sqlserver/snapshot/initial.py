@@ -282,7 +282,7 @@ class InitialSnapshot:
         if self.isolation is Isolation.REPEATABLE_READ and not self.beside:
             return self._greatest()
         places = [
-            log_end(self._databases.connection(name), name, self._databases.greatest(name))
+            log_end(self._databases.questions(name), self._databases.greatest(name))
             for name in self._databases.names
         ]
         return position_of(places)

@@ -14,14 +14,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from sqlalchemy.exc import SQLAlchemyError
-
-from adapters.disclosure import condition_refused
 from adapters.source.conditions import rendered
-from adapters.sqlserver.server.connection import rows
-from adapters.sqlserver.server.failures import busy, native_number, source_errors, table_errors
-from adapters.sqlserver.server.tsql import key_of
-from adapters.sqlserver.snapshot import table_statements
 from adapters.sqlserver.snapshot.conditions import GRAMMAR, check_trusted, finder
 from adapters.sqlserver.snapshot.eligibility import Known, reading
 from engine.config.settings import Conditions
@@ -32,10 +25,9 @@ from engine.snapshot.extent import Extent
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from sqlalchemy import Connection
-
-    from adapters.sqlserver.server.catalog import Catalog
+    from adapters.sqlserver.server.questions import Questions
     from adapters.sqlserver.server.table import Table
+    from adapters.sqlserver.server.table_probes import TableProbes
     from adapters.sqlserver.snapshot.eligibility import ReadTable
     from engine.model import Key, Target
 
@@ -47,11 +39,8 @@ _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 class Databases(Protocol):
     """The databases of the server, as the job's thread uses them."""
 
-    def connection(self, database: str) -> Connection:
-        """The connection for small queries."""
-
-    def catalog(self, database: str) -> Catalog:
-        """The catalog."""
+    def questions(self, database: str) -> Questions:
+        """The connection for questions."""
 
     def logged(self, database: str) -> Mapping[CollectionId, Table]:
         """The captured tables as the log describes them at the stream's place."""
@@ -113,11 +102,10 @@ class SqlServerTables:
         for database in dict.fromkeys(name.parts[0] for name in names):
             if database not in self._databases.names:
                 continue
-            catalog, connection = self._databases.catalog(database), self._databases.connection(database)
-            with source_errors("reading the catalog", database):
-                listed = {one.id: one for one in catalog.listed(connection)}
-                wanted = [listed[name] for name in names if name in listed and not listed[name].view]
-                actual = {one.id: one for one in catalog.describe(connection, wanted)}
+            catalog = self._databases.questions(database).catalog
+            listed = {one.id: one for one in catalog.listed()}
+            wanted = [listed[name] for name in names if name in listed and not listed[name].view]
+            actual = {one.id: one for one in catalog.describe(wanted)}
             found[database] = Known(self._databases.logged(database), listed, actual)
         return found
 
@@ -126,8 +114,7 @@ class SqlServerTables:
     ) -> Extent | SignalError | TableBusy:
         try:
             read = self._reading(target, known)
-            with table_errors("measuring the table", target.collection):
-                return self._measured(read, target, bounded=bounded)
+            return self._measured(read, target, bounded=bounded)
         except (SignalError, TableBusy) as error:
             return error
         except SchemaChanged as error:
@@ -163,54 +150,39 @@ class SqlServerTables:
         return self._row_bytes.get(target.collection, 1000.0)
 
     def _measured(self, read: ReadTable, target: Target, *, bounded: bool) -> Extent:
-        connection = self._databases.connection(target.collection.parts[0])
-        ((count, size),) = rows(connection, table_statements.size(read))
-        count, size = int(count), int(size)
-        self._check_condition(connection, read)
+        probes = self._databases.questions(target.collection.database).probes
+        found = probes.size(read)
+        count, size = found.rows, found.bytes
+        self._check_condition(probes, read)
         self._row_bytes[target.collection] = size / max(count, 1)
         key = read.fingerprint
         whole = read.statement is not None or not read.keyset.columns
         if whole or (size <= self._whole_bytes and not bounded):
             return Extent(0 if bounded else count, size, whole=True, key=key)
-        greatest = self._edge(connection, read, read.keyset.reverse_order)
-        return Extent(
-            count, size, greatest=greatest, span=self._span(connection, read, greatest, count), key=key
-        )
+        greatest = probes.greatest_key(read)
+        span = self._span(probes, read, greatest, count)
+        return Extent(count, size, greatest=greatest, span=span, key=key)
 
     @staticmethod
-    def _check_condition(connection: Connection, read: ReadTable) -> None:
+    def _check_condition(probes: TableProbes, read: ReadTable) -> None:
         """Let the server compile the query with the signal's condition, which it may refuse."""
-        if read.condition is None:
-            rows(connection, table_statements.probe(read))
-            return
-        try:
-            rows(connection, table_statements.probe(read, read.condition))
-        except SQLAlchemyError as error:
-            if busy(error):
-                raise
+        refusal = probes.refusal(read)
+        if refusal is not None:
             raise SignalError(
-                f"the condition is refused: {condition_refused(native_number(error) or None)}",
+                f"the condition is refused: {refusal}",
                 place=read.table.id,
                 hint="a SELECT TOP 0 with this condition says more",
-            ) from error
+            )
 
     @staticmethod
-    def _edge(
-        connection: Connection, read: ReadTable, order: str, where: str = "", skipped: int = 0
-    ) -> Key | None:
-        found = rows(connection, table_statements.edge(read, order, where, skipped))
-        if not found:
-            return None
-        return tuple(key_of(column, told) for column, told in zip(read.keyset.columns, found[0], strict=True))
-
     def _span(
-        self, connection: Connection, read: ReadTable, greatest: Key | None, count: int
+        probes: TableProbes, read: ReadTable, greatest: Key | None, count: int
     ) -> tuple[int, int] | None:
         """The least and greatest value of a single integer key, if the key is dense enough."""
         columns = read.keyset.columns
         if greatest is None or len(columns) != 1 or columns[0].type not in _INTEGERS or columns[0].nullable:
             return None
-        least = self._edge(connection, _unlocked(read), read.keyset.order)
+        least = probes.least_key(read)
         if least is None or least[0] is None or greatest[0] is None:
             return None
         low, high = int(least[0]), int(greatest[0])
@@ -220,16 +192,14 @@ class SqlServerTables:
         self, target: Target, after: Key | None, upto: Key, step_rows: int, count: int
     ) -> list[Key]:
         """Keys below `upto` at every `step_rows` rows after `after`, each found from the previous one."""
-        read = _unlocked(self.readings([target])[target])
-        connection = self._databases.connection(target.collection.parts[0])
+        read = self.readings([target])[target]
+        probes = self._databases.questions(target.collection.database).probes
         found: list[Key] = []
-        with table_errors("finding chunk boundaries", target.collection):
-            while len(found) < count:
-                where = read.keyset.between(after, upto)
-                after = self._edge(connection, read, read.keyset.order, where, step_rows - 1)
-                if after is None or after == upto:
-                    break
-                found.append(after)
+        while len(found) < count:
+            after = probes.key_between(read, after, upto, step_rows - 1)
+            if after is None or after == upto:
+                break
+            found.append(after)
         return found
 
     def readings(self, targets: Sequence[Target]) -> dict[Target, ReadTable]:
@@ -242,8 +212,3 @@ class SqlServerTables:
             except SignalError as error:
                 raise error.recast(SchemaChanged) from error
         return found
-
-
-def _unlocked(read: ReadTable) -> ReadTable:
-    """The table for finding keys to cut at: without locks, so uncommitted rows may count."""
-    return replace(read, hint="NOLOCK")

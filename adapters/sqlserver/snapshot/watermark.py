@@ -13,21 +13,14 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from sqlalchemy.exc import SQLAlchemyError
-
-from adapters.sqlserver.server.connection import rows, run
-from adapters.sqlserver.server.failures import NO_SUCH_OBJECT, native_number, source_errors
-from adapters.sqlserver.server.position import Place
-from adapters.sqlserver.server.tsql import quote_name
-from adapters.sqlserver.snapshot import table_statements
 from engine.config.settings import Watermarking
 from engine.errors import SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sqlalchemy import Connection
-
+    from adapters.sqlserver.server.position import Place
+    from adapters.sqlserver.server.questions import Questions
     from engine.model import CollectionId
 
 
@@ -82,11 +75,6 @@ class SignalTable:
     id: CollectionId
     columns: tuple[str, ...]
 
-    @property
-    def name(self) -> str:
-        """The quoted name, without the database."""
-        return quote_name(*self.id.parts[1:])
-
 
 class SignalRows:
     """Writes a `snapshot-window-open` row when the window opens, and a `-close` row when its rows are read.
@@ -96,9 +84,9 @@ class SignalRows:
     """
 
     def __init__(
-        self, connection: Connection, signal: SignalTable, window_id: str, strategy: Watermarking
+        self, questions: Questions, signal: SignalTable, window_id: str, strategy: Watermarking
     ) -> None:
-        self._connection, self._signal, self._window_id = connection, signal, window_id
+        self._questions, self._signal, self._window_id = questions, signal, window_id
         self._deletes = strategy is Watermarking.INSERT_DELETE
         self._closed = False
         self._insert("open")
@@ -121,19 +109,15 @@ class SignalRows:
             return
         try:
             for edge in ("open", "close"):
-                name = f"{self._window_id}-{edge}"
-                self._run(table_statements.signal_gone(self._signal.name, self._signal.columns[0], name))
+                row_id = f"{self._window_id}-{edge}"
+                self._questions.remove_signal(self._signal.id, self._signal.columns[0], row_id)
         except SourceError as error:
             # Windows are closed after faults too, when the connection may be gone.
             _log.warning("a window's rows stay in the signal table: %s", error)
 
     def _insert(self, edge: str) -> None:
         row = (f"{self._window_id}-{edge}", f"snapshot-window-{edge}")
-        self._run(table_statements.signal_row(self._signal.name, self._signal.columns, *row))
-
-    def _run(self, statement: str) -> None:
-        with source_errors("writing to the signal table", str(self._signal.id)):
-            run(self._connection, statement)
+        self._questions.write_signal(self._signal.id, self._signal.columns, *row)
 
 
 class LogEnd:
@@ -142,17 +126,17 @@ class LogEnd:
     On an idle database that may take minutes, until CDC makes an entry of its own.
     """
 
-    def __init__(self, connection: Connection, database: str) -> None:
-        self._connection, self._database = connection, database
+    def __init__(self, questions: Questions) -> None:
+        self._questions = questions
         self._end: Place | None = None
-        self._ask()  # fails early where the login lacks the right
+        questions.log_end()  # fails early where the login lacks the right
 
     def streamed(self, signal_id: str | None) -> None:
         """Do nothing."""
 
     def seal(self) -> None:
         """Note where the log ends."""
-        self._end = Place(self._ask())
+        self._end = self._questions.log_end()
 
     def reached(self, place: Place) -> bool:
         """Whether the stream has come that far."""
@@ -160,23 +144,3 @@ class LogEnd:
 
     def close(self) -> None:
         """Do nothing."""
-
-    def _ask(self) -> str:
-        with source_errors("asking where the log ends", self._database):
-            try:
-                found = rows(self._connection, table_statements.LOG_END)
-            except SQLAlchemyError as error:
-                if native_number(error) != NO_SUCH_OBJECT:
-                    raise
-                raise SourceError(
-                    "the server does not have sys.dm_db_log_stats, which came with SQL Server 2016 SP2",
-                    place=self._database,
-                    hint="let windows write rows: read.only=false",
-                ) from error
-        if not found or not found[0][0]:
-            raise SourceError(
-                "the server does not say where its log ends",
-                place=self._database,
-                hint="GRANT VIEW DATABASE STATE, or let windows write rows: read.only=false",
-            )
-        return str(found[0][0]).lower()

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from adapters.sqlserver.snapshot import table_statements
-from adapters.sqlserver.snapshot.tables import _unlocked
-from tests.unit.adapters.sqlserver.log.test_change_statements import ALL, read_tables
+from adapters.sqlserver.server import table_statements
+from adapters.sqlserver.server.table_probes import unlocked
+from tests.unit.adapters.sqlserver.server.test_change_statements import ALL, read_tables
 from tests.unit.adapters.sqlserver.t_sql import PAGES, PREFIX, shape
 
 SHAPES = Path(__file__).with_name("t_sql_shapes.txt")
 SENT = [
     *ALL,
     *(
-        table_statements.edge(_unlocked(read), read.keyset.order)
+        table_statements.edge(unlocked(read), read.keyset.order)
         for read in read_tables()
         if read.statement is None
     ),

@@ -1,4 +1,4 @@
-"""The end of a log, on a connection that answers as a server would whose change tables are locked."""
+"""The end of a log, with questions answered as by a server whose change tables are locked."""
 
 from __future__ import annotations
 
@@ -8,65 +8,69 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from sqlalchemy.exc import DBAPIError
 
-from adapters.sqlserver.log import change_statements, database_log
+from adapters.sqlserver.log import database_log
 from adapters.sqlserver.log.capture_instances import Mark
-from adapters.sqlserver.log.change_statements import LEAST_LSNS
 from adapters.sqlserver.log.changes import Part
 from adapters.sqlserver.log.database_log import Asking, DatabaseTail, unix_s
 from adapters.sqlserver.log.span_reader import ChangeReader, Read
 from adapters.sqlserver.server.catalog import Catalog
+from adapters.sqlserver.server.change_tables import ChangeTables, ServerClock
 from adapters.sqlserver.server.position import ZERO, Place, after_lsn
+from adapters.sqlserver.server.questions import Questions
 from adapters.sqlserver.server.table import Capture, Table
-from engine.errors import PositionLost, SourceError
+from engine.errors import PositionLost, SourceError, TableBusy
 from tests.unit.adapters.sqlserver.changed import CUSTOMERS, lsn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import Connection
+    from adapters.sqlserver.log.span_planner import Share
 
-LOCKED = "[42000] [Microsoft][ODBC][SQL Server]Lock request time out period exceeded. (1222) (SQLExecDirectW)"
-GREATEST = lsn(9).replace(":", "")
 CAPTURE = Capture("dbo_customers", CUSTOMERS.id, lsn(1), (), 7)
 
 
-class Server:
-    """A connection whose change tables have no rows, and are locked while `locked`."""
+class Locked(ChangeTables):
+    """Change tables without rows, which are locked while `locked`."""
 
     def __init__(self) -> None:
         self.locked = True
-        self.least = ""
+        self.least_lsn = ""
         self.now = "2026-01-01 00:00:00.000"
-        self.asked = ""
 
-    def exec_driver_sql(self, statement: str, _parameters: tuple[bytes, ...] | None = None) -> Server:
-        if self.locked and "dbo_customers" in statement:
-            raise DBAPIError(statement, None, Exception(LOCKED))
-        self.asked = statement
-        return self
+    def greatest(self) -> Place:
+        return Place(lsn(9))
 
-    def scalar(self) -> str:
-        return GREATEST
+    def counts(self, asked: Sequence[Share], most: int) -> list[int]:  # noqa: ARG002  no server
+        if self.locked:
+            raise TableBusy("asking change tables failed: lock timeout", place="shop")
+        return [0] * len(asked)
 
-    def fetchall(self) -> list[tuple[Any, ...]]:
-        if self.asked == change_statements.CLOCK:
-            return [(0, self.now)]
-        least = self.asked == LEAST_LSNS and self.least
-        return [(CAPTURE.name, self.least.replace(":", ""))] if least else []
+    def least(self) -> dict[str, str]:
+        return {CAPTURE.name: self.least_lsn} if self.least_lsn else {}
+
+    def clock(self) -> ServerClock:
+        return ServerClock(0, self.now)
 
 
 class Known(Catalog):
     """Knows the captured tables that it is told of."""
 
-    found: tuple[Capture, ...] = (CAPTURE,)
+    def __init__(self) -> None:
+        self.found: tuple[Capture, ...] = (CAPTURE,)
 
-    def captures(self, connection: Connection) -> tuple[Capture, ...]:  # noqa: ARG002  no server
+    def captures(self, selected: Any) -> tuple[Capture, ...]:  # noqa: ARG002  no server
         return self.found
 
-    def tables(self, connection: Connection, captures: Any) -> tuple[Table, ...]:  # noqa: ARG002  no server
+    def tables(self, captures: Sequence[Capture]) -> tuple[Table, ...]:
         return (CUSTOMERS,) * len(captures)
+
+
+class Asked(Questions):
+    """A database that answers from memory."""
+
+    def __init__(self) -> None:
+        self.changes, self.catalog = Locked(), Known()
 
 
 class Nothing(ChangeReader):
@@ -81,12 +85,10 @@ class Nothing(ChangeReader):
         return self.found
 
 
-def made(asking: Asking | None = None, known: Sequence[Mark] = ()) -> tuple[DatabaseTail, Server, Known]:
-    server, catalog = Server(), Known("shop", lambda _table: True)
-    log = DatabaseTail(
-        lambda: cast("Connection", server), catalog, Nothing(), asking or Asking(), known=known
-    )
-    return log, server, catalog
+def made(asking: Asking | None = None, known: Sequence[Mark] = ()) -> tuple[DatabaseTail, Locked, Known]:
+    asked = Asked()
+    log = DatabaseTail("shop", lambda: asked, Nothing(), asking or Asking(), known=known)
+    return log, cast("Locked", asked.changes), cast("Known", asked.catalog)
 
 
 def test_what_is_new_is_told_when_the_lock_is_gone_that_reading_waited_for():
@@ -134,7 +136,7 @@ def test_an_instance_that_is_gone_is_told_of_once_though_sessions_fail_before_th
 
 def test_what_was_cleaned_up_while_it_was_read_is_lost():
     log, server, _catalog = made()
-    server.locked, server.least = False, lsn(7)
+    server.locked, server.least_lsn = False, lsn(7)
 
     with pytest.raises(PositionLost, match="begins at"):
         log.next(Place(lsn(5)))
@@ -142,14 +144,14 @@ def test_what_was_cleaned_up_while_it_was_read_is_lost():
 
 def test_what_is_whole_from_where_it_was_read_is_kept():
     log, server, _catalog = made()
-    server.locked, server.least = False, after_lsn(lsn(5))
+    server.locked, server.least_lsn = False, after_lsn(lsn(5))
 
     assert log.next(Place(lsn(5)))
 
 
 def test_a_login_that_may_not_know_the_least_lsn_is_told_what_it_needs():
     log, server, _catalog = made()
-    server.locked, server.least = False, ZERO
+    server.locked, server.least_lsn = False, ZERO
 
     with pytest.raises(SourceError, match="does not tell since when") as caught:
         log.next(Place(lsn(5)))

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 import pytest
 
-from adapters.sqlserver.log.change_statements import portions
 from adapters.sqlserver.log.changes import RAW, StageChanges
 from adapters.sqlserver.log.entries import in_order
 from adapters.sqlserver.log.span_planner import Planned, Share
 from adapters.sqlserver.log.span_reader import ChangeReader, forget
+from adapters.sqlserver.server.change_statements import portions
 from adapters.sqlserver.server.position import Place
 from adapters.sqlserver.server.table import Capture, Table
 from engine.model import CollectionId

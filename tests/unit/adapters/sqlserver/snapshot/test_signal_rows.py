@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, event
 
+from adapters.sqlserver.server.questions import Questions
 from adapters.sqlserver.snapshot.watermark import SignalRows, SignalTable
 from engine.config.settings import Watermarking
 from engine.model import CollectionId
@@ -23,7 +24,7 @@ def test_a_window_is_closed_though_its_rows_cannot_be_removed(caplog: pytest.Log
     event.listen(engine, "before_cursor_execute", _plain, retval=True)
     with engine.connect() as connection:
         connection.exec_driver_sql("CREATE TABLE signals (id text, type text, data text)")
-        marks = SignalRows(connection, signal, "w", Watermarking.INSERT_DELETE)
+        marks = SignalRows(Questions(connection, "shop"), signal, "w", Watermarking.INSERT_DELETE)
         connection.exec_driver_sql("DROP TABLE signals")
 
         marks.close()

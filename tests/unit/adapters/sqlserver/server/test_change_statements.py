@@ -10,13 +10,11 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from adapters.sqlserver.log import change_statements
 from adapters.sqlserver.log.span_planner import Share
-from adapters.sqlserver.server import metadata, tsql
+from adapters.sqlserver.server import change_statements, metadata, table_statements, tsql
 from adapters.sqlserver.server.position import Place
 from adapters.sqlserver.server.rows import readable
 from adapters.sqlserver.server.table import Capture, Column, Table
-from adapters.sqlserver.snapshot import table_statements
 from adapters.sqlserver.snapshot.eligibility import ReadTable
 from adapters.sqlserver.snapshot.keyset import Keyset
 from engine.config.sqlserver import AGENT_STATUS
@@ -98,9 +96,7 @@ def built() -> Iterator[str]:
     asked = list(shares())
     yield from (one.text for one in bound(asked))
     for mode in (RowMode.FAST, RowMode.ESCAPED):
-        told = [
-            change_statements.ShareRead(share, tsql.row_text(readable(WIDE), mode, "c")) for share in asked
-        ]
+        told = [change_statements.ShareRead(share, readable(WIDE), mode) for share in asked]
         yield change_statements.change_rows(told).text
         yield change_statements.change_query(told)
     for read in read_tables():
@@ -172,7 +168,7 @@ def test_no_statement_takes_more_rights_than_reading_but_where_the_log_ends_and_
 
 def test_lsns_are_parameters_in_the_order_of_the_text_and_literals_for_spark_alone():
     asked = list(shares())
-    told = [change_statements.ShareRead(share, "c.[c int]") for share in asked]
+    told = [change_statements.ShareRead(share, NARROW.columns, RowMode.FAST) for share in asked]
     found = [*bound(asked), change_statements.change_rows(told)]
 
     assert not [one.text for one in found if "0x" in one.text]

@@ -13,13 +13,15 @@ from math import ceil
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from adapters.sqlserver.server.position import UNKNOWN_COMMAND, ZERO, lsn_binary, lsn_literal
-from adapters.sqlserver.server.tsql import quote_name
+from adapters.sqlserver.server.tsql import quote_name, row_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from adapters.sqlserver.log.span_planner import Share
     from adapters.sqlserver.server.position import Place
+    from adapters.sqlserver.server.table import Column
+    from engine.events.values.row_texts import RowMode
 
 T = TypeVar("T")
 _BRANCHES = 50
@@ -170,10 +172,11 @@ def changes(asked: Sequence[Share], step: int) -> Bound:
 
 @dataclass(frozen=True, slots=True)
 class ShareRead:
-    """A share with the expression of its rows' text, and the task that reads it."""
+    """A share with the columns of its rows' texts and their form, and the task that reads it."""
 
     share: Share
-    row: str
+    columns: tuple[Column, ...]
+    mode: RowMode
     task: int = 0
 
 
@@ -192,7 +195,8 @@ def _change_rows(told: Sequence[ShareRead], written: Written) -> str:
     return " UNION ALL ".join(
         f"SELECT {one.task} AS [task], {one.share.instance} AS [instance], {_COMMIT} AS [commit],"
         f" {_command(one.share)} AS [command], {_CHANGE} AS [change], c.[__$operation] AS [operation],"
-        f" CONVERT(varchar(23), m.[tran_end_time], 121) AS [committed], {one.row} AS [r]"
+        f" CONVERT(varchar(23), m.[tran_end_time], 121) AS [committed],"
+        f" {row_text(one.columns, one.mode, 'c')} AS [r]"
         f" FROM {_rows(one.share, written, _TIMES)}"
         for one in told
     )
