@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from adapters.mongodb.log.position import shown
 from adapters.mongodb.server.connection import Server, connection_of
+from adapters.mongodb.server.questions import Questions
 from adapters.mongodb.snapshot.chunk_reader import ChunkReader
 from adapters.mongodb.snapshot.initial import InitialSnapshot
 from adapters.mongodb.source import MongoSource
@@ -48,8 +49,8 @@ def run(
 
     Raises a TidemarkError when the job can't continue. A session made here is stopped at the end.
     """
-    with trying(), closing(Server(connection_of(settings.mongodb))) as server:
-        server.identity()
+    with trying(), closing(Questions(Server(connection_of(settings.mongodb)))) as questions:
+        questions.identity()
     run_jobs(settings, (), spark, stop, onlookers, building)
 
 
@@ -86,6 +87,6 @@ def make_source(
     encoder = SpanEncoder(SparkExecutors(spark), places.staging, local_rows=_LOCAL_CHANGES)
     fetch = settings.snapshot.fetch_size
     reader = ChunkReader(spark, connection, places.windows, tasks=tasks_of(spark), batch_rows=fetch)
-    server = Server(connection)
-    first = InitialSnapshot(settings, server, snapshotter(settings.snapshot), sleep)
-    return MongoSource(settings, server, encoder, reader, first)
+    questions = Questions(Server(connection))
+    first = InitialSnapshot(settings, questions, snapshotter(settings.snapshot), sleep)
+    return MongoSource(settings, questions, encoder, reader, first)

@@ -28,7 +28,7 @@ from adapters.mongodb.log.reader import LogBounds, MongoLog, Span
 from adapters.mongodb.log.same_log import check_same_log
 from adapters.mongodb.log.stream import ChangeStream
 from adapters.mongodb.saved import saved_of
-from adapters.mongodb.server.connection import Server, check_capture, check_identity, check_splitting
+from adapters.mongodb.server.connection import check_capture, check_identity, check_splitting
 from adapters.mongodb.snapshot.chunk_reader import RunRead
 from adapters.mongodb.snapshot.tables import MongoCollections
 from adapters.mongodb.snapshot.watermark import AtBeginning, ClusterTime, SignalDocuments, Watermark
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
     from adapters.mongodb.events.decode import Decoded
     from adapters.mongodb.events.transactions import OpenTransaction
+    from adapters.mongodb.server.questions import Questions
     from adapters.mongodb.snapshot.chunk_reader import ChunkReader
     from adapters.mongodb.snapshot.initial import InitialSnapshot
     from adapters.source.span_encoder import SpanEncoder
@@ -77,12 +78,12 @@ class MongoSource:
     def __init__(
         self,
         settings: Settings,
-        server: Server,
+        questions: Questions,
         encoder: SpanEncoder,
         reader: ChunkReader,
         first: InitialSnapshot,
     ) -> None:
-        self._settings, self._server, self._first = settings, server, first
+        self._settings, self._questions, self._first = settings, questions, first
         self._encoder, self._reader = encoder, reader
         self._session: Session | None = None
         self._transaction: OpenTransaction | None = None
@@ -94,11 +95,11 @@ class MongoSource:
 
     def open_log(self, state: State) -> tuple[State, MongoLog | NoLog]:
         """Check the deployment against the state, and open the change stream at its position or its end."""
-        identity = self._server.identity()
+        identity = self._questions.identity()
         saved_of(state)
         check_identity(state.identity, identity)
-        check_capture(self._server.hello(), self._settings.mongodb.capture_mode)
-        check_splitting(self._server.version(), self._settings.mongodb.oversize)
+        check_capture(self._questions.hello(), self._settings.mongodb.capture_mode)
+        check_splitting(self._questions.version(), self._settings.mongodb.oversize)
         self._reader.reach()
         self._session = self._made_session(identity["replica_set"])
         state = replace(state, identity=identity)
@@ -128,8 +129,8 @@ class MongoSource:
         )
         # If the start is an event, the server itself checks that it has that event.
         if start is not None and self._event is not None and start.order[0] != self._event.order[0]:
-            check_same_log(self._server.client, options, self._event)
-        stream = ChangeStream(self._server.client, options, start)
+            check_same_log(self._questions, options, self._event)
+        stream = ChangeStream(self._questions.change_cursor(options.place), options, start)
         if start is not None:
             try:
                 stream.reach()
@@ -150,7 +151,7 @@ class MongoSource:
         )
         whole = {"whole_bytes": 0} if settings.job.window_max_chunks else {}
         extents = MongoCollections(
-            self._server,
+            self._questions,
             rules.captures,
             streamed_to=lambda: self._streamed_to,
             beginning=lambda: self._first.beginning,
@@ -170,7 +171,7 @@ class MongoSource:
 
     def close(self) -> None:
         """Close the connections."""
-        self._server.close()
+        self._questions.close()
 
     def memory(self) -> Mapping[str, Any]:
         """The open transaction, the beginning of the initial snapshot, and the last event."""
@@ -326,10 +327,10 @@ class MongoSource:
         if window.initial and held is not None:
             return AtBeginning(held.at, self._first.gone)
         if self._settings.snapshot.watermarking is Watermarking.VISIBILITY:
-            return ClusterTime(self._server, self._streamed_to)
+            return ClusterTime(self._questions, self._streamed_to)
         if signal is None:
             raise InvariantError("signal documents need a signal collection")
-        return SignalDocuments(self._server, signal, window.id, self._streamed_to)
+        return SignalDocuments(self._questions, signal, window.id, self._streamed_to)
 
 
 def _streamed_to(before: State, state: State) -> tuple[int, int]:

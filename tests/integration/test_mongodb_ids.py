@@ -25,6 +25,7 @@ from adapters.mongodb.documents.keys import id_text
 from adapters.mongodb.events.codec import Rules, codec_of
 from adapters.mongodb.events.rows import ReadEvents
 from adapters.mongodb.server.connection import RAW, Server, connection_of, shared_client
+from adapters.mongodb.server.questions import Questions
 from adapters.mongodb.snapshot.chunk_reader import ReadRuns, RunRead
 from adapters.mongodb.snapshot.tables import MongoCollections
 from engine.config.references import refuse
@@ -75,7 +76,8 @@ class Reader:
         self._connection = connection_of(MongoSettings(connection_string=mongodb.uri))
         self._directory = directory
         self._server = Server(self._connection)
-        self.extents = MongoCollections(self._server, lambda _one: True)
+        self._questions = Questions(self._server)
+        self.extents = MongoCollections(self._questions, lambda _one: True)
         rules = Rules(EventSettings("tm", ""), CaptureSettings(), "rs0")
         self._events = ReadEvents(codec_of(COLLECTION, rules), "{}", 0)
 
@@ -116,7 +118,7 @@ class Reader:
 
     def read(self, runs: list[Run], fetched: int = 3) -> list[list[Key]]:
         """The merge keys that each run reads, in the order read; so many documents are fetched at a time."""
-        task = ReadRuns(self._connection, self._server.now(), StagingArea(str(self._directory)), fetched)
+        task = ReadRuns(self._connection, self._questions.now(), StagingArea(str(self._directory)), fetched)
         staged = dict(task([RunRead(at, run, self._events) for at, run in enumerate(runs)]))
         return [_keys(staged[at].path) if at in staged else [] for at in range(len(runs))]
 

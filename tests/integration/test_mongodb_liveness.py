@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import SparkSession
 
+from adapters.mongodb.server.collection_probes import CollectionProbes
 from adapters.mongodb.snapshot.conditions import check_condition
 from engine.errors import SignalError
 from engine.model import CollectionId, Target
@@ -251,6 +252,8 @@ def test_a_refused_condition_is_not_quoted(mongodb: MongoServer, condition: str)
         client.inventory.t.insert_one({"n": 1})
 
         with pytest.raises(SignalError) as refused:
-            check_condition(client, Target(CollectionId(("inventory", "t")), condition))
+            check_condition(
+                CollectionProbes(lambda: client), Target(CollectionId(("inventory", "t")), condition)
+            )
 
     assert "sought" not in str(refused.value)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from adapters.mongodb.server.connection import Server, connection_of
+from adapters.mongodb.server.questions import Questions
 from adapters.mongodb.snapshot.chunk_reader import Reach
 from adapters.spark.executors import SparkExecutors
 from engine.config import parse
@@ -57,7 +58,8 @@ def test_a_token_that_has_expired_is_asked_for_again_while_a_connection_stands(
     oidc: OidcServer, tmp_path: Path
 ):
     (tmp_path / "token").write_text("token-1")
-    server = Server(connection(oidc, tmp_path))
+    found = connection(oidc, tmp_path)
+    server = Questions(Server(found))
     try:
         assert server.hello()["setName"] == "rs0"
         renew(oidc, tmp_path, "token-2")
@@ -66,7 +68,7 @@ def test_a_token_that_has_expired_is_asked_for_again_while_a_connection_stands(
         server.close()
 
     assert oidc.given == ["token-1", "token-2"]
-    assert "token-" not in repr(server.connection)
+    assert "token-" not in repr(found)
 
 
 def test_tasks_ask_the_provider_themselves(oidc: OidcServer, tmp_path: Path, spark: SparkSession):
@@ -85,7 +87,8 @@ def test_a_token_that_is_refused_has_expired_if_one_served(
     oidc: OidcServer, tmp_path: Path, spark: SparkSession
 ):
     (tmp_path / "token").write_text("token-0")
-    server, executors = Server(connection(oidc, tmp_path)), SparkExecutors(spark)
+    found = connection(oidc, tmp_path)
+    server, executors = Questions(Server(found)), SparkExecutors(spark)
     try:
         with pytest.raises(ConfigError, match="Authentication failed"):
             server.hello()
@@ -95,10 +98,10 @@ def test_a_token_that_is_refused_has_expired_if_one_served(
         with pytest.raises(LoginRefused, match="Authentication failed") as refused:
             server.hello()
         with pytest.raises(LoginRefused, match="Authentication failed"):
-            executors.map(Reach(server.connection), [0])
+            executors.map(Reach(found), [0])
         (tmp_path / "token").write_text("token-2")
         assert server.hello()["setName"] == "rs0"
-        executors.map(Reach(server.connection), [0])
+        executors.map(Reach(found), [0])
     finally:
         server.close()
     assert "token-" not in str(refused.value)

@@ -140,7 +140,7 @@ def test_a_window_s_time_is_chosen_before_its_collections_are_looked_at(
         fill(client, 1000)
         with driven(mongodb, tmp_path, spark, **CAPTURED) as job:
             source: Any = job.job._parts.source
-            open_window, now = source.open_window, source._server.now
+            open_window, now = source.open_window, source._questions.now
 
             def swapped_now() -> Any:
                 swap(client["inventory"])
@@ -149,7 +149,7 @@ def test_a_window_s_time_is_chosen_before_its_collections_are_looked_at(
             def opening(window: Any) -> Any:
                 monkeypatch.setattr(source, "open_window", open_window)
                 with monkeypatch.context() as once:
-                    once.setattr(source._server, "now", swapped_now)
+                    once.setattr(source._questions, "now", swapped_now)
                     try:
                         return open_window(window)
                     except SchemaChanged as error:

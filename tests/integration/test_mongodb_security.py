@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from adapters.mongodb.server.connection import Server, connection_of
+from adapters.mongodb.server.questions import Questions
 from engine.config import parse
 from engine.errors import ConfigError, SourceError
 from tests.integration.test_mongodb_job import driven, fill, properties, signal
@@ -103,7 +104,7 @@ def test_a_server_that_speaks_tls_alone_is_not_reached_without(secured: MongoSer
 
 def refused(given: dict[str, Any]) -> str:
     """What a job says of a connection that can't be made, on its one line."""
-    server = Server(connection_of(parse(given).mongodb))
+    server = Questions(Server(connection_of(parse(given).mongodb)))
     try:
         with pytest.raises((ConfigError, SourceError)) as told:
             server.identity()

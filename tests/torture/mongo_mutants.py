@@ -17,8 +17,8 @@ from adapters.mongodb.events.decode import Watch
 from adapters.mongodb.log import options
 from adapters.mongodb.log.options import StreamOptions
 from adapters.mongodb.log.position import time_of
-from adapters.mongodb.server import catalog
-from adapters.mongodb.snapshot import tables, watermark
+from adapters.mongodb.server import catalog, collection_probes
+from adapters.mongodb.snapshot import watermark
 from adapters.mongodb.snapshot.initial import InitialSnapshot
 from adapters.mongodb.snapshot.window import MongoWindow
 from engine.config import mongodb as mongodb_settings
@@ -126,8 +126,10 @@ MONGO_MUTANTS: dict[str, Mutant] = {
         "lagging", ((mongodb_settings, "of_the_primary", lambda _was: lambda uri: (uri, [])),)
     ),
     "bounds no older than the log": Mutant(
-        "unacknowledged", ((tables, "_concern", _without("afterClusterTime")),)
+        "unacknowledged", ((collection_probes, "concern", _without("afterClusterTime")),)
     ),
-    "bounds that are acknowledged": Mutant("rolled-back", ((tables, "_concern", _without("level")),)),
+    "bounds that are acknowledged": Mutant(
+        "rolled-back", ((collection_probes, "concern", _without("level")),)
+    ),
     "the event streamed last is in the log": Mutant("restored", ((source, "check_same_log", _always(None)),)),
 }

@@ -77,12 +77,6 @@ class StreamOptions:
         database, _, collection = self.target.partition(".")
         return database, collection if self.scope is CaptureScope.COLLECTION else 1
 
-    @property
-    def cursor_name(self) -> str:
-        """The collection that the stream's cursor belongs to."""
-        name = self.place[1]
-        return name if isinstance(name, str) else "$cmd.aggregate"
-
     def smaller(self) -> StreamOptions | None:
         """The options for the next smaller events; None if they can't be smaller."""
         if self.mode.pre_images:

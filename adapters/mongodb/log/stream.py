@@ -1,4 +1,4 @@
-"""A change stream, batch by batch, as raw BSON, through commands of our own instead of the driver's cursor.
+"""A change stream, batch by batch, as raw BSON.
 
 The driver would decode every event to find its resume token; here the batch's token is enough. Owns resuming
 after an invalidation, and events over the server's limit of 16 MB. Such an event comes without its pre-image,
@@ -11,28 +11,23 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
-
-from pymongo.errors import OperationFailure, PyMongoError
+from typing import TYPE_CHECKING
 
 from adapters.mongodb.documents.bson_walk import Kind, cluster_time, documents, fields, int64
 from adapters.mongodb.log.position import event_position, position_of, shown, time_of
 from adapters.mongodb.log.split_events import Parts
-from adapters.mongodb.server.connection import RAW, source_error
+from adapters.mongodb.server.change_cursor import EventTooLarge
 from engine.config.sources import Oversize
 from engine.errors import ConfigError, SourceError
 from engine.events.damaged import reading_bytes
 
 if TYPE_CHECKING:
-    from pymongo import MongoClient
-
     from adapters.mongodb.documents.bson_walk import Value
     from adapters.mongodb.log.options import StreamOptions
+    from adapters.mongodb.server.change_cursor import ChangeCursor
     from engine.model import Position
 
 _log = logging.getLogger("adapters")
-_TOO_LARGE = frozenset({10334, 7182500})
-"""An event over 16 MB; one that can't be split, because one of its fields is too large for a part."""
 _PLACE = "change stream"
 _INVALIDATED = b"\x02operationType\x00\x0b\x00\x00\x00invalidate\x00"
 
@@ -50,15 +45,12 @@ class Batch:
 
 
 class ChangeStream:
-    """One open stream. Used by one thread. A driver error becomes one of ours and ends the stream."""
+    """One open stream. Used by one thread. An error ends it."""
 
-    def __init__(
-        self, client: MongoClient[dict[str, Any]], options: StreamOptions, start: Position | None
-    ) -> None:
-        self._client, self._options, self._asked = client, options, options
+    def __init__(self, cursor: ChangeCursor, options: StreamOptions, start: Position | None) -> None:
+        self._commands, self._options, self._asked = cursor, options, options
         self._one_by_one, self._parts = False, Parts()
         self._ahead: Batch | None = None
-        self._session = client.start_session()
         self._cursor = 0
         self.position = self._open(start)
 
@@ -69,14 +61,11 @@ class ChangeStream:
     def close(self) -> None:
         """End the stream."""
         if self._cursor:
-            options = self._options
             try:
-                self._command(
-                    options.place[0], {"killCursors": options.cursor_name, "cursors": [self._cursor]}
-                )
+                self._commands.end(self._cursor)
             except SourceError:
                 _log.debug("the change stream's cursor could not be ended")
-        self._session.end_session()
+        self._commands.close()
 
     def next(self, most: int, await_ms: int) -> Batch:
         """The next events, at most `most`; none if none come within `await_ms`."""
@@ -85,26 +74,16 @@ class ChangeStream:
             return ahead
         if not self._cursor:
             self.position = self._open(self.position)
-        more = {
-            "getMore": self._cursor,
-            "collection": self._options.cursor_name,
-            "batchSize": 1 if self._one_by_one else most,
-            "maxTimeMS": await_ms,
-        }
         try:
-            raw = self._command(self._options.place[0], more, errors=False)
-        except OperationFailure as error:
-            if error.code not in _TOO_LARGE:
-                raise source_error(error, "reading the change stream", "change stream") from error
+            raw = self._commands.more(self._cursor, 1 if self._one_by_one else most, await_ms)
+        except EventTooLarge as error:
             return self._shrunk(error)
-        except PyMongoError as error:
-            raise source_error(error, "reading the change stream", "change stream") from error
         batch = self._batch(raw)
         if batch.changes and self._one_by_one:
             self._restore()
         return batch
 
-    def _shrunk(self, error: OperationFailure) -> Batch:
+    def _shrunk(self, error: EventTooLarge) -> Batch:
         """Find the event that is too large, then request less of it. Returns an empty batch meanwhile."""
         if self._one_by_one:
             smaller = self._options.smaller()
@@ -138,10 +117,7 @@ class ChangeStream:
             self._one_by_one, self._cursor, self._options = False, 0, self._asked
 
     def _open(self, start: Position | None) -> Position:
-        database, name = self._options.place
-        pipeline = self._options.pipeline(start)
-        raw = self._command(database, {"aggregate": name, "pipeline": pipeline, "cursor": {"batchSize": 0}})
-        found = answer(raw, "firstBatch")
+        found = answer(self._commands.open(self._options.pipeline(start)), "firstBatch")
         self._cursor = found.cursor
         return found.end if start is None else start
 
@@ -156,16 +132,6 @@ class ChangeStream:
             raise SourceError("the server ended the change stream", place="change stream")
         self.position = max(self.position, end)
         return Batch(changes, self.position, found.cluster_s)
-
-    def _command(self, database: str, command: dict[str, Any], *, errors: bool = True) -> bytes:
-        try:
-            answer = self._client[database].command(command, codec_options=RAW, session=self._session)
-        except PyMongoError as error:
-            if not errors:
-                raise
-            raise source_error(error, "opening the change stream", "change stream") from error
-        raw: bytes = answer.raw
-        return raw
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from adapters.mongodb.server.connection import Refused, source_errors
 from engine.model import CollectionId
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pymongo import MongoClient
 
@@ -39,7 +39,7 @@ class Described:
 class Catalog:
     """Names and kinds of collections, read again each time."""
 
-    def __init__(self, client: MongoClient[dict[str, Any]]) -> None:
+    def __init__(self, client: Callable[[], MongoClient[dict[str, Any]]]) -> None:
         self._client = client
 
     def collections(self, database: str | None = None) -> dict[CollectionId, Described]:
@@ -50,7 +50,7 @@ class Catalog:
         return {described.id: described for described in sorted(found, key=lambda described: described.id)}
 
     def _databases(self) -> list[str]:
-        return [name for name in self._client.list_database_names() if name not in _SYSTEM]
+        return [name for name in self._client().list_database_names() if name not in _SYSTEM]
 
     def _of(self, database: str) -> list[Described]:
         return [
@@ -60,7 +60,7 @@ class Catalog:
         ]
 
     def _listed(self, database: str) -> Sequence[Mapping[str, Any]]:
-        listing = partial(self._client[database].list_collections, authorizedCollections=True)
+        listing = partial(self._client()[database].list_collections, authorizedCollections=True)
         try:
             with source_errors("listing collections", database):
                 return list(listing())

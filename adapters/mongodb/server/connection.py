@@ -19,7 +19,6 @@ from pymongo.errors import ConfigurationError, InvalidURI, OperationFailure, PyM
 
 from adapters.disclosure import mongodb_message
 from adapters.mongodb.server.credentials import Token
-from adapters.source.admission import admission
 from engine.config.hidden import hidden_in
 from engine.config.references import fresh, refusals, refuse
 from engine.config.sources import CaptureMode, Oversize
@@ -169,35 +168,6 @@ class Server:
         clients, self._clients = self._clients, []
         for client in clients:
             client.close()
-
-    def hello(self) -> dict[str, Any]:
-        """The server's hello. Raises ConfigError if the login is refused and never worked."""
-        with admission(self.connection.login), source_errors("connecting"):
-            return self.client.admin.command("hello")
-
-    def version(self) -> Sequence[int]:
-        """The server's version numbers."""
-        with source_errors("asking for the version"):
-            found: Sequence[int] = self.client.admin.command("buildInfo")["versionArray"]
-        return found
-
-    def identity(self) -> dict[str, str]:
-        """What identifies this replica set: its name, and its id if our role may read it.
-
-        Raises ConfigError if it is not a replica set that can be read.
-        """
-        identity = {"replica_set": replica_set(self.hello())}
-        try:
-            config = self.client.admin.command("replSetGetConfig")["config"]
-        except PyMongoError:  # needs the role clusterMonitor
-            return identity
-        return {**identity, "id": str(config["settings"]["replicaSetId"])}
-
-    def now(self) -> tuple[int, int]:
-        """The cluster time of the newest operation: seconds and ordinal."""
-        with source_errors("asking for the cluster time"):
-            stamp = self.client.admin.command("ping")["operationTime"]
-        return stamp.time, stamp.inc
 
 
 def replica_set(hello: Mapping[str, Any]) -> str:

@@ -12,12 +12,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from bson.timestamp import Timestamp
-from pymongo.errors import OperationFailure
 
-from adapters.mongodb.documents.bson_walk import document_starts, fields, int64
-from adapters.mongodb.documents.keys import NOTHING_BETWEEN, among, between
-from adapters.mongodb.server.connection import RAW, collection_errors, shared_client, source_errors
+from adapters.mongodb.documents.keys import among, between
+from adapters.mongodb.server.collection_probes import concern
+from adapters.mongodb.server.questions import as_of, document_reader
 from adapters.mongodb.snapshot.conditions import condition_filter
 from adapters.spark.chunk_job import attempt
 from adapters.spark.executors import SparkExecutors
@@ -27,13 +25,12 @@ from engine.model import Staged
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pymongo.client_session import ClientSession
     from pyspark.sql import SparkSession
 
     from adapters.mongodb.events.rows import ReadEvents
     from adapters.mongodb.server.connection import Connection
     from engine.events.values.text import Ints
-    from engine.model import CollectionId, Run
+    from engine.model import Run
     from engine.staging.staged_rows import StagingArea
 
 _READING = "adapters.mongodb.events.rows"
@@ -95,7 +92,7 @@ class ReadRuns:
         collection = read.run.target.collection
         rows = size = 0
         staging = self.area.file(path, read.events.around)
-        with staging as file, collection_errors("reading documents", collection):
+        with staging as file:
             for raw, starts in self._batches(read):
                 for batch in read.events.batches(raw, starts):
                     file.write(batch)
@@ -104,35 +101,11 @@ class ReadRuns:
 
     def _batches(self, read: RunRead) -> Iterator[tuple[bytes, Ints]]:
         """The server's answers as of the window's cluster time, with the offsets of their documents."""
-        client = shared_client(self.connection)
-        snapshot = {"level": "snapshot", "atClusterTime": Timestamp(*self.at)}
-        loose = {"level": "majority", "afterClusterTime": Timestamp(*self.at)}
-        concern = loose if read.loose else snapshot
-        with client.start_session() as session:
-            for query in read.queries():
-                command = {**query, "readConcern": concern}
-                try:
-                    yield from self._answers(session, read.run.target.collection, command)
-                except OperationFailure as error:
-                    if error.code != NOTHING_BETWEEN:
-                        raise
-
-    def _answers(
-        self, session: ClientSession, collection: CollectionId, command: dict[str, Any]
-    ) -> Iterator[tuple[bytes, Ints]]:
-        (database, name), client = collection.parts, session.client
-        which = "firstBatch"
-        while True:
-            sized = {**command, "batchSize": self.batch_rows}
-            raw: bytes = client[database].command(sized, codec_options=RAW, session=session).raw
-            cursor = fields(raw, fields(raw)["cursor"].start)
-            starts = document_starts(raw, cursor[which].start)
-            if starts:
-                yield raw, np.array(starts, np.int64)
-            identifier = int64(raw, cursor["id"].start)[0]
-            if not identifier:
-                return
-            command, which = {"getMore": identifier, "collection": name}, "nextBatch"
+        wanted = concern(self.at) if read.loose else as_of(self.at)
+        reader = document_reader(self.connection)
+        collection = read.run.target.collection
+        for raw, starts in reader.answers(collection, read.queries(), wanted, self.batch_rows):
+            yield raw, np.array(starts, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +117,7 @@ class Reach:
     def __call__(self, _task: int) -> None:
         """Ping the server."""
         import_module(_READING)
-        with source_errors("connecting from Spark's tasks"):
-            shared_client(self.connection).admin.command("ping")
+        document_reader(self.connection).check()
 
 
 class ChunkReader:

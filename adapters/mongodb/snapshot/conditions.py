@@ -9,17 +9,13 @@ from typing import TYPE_CHECKING, Any
 from bson import encode, json_util
 from bson.code import Code
 
-from adapters.disclosure import condition_refused
-from adapters.mongodb.documents.keys import BY_ID
-from adapters.mongodb.server.connection import Refused, collection_errors
 from engine.errors import SignalError
 from signals.budget import check_depth
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pymongo import MongoClient
-
+    from adapters.mongodb.server.collection_probes import CollectionProbes
     from engine.model import CollectionId, Target
 
 _OF_OTHER_INDEXES = {
@@ -31,7 +27,6 @@ _OF_OTHER_INDEXES = {
 
 
 _SCRIPTS = frozenset({"$where", "$function", "$accumulator"})
-_PLANNING_MS = 5_000
 
 
 def condition_filter(target: Target) -> dict[str, Any]:
@@ -76,8 +71,8 @@ def _refuse_scripts(document: dict[str, Any], place: CollectionId) -> None:
             raise SignalError("the condition is refused: it holds a script", place=place)
 
 
-def check_condition(client: MongoClient[dict[str, Any]], target: Target) -> None:
-    """Raise SignalError if windows can't read by the condition. The server only plans the query."""
+def check_condition(probes: CollectionProbes, target: Target) -> None:
+    """Raise SignalError if windows can't read by the condition."""
     condition = condition_filter(target)
     if not condition:
         return
@@ -88,18 +83,13 @@ def check_condition(client: MongoClient[dict[str, Any]], target: Target) -> None
                 place=target.collection,
                 hint=f"use {_OF_OTHER_INDEXES[name]}",
             )
-    database, name = target.collection.parts
-    find = {"find": name, "filter": condition, "hint": BY_ID}
-    try:
-        with collection_errors("checking the condition", target.collection):
-            client[database].command("explain", find, verbosity="queryPlanner", maxTimeMS=_PLANNING_MS)
-    except Refused as error:
-        said = error.said if error.hint else condition_refused(error.code, error.name)
+    refusal = probes.refusal(target.collection, condition)
+    if refusal is not None:
         raise SignalError(
-            f"the condition can't be used: {said}",
+            f"the condition can't be used: {refusal.reason}",
             place=target.collection,
-            hint=error.hint or "explain a find with this filter says more",
-        ) from error
+            hint=refusal.hint or "explain a find with this filter says more",
+        )
 
 
 def _operators(value: Any) -> Iterator[str]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from adapters.mongodb.log.stream import ChangeStream
-    from adapters.mongodb.server.connection import Server
+    from adapters.mongodb.server.questions import Questions
     from adapters.mongodb.snapshot.tables import MongoCollections
     from engine.config.settings import Settings
     from engine.job.state import State
@@ -54,11 +54,11 @@ class InitialSnapshot:
     def __init__(
         self,
         settings: Settings,
-        server: Server,
+        questions: Questions,
         snapshotter: Snapshotter,
         pause: Callable[[float], object],
     ) -> None:
-        self._settings, self._server = settings, server
+        self._settings, self._questions = settings, questions
         self._snapshotter, self._pause = snapshotter, pause
         self._run = uuid4().hex
         self._begins_at: list[Any] | None = None
@@ -209,7 +209,7 @@ class InitialSnapshot:
         self._wait_before()
         if state.snapshot.initial:
             _log.warning("the initial snapshot begins again from nothing: no log could tell what has changed")
-        seconds, ordinal = self._server.now()
+        seconds, ordinal = self._questions.now()
         position = Position((f"82{seconds:08X}{ordinal:08X}", "", 1))
         self._held = Held((seconds, ordinal), position)
         return self._queued(state, extents, self._held)

@@ -11,34 +11,23 @@ Documents above it would then be in no window and in no log.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from bson.timestamp import Timestamp
-from pymongo import ASCENDING, DESCENDING
-from pymongo.errors import OperationFailure
-
-from adapters.mongodb.documents.bson_walk import documents, fields
-from adapters.mongodb.documents.keys import BY_ID, NOTHING_BETWEEN, between, id_text
-from adapters.mongodb.server.catalog import Catalog
-from adapters.mongodb.server.connection import RAW, Refused, collection_errors
+from adapters.mongodb.server.connection import Refused
 from adapters.mongodb.snapshot.conditions import check_condition, condition_filter
 from engine.config.settings import Conditions
 from engine.errors import SchemaChanged, SignalError, TableBusy
 from engine.snapshot.extent import Extent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from adapters.mongodb.server.catalog import Described
-    from adapters.mongodb.server.connection import Server
+    from adapters.mongodb.server.questions import Questions
     from engine.model import CollectionId, Key, Run, Target
 
 _WHOLE_BYTES = 1 << 20
 _DENSE = 0.2
-_PATIENCE_MS = 10_000
-"""How long to wait until the majority has acknowledged the primary's state."""
-_SAMPLED = 100
-"""How many documents to average for a collection's size, if the server does not report it."""
 
 
 class MongoCollections:
@@ -50,7 +39,7 @@ class MongoCollections:
 
     def __init__(
         self,
-        server: Server,
+        questions: Questions,
         captures: Callable[[CollectionId], bool],
         *,
         streamed_to: Callable[[], tuple[int, int]] = lambda: (0, 0),
@@ -58,11 +47,10 @@ class MongoCollections:
         whole_bytes: int = _WHOLE_BYTES,
         conditions: Conditions = Conditions.EXPRESSIONS,
     ) -> None:
-        self._server, self._client = server, server.client
+        self._questions = questions
         self._captures, self._whole_bytes = captures, whole_bytes
         self._streamed_to, self._beginning = streamed_to, beginning
         self._conditions = conditions
-        self.catalog = Catalog(self._client)
 
     def captured(self) -> Sequence[CollectionId]:
         """The collections whose changes are captured, by name."""
@@ -73,7 +61,7 @@ class MongoCollections:
         return frozenset(described.id for described in self._captured() if described.capped)
 
     def _captured(self) -> list[Described]:
-        found = self.catalog.collections().values()
+        found = self._questions.catalog.collections().values()
         return [one for one in found if one.kind == "collection" and self._captures(one.id)]
 
     def groups(self) -> Mapping[CollectionId, Sequence[CollectionId]]:
@@ -84,12 +72,12 @@ class MongoCollections:
         self, targets: Sequence[Target], *, bounded: bool = False
     ) -> list[Extent | SignalError | TableBusy]:
         """The extent of each collection, or why it can't be read."""
-        at = max(self._server.now(), self._streamed_to())
+        at = max(self._questions.now(), self._streamed_to())
         known: dict[CollectionId, Described] = {}
         for database in {target.collection.parts[0] for target in targets}:
-            known |= self.catalog.collections(database)
+            known |= self._questions.catalog.collections(database)
         whole_bytes = 0 if bounded else self._whole_bytes
-        measuring = _Measuring(self._server, at, self._beginning(), whole_bytes, self._conditions)
+        measuring = _Measuring(self._questions, at, self._beginning(), whole_bytes, self._conditions)
         return [measuring.judged(target, known.get(target.collection)) for target in targets]
 
     def boundaries(
@@ -101,41 +89,22 @@ class MongoCollections:
         """
         found: list[Key] = []
         try:
-            with collection_errors("cutting the collection", target.collection):
-                while len(found) < count:
-                    key = self._probe(target.collection, after, upto, step_rows)
-                    if key is None:
-                        break
-                    found.append(key)
-                    after = key
+            while len(found) < count:
+                text = self._questions.probes.id_between(target.collection, after, upto, step_rows - 1)
+                if text is None:
+                    break
+                after = (text,)
+                found.append(after)
         except Refused as error:
             raise error.recast(SchemaChanged) from error
         return found
 
-    def _probe(self, collection: CollectionId, after: Key | None, upto: Key, step_rows: int) -> Key | None:
-        """The key `step_rows` documents after `after`; None if there are no more below `upto`."""
-        database, name = collection.parts
-        find = {
-            "find": name,
-            "projection": {"_id": 1},
-            "sort": {"_id": ASCENDING},
-            **between(after, upto),
-            "skip": step_rows - 1,
-            "limit": 1,
-            "singleBatch": True,
-        }
-        try:
-            found = _ids(self._client[database].command(find, codec_options=RAW).raw)
-        except OperationFailure as error:
-            if error.code != NOTHING_BETWEEN:
-                raise
-            return None
-        return (found[0],) if found else None
-
     def readings(self, runs: Sequence[Run]) -> dict[CollectionId, Described]:
         """The collections of a window as they are now. Raises SchemaChanged if one has changed."""
         databases = {run.target.collection.parts[0] for run in runs}
-        known = {name: one for db in databases for name, one in self.catalog.collections(db).items()}
+        known = {
+            name: one for db in databases for name, one in self._questions.catalog.collections(db).items()
+        }
         for run in runs:
             described = known.get(run.target.collection)
             if described is None:
@@ -154,13 +123,13 @@ class _Measuring:
 
     def __init__(
         self,
-        server: Server,
+        questions: Questions,
         at: tuple[int, int],
         beginning: tuple[int, int] | None,
         whole_bytes: int,
         conditions: Conditions,
     ) -> None:
-        self._client, self._at = server.client, at
+        self._probes, self._at = questions.probes, at
         self._beginning, self._whole_bytes = beginning, whole_bytes
         self._conditions = conditions
 
@@ -176,12 +145,14 @@ class _Measuring:
     def _measured(self, target: Target, described: Described | None) -> Extent:
         described = self._checked(target, described)
         collection = target.collection
-        rows, size = self._statistics(collection)
+        found = self._probes.size(collection)
+        rows, size = found.documents, found.bytes
         # Documents read as of the beginning of the log do not contain later changes.
         as_of = self._beginning if target.initial and self._beginning else self._at
         if size < self._whole_bytes:
             return Extent(rows, size, whole=True, key=described.key, as_of=as_of)
-        least, greatest = (self._end(collection, direction) for direction in (ASCENDING, DESCENDING))
+        least = self._probes.least_id(collection, self._at)
+        greatest = self._probes.greatest_id(collection, self._at)
         if greatest is None:
             return Extent(rows, size, key=described.key, as_of=as_of)
         span = _span(least, greatest, rows)
@@ -208,63 +179,8 @@ class _Measuring:
             raise SignalError(
                 "conditions are not taken", place=place, hint="see tidemark.snapshot.conditions"
             )
-        check_condition(self._client, target)
+        check_condition(self._probes, target)
         return described
-
-    def _statistics(self, collection: CollectionId) -> tuple[int, int]:
-        """The number of documents, and their bytes."""
-        database, name = collection.parts
-        try:
-            with collection_errors("measuring the collection", collection):
-                (found,) = self._client[database][name].aggregate([{"$collStats": {"storageStats": {}}}])
-        except Refused:
-            # The role lacks collStats.
-            return self._estimated(collection)
-        storage = found["storageStats"]
-        return int(storage["count"]), int(storage["size"])
-
-    def _estimated(self, collection: CollectionId) -> tuple[int, int]:
-        """The number of documents, and that times the mean size of a few."""
-        database, name = collection.parts
-        find = {"find": name, "limit": _SAMPLED, "singleBatch": True}
-        with collection_errors("measuring the collection", collection):
-            rows = self._client[database][name].estimated_document_count()
-            raw = self._client[database].command(find, codec_options=RAW).raw
-        sizes = [end - start for start, end in _first_batch(raw)]
-        return rows, rows * sum(sizes) // max(1, len(sizes))
-
-    def _end(self, collection: CollectionId, direction: int) -> str | None:
-        """The least or the greatest `_id`."""
-        database, name = collection.parts
-        find = {
-            "find": name,
-            "projection": {"_id": 1},
-            "sort": {"_id": direction},
-            "hint": BY_ID,
-            "limit": 1,
-            "singleBatch": True,
-            "readConcern": _concern(self._at),
-            "maxTimeMS": _PATIENCE_MS,
-        }
-        with collection_errors("measuring the collection", collection):
-            found = _ids(self._client[database].command(find, codec_options=RAW).raw)
-        return found[0] if found else None
-
-
-def _concern(at: tuple[int, int]) -> dict[str, Any]:
-    """The read concern for a majority-acknowledged state no older than this cluster time."""
-    return {"level": "majority", "afterClusterTime": Timestamp(*at)}
-
-
-def _first_batch(raw: bytes) -> Iterator[tuple[int, int]]:
-    """The start and end of each document in an answer."""
-    cursor = fields(raw, fields(raw)["cursor"].start)
-    return documents(raw, cursor["firstBatch"].start)
-
-
-def _ids(raw: bytes) -> list[str]:
-    """The keys of the documents in an answer."""
-    return [id_text(raw, start) or "null" for start, _end in _first_batch(raw)]
 
 
 def _span(least: str | None, greatest: str, rows: int) -> tuple[int, int] | None:

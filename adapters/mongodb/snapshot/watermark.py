@@ -6,16 +6,15 @@ signal documents the window also stays open until the stream has delivered its c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from adapters.mongodb.log.position import has_passed
-from adapters.mongodb.server.connection import source_errors
 from engine.errors import SchemaChanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from adapters.mongodb.server.connection import Server
+    from adapters.mongodb.server.questions import Questions
     from engine.errors import SnapshotGone, SourceError
     from engine.model import CollectionId, Position
 
@@ -75,9 +74,9 @@ class ClusterTime:
     contain anything up to the end of the read.
     """
 
-    def __init__(self, server: Server, streamed_to: tuple[int, int]) -> None:
-        self._server, self._loose = server, False
-        self.at = self._until = max(server.now(), streamed_to)
+    def __init__(self, questions: Questions, streamed_to: tuple[int, int]) -> None:
+        self._questions, self._loose = questions, False
+        self.at = self._until = max(questions.now(), streamed_to)
 
     def loosen(self) -> None:
         """Make the stream pass the end of the read, not just the time."""
@@ -93,7 +92,7 @@ class ClusterTime:
     def seal(self) -> None:
         """Note a time by which loose rows were certainly read."""
         if self._loose:
-            self._until = max(self._until, self._server.now())
+            self._until = max(self._until, self._questions.now())
 
     def reached(self, position: Position) -> bool:
         """Whether the stream has passed what the rows may contain."""
@@ -104,12 +103,12 @@ class SignalDocuments:
     """Writes a document when the window opens, and another when its rows are read."""
 
     def __init__(
-        self, server: Server, signal: CollectionId, window_id: str, streamed_to: tuple[int, int]
+        self, questions: Questions, signal: CollectionId, window_id: str, streamed_to: tuple[int, int]
     ) -> None:
-        self._server, self._signal, self._window_id = server, signal, window_id
+        self._questions, self._signal, self._window_id = questions, signal, window_id
         self._closed = False
         self._write("open")
-        self.at = max(server.now(), streamed_to)
+        self.at = max(questions.now(), streamed_to)
 
     def loosen(self) -> None:
         """Do nothing: the closing document comes after everything that was read."""
@@ -131,11 +130,5 @@ class SignalDocuments:
         return self._closed and has_passed(position, self.at)
 
     def _write(self, edge: str) -> None:
-        database, name = self._signal.parts
-        document: dict[str, Any] = {
-            "_id": f"{self._window_id}-{edge}",
-            "type": f"snapshot-window-{edge}",
-            "payload": "",
-        }
-        with source_errors("writing to the signal collection", str(self._signal)):
-            self._server.client[database][name].insert_one(document)
+        row_id, kind = f"{self._window_id}-{edge}", f"snapshot-window-{edge}"
+        self._questions.write_signal(self._signal, row_id, kind)

@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import bson
 import pytest
-from bson.raw_bson import RawBSONDocument
 from bson.timestamp import Timestamp
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure
@@ -14,37 +13,55 @@ from pymongo.errors import OperationFailure
 from adapters.mongodb.log.options import StreamOptions
 from adapters.mongodb.log.position import has_passed, time_of
 from adapters.mongodb.log.stream import ChangeStream, answer
+from adapters.mongodb.server.change_cursor import ChangeCursor
 from engine.config.sources import Oversize
 from engine.errors import ConfigError, SourceError
 
 TOKEN = {"_data": "826B03928D000000010000000000"}
 
 
-class Server:
-    """A server that can't send its next event; keeps the pipelines that it was asked for."""
+class Oversized(ChangeCursor):
+    """A cursor whose server can't send its next event; keeps the pipelines that it was opened with."""
+
+    def __init__(self, error: SourceError) -> None:
+        self.error = error
+        self.pipelines: list[Any] = []
+
+    def open(self, pipeline: Any, batch_rows: int = 0) -> bytes:  # noqa: ARG002  no server
+        self.pipelines.append(pipeline)
+        cursor = {"id": bson.Int64(7), "firstBatch": [], "postBatchResumeToken": TOKEN}
+        return bson.encode({"cursor": cursor, "operationTime": Timestamp(1, 1)})
+
+    def more(self, cursor: int, batch_rows: int, await_ms: int) -> bytes:  # noqa: ARG002  no server
+        raise self.error
+
+
+class Refusing:
+    """A client whose server answers a command with an error."""
 
     def __init__(self, code: int) -> None:
         self.code = code
-        self.pipelines: list[list[dict[str, Any]]] = []
 
-    def __getitem__(self, _database: str) -> Server:
+    def __getitem__(self, _database: str) -> Refusing:
         return self
 
     def start_session(self) -> None:
         return None
 
-    def command(self, command: dict[str, Any], **_more: Any) -> RawBSONDocument:
-        if "getMore" in command:
-            raise OperationFailure("it is too large", self.code)
-        self.pipelines.append(command["pipeline"])
-        cursor = {"id": bson.Int64(7), "firstBatch": [], "postBatchResumeToken": TOKEN}
-        return RawBSONDocument(bson.encode({"cursor": cursor, "operationTime": Timestamp(1, 1)}))
+    def command(self, _command: dict[str, Any], **_more: Any) -> bytes:
+        raise OperationFailure("it is too large", self.code)
 
 
-def opened(server: Server, oversize: Oversize) -> ChangeStream:
-    return ChangeStream(
-        cast("MongoClient[dict[str, Any]]", server), StreamOptions(oversize=oversize), start=None
-    )
+def refused(code: int) -> SourceError:
+    """What a cursor makes of an error of the server's."""
+    cursor = ChangeCursor(cast("MongoClient[dict[str, Any]]", Refusing(code)), ("admin", 1))
+    with pytest.raises(SourceError) as told:
+        cursor.more(7, 100, 1)
+    return told.value
+
+
+def opened(server: Oversized, oversize: Oversize) -> ChangeStream:
+    return ChangeStream(server, StreamOptions(oversize=oversize), start=None)
 
 
 def take(stream: ChangeStream) -> None:
@@ -57,7 +74,7 @@ def take(stream: ChangeStream) -> None:
 @pytest.mark.parametrize(("oversize", "others"), [("fail", "'skip' or 'split'"), ("split", "'skip'")])
 def test_an_event_that_can_not_be_sent_even_with_less_ends_the_job(code: int, oversize: str, others: str):
     # 7182500: a part of it has no room for one of its fields.
-    stream = opened(server := Server(code), Oversize(oversize))
+    stream = opened(server := Oversized(refused(code)), Oversize(oversize))
 
     with pytest.raises(ConfigError, match="over 16 MB") as told:
         take(stream)
@@ -68,7 +85,7 @@ def test_an_event_that_can_not_be_sent_even_with_less_ends_the_job(code: int, ov
 
 
 def test_where_it_may_be_left_out_only_its_name_is_asked_for_in_the_end():
-    stream = opened(server := Server(7182500), Oversize.SKIP)
+    stream = opened(server := Oversized(refused(7182500)), Oversize.SKIP)
 
     with pytest.raises(ConfigError, match="over 16 MB"):
         take(stream)
@@ -79,7 +96,7 @@ def test_where_it_may_be_left_out_only_its_name_is_asked_for_in_the_end():
 
 
 def test_any_other_error_is_told():
-    stream = opened(Server(43), Oversize.FAIL)
+    stream = opened(Oversized(refused(43)), Oversize.FAIL)
 
     with pytest.raises(SourceError, match="reading the change stream failed"):
         take(stream)
