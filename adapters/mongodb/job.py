@@ -10,14 +10,15 @@ import time
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from adapters.mongodb.log.position import shown
 from adapters.mongodb.server.connection import Server, connection_of
 from adapters.mongodb.server.questions import Questions
 from adapters.mongodb.snapshot.chunk_reader import ChunkReader
-from adapters.mongodb.snapshot.initial import InitialSnapshot
 from adapters.mongodb.source import MongoSource
 from adapters.source import wiring
+from adapters.source.initial import InitialSnapshot
 from adapters.source.span_encoder import SpanEncoder
 from adapters.source.wiring import NOBODY, Onlookers, Places, Wired, run_jobs, tasks_of, trying
 from adapters.spark.executors import SparkExecutors
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from adapters.mongodb.snapshot.initial import Held
     from engine.config.settings import Settings
     from engine.job.loop import Job
     from engine.job.parts import JobParts
@@ -88,5 +90,7 @@ def make_source(
     fetch = settings.snapshot.fetch_size
     reader = ChunkReader(spark, connection, places.windows, tasks=tasks_of(spark), batch_rows=fetch)
     questions = Questions(Server(connection))
-    first = InitialSnapshot(settings, questions, snapshotter(settings.snapshot), sleep)
+    first: InitialSnapshot[Held] = InitialSnapshot(
+        settings.snapshot, snapshotter(settings.snapshot), uuid4().hex, sleep
+    )
     return MongoSource(settings, questions, encoder, reader, first)

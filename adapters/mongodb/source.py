@@ -30,6 +30,7 @@ from adapters.mongodb.log.stream import ChangeStream
 from adapters.mongodb.saved import saved_of
 from adapters.mongodb.server.connection import check_capture, check_identity, check_splitting
 from adapters.mongodb.snapshot.chunk_reader import RunRead
+from adapters.mongodb.snapshot.initial import KEEP_IT, TOO_OLD, StreamStart
 from adapters.mongodb.snapshot.tables import MongoCollections
 from adapters.mongodb.snapshot.watermark import AtBeginning, ClusterTime, SignalDocuments, Watermark
 from adapters.mongodb.snapshot.window import MongoWindow
@@ -38,7 +39,7 @@ from adapters.source.span_encoder import EncodePart
 from adapters.source.table_faults import encode_without_faults
 from adapters.source.window_reader import Reading
 from engine.config.settings import Watermarking
-from engine.errors import InvariantError, SourceError
+from engine.errors import InvariantError, PositionLost, SourceError
 from engine.events.record.envelope import PLAIN
 from engine.isolation.incomplete import undecodable
 from engine.model import Position, SignalRow
@@ -52,7 +53,8 @@ if TYPE_CHECKING:
     from adapters.mongodb.events.transactions import OpenTransaction
     from adapters.mongodb.server.questions import Questions
     from adapters.mongodb.snapshot.chunk_reader import ChunkReader
-    from adapters.mongodb.snapshot.initial import InitialSnapshot
+    from adapters.mongodb.snapshot.initial import Held
+    from adapters.source.initial import InitialSnapshot
     from adapters.source.span_encoder import SpanEncoder
     from engine import ports
     from engine.config.settings import Settings
@@ -81,7 +83,7 @@ class MongoSource:
         questions: Questions,
         encoder: SpanEncoder,
         reader: ChunkReader,
-        first: InitialSnapshot,
+        first: InitialSnapshot[Held],
     ) -> None:
         self._settings, self._questions, self._first = settings, questions, first
         self._encoder, self._reader = encoder, reader
@@ -104,7 +106,7 @@ class MongoSource:
         self._session = self._made_session(identity["replica_set"])
         state = replace(state, identity=identity)
         self._event, before = _event_in(state), state
-        state, stream = self._first.start(state, self._session.extents, self._open_stream)
+        state, stream = self._started(state, self._session.extents)
         if state.position is None:
             raise InvariantError("a job without a position")
         self._event = _event_in(state)
@@ -115,6 +117,20 @@ class MongoSource:
             return state, NoLog()
         _log.info("reading the change stream from %s", shown(position))
         return state, MongoLog(stream, position, self._bounds())
+
+    def _started(self, state: State, extents: MongoCollections) -> tuple[State, ChangeStream | None]:
+        """The state to continue from, and the stream; None if no log is read."""
+        open_stream = self._open_stream if self._first.streams else None
+        start = StreamStart(self._settings, self._questions, extents, open_stream)
+        state = self._first.start(state, start)
+        if start.stream is not None or open_stream is None:
+            return state, start.stream
+        try:
+            return state, open_stream(state.position)
+        except PositionLost:
+            # The log that waited for the snapshot is gone.
+            self._first.release()
+            return self._started(state, extents)
 
     def _open_stream(self, start: Position | None) -> ChangeStream:
         """Open the stream. Raises PositionLost if the log does not reach back, or is not the one streamed."""
@@ -154,11 +170,16 @@ class MongoSource:
             self._questions,
             rules.captures,
             streamed_to=lambda: self._streamed_to,
-            beginning=lambda: self._first.beginning,
+            beginning=self._beginning,
             conditions=settings.snapshot.conditions,
             **whole,
         )
         return Session(rules, extents)
+
+    def _beginning(self) -> tuple[int, int] | None:
+        """The cluster time before a log that waits; None if no log waits."""
+        held = self._first.held
+        return held.at if held and self._first.streams else None
 
     def _bounds(self) -> LogBounds:
         job = self._settings.job
@@ -183,7 +204,8 @@ class MongoSource:
 
     def tick(self, state: State) -> Sequence[Incomplete]:
         """Let the log go on once the initial snapshot is read."""
-        self._first.tick(state)
+        held = self._first.held
+        self._first.tick(state, apart=held.capped if held else ())
         return ()
 
     def holds_log(self, state: State) -> bool:  # noqa: ARG002  the port's signature
@@ -325,7 +347,7 @@ class MongoSource:
     def _watermark(self, window: Window) -> Watermark:
         held, signal = self._first.held, self._settings.signals.collection
         if window.initial and held is not None:
-            return AtBeginning(held.at, self._first.gone)
+            return AtBeginning(held.at, partial(self._first.lose, TOO_OLD, KEEP_IT))
         if self._settings.snapshot.watermarking is Watermarking.VISIBILITY:
             return ClusterTime(self._questions, self._streamed_to)
         if signal is None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import quote
+from uuid import uuid4
 
 from adapters.postgres.events.span_encoder import PostgresSpans
 from adapters.postgres.log.xmin import SlotXmin
@@ -21,10 +22,11 @@ from adapters.postgres.server.text_settings import reading_options
 from adapters.postgres.server.tls import checked_key, readers_key, tls_parameters
 from adapters.postgres.server.visibility import format_lsn
 from adapters.postgres.snapshot.chunk_reader import ChunkReader, Jdbc
-from adapters.postgres.snapshot.initial import InitialSnapshot
+from adapters.postgres.snapshot.initial import SlotTools
 from adapters.postgres.snapshot.local_reader import Bounds, LocalReader
 from adapters.postgres.source import PostgresSource
 from adapters.source import wiring
+from adapters.source.initial import InitialSnapshot
 from adapters.source.span_encoder import SpanEncoder
 from adapters.source.wiring import LOCAL_ROWS, NOBODY, Onlookers, Places, Wired, run_jobs, tasks_of, trying
 from adapters.spark.executors import SparkExecutors
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from adapters.postgres.snapshot.slot_snapshot import Held
     from engine.config.settings import Settings
     from engine.config.sources import PostgresSettings
     from engine.job.loop import Job
@@ -97,8 +100,10 @@ def _wired(
 ) -> Wired:
     server = make_server(settings.postgres, places.owner)
     locks = LockWatch(partial(server.connect, within_s=ANSWERED_WITHIN_S))
-    first = InitialSnapshot(settings, server, snapshotter(settings.snapshot), sleep, places.previous, locks)
-    source = _source(settings, spark, places, server, first, locks)
+    chosen = snapshotter(settings.snapshot)
+    first: InitialSnapshot[Held] = InitialSnapshot(settings.snapshot, chosen, uuid4().hex, sleep)
+    tools = SlotTools(settings, server, chosen, lambda: sleep(0.0), locks, places.previous)
+    source = _source(settings, spark, places, server, first, tools)
     retries = settings.postgres.slot_max_retries
     return Wired(
         source,
@@ -120,8 +125,8 @@ def _source(
     spark: SparkSession,
     places: Places,
     server: Server,
-    first: InitialSnapshot,
-    locks: LockWatch,
+    first: InitialSnapshot[Held],
+    tools: SlotTools,
 ) -> PostgresSource:
     postgres = settings.postgres
     jdbc = Jdbc(
@@ -136,7 +141,7 @@ def _source(
     xmin = SlotXmin(server, postgres.slot, postgres.xmin_interval_ms / 1000)
     encoder = SpanEncoder(SparkExecutors(spark), places.staging, local_rows=LOCAL_ROWS)
     spans = PostgresSpans(settings.events, encoder, xmin)
-    source = PostgresSource(settings, server, spans, reader, first, locks)
+    source = PostgresSource(settings, server, spans, reader, first, tools)
     source.admit = places.admit
     return source
 

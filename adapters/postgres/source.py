@@ -39,6 +39,8 @@ from adapters.postgres.snapshot import superseded_keys
 from adapters.postgres.snapshot.chunk_reader import RunRead
 from adapters.postgres.snapshot.eligibility import Readable
 from adapters.postgres.snapshot.fingerprint import difference
+from adapters.postgres.snapshot.initial import SlotStart
+from adapters.postgres.snapshot.initial_view import InitialView
 from adapters.postgres.snapshot.older_writers import PublishedTables
 from adapters.postgres.snapshot.tables import PostgresTables
 from adapters.postgres.snapshot.watermark import (
@@ -57,6 +59,7 @@ from engine.errors import (
     InvariantError,
     PositionLost,
     SchemaChanged,
+    SourceError,
     TableBusy,
     TidemarkError,
 )
@@ -74,12 +77,15 @@ if TYPE_CHECKING:
     from adapters.postgres.events.decode import Decoded
     from adapters.postgres.events.span_encoder import PostgresSpans
     from adapters.postgres.log.cuts import Cut
+    from adapters.postgres.log.reader import Sent
+    from adapters.postgres.log.takeover import Takeover
     from adapters.postgres.log.timeline import TransactionContext
-    from adapters.postgres.server.lock_watch import LockWatch
     from adapters.postgres.snapshot.chunk_reader import ChunkReader
     from adapters.postgres.snapshot.eligibility import ReadTable
-    from adapters.postgres.snapshot.initial import InitialSnapshot
+    from adapters.postgres.snapshot.initial import SlotTools
+    from adapters.postgres.snapshot.slot_snapshot import Held
     from adapters.postgres.snapshot.watermark import Exported, GivesWay, Watermark
+    from adapters.source.initial import InitialSnapshot
     from engine import ports
     from engine.config.settings import Settings
     from engine.job.state import State
@@ -91,6 +97,7 @@ _log = logging.getLogger("adapters")
 _VISIBLE: LiteralString = "SELECT pg_current_snapshot()::text, extract(epoch FROM clock_timestamp())::float8"
 _HELD_FOR_KEYS = 1000
 """The most rows read again for which the stream waits; reading so many takes about 10 ms."""
+_LOOK_S, _TOLD_AFTER_S = 0.2, 5.0
 _SETTLE_S = 0.1
 _SETTLE_POLL_S = 0.005
 
@@ -124,14 +131,15 @@ class PostgresSource:
         server: Server,
         spans: PostgresSpans,
         reader: ChunkReader,
-        first: InitialSnapshot,
-        locks: LockWatch,
+        first: InitialSnapshot[Held],
+        tools: SlotTools,
     ) -> None:
         self._settings, self._server = settings, server
         self._signal_tables = _names_of(settings.signals.collection, settings.postgres.database)
         self.admit: Callable[[Sequence[CollectionId]], None] = lambda _tables: None
         self._spans, self._reader, self._first = spans, reader, first
-        self._watch_locks = locks
+        self._tools, self._view = tools, InitialView(first, tools)
+        self._takeover: Takeover | None = None
         self._retention = Retention(settings.postgres.slot, settings.postgres.wal_warn_bytes)
         self._session: Session | None = None
         self._pending = PendingVisibility()
@@ -164,12 +172,15 @@ class PostgresSource:
             return self._open_log(state, identity)
         except PositionLost as lost:
             # Only what the log brings may show that it is lost; some modes then start from scratch.
+            self._first.release()
             return self._open_log(state, identity, lost)
 
     def _open_log(
         self, state: State, identity: Identity, lost: PositionLost | None = None
     ) -> tuple[State, PostgresLog | NoLog]:
-        state = replace(self._first.start(state, identity, lost), identity=identity.to_json())
+        start = SlotStart(self._tools, identity, lost)
+        state = replace(self._first.start(state, start), identity=identity.to_json())
+        self._takeover = start.takeover or self._takeover
         saved = saved_of(state)
         self._pending, self._context = saved.pending, saved.context
         self._last_commit_end, self._last_commit = saved.last_commit_end, saved.last_commit
@@ -179,9 +190,9 @@ class PostgresSource:
         self._published = self._opened().extents.note_published(state.memory.get("published"))
         self._opened().extents.partitions.resume(state.memory.get("partitions", {}))
         state = self._note_members(state)
-        log = self._log_reader = self._log(state.position, identity.timeline)
+        log = self._log_reader = self._log(state.position, identity.timeline, start.sent)
         try:
-            self._first.await_past(log)
+            self._await_past(log, start.sent)
         except BaseException:
             log.close()
             raise
@@ -205,7 +216,7 @@ class PostgresSource:
 
     def tick(self, state: State) -> Sequence[Incomplete]:
         """Do what is due once a turn; returns the tables found to lack changes."""
-        self._first.tick(state, reading=bool(self._windows))
+        self._view.tick(state, reading=bool(self._windows))
         for window in self._windows.values():
             window.tick(state.position)
         found, self._found = self._found, []
@@ -215,8 +226,8 @@ class PostgresSource:
             found += session.membership.look(since)
             emptied = session.extents.partitions.emptied()
             found += [Incomplete(name, Cause.DELETIONS, since, why) for name, why in emptied.items()]
-        if self._first.takeover is not None:
-            self._first.takeover.tell(state.position)
+        if self._takeover is not None:
+            self._takeover.tell(state.position)
         self._sessions.trim()
         return found
 
@@ -229,7 +240,20 @@ class PostgresSource:
             lambda: [one for one in catalog.tables() if self._captures(*one.parts)],
         )
 
-    def _log(self, position: Position | None, timeline: int) -> PostgresLog:
+    def _await_past(self, log: PostgresLog, sent: Sent | None) -> None:
+        """Return once the log has brought again what was sent before.
+
+        Raises PositionLost if it does not come.
+        """
+        tell_at = time.monotonic() + _TOLD_AFTER_S
+        while not log.await_past(_LOOK_S):
+            if self._tools.stopping():
+                raise SourceError("stopped while the log passed over what was sent before")
+            if sent and time.monotonic() >= tell_at:
+                tell_at = float("inf")
+                _log.info("passing over what was sent before, up to %s", format_lsn(sent.commit.end))
+
+    def _log(self, position: Position | None, timeline: int, sent: Sent | None) -> PostgresLog:
         if position is None:
             raise InvariantError("a log is opened at no position")
         postgres = self._settings.postgres
@@ -238,7 +262,7 @@ class PostgresSource:
             log = PostgresLog(
                 self._server.log_conninfo,
                 subscription=Subscription(postgres.slot, postgres.publication, postgres.stream_params),
-                start=Start(position, self._last_commit_end, self._first.sent, timeline),
+                start=Start(position, self._last_commit_end, sent, timeline),
                 bounds=bounds,
                 give_up=self._server.give_up,
             )
@@ -249,7 +273,7 @@ class PostgresSource:
         """Release what is held for an initial snapshot, and close the connections beside the log."""
         self._first.release()
         self._close_session()
-        self._watch_locks.close()
+        self._tools.watch.close()
 
     def _close_session(self) -> None:
         self._sessions.close()
@@ -277,7 +301,7 @@ class PostgresSource:
             control.execute("SET synchronous_commit = local")
         publication = Publication(self._settings.postgres.publication, self._captures)
         conditions = self._settings.snapshot.conditions
-        readable = Readable(control, catalog, publication, self._accepts_risk, self._first, conditions)
+        readable = Readable(control, catalog, publication, self._accepts_risk, self._view, conditions)
         whole = 0 if self._settings.job.window_max_chunks else None
         extents = PostgresTables(
             control,
@@ -306,7 +330,7 @@ class PostgresSource:
         return {
             "last_commit_end": self._last_commit_end,
             "last_commit": self._last_commit,
-            "subscription": self._first.subscription,
+            "subscription": self._tools.subscription,
             "unsettled": self._pending.to_json(),
             "transaction": asdict(context) if context and context.xid is not None else None,
             "keys": {str(oid): key for oid, key in self._opened().relations.keys.items()},
@@ -353,8 +377,8 @@ class PostgresSource:
         self._context = decoded[-1].context if decoded else self._context
         self._last_commit_end = span.last_commit_end
         self._last_commit = astuple(span.last_commit) if span.last_commit else self._last_commit
-        if self._first.takeover is not None:
-            self._first.takeover.count(span, relations.ids)
+        if self._takeover is not None:
+            self._takeover.count(span, relations.ids)
         letters = {name: entries_of([cut.part for cut in span.cuts], oids) for name, oids in hidden.items()}
         if visibility is not None:
             self._pending = superseded_keys.noted(self._pending, decoded, visibility)
@@ -477,7 +501,7 @@ class PostgresSource:
         Otherwise, for rows that change all the time, a change would supersede what was read again and again.
         """
         if window.initial:
-            self._first.release_if_ended()
+            self._view.release_if_ended()
             if self._first.held is None:
                 self._await_beginning(window)
         log = self._log_reader if self._holds(window) else None
@@ -569,7 +593,7 @@ class PostgresSource:
             relations.adopt(read)
             relation = relation_of(read.table, read.columns, stored=stored)
             shape = row_shape(relation, read.table, relations.types)
-            place = self._first.place(exported) if target.initial else self._place(exported)
+            place = self._view.place(exported) if target.initial else self._place(exported)
             source = read_source(self._settings.events, read.table.id, place)
             events = ReadEvents(relations.codec(relation, read.table), shape, source, now_ms)
             prepared[target] = (read, events)
@@ -607,18 +631,18 @@ class PostgresSource:
 
     def _watermark(self, window: Window) -> tuple[SignalRows | VisibilityWatermark | AtBeginning, GivesWay]:
         if window.initial and (first := self._first.held) is not None:
-            return AtBeginning(first.snapshot.exported), self._first
+            return AtBeginning(first.snapshot.exported), self._view
         self._settle()
         tables = list(dict.fromkeys(target.collection for target in window.targets))
         control = self._opened().control
         strategy, signal = self._settings.snapshot.watermarking, self._settings.signals.collection
         if strategy is Watermarking.VISIBILITY:
-            held = ExportedSnapshot(self._sessions, tables, watch=self._watch_locks)
+            held = ExportedSnapshot(self._sessions, tables, watch=self._tools.watch)
             return VisibilityWatermark(held, control, time.monotonic), held
         if signal is None:
             raise InvariantError("signal rows need a signal table")
         table = SignalTable(signal, control, delete=strategy is Watermarking.INSERT_DELETE)
-        rows = SignalRows(self._sessions, tables, window.id, table, self._watch_locks)
+        rows = SignalRows(self._sessions, tables, window.id, table, self._tools.watch)
         return rows, rows.held
 
     def _place(self, exported: Exported) -> ReadPlace:

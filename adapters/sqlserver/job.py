@@ -10,8 +10,10 @@ import time
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from adapters.source import wiring
+from adapters.source.initial import InitialSnapshot
 from adapters.source.span_encoder import SpanEncoder
 from adapters.source.wiring import NOBODY, Onlookers, Places, Wired, run_jobs, tasks_of, trying
 from adapters.spark.executors import SparkExecutors
@@ -23,7 +25,6 @@ from adapters.sqlserver.schema.history import history
 from adapters.sqlserver.server import connection
 from adapters.sqlserver.server.connection import Server
 from adapters.sqlserver.snapshot.chunk_reader import ChunkReader
-from adapters.sqlserver.snapshot.initial import InitialSnapshot
 from adapters.sqlserver.source import SqlServerSource, shown
 from adapters.sqlserver.tools import SourceTools
 from engine.snapshot.snapshotters import snapshotter
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from adapters.sqlserver.server.connection import Reach
+    from adapters.sqlserver.snapshot.initial import Held
     from engine.config.settings import Settings
     from engine.config.sources import SqlServerSettings
     from engine.job.loop import Job
@@ -122,7 +124,9 @@ def make_source(
         _bounds(settings, tasks),
         history(settings.sqlserver.history, settings.events.topic_prefix),
     )
-    first = InitialSnapshot(settings, found, databases, snapshotter(settings.snapshot), sleep)
+    first: InitialSnapshot[Held] = InitialSnapshot(
+        settings.snapshot, snapshotter(settings.snapshot), uuid4().hex, sleep
+    )
     return SqlServerSource(settings, found, databases, tools, first)
 
 

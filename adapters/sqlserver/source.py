@@ -34,6 +34,7 @@ from adapters.sqlserver.schema.tracker import SchemaTracker
 from adapters.sqlserver.server.position import Place, places_of, position_of
 from adapters.sqlserver.server.rows import row_shape
 from adapters.sqlserver.snapshot.chunk_reader import RunRead
+from adapters.sqlserver.snapshot.initial import CaptureStart, InitialReads
 from adapters.sqlserver.snapshot.tables import SqlServerTables
 from adapters.sqlserver.snapshot.watermark import AtBeginning, LogEnd, SignalRows, SignalTable, Watermark
 from adapters.sqlserver.snapshot.window import SqlServerWindow
@@ -49,13 +50,14 @@ from engine.staging.reads import ReadEvents
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from adapters.source.initial import InitialSnapshot
     from adapters.sqlserver.events.decode import Decoded
     from adapters.sqlserver.events.schema_changes import SchemaChange
     from adapters.sqlserver.events.transactions import OpenTransaction
     from adapters.sqlserver.server.connection import Server
     from adapters.sqlserver.server.table import Column
     from adapters.sqlserver.snapshot.eligibility import ReadTable
-    from adapters.sqlserver.snapshot.initial import InitialSnapshot
+    from adapters.sqlserver.snapshot.initial import Held
     from adapters.sqlserver.tools import SourceTools
     from engine import ports
     from engine.config.settings import Settings
@@ -75,14 +77,15 @@ class SqlServerSource:
         server: Server,
         databases: Databases,
         tools: SourceTools,
-        first: InitialSnapshot,
+        first: InitialSnapshot[Held],
     ) -> None:
         self._settings, self._server, self._databases = settings, server, databases
         self._tools, self._first = tools, first
+        self._initial = InitialReads(settings.sqlserver.isolation, databases, first)
         whole = {"whole_bytes": 0} if settings.job.window_max_chunks else {}
         conditions = settings.snapshot.conditions
         self._extents = SqlServerTables(
-            databases, keyless=lambda: first.waits, conditions=conditions, **whole
+            databases, keyless=lambda: self._initial.waits, conditions=conditions, **whole
         )
         self._codecs = Codecs(settings)
         self._tracker = SchemaTracker(databases, self._codecs, tools.history)
@@ -106,7 +109,8 @@ class SqlServerSource:
             self._databases.check_tables(name)
             self._tools.chunks.reach(name)
         state = replace(self._with_places(state), identity=identity)
-        state = self._first.start(state)
+        start = CaptureStart(self._settings, self._server, self._databases, self._initial)
+        state = self._first.start(state, start)
         if state.position is None:
             raise InvariantError("a job without a position")
         self._resume(state, state.position)
@@ -212,12 +216,12 @@ class SqlServerSource:
     def tick(self, state: State) -> Sequence[Incomplete]:
         """Check on the locks of the initial snapshot, and release them once it is read."""
         if not self._announced:
-            self._first.tick(state)
+            self._initial.tick(state)
         return ()
 
     def holds_log(self, state: State) -> bool:
         """Whether the log must wait until the initial snapshot has been read."""
-        return not self._announced and self._first.holds(state)
+        return not self._announced and self._initial.holds(state)
 
     def done(self, state: State) -> bool:
         """Whether a job that streams no log has finished."""
@@ -365,7 +369,7 @@ class SqlServerSource:
             number: self._watermark(window, name) for number, name in zip(numbers, names, strict=True)
         }
         most = self._settings.snapshot.max_threads if window.initial else 0
-        session = self._first.session if window.initial else ()
+        session = self._initial.session if window.initial else ()
         read = partial(self._tools.chunks.read, window.id, reads, most_tasks=most, session=session)
         opened = SqlServerWindow(
             watermarks,
@@ -411,7 +415,7 @@ class SqlServerSource:
         now_ms, name = int(time.time() * 1000), target.collection.parts[0]
         place = self._databases.place(name)
         if target.initial:
-            place = self._first.place(name) or place
+            place = self._initial.place(name) or place
         at = ReadPlace(
             now_ms,
             place.commit,
@@ -423,8 +427,8 @@ class SqlServerSource:
         return ReadEvents(codec, row_shape(read.table), source, now_ms)
 
     def _watermark(self, window: Window, database: str) -> Watermark:
-        if window.initial and self._first.waits:
-            return AtBeginning(self._first.alive())
+        if window.initial and self._initial.waits:
+            return AtBeginning(self._initial.alive())
         strategy, questions = self._settings.snapshot.watermarking, self._databases.questions(database)
         signal = self._settings.sqlserver.signal_table(database)
         if strategy is Watermarking.VISIBILITY:

@@ -17,8 +17,10 @@ from adapters.postgres.events.span_encoder import PostgresSpans
 from adapters.postgres.job import jdbc_properties, jdbc_url, make_server
 from adapters.postgres.server.lock_watch import LockWatch
 from adapters.postgres.snapshot.chunk_reader import ChunkReader, Jdbc
-from adapters.postgres.snapshot.initial import InitialSnapshot
+from adapters.postgres.snapshot.initial import SlotTools
+from adapters.postgres.snapshot.slot_snapshot import Held
 from adapters.postgres.source import PostgresSource
+from adapters.source.initial import InitialSnapshot
 from adapters.source.span_encoder import SpanEncoder
 from adapters.source.wiring import Places
 from adapters.spark.executors import LocalExecutors
@@ -157,8 +159,10 @@ class PostgresSubject:
         spans = PostgresSpans(settings.events, encoder)
         reader = ChunkReader(self._spark, jdbc, StagingArea(staging), tasks=2)
         server = make_server(settings.postgres)
-        first = InitialSnapshot(settings, server, snapshotter(settings.snapshot), time.sleep)
-        self._opened = PostgresSource(settings, server, spans, reader, first, LockWatch(server.connect))
+        chosen = snapshotter(settings.snapshot)
+        first: InitialSnapshot[Held] = InitialSnapshot(settings.snapshot, chosen, "a run", time.sleep)
+        tools = SlotTools(settings, server, chosen, lambda: False, LockWatch(server.connect))
+        self._opened = PostgresSource(settings, server, spans, reader, first, tools)
         return self._opened
 
     def row(self, event: dict[str, Any]) -> Row | None:

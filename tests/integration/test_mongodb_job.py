@@ -26,6 +26,9 @@ from engine.config import parse
 from engine.errors import ConfigError, PositionLost, SourceError, StateError
 from engine.job.loop import Job
 from engine.job.state import State
+from engine.model import CollectionId, ExecuteSnapshot, Target
+from engine.snapshot.extent import Extent
+from engine.snapshot.queue import Snapshot
 from engine.snapshot.slices import Slices
 from signals.answers import Answer
 from tests.driven import driving, read_events
@@ -381,24 +384,45 @@ def test_a_state_that_can_not_go_on_is_a_clear_stop(mongodb, tmp_path, spark, st
     assert told.value.hint
 
 
-def test_a_position_that_the_oplog_has_lost_is_a_clear_stop(tmp_path, spark):
+@pytest.fixture(scope="module")
+def overtaken(
+    tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
+) -> Iterator[tuple[MongoServer, State]]:
+    """A server whose oplog no longer reaches back to a state."""
     # Nothing is cut that the server may need after its last checkpoint.
-    with (
-        MongoServer(oplog_mb=1, checkpoint_s=1) as server,
-        server.connect() as client,
-        driven(server, tmp_path, spark) as job,
-    ):
-        began = job.job.state
+    with MongoServer(oplog_mb=1, checkpoint_s=1) as server, server.connect() as client:
+        with driven(server, tmp_path_factory.mktemp("began"), spark) as job:
+            began = job.job.state
         oplog = client["local"]["oplog.rs"]
         first = oplog.find_one()
         deadline = time.monotonic() + TIMEOUT_S
         while oplog.find_one() == first:
             assert time.monotonic() < deadline, "the oplog is never cut"
             client["inventory"]["t"].insert_many([{"large": "x" * 100_000} for _ in range(100)])
-        with pytest.raises(PositionLost, match="does not reach back") as told:
-            job.job._parts.source.open_log(began)
+        yield server, began
+
+
+def test_a_position_that_the_oplog_has_lost_is_a_clear_stop(overtaken, tmp_path, spark):
+    server, began = overtaken
+    with (
+        driven(server, tmp_path, spark) as job,
+        pytest.raises(PositionLost, match="does not reach back") as told,
+    ):
+        job.job._parts.source.open_log(began)
 
     assert "take snapshots again" in told.value.hint
+
+
+def test_a_signalled_collection_begins_anew_where_a_lost_log_may(overtaken, tmp_path, spark):
+    server, began = overtaken
+    asked = Snapshot().execute(ExecuteSnapshot("signal", (Target(CollectionId(("inventory", "t"))),)))
+    progress = asked.began(1, Extent(100, 1000, greatest=("100",)), 5)
+    with driven(server, tmp_path, spark, snapshot__mode="when_needed") as job:
+        state, log = job.job._parts.source.open_log(replace(began, snapshot=progress))
+        log.close()
+
+    assert [table.progress for table in state.snapshot.tables] == [None] * len(state.snapshot.tables)
+    assert not state.snapshot.tables[-1].initial
 
 
 def test_a_connection_string_that_can_not_be_read_is_told_without_its_password(mongodb, tmp_path, spark):

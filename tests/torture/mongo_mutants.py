@@ -19,8 +19,8 @@ from adapters.mongodb.log.options import StreamOptions
 from adapters.mongodb.log.position import time_of
 from adapters.mongodb.server import catalog, collection_probes
 from adapters.mongodb.snapshot import watermark
-from adapters.mongodb.snapshot.initial import InitialSnapshot
 from adapters.mongodb.snapshot.window import MongoWindow
+from adapters.source.initial import InitialSnapshot
 from engine.config import mongodb as mongodb_settings
 from engine.isolation import incomplete
 from tests.torture.mutants import Mutant
@@ -119,7 +119,7 @@ MONGO_MUTANTS: dict[str, Mutant] = {
     "capped collections are read at no chosen time": Mutant(
         "capped-first", ((catalog, "_described", _tight),)
     ),
-    "states that are gone": Mutant("states-gone", ((InitialSnapshot, "gone", _always(None)),)),
+    "states that are gone": Mutant("states-gone", ((InitialSnapshot, "lose", _always(None)),)),
     "one bad collection is set aside": Mutant("undecodable", ((decode, "note_fault", _raising),)),
     "a snapshot takes it up again": Mutant("undecodable", ((incomplete, "taken_up", _left_aside),)),
     "the primary, whatever the string says": Mutant(

@@ -24,6 +24,7 @@ from adapters.postgres.server.sql import quote_ident
 from adapters.postgres.server.visibility import format_lsn, parse_lsn
 from adapters.postgres.snapshot.watermark import ExportedSnapshot, Holding
 from engine.errors import ConfigError, SchemaChanged, SourceError, TableBusy
+from engine.model import Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -63,6 +64,28 @@ class Held:
     def alive(self) -> bool:
         """Whether the session that holds it is still alive."""
         return self.snapshot.alive
+
+    @property
+    def position(self) -> Position:
+        """Where the log begins."""
+        return Position((self.lsn, 0))
+
+    @property
+    def begins_at(self) -> int:
+        """The same, as the state has it."""
+        return self.lsn
+
+    @property
+    def collections(self) -> tuple[CollectionId, ...]:
+        """The tables."""
+        return self.tables
+
+    def close(self) -> None:
+        """Release the snapshot and its locks."""
+        self.snapshot.close()
+
+    def __str__(self) -> str:
+        return format_lsn(self.lsn)
 
 
 def hold(server: Server, tables: Sequence[CollectionId], lock_timeout_ms: int) -> Held:

@@ -1,4 +1,4 @@
-"""The initial snapshot on SQL Server: how a start proceeds, and which locks are held.
+"""The initial snapshot on SQL Server: which locks are held, and where the log begins.
 
 What `snapshot.isolation.mode` means:
 
@@ -10,39 +10,38 @@ What `snapshot.isolation.mode` means:
 
 If locks are not held to the end, windows beside the stream keep rows and changes in order, provided that each
 database has a signal table for watermarks. Without one the log waits until all rows are read; it may then
-repeat changes that rows already contain. `engine/snapshot/initial.py` decides what each mode requires.
+repeat changes that rows already contain. `adapters/source/initial.py` has the steps of a start.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, assert_never
-from uuid import uuid4
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from adapters.source.initial import FoundLog
 from adapters.sqlserver.log.capture_instances import check_reach, marks_of
 from adapters.sqlserver.server.position import parse_place, places_of, position_of
 from adapters.sqlserver.snapshot.eligibility import LOCKED
 from adapters.sqlserver.snapshot.locks import Locks, log_end
-from engine.config.settings import SnapshotRestart
 from engine.config.sources import Isolation
 from engine.errors import PositionLost, SourceError
 from engine.expressions import matches
 from engine.model import CollectionId, Position
-from engine.snapshot.initial import Log, Standing, Start, start, to_read
+from engine.snapshot.initial import to_read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from adapters.source.initial import InitialSnapshot
     from adapters.sqlserver.databases import Databases
     from adapters.sqlserver.server.connection import Server
     from adapters.sqlserver.server.position import Place
     from engine.config.settings import Settings
     from engine.job.state import State
-    from engine.snapshot.initial import Snapshotter
 
 _log = logging.getLogger("adapters")
-_LABEL = "snapshot.mode"
 _HINTS = {
     Isolation.EXCLUSIVE: LOCKED,
     Isolation.REPEATABLE_READ: LOCKED,
@@ -57,42 +56,53 @@ _GIVEN_UP = {
 }
 
 
-class InitialSnapshot:
-    """The initial snapshot of one run of the job. Used by the job's thread alone.
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The tables as they were at `places`, one of each database, while `locks` keep writers out.
 
-    `pause` waits for some seconds, and returns true if the job is to stop.
+    `locks` is None where the isolation mode lets writers in before all is read.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        server: Server,
-        databases: Databases,
-        snapshotter: Snapshotter,
-        pause: Callable[[float], object],
-    ) -> None:
-        self._settings, self._server, self._databases = settings, server, databases
-        self._snapshotter, self._pause = snapshotter, pause
-        self._run = uuid4().hex
-        self._begins_at: dict[str, Place] = {}
-        self._locks: Locks | None = None
-        databases.initial_hint = lambda: self.hint
+    isolation: Isolation
+    places: Mapping[str, Place]
+    collections: tuple[CollectionId, ...]
+    locks: Locks | None = None
 
-    # Queries about the snapshot.
+    @property
+    def position(self) -> Position:
+        """Where the logs begin."""
+        return position_of(list(self.places.values()))
+
+    @property
+    def begins_at(self) -> dict[str, str]:
+        """The same, as the state has it."""
+        return {name: str(place) for name, place in self.places.items()}
+
+    @property
+    def alive(self) -> bool:
+        """Whether the locks are held."""
+        return self.locks is not None and self.locks.alive
+
+    def close(self) -> None:
+        """Release the locks."""
+        if self.locks is not None:
+            self.locks.release()
+
+    def __str__(self) -> str:
+        return f"{', '.join(map(str, self.places.values()))} ({self.isolation})"
+
+
+class InitialReads:
+    """How the rows of an initial snapshot are read. Used by the job's thread alone."""
+
+    def __init__(self, isolation: Isolation, databases: Databases, first: InitialSnapshot[Held]) -> None:
+        self.isolation, self._databases, self._first = isolation, databases, first
+        databases.initial_hint = lambda: self.hint
 
     @property
     def streams(self) -> bool:
         """Whether the log is streamed at all."""
-        return self._snapshotter.should_stream()
-
-    @property
-    def isolation(self) -> Isolation:
-        """The isolation mode of the settings."""
-        return self._settings.sqlserver.isolation
-
-    def place(self, database: str) -> Place | None:
-        """The place where a database's log begins after the snapshot."""
-        return self._begins_at.get(database)
+        return self._first.streams
 
     @property
     def session(self) -> tuple[str, ...]:
@@ -103,18 +113,18 @@ class InitialSnapshot:
     def hint(self) -> str:
         """The lock hint for reading rows."""
         # Our own locks would block our other sessions, and nobody can write meanwhile.
-        return "NOLOCK" if self._locks is not None else _HINTS[self.isolation]
+        return "NOLOCK" if self._first.held is not None else _HINTS[self.isolation]
 
     @property
     def beside(self) -> bool:
         """Whether windows can be read beside the stream: every database needs a way to mark them."""
         named = self._databases.names
-        return self.streams and all(self._databases.refusal(name) is None for name in named)
+        return self._first.streams and all(self._databases.refusal(name) is None for name in named)
 
     @property
     def waits(self) -> bool:
         """Whether the log waits until everything is read."""
-        return self._locks is not None or not self.beside
+        return self._first.held is not None or not self.beside
 
     def holds(self, state: State) -> bool:
         """Whether the log must wait."""
@@ -126,72 +136,40 @@ class InitialSnapshot:
         Raises SourceError if they were lost: rows of open windows may contain later changes. The next start
         reads the rest like any other rows; without a log, it reads everything from scratch.
         """
-        if self._locks is None:
-            return
-        if not self._locks.alive:
-            self.release()
+        if self._first.held is not None and not self._first.held.alive:
+            self._first.release()
             raise SourceError(_LOST, hint=_WHAT_NOW)
-        if self.streams and not state.snapshot.initial:
-            _log.info("the initial snapshot is complete; the log is streamed from %s", state.position)
-            self.release()
+        self._first.tick(state)
 
     def alive(self) -> Callable[[], bool]:
         """A function that tells whether the locks held now are still held; true if there are none."""
-        locks = self._locks
-        return lambda: locks is None or (locks is self._locks and locks.alive)
+        held = self._first.held
+        return lambda: held is None or (held is self._first.held and held.alive)
 
-    def done(self, state: State) -> bool:
-        """Whether a job that streams no log has read everything."""
-        return not self.streams and state.position is not None and not state.snapshot.initial
+    def place(self, database: str) -> Place | None:
+        """The place where a database's log begins after the snapshot."""
+        begins_at = self._first.begins_at or {}
+        return parse_place(begins_at[database]) if database in begins_at else None
 
-    def memory(self) -> dict[str, Any]:
-        """What must be saved: which run began the snapshot, and where the log began."""
-        return {"run": self._run, "begins_at": {name: str(one) for name, one in self._begins_at.items()}}
 
-    def release(self) -> None:
-        """Release the locks."""
-        if self._locks is not None:
-            self._locks.release()
-            self._locks = None
+class CaptureStart:
+    """A start on the databases, whose change tables are the log. `reads` says how rows are read."""
 
-    # Starting.
+    def __init__(self, settings: Settings, server: Server, databases: Databases, reads: InitialReads) -> None:
+        self._settings, self._server, self._databases = settings, server, databases
+        self._reads, self._isolation = reads, reads.isolation
 
-    def start(self, state: State) -> State:
-        """The state to continue from: with a position, and with the tables to read queued.
-
-        Raises PositionLost where the log can't be continued and the mode does not allow starting over.
-        """
-        if self._continues(state):
-            return state
-        self.release()
-        self._begins_at = began_at(state.memory)
-        lost = self._lost(state)
-        standing = self._standing(state, lost)
-        redo = self._settings.snapshot.restart is SnapshotRestart.REDO
-        match start(self._snapshotter, standing, redo=redo):
-            case Start.LOST:
-                raise lost or PositionLost("the log is lost")
-            case Start.END:
-                _log.info("the initial snapshot has been taken, and no log is streamed: nothing to do")
-                return self._noted(state)
-            case Start.STREAM:
-                return self._stream(state)
-            case Start.BESIDE:
-                return self._beside(state)
-            case Start.AT_LOG:
-                return self._anew(state, standing)
-            case Start.ALONE:
-                return self._anew(state, standing)
-            case way:
-                assert_never(way)
-
-    def _continues(self, state: State) -> bool:
-        """Whether the locks are still held for a state from before a fault."""
-        mine = state.memory.get("first", {}).get("run") == self._run
-        return self._locks is not None and self._locks.alive and mine and state.snapshot.initial
+    def find_log(self, state: State) -> FoundLog:
+        """Check that the change tables reach back to the state's position."""
+        if state.snapshot.initial:
+            self._check_isolation()
+        began = began_at(state.memory)
+        streamed = state.position is None or self._streamed(state.position, began)
+        begins_at = {name: str(place) for name, place in began.items()}
+        return FoundLog(state, begins_at, self._lost(state), streamed=streamed)
 
     def _lost(self, state: State) -> PositionLost | None:
-        if not self.streams or state.position is None:
+        if not self._reads.streams or state.position is None:
             return None
         saved = state.memory.get("databases", {})
         try:
@@ -202,117 +180,79 @@ class InitialSnapshot:
             return error
         return None
 
-    def _standing(self, state: State, lost: PositionLost | None) -> Standing:
-        memory, position = state.memory.get("first", {}), state.position
-        return Standing(
-            saved=position is not None,
-            log=Log.LOST if lost else Log.NONE,
-            left=state.snapshot.initial,
-            streamed=position is None or self._streamed(position),
-            begun=memory.get("run") == self._run,
-        )
-
-    def _streamed(self, position: Position) -> bool:
+    def _streamed(self, position: Position, began: Mapping[str, Place]) -> bool:
         """Whether the log of any database has been streamed since it began."""
         places = dict(zip(self._databases.names, places_of(position), strict=True))
-        began = [(places[name], place) for name, place in self._begins_at.items() if name in places]
-        return not began or any(now > then for now, then in began)
+        begun = [(places[name], place) for name, place in began.items() if name in places]
+        return not begun or any(now > then for now, then in begun)
 
-    def _stream(self, state: State) -> State:
-        if state.snapshot.initial:
-            self._check_isolation()
-            how = "while the log is streamed" if self.beside else "before the log is streamed"
-            _log.info("what is left of the initial snapshot is read %s", how)
-        return self._noted(replace(state, position=state.position or self._greatest()))
+    def first_position(self) -> Position:
+        """The greatest captured place of each database."""
+        return position_of(list(self._greatest().values()))
 
-    def _greatest(self) -> Position:
-        return position_of([self._databases.greatest(name) for name in self._databases.names])
+    def _greatest(self) -> dict[str, Place]:
+        return {name: self._databases.greatest(name) for name in self._databases.names}
 
-    def _beside(self, state: State) -> State:
-        self._wait_before()
-        tables = self._tables()
-        _log.info("an initial snapshot of %d tables is taken while the log is streamed", len(tables))
-        snapshot = state.snapshot.begin(tables, _LABEL)
-        return self._noted(replace(state, position=state.position or self._greatest(), snapshot=snapshot))
+    def begin(self, state: State) -> Held:
+        """Fix the place where the logs begin. Keeps the locks that fix it if the mode requires it."""
+        self._warn()
+        tables = tuple(self.collections(state))
+        if self._isolation not in {Isolation.EXCLUSIVE, Isolation.REPEATABLE_READ}:
+            return Held(self._isolation, self._greatest(), tables)
+        with ExitStack() as stack:
+            locks = Locks(self._server, tables, self._settings.snapshot.lock_timeout_ms)
+            stack.callback(locks.release)
+            places = self._locked_places()
+            if self._isolation is Isolation.REPEATABLE_READ:
+                return Held(self._isolation, places, tables)
+            stack.pop_all()
+        return Held(self._isolation, places, tables, locks)
 
-    def _anew(self, state: State, standing: Standing) -> State:
-        """Queue everything, from a new beginning of the log. Nothing known of an earlier log applies."""
-        self._wait_before()
-        self._say(standing)
-        tables = self._tables()
-        position = self._position(tables)
-        self._begins_at = dict(zip(self._databases.names, places_of(position), strict=True))
-        _log.info("an initial snapshot of %d tables is taken (%s)", len(tables), self.isolation)
-        snapshot = state.snapshot.anew().begin(tables, _LABEL)
-        return self._noted(replace(state, position=position, snapshot=snapshot, memory={}))
-
-    def _say(self, standing: Standing) -> None:
-        if standing.log is Log.LOST:
-            _log.warning("the log is lost; it begins anew: of rows deleted meanwhile nothing is told")
-        elif standing.left:
-            _log.warning(
-                "the initial snapshot begins anew; what was sent of the one before stays in the sink"
-            )
-        if self.isolation in _GIVEN_UP:
-            _log.warning("snapshot.isolation.mode=%s: %s", self.isolation, _GIVEN_UP[self.isolation])
-        if self.isolation is Isolation.EXCLUSIVE or self.beside:
+    def _warn(self) -> None:
+        """Warn of what the isolation mode does not promise."""
+        if self._isolation in _GIVEN_UP:
+            _log.warning("snapshot.isolation.mode=%s: %s", self._isolation, _GIVEN_UP[self._isolation])
+        if self._isolation is Isolation.EXCLUSIVE or self._reads.beside:
             return
         _log.warning(
             "snapshot.isolation.mode=%s, and no signal table to mark windows by: rows are read at several"
             " moments%s; name signal tables, or take snapshot.isolation.mode=exclusive",
-            self.isolation,
-            ", and the log may tell once more of changes that they show" if self.streams else "",
+            self._isolation,
+            ", and the log may tell once more of changes that they show" if self._reads.streams else "",
         )
 
-    def _position(self, tables: Sequence[CollectionId]) -> Position:
-        """Where the log begins. Keeps the locks that fix this place if the mode requires it."""
-        if self.isolation not in {Isolation.EXCLUSIVE, Isolation.REPEATABLE_READ}:
-            return self._greatest()
-        self._locks = Locks(self._server, tables, self._settings.snapshot.lock_timeout_ms)
-        try:
-            return self._locked_position()
-        finally:
-            if self.isolation is Isolation.REPEATABLE_READ:
-                self.release()
-
-    def _locked_position(self) -> Position:
+    def _locked_places(self) -> dict[str, Place]:
         for name in self._databases.names:
             # Nobody can change a table's shape meanwhile.
             self._databases.note(name, self._databases.greatest(name), self._databases.look(name))
-        if self.isolation is Isolation.REPEATABLE_READ and not self.beside:
+        if self._isolation is Isolation.REPEATABLE_READ and not self._reads.beside:
             return self._greatest()
-        places = [
-            log_end(self._databases.questions(name), self._databases.greatest(name))
+        return {
+            name: log_end(self._databases.questions(name), self._databases.greatest(name))
             for name in self._databases.names
-        ]
-        return position_of(places)
-
-    def _noted(self, state: State) -> State:
-        return replace(state, memory={**state.memory, "first": self.memory()})
+        }
 
     def _check_isolation(self) -> None:
         """Raise ConfigError where a database does not allow the isolation mode."""
-        if self.isolation is Isolation.SNAPSHOT:
+        if self._isolation is Isolation.SNAPSHOT:
             for name in self._databases.names:
                 self._databases.check_snapshots(name)
 
-    def _wait_before(self) -> None:
-        self._check_isolation()
-        delay_s = self._settings.snapshot.delay_ms / 1000
-        if delay_s and self._pause(delay_s):
-            raise SourceError("stopped before the initial snapshot began")
-
-    def _tables(self) -> Sequence[CollectionId]:
+    def collections(self, _state: State) -> Sequence[CollectionId]:
         """The captured tables to read, database by database.
 
         A list may name them with or without the database.
         """
+        self._check_isolation()
         signals, only = set(self._settings.sqlserver.signal_tables), self._settings.snapshot.include_tables
-        captured = [one for name in self._databases.names for one in self._databases.instances(name).captures]
+        captures = [
+            capture for name in self._databases.names for capture in self._databases.instances(name).captures
+        ]
         found = [
-            one
-            for one in dict.fromkeys(capture.table for capture in captured)
-            if one not in signals and (not only or matches(only, str(one)) or matches(only, str(_short(one))))
+            table
+            for table in dict.fromkeys(capture.table for capture in captures)
+            if table not in signals
+            and (not only or matches(only, str(table)) or matches(only, str(_short(table))))
         ]
         names = to_read(dict.fromkeys(map(_short, found)), self._settings.capture, ())
         return by_database(found, self._databases.names, names)

@@ -1,0 +1,88 @@
+"""What the windows of an initial snapshot ask of the snapshot that they share, while it is held.
+
+`slot_snapshot.py` opens it. `adapters/source/initial.py` says when it is opened and released.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from adapters.postgres.events.source_block import ReadPlace
+from engine.events.record.envelope import PLAIN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import psycopg
+
+    from adapters.postgres.snapshot.initial import SlotTools
+    from adapters.postgres.snapshot.slot_snapshot import Held
+    from adapters.postgres.snapshot.watermark import Exported
+    from adapters.source.initial import InitialSnapshot
+    from engine.job.state import State
+    from engine.model import CollectionId
+
+
+class InitialView:
+    """The shared snapshot, which may end at any time. Only the job's thread uses it."""
+
+    def __init__(self, first: InitialSnapshot[Held], tools: SlotTools) -> None:
+        self._first, self._tools = first, tools
+
+    @property
+    def snapshot_id(self) -> str:
+        """The snapshot that is held; empty when none is held."""
+        held = self._first.held
+        return held.snapshot.exported.id if held else ""
+
+    @property
+    def session(self) -> psycopg.Connection | None:
+        """The session that holds it; None when none is held."""
+        held = self._first.held
+        return held.snapshot.session if held else None
+
+    def statement(self, collection: CollectionId) -> str | None:
+        """The SELECT that returns a table's rows; None for all of them."""
+        return self._tools.statement(collection)
+
+    @property
+    def alive(self) -> bool:
+        """Whether a snapshot is held by a session that is still alive."""
+        held = self._first.held
+        return held is not None and held.alive
+
+    @property
+    def gave_way(self) -> bool:
+        """Whether it was released for another session that waited for one of its locks."""
+        held = self._first.held
+        return held is not None and held.snapshot.gave_way
+
+    def stops(self, reader: Callable[[], None]) -> None:
+        """Register a reader's callback; another thread calls it when the snapshot gives way."""
+        held = self._first.held
+        if held is not None:
+            held.snapshot.stops(reader)
+
+    def place(self, exported: Exported) -> ReadPlace:
+        """The position and time that READs of a window under this snapshot carry."""
+        held = self._first.held
+        if held is not None and held.snapshot.exported is exported:
+            ts_ms, lsn = held.ts_ms, held.lsn
+        else:
+            ts_ms, lsn = int(time.time() * 1000), exported.horizon
+        return ReadPlace(ts_ms, tx_id=exported.visibility.xmax, lsn=lsn, snapshot=PLAIN)
+
+    # What changes what is held.
+
+    def tick(self, state: State, *, reading: bool) -> None:
+        """Release the snapshot once all is read in it, or if it gave way and no window is `reading` in it."""
+        if self.gave_way and not reading:
+            why = "the initial snapshot is given up: another session waited to change one of its tables"
+            self._first.lose(why)
+        self._first.tick(state)
+
+    def release_if_ended(self) -> None:
+        """Release the snapshot if its transaction has ended. Raises SourceError where no log follows."""
+        if self._first.held is not None and not self._first.held.alive:
+            self._first.lose("the initial snapshot's transaction has ended")
