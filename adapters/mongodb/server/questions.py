@@ -116,7 +116,7 @@ class DocumentReader:
         `concern` is the read concern, `batch_rows` the most documents of an answer.
         """
         with collection_errors("reading documents", collection), self._client().start_session() as session:
-            database = session.client[collection.database]
+            database = session.client[collection.parts[0]]
             command = partial(database.command, codec_options=RAW, session=session)
             for find in finds:
                 try:
