@@ -5,18 +5,17 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from psycopg import sql
 
 from adapters.postgres.job import building
 from adapters.postgres.server.connection import Server
-from adapters.source.wiring import Onlookers
-from engine.config import parse
 from engine.config.references import resolve
 from engine.errors import ConfigError
-from tests.driven import SIGNAL_TABLE, Driven, driving, properties, read_events
+from tests.changing_password import Load, by_references
+from tests.driven import SIGNAL_TABLE, Driven, driving, properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,13 +24,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from signals.answers import Answer
     from tests.servers.postgres import Database
 
 pytestmark = pytest.mark.integration
 
 ROWS = 3_000
-CHANGES = 2
 REFUSED = 4
 """So often windows are refused: more than chunks are given up before a table is."""
 UNKNOWN_S = 0.3
@@ -64,18 +61,12 @@ class Role:
         partial.rename(self.file)
 
 
-def rows(directory: Path) -> list[dict[str, Any]]:
-    """The events of the table."""
-    return [event for event in read_events(directory / "events") if event["topic"].endswith(".t")]
-
-
 def driven_by_references(
     database: Database, directory: Path, spark: SparkSession, **more: str
 ) -> AbstractContextManager[Driven]:
     """A driven job whose settings hold references."""
-    found, unresolved = resolve(properties(database, directory, **more), {})
-    assert not unresolved
-    return driving(Driven, directory, partial(building, parse(found), spark))
+    settings = by_references(properties(database, directory, **more))
+    return driving(Driven, directory, partial(building, settings, spark))
 
 
 @pytest.fixture
@@ -101,63 +92,29 @@ def test_a_password_that_changes_under_load_is_asked_for_again_on_both_roads(
     role: Role, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog
 ):
     monkeypatch.setattr("engine.job.parts.Pace.pause_s", lambda *_args, **_named: 0.2)
-    given = properties(
-        role.database,
-        tmp_path,
-        database__user="reader",
-        database__password=f"${{dir:{tmp_path}:password}}",
-        publication__autocreate__mode="disabled",
-        tidemark__window__local__rows="1000",  # the driver reads windows up to this size, Spark the others
-        tidemark__window__max__chunks="2",
-    )
-    found, unresolved = resolve(given, {})
-    assert not unresolved
-    answers: list[Answer] = []
-    stop, inserted = threading.Event(), [ROWS]
+    more = {
+        "database__user": "reader",
+        "database__password": f"${{dir:{tmp_path}:password}}",
+        "publication__autocreate__mode": "disabled",
+        "tidemark__window__local__rows": "1000",  # the driver reads windows up to this size, Spark the others
+        "tidemark__window__max__chunks": "2",
+    }
 
-    def streamed() -> set[int]:
-        return {event["value"]["after"]["id"] for event in rows(tmp_path)}
-
-    def load() -> None:
+    def write(_row: int) -> None:
         with role.database.connect() as connection:
-            while True:
-                connection.execute(SNAPSHOT.encode())
-                connection.execute("INSERT INTO t (b) VALUES ('y')")
-                inserted[0] += 1
-                while inserted[0] not in streamed():
-                    if stop.wait(0.2):
-                        return
-                if role.changes > CHANGES:
-                    return
-                role.change(UNKNOWN_S)
+            connection.execute(SNAPSHOT.encode())
+            connection.execute("INSERT INTO t (b) VALUES ('y')")
 
-    loading = threading.Thread(target=load)
-    onlookers = Onlookers(observe=lambda _seen: None, answer=answers.append)
+    with driven_by_references(role.database, tmp_path, spark, **more) as driven:
+        load = Load(
+            ROWS,
+            write,
+            partial(role.change, UNKNOWN_S),
+            lambda: {event["value"]["after"]["id"] - 1 for event in driven.events("t")},
+        )
+        load.drive(driven.job)
 
-    with building(parse(found), spark, onlookers) as job:
-        job.settle()
-        job.start()
-        loading.start()
-        bound = threading.Timer(120, stop.set)
-        bound.start()
-        try:
-            job.run(
-                lambda: (
-                    stop.is_set()
-                    or (
-                        not loading.is_alive()
-                        and len(streamed()) >= inserted[0]
-                        and not job.state.snapshot.tables
-                    )
-                )
-            )
-        finally:
-            stop.set()
-            bound.cancel()
-            loading.join()
-
-    assert role.changes > CHANGES
-    assert streamed() == set(range(1, inserted[0] + 1))
+    load.check()
     assert "authentication failed" in caplog.text  # while the file had the password from before
     assert "password-" not in caplog.text
 
@@ -185,7 +142,7 @@ def test_a_window_that_logs_in_with_an_expired_password_is_read_again_and_leaves
         role.file.write_text(served)
         job.until_answered("finished")
 
-    assert {event["value"]["after"]["id"] for event in rows(tmp_path)} == set(range(1, ROWS + 1))
+    assert {event["value"]["after"]["id"] for event in job.events("t")} == set(range(1, ROWS + 1))
     assert "left out" not in caplog.text
 
 

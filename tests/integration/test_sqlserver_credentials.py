@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -15,13 +16,12 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from adapters.source.wiring import Onlookers
 from adapters.sqlserver.job import building
 from adapters.sqlserver.server.connection import Jdbc, Server, login_of
-from engine.config import parse
-from engine.config.references import fresh, resolve
+from engine.config.references import fresh
 from engine.errors import ConfigError, LoginRefused
-from tests.driven import read_events
+from tests.changing_password import Load, by_references
+from tests.driven import Driven, driving
 from tests.driven_sqlserver import SIGNALS, properties
 from tests.servers.sqlserver.reach import StandInReach
 
@@ -32,12 +32,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from engine.config.sources import SqlServerSettings
-    from signals.answers import Answer
     from tests.servers.sqlserver import SqlServer, StandInDatabase
 
 pytestmark = pytest.mark.integration
 
-ROWS, CHANGES, UNKNOWN_S = 2_000, 2, 0.5
+ROWS, UNKNOWN_S = 2_000, 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +94,7 @@ def login(sqlserver: SqlServer, tmp_path: Path) -> Login:
 
 def settings_of(server: SqlServer, directory: Path, **more: str) -> Any:
     login = {"database__user": "reader", "database__password": f"${{dir:{directory}:password}}"}
-    found, unresolved = resolve(properties(server, directory, **login, **more), {})
-    assert not unresolved
-    return parse(found)
+    return by_references(properties(server, directory, **login, **more))
 
 
 @pytest.mark.usefixtures("shop")
@@ -141,52 +138,22 @@ def test_a_password_that_changes_under_load_is_asked_for_again(
     more = {"signal__data__collection": "shop.dbo.signals", "tidemark__window__local__rows": local}
     settings = settings_of(sqlserver, tmp_path, **more, tidemark__window__max__chunks="1")
     told = orjson.dumps({"data-collections": ["shop.dbo.t"]}).decode()
-    answers: list[Answer] = []
-    stop, inserted = threading.Event(), [ROWS]
 
-    def streamed() -> set[int]:
-        events = (one for one in read_events(tmp_path / "events") if one["topic"].endswith(".t"))
-        return {one["key"]["id"] for one in events}
+    def write(row: int) -> None:
+        shop.execute(f"INSERT INTO dbo.signals VALUES ('{row}', 'execute-snapshot', '{told}')")
+        shop.execute(f"INSERT INTO dbo.t VALUES ({row}, N'y')")
 
-    def load() -> None:
-        while not stop.is_set():
-            signal = f"INSERT INTO dbo.signals VALUES ('{inserted[0]}', 'execute-snapshot', '{told}')"
-            shop.execute(signal)
-            shop.execute(f"INSERT INTO dbo.t VALUES ({inserted[0]}, N'y')")
-            inserted[0] += 1
-            while inserted[0] - 1 not in streamed():
-                if stop.wait(0.2):
-                    return
-            if login.changes > CHANGES:
-                return
-            login.change(UNKNOWN_S)
+    build = partial(building, settings, spark, reach=partial(LoggedIn, sqlserver))
+    with driving(Driven, tmp_path, build) as driven:
+        load = Load(
+            ROWS,
+            write,
+            partial(login.change, UNKNOWN_S),
+            lambda: {event["key"]["id"] for event in driven.events("t")},
+        )
+        load.drive(driven.job)
 
-    onlookers = Onlookers(observe=lambda _seen: None, answer=answers.append)
-    loading, bound = threading.Thread(target=load), threading.Timer(100, stop.set)
-    reach = lambda found: LoggedIn(sqlserver, found)  # noqa: E731
-    with building(settings, spark, onlookers, reach=reach) as job:
-        job.settle()
-        job.start()
-        loading.start()
-        bound.start()
-        try:
-            job.run(
-                lambda: (
-                    stop.is_set()
-                    or (
-                        not loading.is_alive()
-                        and len(streamed()) >= inserted[0]
-                        and not job.state.snapshot.tables
-                    )
-                )
-            )
-        finally:
-            stop.set()
-            bound.cancel()
-            loading.join()
-
-    assert login.changes > CHANGES
-    assert streamed() == set(range(inserted[0]))
-    assert not [one for one in answers if one.outcome == "failed"]
+    load.check()
+    assert not driven.answered("failed")
     assert "18456" in caplog.text  # while the file had the password from before
     assert "password-" not in caplog.text
