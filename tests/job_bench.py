@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -162,6 +163,7 @@ class Bench:
         self.answers: list[Answer] = []
         self.seen: list[Observation] = []
         self.slept: list[float] = []
+        self.numbers = count(1)
         self.now_s, self.set_by_s = 1000.0, 0.0
         self.executors, self.local_rows = CountedExecutors(), 1000
         self.excluded: set[CollectionId] = set()
@@ -180,6 +182,7 @@ class Bench:
             now=lambda: self.now_s + self.set_by_s,
             clock=lambda: self.now_s,
             sleep=self.sleep,
+            new_id=lambda: f"window-{next(self.numbers)}",
             local_rows=self.local_rows,
             excluded=self.excluded.__contains__,
         )

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import quote
-from uuid import uuid4
 
 from adapters.postgres.events.span_encoder import PostgresSpans
 from adapters.postgres.log.xmin import SlotXmin
@@ -25,6 +24,7 @@ from adapters.postgres.snapshot.chunk_reader import ChunkReader, Jdbc
 from adapters.postgres.snapshot.initial import SlotTools
 from adapters.postgres.snapshot.local_reader import Bounds, LocalReader
 from adapters.postgres.source import PostgresSource
+from adapters.postgres.tools import SourceTools
 from adapters.source import wiring
 from adapters.source.initial import InitialSnapshot
 from adapters.source.span_encoder import SpanEncoder
@@ -90,19 +90,17 @@ def building(
     wrap: Callable[[JobParts], JobParts] = lambda job_parts: job_parts,
 ) -> Iterator[Job]:
     """The job, not yet started; see `wiring.building`."""
-    wire = partial(_wired, settings, spark, sleep)
+    wire = partial(_wired, settings, spark)
     with wiring.building(settings, spark, onlookers, wire, sleep=sleep, wrap=wrap) as job:
         yield job
 
 
-def _wired(
-    settings: Settings, spark: SparkSession, sleep: Callable[[float], object], places: Places
-) -> Wired:
-    server = make_server(settings.postgres, places.owner)
-    locks = LockWatch(partial(server.connect, within_s=ANSWERED_WITHIN_S))
+def _wired(settings: Settings, spark: SparkSession, places: Places) -> Wired:
+    server, clock = make_server(settings.postgres, places.owner), places.clock
+    locks = LockWatch(partial(server.connect, within_s=ANSWERED_WITHIN_S), clock.monotonic)
     chosen = snapshotter(settings.snapshot)
-    first: InitialSnapshot[Held] = InitialSnapshot(settings.snapshot, chosen, uuid4().hex, sleep)
-    tools = SlotTools(settings, server, chosen, lambda: sleep(0.0), locks, places.previous)
+    first: InitialSnapshot[Held] = InitialSnapshot(settings.snapshot, chosen, clock.new_id(), clock.sleep)
+    tools = SlotTools(settings, server, chosen, clock, locks, places.previous)
     source = _source(settings, spark, places, server, first, tools)
     retries = settings.postgres.slot_max_retries
     return Wired(
@@ -138,10 +136,10 @@ def _source(
     connect = partial(server.connect, options=reading_options(postgres.query_timeout_ms))
     local = LocalReader(connect, Bounds(settings.job.window_local_rows, settings.snapshot.chunk_size))
     reader = ChunkReader(spark, jdbc, places.windows, tasks=tasks_of(spark), local=local)
-    xmin = SlotXmin(server, postgres.slot, postgres.xmin_interval_ms / 1000)
+    xmin = SlotXmin(server, postgres.slot, postgres.xmin_interval_ms / 1000, places.clock.monotonic)
     encoder = SpanEncoder(SparkExecutors(spark), places.staging, local_rows=LOCAL_ROWS)
-    spans = PostgresSpans(settings.events, encoder, xmin)
-    source = PostgresSource(settings, server, spans, reader, first, tools)
+    spans = PostgresSpans(settings.events, encoder, places.clock, xmin)
+    source = PostgresSource(settings, server, SourceTools(spans, reader, first, tools, places.clock))
     source.admit = places.admit
     return source
 

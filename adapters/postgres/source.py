@@ -7,7 +7,6 @@ visible yet, and the windows in progress. The pure modules beside it make all de
 from __future__ import annotations
 
 import logging
-import time
 from contextlib import nullcontext
 from dataclasses import asdict, astuple, dataclass, replace
 from functools import partial
@@ -75,17 +74,13 @@ if TYPE_CHECKING:
     import psycopg
 
     from adapters.postgres.events.decode import Decoded
-    from adapters.postgres.events.span_encoder import PostgresSpans
     from adapters.postgres.log.cuts import Cut
     from adapters.postgres.log.reader import Sent
     from adapters.postgres.log.takeover import Takeover
     from adapters.postgres.log.timeline import TransactionContext
-    from adapters.postgres.snapshot.chunk_reader import ChunkReader
     from adapters.postgres.snapshot.eligibility import ReadTable
-    from adapters.postgres.snapshot.initial import SlotTools
-    from adapters.postgres.snapshot.slot_snapshot import Held
     from adapters.postgres.snapshot.watermark import Exported, GivesWay, Watermark
-    from adapters.source.initial import InitialSnapshot
+    from adapters.postgres.tools import SourceTools
     from engine import ports
     from engine.config.settings import Settings
     from engine.job.state import State
@@ -129,18 +124,16 @@ class PostgresSource:
         self,
         settings: Settings,
         server: Server,
-        spans: PostgresSpans,
-        reader: ChunkReader,
-        first: InitialSnapshot[Held],
-        tools: SlotTools,
+        tools: SourceTools,
     ) -> None:
-        self._settings, self._server = settings, server
+        self._settings, self._server, clock = settings, server, tools.clock
         self._signal_tables = _names_of(settings.signals.collection, settings.postgres.database)
         self.admit: Callable[[Sequence[CollectionId]], None] = lambda _tables: None
-        self._spans, self._reader, self._first = spans, reader, first
-        self._tools, self._view = tools, InitialView(first, tools)
+        self._clock, self._spans, self._reader = clock, tools.spans, tools.chunks
+        self._first, self._tools = tools.initial, tools.slot
+        self._view = InitialView(self._first, self._tools)
         self._takeover: Takeover | None = None
-        self._retention = Retention(settings.postgres.slot, settings.postgres.wal_warn_bytes)
+        self._retention = Retention(settings.postgres.slot, settings.postgres.wal_warn_bytes, clock.monotonic)
         self._session: Session | None = None
         self._pending = PendingVisibility()
         self._last_commit_end: int | None = None
@@ -150,7 +143,7 @@ class PostgresSource:
         self._windows: dict[str, PostgresWindow] = {}
         self._log_reader: PostgresLog | None = None
         self._found: list[Incomplete] = []
-        self._sessions = Sessions(server.connect)
+        self._sessions = Sessions(server.connect, clock.monotonic)
 
     # The log.
 
@@ -245,11 +238,11 @@ class PostgresSource:
 
         Raises PositionLost if it does not come.
         """
-        tell_at = time.monotonic() + _TOLD_AFTER_S
+        tell_at = self._clock.monotonic() + _TOLD_AFTER_S
         while not log.await_past(_LOOK_S):
-            if self._tools.stopping():
+            if self._clock.sleep(0.0):
                 raise SourceError("stopped while the log passed over what was sent before")
-            if sent and time.monotonic() >= tell_at:
+            if sent and self._clock.monotonic() >= tell_at:
                 tell_at = float("inf")
                 _log.info("passing over what was sent before, up to %s", format_lsn(sent.commit.end))
 
@@ -307,11 +300,14 @@ class PostgresSource:
             control,
             publication,
             readable,
+            self._clock,
             whole_bytes=whole,
             plan_on=lambda within_s: self._server.connect(within_s=within_s),
         )
         relations = Relations(catalog, self._settings.events, self._captures)
-        membership = MembershipWatch(control, publication, self._settings.capture.captures)
+        membership = MembershipWatch(
+            control, publication, self._settings.capture.captures, self._clock.monotonic
+        )
         self._session = Session(control, extents, relations, membership)
         return catalog
 
@@ -543,7 +539,7 @@ class PostgresSource:
             self._refuse_other_forms(window, tables)
             self._pending = self._pending.seen(exported.visibility)
             self._refuse_unknown_keys(tables)
-            reads = self._reads(window, tables, exported, int(time.time() * 1000))
+            reads = self._reads(window, tables, exported, self._clock.now_ms)
         except TidemarkError:
             watermark.close()
             raise
@@ -624,10 +620,11 @@ class PostgresSource:
 
     def _settle(self) -> None:
         """Wait a moment for streamed transactions to become visible; most do within microseconds."""
-        until = time.monotonic() + _SETTLE_S
-        while self._pending.transactions and time.monotonic() < until:
+        clock = self._clock
+        until = clock.monotonic() + _SETTLE_S
+        while self._pending.transactions and clock.monotonic() < until:
             self._pending = self._pending.seen(self._visibility())
-            time.sleep(_SETTLE_POLL_S)
+            clock.sleep(_SETTLE_POLL_S)
 
     def _watermark(self, window: Window) -> tuple[SignalRows | VisibilityWatermark | AtBeginning, GivesWay]:
         if window.initial and (first := self._first.held) is not None:
@@ -638,7 +635,7 @@ class PostgresSource:
         strategy, signal = self._settings.snapshot.watermarking, self._settings.signals.collection
         if strategy is Watermarking.VISIBILITY:
             held = ExportedSnapshot(self._sessions, tables, watch=self._tools.watch)
-            return VisibilityWatermark(held, control, time.monotonic), held
+            return VisibilityWatermark(held, control, self._clock.monotonic), held
         if signal is None:
             raise InvariantError("signal rows need a signal table")
         table = SignalTable(signal, control, delete=strategy is Watermarking.INSERT_DELETE)
@@ -646,8 +643,9 @@ class PostgresSource:
         return rows, rows.held
 
     def _place(self, exported: Exported) -> ReadPlace:
-        now_ms = int(time.time() * 1000)
-        return ReadPlace(now_ms, last_commit_end=self._last_commit_end, sequence_lsn=exported.horizon)
+        return ReadPlace(
+            self._clock.now_ms, last_commit_end=self._last_commit_end, sequence_lsn=exported.horizon
+        )
 
 
 def _names_of(signals: CollectionId | None, database: str) -> Collection[CollectionId]:

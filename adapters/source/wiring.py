@@ -28,6 +28,7 @@ from adapters.storage.directory import LocalStorage, storage
 from adapters.storage.lease import Claim, FileLease, Leases
 from adapters.storage.state import FileStateStore, newest_epoch
 from adapters.storage.workspace import staging_base, take_workspace, workspace_of
+from adapters.system import system_clock
 from engine.config.settings import Destination, SinkAhead, SinkKind, StateForm, TableErrors
 from engine.errors import LeaseLost, SourceError
 from engine.events.names import topic_of
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from engine.clock import Clock
     from engine.config.settings import Settings, SinkSettings
     from engine.job.observation import Observation
     from engine.job.state import State
@@ -64,14 +66,16 @@ LOCAL_ROWS = 20_000
 class Places:
     """Where things are kept: a URI for the state, and a directory shared by driver and executors for staging.
 
-    `windows` is for the rows of windows. `owner` and `previous` are the current and the previous holder of
-    the checkpoint's lease; empty if there is none. `admit` asks the sink whether it accepts these
-    collections' events, before the source is made to keep a log for them; it raises SinkError.
+    `windows` is for the rows of windows. `clock` is what the source knows of time. `owner` and `previous` are
+    the current and the previous holder of the checkpoint's lease; empty if there is none. `admit` asks the
+    sink whether it accepts these collections' events, before the source is made to keep a log for them; it
+    raises SinkError.
     """
 
     checkpoint: str
     staging: str
     windows: StagingArea
+    clock: Clock
     owner: str = ""
     previous: str = ""
     admit: Callable[[Sequence[CollectionId]], None] = lambda _collections: None
@@ -219,7 +223,8 @@ def building(
         held.callback(clear, windows.directory)
         previous = states.previous.id if states.previous else ""
         admit = partial(_admit, settings, sink)
-        wired = wire(Places(checkpoint, staging, windows, claim.id, previous, admit))
+        clock = system_clock(sleep)
+        wired = wire(Places(checkpoint, staging, windows, clock, claim.id, previous, admit))
         held.callback(wired.close)
         desk = make_desk(settings.signals, settings.events.topic_prefix, onlookers.answer)
         held.callback(desk.close)
@@ -230,9 +235,10 @@ def building(
             executors=_emitters(spark),
             desk=desk,
             pulse=_pulse(settings, wired),
-            now=time.time,
-            clock=time.monotonic,
-            sleep=sleep,
+            now=clock.now,
+            clock=clock.monotonic,
+            sleep=clock.sleep,
+            new_id=clock.new_id,
             local_rows=LOCAL_ROWS,
             show=wired.show,
             done=wired.done,

@@ -125,6 +125,7 @@ class JobParts:
     - `now` is Unix time in seconds, for events and logs. `clock` counts seconds and never goes back.
     - `executors` write staged rows to the sink if a slice has more than `local_rows`; else the driver does.
     - `sleep` may return early when the job is to stop.
+    - `new_id` makes the ids of windows.
     - `show` formats a position the way its database does.
     - `topic` gives the topic of a collection's events.
     - `destination` identifies where events go, by names of settings.
@@ -142,6 +143,7 @@ class JobParts:
     now: Callable[[], float]
     clock: Callable[[], float]
     sleep: Callable[[float], object]
+    new_id: Callable[[], str]
     local_rows: int = 20_000
     show: Callable[[Position], str] = str
     done: Callable[[State], bool] = lambda _state: False

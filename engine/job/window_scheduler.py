@@ -10,7 +10,6 @@ import logging
 from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, assert_never
-from uuid import uuid4
 
 from engine.errors import (
     LoginRefused,
@@ -193,7 +192,7 @@ class WindowScheduler:
         if ahead:
             initial = state.snapshot.tables[0].initial
             runs = tuple(takewhile(lambda run: run.target.initial == initial and not run.keys, runs))
-        return state, Window(str(uuid4()), runs) if runs else None
+        return state, Window(self._parts.new_id(), runs) if runs else None
 
     def refused(self, state: State, error: TableBusy | SchemaChanged, *, behind: bool = False) -> State:
         """Handle a window that could not be planned or opened.

@@ -20,10 +20,12 @@ from adapters.postgres.snapshot.chunk_reader import ChunkReader, Jdbc
 from adapters.postgres.snapshot.initial import SlotTools
 from adapters.postgres.snapshot.slot_snapshot import Held
 from adapters.postgres.source import PostgresSource
+from adapters.postgres.tools import SourceTools
 from adapters.source.initial import InitialSnapshot
 from adapters.source.span_encoder import SpanEncoder
 from adapters.source.wiring import Places
 from adapters.spark.executors import LocalExecutors
+from adapters.system import system_clock
 from engine.config import parse
 from engine.errors import SourceError
 from engine.model import CollectionId, Position, Target
@@ -54,7 +56,7 @@ Row = tuple[int, str | None]
 def places_in(directory: Path) -> Places:
     """Places for all that a source keeps."""
     staging = str(directory / "staging")
-    return Places(str(directory / "checkpoint"), staging, StagingArea(staging))
+    return Places(str(directory / "checkpoint"), staging, StagingArea(staging), system_clock())
 
 
 class Subject(Protocol):
@@ -156,13 +158,14 @@ class PostgresSubject:
         jdbc = Jdbc(jdbc_url(settings.postgres), jdbc_properties(settings.postgres))
         staging = str(self._directory / "staging")
         encoder = SpanEncoder(LocalExecutors(), staging, local_rows=1_000_000)
-        spans = PostgresSpans(settings.events, encoder)
         reader = ChunkReader(self._spark, jdbc, StagingArea(staging), tasks=2)
-        server = make_server(settings.postgres)
+        server, clock = make_server(settings.postgres), system_clock()
+        spans = PostgresSpans(settings.events, encoder, clock)
         chosen = snapshotter(settings.snapshot)
-        first: InitialSnapshot[Held] = InitialSnapshot(settings.snapshot, chosen, "a run", time.sleep)
-        tools = SlotTools(settings, server, chosen, lambda: False, LockWatch(server.connect))
-        self._opened = PostgresSource(settings, server, spans, reader, first, tools)
+        first: InitialSnapshot[Held] = InitialSnapshot(settings.snapshot, chosen, "a run", clock.sleep)
+        slot = SlotTools(settings, server, chosen, clock, LockWatch(server.connect, clock.monotonic))
+        tools = SourceTools(spans, reader, first, slot, clock)
+        self._opened = PostgresSource(settings, server, tools)
         return self._opened
 
     def row(self, event: dict[str, Any]) -> Row | None:

@@ -12,6 +12,7 @@ from adapters.postgres.server.catalog import Catalog
 from adapters.postgres.server.publication import Publication
 from adapters.postgres.snapshot.eligibility import Readable
 from adapters.postgres.snapshot.tables import PostgresTables
+from adapters.system import system_clock
 from engine.model import CollectionId, Range
 from engine.snapshot.extent import Advance, Extent
 from engine.snapshot.plan import Budget, plan_window
@@ -41,7 +42,7 @@ class OfOneRun:
 def extents(connection: psycopg.Connection, database: Database) -> PostgresTables:
     publication = Publication("p", lambda _schema, _table: True)
     readable = Readable(connection, Catalog(database.connect), publication, first=OfOneRun())
-    return PostgresTables(connection, publication, readable, whole_bytes=0)
+    return PostgresTables(connection, publication, readable, system_clock(), whole_bytes=0)
 
 
 def test_a_hundred_million_rows_are_planned_in_moments_and_little_memory(database: Database):

@@ -10,6 +10,7 @@ import pytest
 
 from adapters.postgres.server.connection import Server, find_slot
 from adapters.postgres.snapshot.slot_snapshot import Beginning, begin_log, create_slot, hold
+from adapters.system import system_clock
 from engine.errors import ConfigError, SourceError
 from engine.model import CollectionId
 
@@ -20,6 +21,8 @@ pytestmark = pytest.mark.integration
 
 T = CollectionId(("public", "t"))
 SLOT = "first_slot"
+CLOCK = system_clock()
+STOPPED = system_clock(lambda _seconds: True)
 
 
 def server(database: Database, query_timeout_s: float = 0.0, **login: str) -> Server:
@@ -45,11 +48,11 @@ def test_it_shows_what_came_before_the_slot_and_nothing_that_came_after(filled: 
         run(filled, "INSERT INTO t VALUES (6)", "DELETE FROM t WHERE id = 1")
         return [T]
 
-    held = begin_log(server(filled), Beginning(SLOT, 1000), meanwhile)
+    held = begin_log(server(filled), Beginning(SLOT, 1000, CLOCK), meanwhile)
 
     try:
         assert held.snapshot.query("SELECT count(*), min(id), max(id) FROM t") == [(5, 1, 5)]
-        slot = find_slot(server(filled), SLOT, filled.name)
+        slot = find_slot(server(filled), SLOT, CLOCK)
         assert slot is not None
         assert slot.confirmed_lsn == held.lsn
         with filled.connect() as reader:
@@ -75,9 +78,9 @@ def test_a_table_that_is_rewritten_before_it_is_locked_makes_it_useless(filled: 
         return [T]
 
     with pytest.raises(SourceError):
-        begin_log(server(filled), Beginning(SLOT, 1000), meanwhile)
+        begin_log(server(filled), Beginning(SLOT, 1000, CLOCK), meanwhile)
 
-    assert find_slot(server(filled), SLOT, filled.name) is None
+    assert find_slot(server(filled), SLOT, CLOCK) is None
 
 
 def test_a_lock_that_is_not_to_be_had_leaves_no_slot(filled: Database):
@@ -89,8 +92,8 @@ def test_a_lock_that_is_not_to_be_had_leaves_no_slot(filled: Database):
             return [T]
 
         with pytest.raises(SourceError, match=r"snapshot\.lock\.timeout\.ms"):
-            begin_log(server(filled), Beginning(SLOT, 300), meanwhile)
-    assert find_slot(server(filled), SLOT, filled.name) is None
+            begin_log(server(filled), Beginning(SLOT, 300, CLOCK), meanwhile)
+    assert find_slot(server(filled), SLOT, CLOCK) is None
 
 
 def test_it_can_be_stopped_while_a_transaction_holds_the_slot_up(filled: Database):
@@ -100,23 +103,23 @@ def test_it_can_be_stopped_while_a_transaction_holds_the_slot_up(filled: Databas
         since = time.monotonic()
 
         with pytest.raises(SourceError, match="stopped"):
-            begin_log(server(filled), Beginning(SLOT, 300, lambda: True), lambda: [T])
+            begin_log(server(filled), Beginning(SLOT, 300, STOPPED), lambda: [T])
 
         assert time.monotonic() - since < 5
-    assert find_slot(server(filled), SLOT, filled.name) is None
+    assert find_slot(server(filled), SLOT, CLOCK) is None
 
 
 def test_a_slot_alone_waits_for_transactions_however_long_they_take(filled: Database):
     with filled.connect() as other, ThreadPoolExecutor(1) as pool:
         other.execute("BEGIN")
         other.execute("INSERT INTO t VALUES (6)")
-        made = pool.submit(create_slot, server(filled, 0.5), Beginning(SLOT, 300))
+        made = pool.submit(create_slot, server(filled, 0.5), Beginning(SLOT, 300, CLOCK))
         time.sleep(2.0)
         waits = not made.done()
         other.execute("COMMIT")
         lsn = made.result(10)
     try:
-        slot = find_slot(server(filled), SLOT, filled.name)
+        slot = find_slot(server(filled), SLOT, CLOCK)
 
         assert waits
         assert slot is not None
@@ -131,8 +134,8 @@ def test_a_slot_alone_can_be_stopped_while_it_waits(filled: Database):
         other.execute("INSERT INTO t VALUES (6)")
 
         with pytest.raises(SourceError, match="stopped"):
-            create_slot(server(filled), Beginning(SLOT, 300, lambda: True))
-    assert find_slot(server(filled), SLOT, filled.name) is None
+            create_slot(server(filled), Beginning(SLOT, 300, STOPPED))
+    assert find_slot(server(filled), SLOT, CLOCK) is None
 
 
 def test_a_role_that_may_not_replicate_is_told_so(filled: Database):
@@ -140,17 +143,17 @@ def test_a_role_that_may_not_replicate_is_told_so(filled: Database):
     run(filled, f"CREATE ROLE {role} LOGIN PASSWORD 'p'", f"GRANT SELECT ON t TO {role}")
 
     with pytest.raises((ConfigError, SourceError), match=r"(?i)replication"):
-        begin_log(server(filled, user=role, password="p"), Beginning(SLOT, 300), lambda: [T])
+        begin_log(server(filled, user=role, password="p"), Beginning(SLOT, 300, CLOCK), lambda: [T])
 
     run(filled, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
 
 def test_without_a_log_it_shows_the_present(filled: Database):
-    held = hold(server(filled), [T], 1000)
+    held = hold(server(filled), [T], 1000, CLOCK)
 
     try:
         run(filled, "INSERT INTO t VALUES (6)")
         assert held.snapshot.query("SELECT count(*) FROM t") == [(5,)]
-        assert find_slot(server(filled), SLOT, filled.name) is None
+        assert find_slot(server(filled), SLOT, CLOCK) is None
     finally:
         held.snapshot.close()

@@ -213,7 +213,7 @@ class TestHorizon:
         with table.connect() as connection:
             connection.execute("SELECT pg_switch_wal()")
             row = connection.execute("SELECT pg_current_wal_insert_lsn() - '0/0'").fetchone()
-        held = ExportedSnapshot(Sessions(server.connect, kept=0), [T])
+        held = ExportedSnapshot(Sessions(server.connect, time.monotonic, kept=0), [T])
         try:
             assert row is not None
             if int(row[0]) % (16 << 20) == 40:
@@ -266,7 +266,7 @@ class TestReaders:
     @pytest.fixture
     def held(self, table: Database, tmp_path: Path) -> Iterator[ExportedSnapshot]:
         settings = parse(properties(table, tmp_path))
-        held = ExportedSnapshot(Sessions(make_server(settings.postgres).connect, kept=0), [T])
+        held = ExportedSnapshot(Sessions(make_server(settings.postgres).connect, time.monotonic, kept=0), [T])
         with table.connect() as connection:
             connection.execute("INSERT INTO t VALUES (11, 'later')")
         yield held

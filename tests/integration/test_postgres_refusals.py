@@ -12,6 +12,7 @@ from adapters.postgres.server.catalog import Catalog
 from adapters.postgres.server.publication import Publication
 from adapters.postgres.snapshot.eligibility import Readable
 from adapters.postgres.snapshot.tables import PostgresTables
+from adapters.system import system_clock
 from engine.config import parse
 from engine.errors import ConfigError, SignalError
 from engine.model import CollectionId, Target
@@ -55,7 +56,7 @@ def measured(database: Database, *names: str) -> list[Any]:
         publication = Publication("p", lambda _schema, _table: True)
         readable = Readable(connection, Catalog(database.connect), publication)
         targets = [Target(CollectionId(("public", name))) for name in names]
-        return list(PostgresTables(connection, publication, readable).measure(targets))
+        return list(PostgresTables(connection, publication, readable, system_clock()).measure(targets))
 
 
 class TestKinds:
@@ -78,7 +79,7 @@ class TestKinds:
             publication = Publication("p", lambda _schema, _table: True)
             readable = Readable(connection, Catalog(each_database.connect), publication)
             target = Target(CollectionId((row[0], "passing")))
-            (answer,) = PostgresTables(connection, publication, readable).measure([target])
+            (answer,) = PostgresTables(connection, publication, readable, system_clock()).measure([target])
 
         assert "a temporary table has no changes in the log" in str(answer)
 

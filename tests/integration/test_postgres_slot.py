@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -117,7 +118,7 @@ class TestRetention:
         assert len(told) <= 4
 
     def test_above_the_bound_it_is_warned_of_again_when_twice_as_much(self, caplog):
-        retention: Any = Retention("s", 100)
+        retention: Any = Retention("s", 100, time.monotonic)
         for size in (50, 101, 150, 201, 202, 50, 120):
             retention._judge(Kept("reserved", size))
 

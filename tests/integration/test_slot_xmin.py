@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from adapters.postgres.log.xmin import SlotXmin
 from adapters.postgres.server.connection import Server, drop_slot
 from adapters.postgres.snapshot.slot_snapshot import Beginning, create_slot
+from adapters.system import system_clock
 from tests.servers.postgres import Database
 
 pytestmark = pytest.mark.integration
@@ -36,7 +39,7 @@ def server(database: Database) -> Server:
 
 def test_it_is_read_again_when_it_is_due(server: Server, database: Database):
     slot, clock = f"slot_{database.name}", Clock()
-    create_slot(server, Beginning(slot, 1000))
+    create_slot(server, Beginning(slot, 1000, system_clock()))
     try:
         xmin = SlotXmin(server, slot, 5.0, clock)
         first = xmin()
@@ -57,4 +60,4 @@ def test_it_is_read_again_when_it_is_due(server: Server, database: Database):
 def test_it_is_never_read_at_interval_0():
     nowhere = Server({"host": "127.0.0.1", "port": "1", "user": "u", "dbname": "d"})
 
-    assert SlotXmin(nowhere, "slot", 0)() is None
+    assert SlotXmin(nowhere, "slot", 0, time.monotonic)() is None

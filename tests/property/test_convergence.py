@@ -104,6 +104,7 @@ class World:
             now=self._now,
             clock=self._now,
             sleep=lambda _s: None,
+            new_id=lambda: f"window-{self._now():.0f}",
         )
         pace = Pace(
             chunk_rows=2,

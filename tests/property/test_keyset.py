@@ -15,6 +15,7 @@ from adapters.postgres.server.publication import Publication
 from adapters.postgres.server.sql import quote_ident
 from adapters.postgres.snapshot.eligibility import Readable
 from adapters.postgres.snapshot.tables import PostgresTables
+from adapters.system import system_clock
 from engine.model import CollectionId, ExecuteSnapshot, Target
 from engine.snapshot.extent import Advance, Extent
 from engine.snapshot.plan import Budget, plan_window
@@ -104,7 +105,8 @@ def connection(server: PostgresServer) -> Iterator[Connection[tuple[Any, ...]]]:
 def extents(server, connection) -> PostgresTables:
     catalog = Catalog(lambda: server.connect("keysets"))
     publication = Publication("p", lambda _s, _t: True)
-    return PostgresTables(connection, publication, Readable(connection, catalog, publication), whole_bytes=0)
+    readable = Readable(connection, catalog, publication)
+    return PostgresTables(connection, publication, readable, system_clock(), whole_bytes=0)
 
 
 def runs_of(extents: PostgresTables, target: Target, budget: Budget) -> list[Run]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import time
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -263,8 +262,8 @@ def _by_the_drivers_clock(visibility_now: Any) -> Any:
     return lambda source: (visibility_now(source)[0], time.time())
 
 
-def _any_clock(was: Any) -> Any:
-    return SimpleNamespace(**{**vars(was), "monotonic": was.time})
+def _any_clock(system_clock: Any) -> Any:
+    return lambda *sleep: replace(system_clock(*sleep), monotonic=time.time)
 
 
 def _forkless(_check_fork: Any) -> Any:
@@ -324,7 +323,7 @@ MUTANTS: dict[str, Mutant] = {
     "lag by the server's clock": Mutant(
         "clock-ahead", ((_SOURCE, "_visibility_now", _by_the_drivers_clock),)
     ),
-    "a clock that nobody sets": Mutant("clock-set-back", ((wiring, "time", _any_clock),)),
+    "a clock that nobody sets": Mutant("clock-set-back", ((wiring, "system_clock", _any_clock),)),
     "a silent server is given up": Mutant("lost-network", ((connection.Server, "silence_s", _always(0.0)),)),
     "what was sent behind a fork": Mutant(
         "lagging-standby", ((initial, "check_fork", _forkless), (initial, "_last_commit", _always(None)))

@@ -33,9 +33,42 @@ BLOCKING = {
 }
 """Modules of the standard library that open files, wait, read a clock or make ids."""
 PURE_ROOMS = ("engine/snapshot/", "engine/events/", "engine/patterns/", "engine/isolation/")
+READS_TIME = {
+    "adapters/system.py": "the one that others are given",
+    "engine/config/references.py": "how long what a command printed may be used",
+    "signals/budget.py": "how long the processor may work on a signal",
+    "adapters/kafka/": "librdkafka's own pace",
+    "adapters/spark/": "Spark's end",
+    "adapters/storage/": "a lease that outlives a machine's sleep; names that no other process takes",
+    "adapters/staging/": "names of files that no other task takes",
+    "adapters/sinks/files.py": "the mark of a directory",
+    "adapters/postgres/server/answering.py": "how long a socket is silent",
+    "adapters/postgres/log/reader.py": "a thread that answers its server",
+    "adapters/source/signal_desk.py": "from when signals of a topic are taken",
+    "adapters/source/wiring.py": "the default of an embedding caller's `sleep`",
+    "adapters/postgres/job.py": "the same",
+    "adapters/sqlserver/": "not given a clock yet",
+    "adapters/mongodb/": "not given a clock yet",
+}
+"""Modules and rooms that read a clock, wait, or make ids by themselves, and what for.
+
+All others are given a `Clock`.
+"""
+MEASURES = {"clock_gettime", "monotonic", "monotonic_ns", "perf_counter", "sleep", "time", "time_ns"}
 ORDER = {
     "engine": (
-        *("errors", "model", "saved", "patterns", "expressions", "events", "config", "snapshot", "isolation"),
+        *(
+            "errors",
+            "model",
+            "clock",
+            "saved",
+            "patterns",
+            "expressions",
+            "events",
+            "config",
+            "snapshot",
+            "isolation",
+        ),
         *("staging", "ports", "job"),
     ),
     "adapters": ("storage", "spark", "staging", "sinks", "kafka", "source", *SOURCES, "cli"),
@@ -103,6 +136,23 @@ def blocking(module: str, source: str) -> set[str]:
     calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
     opens = any(isinstance(node.func, ast.Name) and node.func.id == "open" for node in calls)
     return found | ({"open"} if opens else set())
+
+
+def timed(source: str) -> set[str]:
+    """What a module takes of clocks, pauses and random ids from the standard library."""
+    tree = ast.parse(source)
+    names = {
+        f"{node.value.id}.{node.attr}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    }
+    names |= {
+        f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    return names & {*(f"time.{name}" for name in MEASURES), "uuid.uuid4", "datetime.now", "datetime.utcnow"}
 
 
 def upward(module: str, source: str) -> set[str]:
@@ -212,6 +262,32 @@ def test_a_forbidden_package_is_found(module: str, source: str, expected: set[st
 )
 def test_what_blocks_is_found_in_a_pure_room(module: str, source: str, expected: set[str]):
     assert blocking(module, source) == expected
+
+
+@pytest.mark.parametrize("module", [one for one in MODULES if not one.startswith(tuple(READS_TIME))])
+def test_a_module_is_given_time_and_ids(module: str):
+    assert timed((ROOT / module).read_text()) == set()
+
+
+@pytest.mark.parametrize("place", READS_TIME)
+def test_what_may_read_time_does(place: str):
+    assert any(timed((ROOT / one).read_text()) for one in MODULES if one.startswith(place))
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("import time\ndef f():\n    return time.monotonic()", {"time.monotonic"}),
+        ("import time\ndef f(clock=time.time): ...", {"time.time"}),
+        ("from time import sleep", {"time.sleep"}),
+        ("from uuid import uuid4", {"uuid.uuid4"}),
+        ("import uuid\nx = uuid.uuid4().hex", {"uuid.uuid4"}),
+        ("from datetime import datetime\nx = datetime.now()", {"datetime.now"}),
+        ("def f(clock):\n    return clock.monotonic(), clock.time", set()),
+    ],
+)
+def test_a_reading_of_time_is_found(source: str, expected: set[str]):
+    assert timed(source) == expected
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 
     from adapters.postgres.log.touched_keys import Watch
     from adapters.source.span_encoder import SpanEncoder
+    from engine.clock import Clock
     from engine.events.codec import TableCodec
     from engine.events.settings import EventSettings
     from engine.ports import PartWriter
@@ -56,9 +56,13 @@ class PostgresSpans:
     """Encodes the parts of spans, in order."""
 
     def __init__(
-        self, settings: EventSettings, encoder: SpanEncoder, xmin: Callable[[], int | None] = lambda: None
+        self,
+        settings: EventSettings,
+        encoder: SpanEncoder,
+        clock: Clock,
+        xmin: Callable[[], int | None] = lambda: None,
     ) -> None:
-        self._settings, self._encoder, self._xmin = settings, encoder, xmin
+        self._settings, self._encoder, self._clock, self._xmin = settings, encoder, clock, xmin
 
     def encode(
         self,
@@ -75,7 +79,7 @@ class PostgresSpans:
         `before` is the context at the end of the last span, None at the start. `again`: the parts were
         encoded with more tables before.
         """
-        moment = Moment(int(time.time() * 1000), self._xmin())
+        moment = Moment(self._clock.now_ms, self._xmin())
         task = EncodePart(DecodePart(self._settings, watch, moment), writer, again)
         given = [
             (

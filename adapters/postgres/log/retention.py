@@ -7,7 +7,6 @@ The log grows while the job lags or is stopped, and while one long transaction i
 from __future__ import annotations
 
 import logging
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, LiteralString
 
@@ -51,7 +50,7 @@ class Kept:
 class Retention:
     """Looks at one slot periodically, and warns when its state got worse."""
 
-    def __init__(self, slot: str, warn_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, slot: str, warn_bytes: int, clock: Callable[[], float]) -> None:
         self._slot, self._warn_bytes, self._clock = slot, warn_bytes, clock
         self._due = clock()
         self._told: Kept | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from adapters.postgres.server.connection import source_errors
@@ -19,9 +18,7 @@ class SlotXmin:
     With `interval_s` 0 it is never read and always None.
     """
 
-    def __init__(
-        self, server: Server, slot: str, interval_s: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, server: Server, slot: str, interval_s: float, clock: Callable[[], float]) -> None:
         self._server, self._slot = server, slot
         self._interval_s, self._clock = interval_s, clock
         self._due = clock()

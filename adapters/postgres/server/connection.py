@@ -7,7 +7,6 @@ settings ask for it, or reported. `reader.py` reads the log, `catalog.py` the ca
 from __future__ import annotations
 
 import logging
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, LiteralString
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 
     from psycopg import pq
 
+    from engine.clock import Clock
     from engine.model import CollectionId, Position
 
 _log = logging.getLogger("adapters")
@@ -95,7 +95,7 @@ class Server:
         self._initial_statements = tuple(initial_statements)
         self._query_timeout_s = query_timeout_s
         self._times_lost = 0
-        self._database = parameters.get("dbname", "")
+        self.database = parameters.get("dbname", "")
         self._place = tuple(str(parameters.get(name)) for name in ("host", "port", "dbname"))
         make_conninfo("", **self._parameters)  # refuses parameters that libpq does not know
 
@@ -214,7 +214,7 @@ class Server:
             return self._identity_by_sql()
         with self.replication() as connection:
             ((system, timeline, lsn, _database),) = command(connection, "IDENTIFY_SYSTEM")
-        return Identity(system or "", int(timeline or 0), self._database, parse_lsn(lsn or "0/0"))
+        return Identity(system or "", int(timeline or 0), self.database, parse_lsn(lsn or "0/0"))
 
     def _identity_by_sql(self) -> Identity:
         with self.connect() as connection, source_errors("identity"):
@@ -224,7 +224,7 @@ class Server:
             ).fetchone()
         if row is None:
             raise SourceError("the server does not tell its identity")
-        return Identity(row[0], int(row[1]), self._database)
+        return Identity(row[0], int(row[1]), self.database)
 
     def history(self, timeline: int) -> str:
         """The history file of a timeline, which names its ancestors; the first timeline has none."""
@@ -279,17 +279,16 @@ _SLOT: LiteralString = (
 )
 
 
-def _once_free(connection: psycopg.Connection, slot: str) -> tuple[Any, ...] | None:
+def _once_free(connection: psycopg.Connection, slot: str, clock: Clock) -> tuple[Any, ...] | None:
     """The slot's row as soon as nobody reads the slot, or as it is after some seconds."""
-    until = time.monotonic() + _ENDED_WITHIN_S
+    until = clock.monotonic() + _ENDED_WITHIN_S
     while True:
         row = connection.execute(_SLOT, [slot]).fetchone()
-        if row is None or row[2] is None or time.monotonic() >= until:
+        if row is None or row[2] is None or clock.monotonic() >= until or clock.sleep(0.05):
             return row
-        time.sleep(0.05)
 
 
-def find_slot(server: Server, name: str, database: str, previous: str = "") -> Slot | None:
+def find_slot(server: Server, name: str, clock: Clock, previous: str = "") -> Slot | None:
     """Find the slot; None if there is none.
 
     If the reader of `previous`, whose lease was taken over, is still connected, it is ended, since it may
@@ -301,11 +300,11 @@ def find_slot(server: Server, name: str, database: str, previous: str = "") -> S
         if row is not None and previous and row[-1] == reader_name(previous):
             _log.warning("ending process %d, which reads slot %s for a job that lost its lease", row[2], name)
             connection.execute("SELECT pg_terminate_backend(%s)", [row[2]])
-            row = _once_free(connection, name)
+            row = _once_free(connection, name, clock)
     if row is None:
         return None
     plugin, of, reader, wal_status, confirmed, reason, application = row
-    if plugin != "pgoutput" or of != database:
+    if plugin != "pgoutput" or of != server.database:
         raise ConfigError(
             f"slot {name!r} belongs to plugin {plugin!r} and database {of!r}", hint="set another slot.name"
         )

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, LiteralString
 
@@ -61,9 +60,7 @@ class Watched:
 class LockWatch:
     """Watches sessions while there are any. `connect` opens the connection for its questions."""
 
-    def __init__(
-        self, connect: Callable[[], psycopg.Connection], clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, connect: Callable[[], psycopg.Connection], clock: Callable[[], float]) -> None:
         self._connect, self._clock = connect, clock
         self._changed = threading.Condition()
         self._watched: list[Watched] = []

@@ -11,7 +11,6 @@ seen are kept with the state, so a change is found even if no job was running.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, LiteralString
@@ -114,7 +113,7 @@ class MembershipWatch:
         connection: psycopg.Connection,
         publication: Publication,
         captures: Callable[[str, str], bool],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float],
     ) -> None:
         self._connection, self._publication = connection, publication
         self._captures, self._clock = captures, clock

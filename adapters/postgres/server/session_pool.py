@@ -6,7 +6,6 @@ meanwhile. The pool keeps sessions between windows, and closes them after a whil
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -36,9 +35,9 @@ class Sessions:
     def __init__(
         self,
         connect: Callable[[], psycopg.Connection],
+        clock: Callable[[], float],
         *,
         kept: int = _AT_ONCE,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._connect, self._kept, self._clock = connect, kept, clock
         self._spare: list[tuple[psycopg.Connection, float]] = []

@@ -25,11 +25,12 @@ from engine.model import CollectionId, Position
 from engine.snapshot.initial import to_read
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from adapters.postgres.server.connection import Identity, Server
     from adapters.postgres.server.lock_watch import LockWatch
     from adapters.postgres.snapshot.slot_snapshot import Held
+    from engine.clock import Clock
     from engine.config.settings import Settings
     from engine.job.state import State
     from engine.snapshot.initial import Snapshotter
@@ -56,15 +57,14 @@ _COLUMNS: LiteralString = (
 class SlotTools:
     """What every start works with.
 
-    `stopping` tells whether the job is to stop. `watch` makes the snapshot give way to sessions that wait for
-    a table, where the log can make up for it. `previous` held the job's lease before, and may still be using
-    the slot.
+    `watch` makes the snapshot give way to sessions that wait for a table, where the log can make up for it.
+    `previous` held the job's lease before, and may still be using the slot.
     """
 
     settings: Settings
     server: Server
     snapshotter: Snapshotter
-    stopping: Callable[[], object]
+    clock: Clock
     watch: LockWatch
     previous: str = ""
 
@@ -114,7 +114,7 @@ class SlotStart:
     def _with_slot(self, state: State) -> State:
         """The state at a position that this server has, once the slot is found."""
         postgres = self._settings.postgres
-        slot = find_slot(self._server, postgres.slot, postgres.database, self._tools.previous)
+        slot = find_slot(self._server, postgres.slot, self._tools.clock, self._tools.previous)
         if state.position is not None:
             slot = check_slot(slot, postgres.slot, state.position)
             state = self._on_this_timeline(state)
@@ -173,13 +173,13 @@ class SlotStart:
         # Before the old slot is dropped: the settings may be wrong.
         tables = self.collections(state)
         if not self._streams:
-            return hold(self._server, tables, self._settings.snapshot.lock_timeout_ms)
+            return hold(self._server, tables, self._settings.snapshot.lock_timeout_ms, self._tools.clock)
         drop_slot(self._server, self._settings.postgres.slot)
         return begin_log(self._server, self._beginning(), lambda: self.collections(state))
 
     def _beginning(self) -> Beginning:
         tools, timeout_ms = self._tools, self._settings.snapshot.lock_timeout_ms
-        return Beginning(self._settings.postgres.slot, timeout_ms, tools.stopping, tools.watch)
+        return Beginning(self._settings.postgres.slot, timeout_ms, tools.clock, tools.watch)
 
     def collections(self, _state: State) -> Sequence[CollectionId]:
         """The tables to read, in order. Raises ConfigError if one can't be read as the settings say."""

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from adapters.postgres.events.source_block import ReadPlace
@@ -70,7 +69,7 @@ class InitialView:
         if held is not None and held.snapshot.exported is exported:
             ts_ms, lsn = held.ts_ms, held.lsn
         else:
-            ts_ms, lsn = int(time.time() * 1000), exported.horizon
+            ts_ms, lsn = self._tools.clock.now_ms, exported.horizon
         return ReadPlace(ts_ms, tx_id=exported.visibility.xmax, lsn=lsn, snapshot=PLAIN)
 
     # What changes what is held.

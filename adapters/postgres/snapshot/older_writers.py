@@ -12,7 +12,6 @@ transaction that waits for a missing standby for ever delays nobody.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, LiteralString
@@ -21,10 +20,11 @@ from adapters.postgres.server.connection import source_errors
 from engine.errors import TableBusy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     import psycopg
 
+    from engine.clock import Clock
     from engine.model import CollectionId
 
 _WAIT_S = 0.05
@@ -91,7 +91,7 @@ class Writers:
     def __init__(
         self,
         connection: psycopg.Connection,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock,
         noted: PublishedTables = PublishedTables(),
     ) -> None:
         self._connection, self._clock, self._noted = connection, clock, noted
@@ -112,10 +112,10 @@ class Writers:
             holders = self._holders(oid, mark)
             left = frozenset(holders) if known is None else known.intersection(holders)
             seen = self._seen[oid] = _Seen(mark, left)
-            if left and (asked_before or self._clock() >= until_s):
+            if left and (asked_before or self._clock.monotonic() >= until_s):
                 raise _busy(name, list(dict.fromkeys(holders[one] for one in sorted(left))))
             if left:
-                time.sleep(_POLL_S)
+                self._clock.sleep(_POLL_S)
 
     def _holders(self, oid: int, mark: str) -> dict[str, str]:
         """The transactions holding a writer's lock on the table or a partition, each with a description."""
@@ -135,6 +135,6 @@ def _busy(name: CollectionId, holders: list[str]) -> TableBusy:
     )
 
 
-def patience(clock: Callable[[], float] = time.monotonic) -> float:
+def patience(clock: Clock) -> float:
     """Until when to block for short transactions, by the clock."""
-    return clock() + _WAIT_S
+    return clock.monotonic() + _WAIT_S

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import logging
 import select
-import time
-from collections.abc import Callable  # noqa: TC003  a dataclass's field, shown by its repr
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -27,10 +25,11 @@ from engine.errors import ConfigError, SchemaChanged, SourceError, TableBusy
 from engine.model import Position
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from adapters.postgres.server.connection import Server
     from adapters.postgres.server.lock_watch import LockWatch
+    from engine.clock import Clock
     from engine.model import CollectionId
 
 _log = logging.getLogger("adapters")
@@ -88,22 +87,22 @@ class Held:
         return format_lsn(self.lsn)
 
 
-def hold(server: Server, tables: Sequence[CollectionId], lock_timeout_ms: int) -> Held:
+def hold(server: Server, tables: Sequence[CollectionId], lock_timeout_ms: int, clock: Clock) -> Held:
     """Take a snapshot that belongs to no log."""
-    held = _exported(server, tables, Holding(lock_timeout_ms))
-    return Held(held, tuple(tables), held.exported.horizon, int(time.time() * 1000))
+    held = _exported(server, tables, Holding(lock_timeout_ms), clock)
+    return Held(held, tuple(tables), held.exported.horizon, clock.now_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """How to begin a log: the slot's name, how long to wait for a table's lock, when to stop.
+    """How to begin a log: the slot's name, how long to wait for a table's lock.
 
     `watch` makes the snapshot give way to sessions that wait for the tables while it is held.
     """
 
     slot: str
     lock_timeout_ms: int
-    stopping: Callable[[], object] = lambda: False
+    clock: Clock
     watch: LockWatch | None = None
 
 
@@ -118,19 +117,23 @@ def begin_log(server: Server, beginning: Beginning, tables: Callable[[], Sequenc
         try:
             listed = tuple(tables())
             holding = Holding(beginning.lock_timeout_ms, adopt=name)
-            held = _exported(server, listed, holding, beginning.watch)
+            held = _exported(server, listed, holding, beginning.clock, beginning.watch)
         except Exception:
             drop_slot(server, slot)
             raise
     _log.info("created replication slot %s at %s, its snapshot held", slot, format_lsn(lsn))
-    return Held(held, listed, lsn, int(time.time() * 1000))
+    return Held(held, listed, lsn, beginning.clock.now_ms)
 
 
 def _exported(
-    server: Server, tables: Sequence[CollectionId], holding: Holding, watch: LockWatch | None = None
+    server: Server,
+    tables: Sequence[CollectionId],
+    holding: Holding,
+    clock: Clock,
+    watch: LockWatch | None = None,
 ) -> ExportedSnapshot:
     try:
-        held = ExportedSnapshot(Sessions(server.connect, kept=0), tables, holding, watch)
+        held = ExportedSnapshot(Sessions(server.connect, clock.monotonic, kept=0), tables, holding, watch)
     except TableBusy as error:
         hint = "another session holds it locked; snapshot.lock.timeout.ms says how long to wait"
         raise error.recast(SourceError, hint) from error
@@ -181,15 +184,16 @@ def _new_slot(server: Server, beginning: Beginning, snapshot: str) -> Iterator[t
 
 def _answer(server: Server, connection: pq.abc.PGconn, beginning: Beginning) -> pq.abc.PGresult:
     """The command's result, which comes once all transactions that are writing now have ended."""
-    tell_at = time.monotonic() + _TOLD_AFTER_S
+    clock = beginning.clock
+    tell_at = clock.monotonic() + _TOLD_AFTER_S
     while connection.is_busy():
         select.select([connection.socket], [], [], 1.0)
         with source_errors("creating the replication slot"):
             connection.consume_input()
-        if beginning.stopping():
+        if clock.sleep(0.0):
             connection.get_cancel().cancel()
             raise SourceError("stopped while the replication slot was made")
-        if time.monotonic() >= tell_at:
+        if clock.monotonic() >= tell_at:
             tell_at = float("inf")
             _log.warning("the slot waits for transactions to end: %s", _waited_for(server))
     result = connection.get_result()

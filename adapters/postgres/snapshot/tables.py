@@ -7,7 +7,6 @@ Owns the queries for a table's extent and boundaries. All of them use the key's 
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, LiteralString
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
     from adapters.postgres.server.publication import Publication
     from adapters.postgres.snapshot.eligibility import CatalogAnswer, Readable, ReadTable
+    from engine.clock import Clock
     from engine.model import CollectionId, Key, Target
 
 _WHOLE_BYTES = 1 << 20
@@ -95,18 +95,20 @@ class PostgresTables:
         connection: psycopg.Connection,
         publication: Publication,
         readable: Readable,
+        clock: Clock,
         *,
         whole_bytes: int | None = None,
         plan_on: Callable[[float], psycopg.Connection] | None = None,
     ) -> None:
         self._connection, self._publication, self._readable = connection, publication, readable
+        self._clock = clock
         self._plan_on, self._planner = plan_on, connection
         self._too_long: dict[str, None] = {}
         self._whole_bytes = _WHOLE_BYTES if whole_bytes is None else whole_bytes
         self._row_bytes: dict[CollectionId, float] = {}
         self.ids: dict[int, CollectionId] = {}
         """The tables that were looked up, by oid."""
-        self._writers = Writers(connection)
+        self._writers = Writers(connection, clock)
         self.partitions = Partitions(connection)
 
     def note_published(self, saved: Mapping[str, Any] | None) -> PublishedTables:
@@ -115,7 +117,7 @@ class PostgresTables:
         with source_errors("asking for the next transaction id"):
             row = self._connection.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text").fetchone()
         noted = PublishedTables.now(marks, int(row[0]) if row else 0, saved)
-        self._writers = Writers(self._connection, noted=noted)
+        self._writers = Writers(self._connection, self._clock, noted)
         return noted
 
     def captured(self) -> Sequence[CollectionId]:
@@ -132,7 +134,9 @@ class PostgresTables:
         """The extent of each table, or why it can't be read, now or at all."""
         looked = self._looked_up(targets)
         sizes = self._sizes([table.oid for table in looked.tables.values()])
-        measuring = _Measuring(looked, sizes, patience(), bounded, time.monotonic() + _PLANS_S)
+        measuring = _Measuring(
+            looked, sizes, patience(self._clock), bounded, self._clock.monotonic() + _PLANS_S
+        )
         try:
             return [self._judged(target, measuring) for target in targets]
         finally:
@@ -239,7 +243,7 @@ class PostgresTables:
         place = target.collection
         if read.condition in self._too_long:
             raise _takes_too_long(place)
-        if time.monotonic() > until_s:
+        if self._clock.monotonic() > until_s:
             raise TableBusy("planning the conditions of others has taken its time", place=place)
         query = f"EXPLAIN SELECT FROM {read.relation} WHERE ({read.condition}\n)"
         planner = self._planning()

@@ -140,7 +140,7 @@ def test_who_gives_a_session_back_does_not_wait_for_a_network_that_stands_still(
         asked.set()
         free.wait(30)
 
-    locks = LockWatch(server.connect)
+    locks = LockWatch(server.connect, time.monotonic)
     server.waited_for, server.on_end = [1], stand_still
     watched = locks.watch(1)
     assert asked.wait(10)

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from adapters.postgres.snapshot.slot_snapshot import Beginning, _answer
+from adapters.system import system_clock
 from engine.errors import SourceError
 
 if TYPE_CHECKING:
@@ -38,4 +39,4 @@ def going() -> Iterator[Any]:
 
 def test_a_connection_that_ends_before_the_slot_is_made_is_tried_again(going):
     with pytest.raises(SourceError, match="creating the replication slot failed: consuming input failed"):
-        _answer(cast("Any", None), going, Beginning("slot", 1000))
+        _answer(cast("Any", None), going, Beginning("slot", 1000, system_clock()))
