@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from adapters.postgres.events.span_encoder import PostgresSpans
+from adapters.postgres.log.slot import drop_slot
 from adapters.postgres.log.xmin import SlotXmin
-from adapters.postgres.server.connection import Server, drop_slot
+from adapters.postgres.server.connection import Server
 from adapters.postgres.server.lock_watch import ANSWERED_WITHIN_S, LockWatch
 from adapters.postgres.server.text_settings import reading_options
 from adapters.postgres.server.tls import checked_key, readers_key, tls_parameters
@@ -97,7 +98,7 @@ def building(
 
 def _wired(settings: Settings, spark: SparkSession, places: Places) -> Wired:
     server, clock = make_server(settings.postgres, places.owner), places.clock
-    locks = LockWatch(partial(server.connect, within_s=ANSWERED_WITHIN_S), clock.monotonic)
+    locks = LockWatch(partial(server.open, within_s=ANSWERED_WITHIN_S), clock.monotonic)
     chosen = snapshotter(settings.snapshot)
     first: InitialSnapshot[Held] = InitialSnapshot(settings.snapshot, chosen, clock.new_id(), clock.sleep)
     tools = SlotTools(settings, server, chosen, clock, locks, places.previous)

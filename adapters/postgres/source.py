@@ -7,11 +7,10 @@ visible yet, and the windows in progress. The pure modules beside it make all de
 from __future__ import annotations
 
 import logging
-from contextlib import nullcontext
 from dataclasses import asdict, astuple, dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adapters.postgres.events.dead_letters import entries_of
 from adapters.postgres.events.relations import Relations
@@ -25,15 +24,14 @@ from adapters.postgres.log.reader import LogBounds, PostgresLog, Span, Start, Su
 from adapters.postgres.log.retention import Retention
 from adapters.postgres.log.touched_keys import Watch
 from adapters.postgres.saved import saved_of
-from adapters.postgres.server.catalog import Catalog
-from adapters.postgres.server.connection import Identity, Server, check_identity, source_errors
+from adapters.postgres.server.connection import Identity, Server, check_identity
 from adapters.postgres.server.membership import MembershipWatch
 from adapters.postgres.server.publication import Publication, ensure_publication
 from adapters.postgres.server.replication import PublicationMissing
 from adapters.postgres.server.session_pool import Sessions
 from adapters.postgres.server.signal_table import check_signal_table
 from adapters.postgres.server.table import relation_of
-from adapters.postgres.server.visibility import Visibility, format_lsn, parse_lsn
+from adapters.postgres.server.visibility import Visibility, format_lsn
 from adapters.postgres.snapshot import superseded_keys
 from adapters.postgres.snapshot.chunk_reader import RunRead
 from adapters.postgres.snapshot.eligibility import Readable
@@ -71,15 +69,16 @@ from engine.staging.reads import ReadEvents
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    import psycopg
-
     from adapters.postgres.events.decode import Decoded
     from adapters.postgres.log.cuts import Cut
     from adapters.postgres.log.reader import Sent
     from adapters.postgres.log.takeover import Takeover
     from adapters.postgres.log.timeline import TransactionContext
+    from adapters.postgres.server.catalog import Catalog
+    from adapters.postgres.server.questions.questions import Questions
+    from adapters.postgres.server.questions.snapshots import Exported
     from adapters.postgres.snapshot.eligibility import ReadTable
-    from adapters.postgres.snapshot.watermark import Exported, GivesWay, Watermark
+    from adapters.postgres.snapshot.watermark import GivesWay, Watermark
     from adapters.postgres.tools import SourceTools
     from engine import ports
     from engine.config.settings import Settings
@@ -89,7 +88,6 @@ if TYPE_CHECKING:
     from engine.snapshot.merge import Superseded
 
 _log = logging.getLogger("adapters")
-_VISIBLE: LiteralString = "SELECT pg_current_snapshot()::text, extract(epoch FROM clock_timestamp())::float8"
 _HELD_FOR_KEYS = 1000
 """The most rows read again for which the stream waits; reading so many takes about 10 ms."""
 _LOOK_S, _TOLD_AFTER_S = 0.2, 5.0
@@ -108,7 +106,7 @@ class EncodedSpan(NamedTuple):
 class Session:
     """What opening the log set up; every opening makes a new one."""
 
-    control: psycopg.Connection
+    questions: Questions
     extents: PostgresTables
     relations: Relations
     membership: MembershipWatch
@@ -143,7 +141,7 @@ class PostgresSource:
         self._windows: dict[str, PostgresWindow] = {}
         self._log_reader: PostgresLog | None = None
         self._found: list[Incomplete] = []
-        self._sessions = Sessions(server.connect, clock.monotonic)
+        self._sessions = Sessions(server.open, clock.monotonic)
 
     # The log.
 
@@ -197,9 +195,7 @@ class PostgresSource:
         self._found = membership.begin(state.memory.get("members"), since)
         if self._log_reader is None or not isinstance(self._log_reader.failure, PublicationMissing):
             return state
-        with source_errors("asking where the log ends"):
-            row = self._opened().control.execute("SELECT pg_current_wal_lsn()::text").fetchone()
-        position = Position((parse_lsn(row[0] if row else "0/0"), 0))
+        position = Position((self._opened().questions.transactions.log_end(), 0))
         _log.warning(
             "the log can't be decoded up to %s, where the publication did not exist", _shown(position)
         )
@@ -214,7 +210,7 @@ class PostgresSource:
             window.tick(state.position)
         found, self._found = self._found, []
         if self._first.streams:
-            self._retention.look(self._opened().control)
+            self._retention.look(self._opened().questions.slots)
             since, session = _shown(state.position), self._opened()
             found += session.membership.look(since)
             emptied = session.extents.partitions.emptied()
@@ -271,7 +267,7 @@ class PostgresSource:
     def _close_session(self) -> None:
         self._sessions.close()
         if self._session is not None:
-            self._session.control.close()
+            self._session.questions.close()
             self._session = None
 
     def _bounds(self) -> LogBounds:
@@ -282,34 +278,32 @@ class PostgresSource:
             part_rows=max(1, job.span_max_rows // 4),
             part_bytes=max(1, job.span_max_bytes // 4),
             status_interval_s=self._settings.postgres.status_interval_ms / 1000,
-            silence_s=self._server.silence_s(self._opened().control),
+            silence_s=self._server.silence_s(self._opened().questions.slots.reader_timeout_s()),
         )
 
     def _open_session(self) -> Catalog:
         self._close_session()
-        control = self._server.connect()
-        catalog = Catalog(lambda: nullcontext(control))
-        with source_errors("setting up the control connection"):
-            # A missing synchronous standby must not block a transaction that only flushes the log.
-            control.execute("SET synchronous_commit = local")
+        questions = self._server.open()
+        # A missing synchronous standby must not block a transaction that only flushes the log.
+        questions.commit_locally()
         publication = Publication(self._settings.postgres.publication, self._captures)
         conditions = self._settings.snapshot.conditions
-        readable = Readable(control, catalog, publication, self._accepts_risk, self._view, conditions)
+        readable = Readable(questions, publication, self._accepts_risk, self._view, conditions)
         whole = 0 if self._settings.job.window_max_chunks else None
         extents = PostgresTables(
-            control,
+            questions,
             publication,
             readable,
             self._clock,
             whole_bytes=whole,
-            plan_on=lambda within_s: self._server.connect(within_s=within_s),
+            plan_on=lambda within_s: self._server.open(within_s=within_s),
         )
-        relations = Relations(catalog, self._settings.events, self._captures)
+        relations = Relations(questions.catalog, self._settings.events, self._captures)
         membership = MembershipWatch(
-            control, publication, self._settings.capture.captures, self._clock.monotonic
+            questions, publication, self._settings.capture.captures, self._clock.monotonic
         )
-        self._session = Session(control, extents, relations, membership)
-        return catalog
+        self._session = Session(questions, extents, relations, membership)
+        return questions.catalog
 
     def _captures(self, schema: str, table: str) -> bool:
         signal = self._settings.signals.collection
@@ -348,8 +342,7 @@ class PostgresSource:
     def run_statement(self, statement: str) -> None:
         """Run the user's statement, if there is one, in a transaction of its own."""
         if statement:
-            with source_errors("the user's statement"):
-                self._opened().control.execute(statement.encode())
+            self._opened().questions.run(statement, "the user's statement")
 
     # A span.
 
@@ -435,10 +428,7 @@ class PostgresSource:
 
     def _visibility_now(self) -> tuple[Visibility, float]:
         """The visible transactions, and the server's time in Unix seconds."""
-        with source_errors("asking which transactions are visible"):
-            row = self._opened().control.execute(_VISIBLE).fetchone()
-        shown, now_s = row or ("", 0.0)
-        return Visibility.parse(shown), now_s
+        return self._opened().questions.transactions.visible()
 
     def _watch(self, visibility: Visibility | None, reading: ports.Reading) -> Watch:
         settled = visibility.shows if visibility else None
@@ -631,14 +621,14 @@ class PostgresSource:
             return AtBeginning(first.snapshot.exported), self._view
         self._settle()
         tables = list(dict.fromkeys(target.collection for target in window.targets))
-        control = self._opened().control
+        questions = self._opened().questions
         strategy, signal = self._settings.snapshot.watermarking, self._settings.signals.collection
         if strategy is Watermarking.VISIBILITY:
             held = ExportedSnapshot(self._sessions, tables, watch=self._tools.watch)
-            return VisibilityWatermark(held, control, self._clock.monotonic), held
+            return VisibilityWatermark(held, questions.transactions, self._clock.monotonic), held
         if signal is None:
             raise InvariantError("signal rows need a signal table")
-        table = SignalTable(signal, control, delete=strategy is Watermarking.INSERT_DELETE)
+        table = SignalTable(signal, questions.signals, delete=strategy is Watermarking.INSERT_DELETE)
         rows = SignalRows(self._sessions, tables, window.id, table, self._tools.watch)
         return rows, rows.held
 

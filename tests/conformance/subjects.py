@@ -163,7 +163,7 @@ class PostgresSubject:
         spans = PostgresSpans(settings.events, encoder, clock)
         chosen = snapshotter(settings.snapshot)
         first: InitialSnapshot[Held] = InitialSnapshot(settings.snapshot, chosen, "a run", clock.sleep)
-        slot = SlotTools(settings, server, chosen, clock, LockWatch(server.connect, clock.monotonic))
+        slot = SlotTools(settings, server, chosen, clock, LockWatch(server.open, clock.monotonic))
         tools = SourceTools(spans, reader, first, slot, clock)
         self._opened = PostgresSource(settings, server, tools)
         return self._opened

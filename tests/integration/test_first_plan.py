@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from adapters.postgres.server.catalog import Catalog
 from adapters.postgres.server.publication import Publication
+from adapters.postgres.server.questions.questions import Questions
 from adapters.postgres.snapshot.eligibility import Readable
 from adapters.postgres.snapshot.tables import PostgresTables
 from adapters.system import system_clock
@@ -39,10 +39,10 @@ class OfOneRun:
         return None
 
 
-def extents(connection: psycopg.Connection, database: Database) -> PostgresTables:
-    publication = Publication("p", lambda _schema, _table: True)
-    readable = Readable(connection, Catalog(database.connect), publication, first=OfOneRun())
-    return PostgresTables(connection, publication, readable, system_clock(), whole_bytes=0)
+def extents(connection: psycopg.Connection) -> PostgresTables:
+    questions, publication = Questions(connection), Publication("p", lambda _schema, _table: True)
+    readable = Readable(questions, publication, first=OfOneRun())
+    return PostgresTables(questions, publication, readable, system_clock(), whole_bytes=0)
 
 
 def test_a_hundred_million_rows_are_planned_in_moments_and_little_memory(database: Database):
@@ -53,7 +53,7 @@ def test_a_hundred_million_rows_are_planned_in_moments_and_little_memory(databas
             f"UPDATE pg_class SET reltuples = {ROWS}, relpages = 540541 WHERE relname = 't'".encode()
         )
         connection.execute("CREATE PUBLICATION p FOR ALL TABLES")
-        tables = extents(connection, database)
+        tables = extents(connection)
         snapshot = Snapshot().begin([T], "test")
         tracemalloc.start()
         since = time.perf_counter()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, LiteralString
 
 import pytest
 
-from adapters.postgres.server.connection import Server, find_slot
-from adapters.postgres.snapshot.slot_snapshot import Beginning, begin_log, create_slot, hold
+from adapters.postgres.log.slot import find_slot
+from adapters.postgres.server.connection import Server
+from adapters.postgres.snapshot.slot_snapshot import Beginning, Held, begin_log, create_slot, hold
 from adapters.system import system_clock
 from engine.errors import ConfigError, SourceError
 from engine.model import CollectionId
@@ -37,6 +38,11 @@ def run(database: Database, *statements: str) -> None:
             connection.execute(statement.encode())
 
 
+def rows_in(held: Held, query: LiteralString) -> list[tuple[Any, ...]]:
+    """The rows of a query in the transaction that holds a snapshot."""
+    return held.snapshot.session._connection.execute(query).fetchall()
+
+
 @pytest.fixture
 def filled(each_database: Database) -> Database:
     run(each_database, "CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t SELECT generate_series(1, 5)")
@@ -51,7 +57,7 @@ def test_it_shows_what_came_before_the_slot_and_nothing_that_came_after(filled: 
     held = begin_log(server(filled), Beginning(SLOT, 1000, CLOCK), meanwhile)
 
     try:
-        assert held.snapshot.query("SELECT count(*), min(id), max(id) FROM t") == [(5, 1, 5)]
+        assert rows_in(held, "SELECT count(*), min(id), max(id) FROM t") == [(5, 1, 5)]
         slot = find_slot(server(filled), SLOT, CLOCK)
         assert slot is not None
         assert slot.confirmed_lsn == held.lsn
@@ -153,7 +159,7 @@ def test_without_a_log_it_shows_the_present(filled: Database):
 
     try:
         run(filled, "INSERT INTO t VALUES (6)")
-        assert held.snapshot.query("SELECT count(*) FROM t") == [(5,)]
+        assert rows_in(held, "SELECT count(*) FROM t") == [(5,)]
         assert find_slot(server(filled), SLOT, CLOCK) is None
     finally:
         held.snapshot.close()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from adapters.postgres.server.questions.layouts import Layouts
 from adapters.postgres.snapshot.fingerprint import Form, difference, forms
 from tests.driven import SIGNAL_TABLE, driven, replayed_rows
 
@@ -49,7 +50,7 @@ def test_what_can_change_rows_unlogged_shows_in_the_form_and_nothing_else_does(e
         assert row is not None
 
         def form() -> Form:
-            return forms(connection, [row[0]])[row[0]]
+            return forms(Layouts(connection), [row[0]])[row[0]]
 
         seen = form()
         for statement in HARMLESS:

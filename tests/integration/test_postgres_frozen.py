@@ -16,6 +16,7 @@ from adapters.cli.stopping import descendants
 from adapters.postgres.server import connection as server_module
 from adapters.postgres.server.answering import AnsweringConnection
 from adapters.postgres.server.connection import Server
+from adapters.postgres.server.failures import source_errors
 from engine.errors import SourceError
 from tests.driven import SIGNAL_TABLE, driven, properties, replayed_rows
 from tests.servers.proxy import Proxy
@@ -103,7 +104,7 @@ def test_an_answer_that_does_not_come_is_not_waited_for(shop, proxy, monkeypatch
     server = Server(parameters(shop) | {"port": str(proxy.port)}, query_timeout_s=0.2)
     with server.connect() as connection:
         proxy.freeze()
-        with pytest.raises(SourceError, match="answered nothing for 1 s"), server_module.source_errors("it"):
+        with pytest.raises(SourceError, match="answered nothing for 1 s"), source_errors("it"):
             connection.execute("SELECT 1")
         assert connection.closed
 
@@ -114,7 +115,7 @@ def test_who_waits_is_told_that_the_server_is_given_up(shop, proxy):
         proxy.freeze()
         threading.Timer(0.3, server.give_up).start()
         began = time.monotonic()
-        with pytest.raises(SourceError, match="answered nothing"), server_module.source_errors("it"):
+        with pytest.raises(SourceError, match="answered nothing"), source_errors("it"):
             connection.execute("SELECT 1")
 
         assert time.monotonic() - began < 5
@@ -134,7 +135,7 @@ class TestAConnectionThatTheServerLost:
             connection.execute("SELECT 1")
             proxy.lose()
             began = time.monotonic()
-            with pytest.raises(SourceError, match="answered nothing"), server_module.source_errors("it"):
+            with pytest.raises(SourceError, match="answered nothing"), source_errors("it"):
                 connection.execute("SELECT 1")
 
             assert time.monotonic() - began < 5
@@ -143,7 +144,7 @@ class TestAConnectionThatTheServerLost:
         monkeypatch.setattr(server_module, "_PROBE_S", 2)
         with server.connect() as connection:
             proxy.freeze()
-            with pytest.raises(SourceError, match="answered nothing"), server_module.source_errors("it"):
+            with pytest.raises(SourceError, match="answered nothing"), source_errors("it"):
                 connection.execute("SELECT 1")
 
     def test_a_slow_answer_is_waited_for(self, server):

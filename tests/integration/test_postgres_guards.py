@@ -30,7 +30,7 @@ from tests.servers.postgres_states import in_background, no_standby
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from adapters.postgres.snapshot.watermark import Exported
+    from adapters.postgres.server.questions.snapshots import Exported
     from tests.driven import Driven
     from tests.servers.postgres import Database
 
@@ -213,7 +213,7 @@ class TestHorizon:
         with table.connect() as connection:
             connection.execute("SELECT pg_switch_wal()")
             row = connection.execute("SELECT pg_current_wal_insert_lsn() - '0/0'").fetchone()
-        held = ExportedSnapshot(Sessions(server.connect, time.monotonic, kept=0), [T])
+        held = ExportedSnapshot(Sessions(server.open, time.monotonic, kept=0), [T])
         try:
             assert row is not None
             if int(row[0]) % (16 << 20) == 40:
@@ -266,7 +266,7 @@ class TestReaders:
     @pytest.fixture
     def held(self, table: Database, tmp_path: Path) -> Iterator[ExportedSnapshot]:
         settings = parse(properties(table, tmp_path))
-        held = ExportedSnapshot(Sessions(make_server(settings.postgres).connect, time.monotonic, kept=0), [T])
+        held = ExportedSnapshot(Sessions(make_server(settings.postgres).open, time.monotonic, kept=0), [T])
         with table.connect() as connection:
             connection.execute("INSERT INTO t VALUES (11, 'later')")
         yield held
@@ -346,7 +346,7 @@ class TestSessions:
     @pytest.fixture
     def sessions(self, table: Database) -> Iterator[Sessions]:
         server = make_server(parse(properties(table, Path("unused"))).postgres)
-        made = Sessions(server.connect, clock=lambda: self.now_s)
+        made = Sessions(server.open, clock=lambda: self.now_s)
         yield made
         made.close()
 
@@ -359,28 +359,28 @@ class TestSessions:
             assert again is held.session
             assert other is not again
             assert not held.alive
-            assert again.info.transaction_status == TransactionStatus.IDLE
+            assert again._connection.info.transaction_status == TransactionStatus.IDLE
             with table.connect(autocommit=False) as connection:
                 connection.execute("SET lock_timeout = '5s'")
                 connection.execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
-            assert again.execute("SHOW statement_timeout").fetchone() == ("0",)
+            assert again._connection.execute("SHOW statement_timeout").fetchone() == ("0",)
         finally:
             again.close()
             other.close()
 
     def test_one_that_holds_a_failed_transaction_or_has_died_is_no_obstacle(self, table, sessions):
         failed, killed = sessions.take(), sessions.take()
-        failed.execute("BEGIN")
+        failed._connection.execute("BEGIN")
         with pytest.raises(psycopg.errors.DivisionByZero):
-            failed.execute("SELECT 1 / 0")
+            failed._connection.execute("SELECT 1 / 0")
         sessions.give(failed)
         sessions.give(killed)
         with table.connect() as connection:
-            connection.execute("SELECT pg_terminate_backend(%s)", [killed.info.backend_pid])
+            connection.execute("SELECT pg_terminate_backend(%s)", [killed.pid])
         ones = [sessions.take(), sessions.take()]
         try:
             assert ones[0] is failed
-            assert [one.execute("SELECT 1").fetchone() for one in ones] == [(1,), (1,)]
+            assert [one._connection.execute("SELECT 1").fetchone() for one in ones] == [(1,), (1,)]
             assert killed.closed
         finally:
             for one in ones:

@@ -8,6 +8,7 @@ import pytest
 
 from adapters.postgres.server import membership
 from adapters.postgres.server.publication import Publication
+from adapters.postgres.server.questions.questions import Questions
 from adapters.postgres.snapshot.older_writers import Writers
 from engine.model import CollectionId
 from tests.driven import SIGNAL_TABLE, driven, replayed_rows
@@ -84,8 +85,8 @@ class TestAgreement:
             ):
                 columns.setdefault((schema, name), set()).add(column)
                 oids[schema, name] = oid
-            ours = Publication("p", everything)
-            shares = ours.shares(connection, list(oids.values()))
+            ours, asked = Publication("p", everything), Questions(connection).publications
+            shares = ours.shares(asked, list(oids.values()))
             found = {
                 name: (set(share.columns) if share.columns else columns[name], share.row_filter)
                 for name, oid in oids.items()
@@ -93,7 +94,7 @@ class TestAgreement:
             }
 
             assert found == expected
-            assert [one.parts for one in ours.captured(connection)] == sorted(expected)
+            assert [one.parts for one in ours.captured(asked)] == sorted(expected)
 
     @pytest.mark.parametrize("publication", PUBLICATIONS)
     def test_it_is_the_view_s(self, each_database, publication):
@@ -110,7 +111,9 @@ class TestAgreement:
             connection.execute("SET lock_timeout = 250")
             holder.execute("LOCK TABLE plain IN ACCESS EXCLUSIVE MODE")
 
-            assert CollectionId(("public", "plain")) in Publication("p", everything).captured(connection)
+            assert CollectionId(("public", "plain")) in Publication("p", everything).captured(
+                Questions(connection).publications
+            )
 
     def test_the_mark_changes_with_the_entries_of_the_table_alone(self, each_database):
         with each_database.connect() as connection:
@@ -119,7 +122,9 @@ class TestAgreement:
             connection.execute("CREATE PUBLICATION p FOR TABLE a")
             row = connection.execute("SELECT 'a'::regclass::oid::bigint").fetchone()
             assert row is not None
-            marks = [Publication("p", everything).shares(connection, [row[0]])[row[0]].mark]
+            marks = [
+                Publication("p", everything).shares(Questions(connection).publications, [row[0]])[row[0]].mark
+            ]
             for statement in (
                 "ALTER PUBLICATION p ADD TABLE b",
                 "ALTER PUBLICATION p SET TABLE a, b",
@@ -127,7 +132,11 @@ class TestAgreement:
                 "ALTER PUBLICATION p ADD TABLE a",
             ):
                 connection.execute(statement)
-                share = Publication("p", everything).shares(connection, [row[0]]).get(row[0])
+                share = (
+                    Publication("p", everything)
+                    .shares(Questions(connection).publications, [row[0]])
+                    .get(row[0])
+                )
                 marks.append(share.mark if share else "")
 
             assert marks[0] == marks[1] == marks[2]

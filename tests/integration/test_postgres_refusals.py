@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from adapters.postgres.job import make_server
-from adapters.postgres.server.catalog import Catalog
 from adapters.postgres.server.publication import Publication
+from adapters.postgres.server.questions.questions import Questions
 from adapters.postgres.snapshot.eligibility import Readable
 from adapters.postgres.snapshot.tables import PostgresTables
 from adapters.system import system_clock
@@ -54,9 +54,11 @@ REASONS = {
 def measured(database: Database, *names: str) -> list[Any]:
     with database.connect() as connection:
         publication = Publication("p", lambda _schema, _table: True)
-        readable = Readable(connection, Catalog(database.connect), publication)
+        readable = Readable(Questions(connection), publication)
         targets = [Target(CollectionId(("public", name))) for name in names]
-        return list(PostgresTables(connection, publication, readable, system_clock()).measure(targets))
+        return list(
+            PostgresTables(Questions(connection), publication, readable, system_clock()).measure(targets)
+        )
 
 
 class TestKinds:
@@ -77,9 +79,11 @@ class TestKinds:
             row = connection.execute("SELECT pg_my_temp_schema()::regnamespace::text").fetchone()
             assert row is not None
             publication = Publication("p", lambda _schema, _table: True)
-            readable = Readable(connection, Catalog(each_database.connect), publication)
+            readable = Readable(Questions(connection), publication)
             target = Target(CollectionId((row[0], "passing")))
-            (answer,) = PostgresTables(connection, publication, readable, system_clock()).measure([target])
+            (answer,) = PostgresTables(Questions(connection), publication, readable, system_clock()).measure(
+                [target]
+            )
 
         assert "a temporary table has no changes in the log" in str(answer)
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.postgres.log.retention import Kept, Retention
+from adapters.postgres.log.retention import Retention
 from adapters.postgres.server.connection import Identity, check_identity
+from adapters.postgres.server.questions.slots import Kept, Slots
 from engine.errors import ConfigError, PositionLost, StateError
 from tests.driven import SIGNAL_TABLE, driven
 from tests.servers.postgres import PostgresServer
@@ -104,11 +105,11 @@ class TestRetention:
         retention = Retention("s", 10 << 30, lambda: float(next(moments)))
         with database.connect() as connection:
             connection.execute("SELECT pg_create_logical_replication_slot('s', 'pgoutput')")
-            retention.look(connection)
+            retention.look(Slots(connection))
             assert caplog.text == ""
             for _ in range(12):
                 self.grow(connection)
-                retention.look(connection)
+                retention.look(Slots(connection))
             told = [record.getMessage() for record in caplog.records]
             connection.execute("SELECT pg_drop_replication_slot('s')")
 

@@ -6,8 +6,9 @@ import time
 
 import pytest
 
+from adapters.postgres.log.slot import drop_slot
 from adapters.postgres.log.xmin import SlotXmin
-from adapters.postgres.server.connection import Server, drop_slot
+from adapters.postgres.server.connection import Server
 from adapters.postgres.snapshot.slot_snapshot import Beginning, create_slot
 from adapters.system import system_clock
 from tests.servers.postgres import Database

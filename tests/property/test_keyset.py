@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from adapters.postgres.server.catalog import Catalog
 from adapters.postgres.server.publication import Publication
+from adapters.postgres.server.questions.questions import Questions
 from adapters.postgres.server.sql import quote_ident
 from adapters.postgres.snapshot.eligibility import Readable
 from adapters.postgres.snapshot.tables import PostgresTables
@@ -102,11 +102,10 @@ def connection(server: PostgresServer) -> Iterator[Connection[tuple[Any, ...]]]:
 
 
 @pytest.fixture(scope="module")
-def extents(server, connection) -> PostgresTables:
-    catalog = Catalog(lambda: server.connect("keysets"))
-    publication = Publication("p", lambda _s, _t: True)
-    readable = Readable(connection, catalog, publication)
-    return PostgresTables(connection, publication, readable, system_clock(), whole_bytes=0)
+def extents(connection) -> PostgresTables:
+    questions, publication = Questions(connection), Publication("p", lambda _s, _t: True)
+    readable = Readable(questions, publication)
+    return PostgresTables(questions, publication, readable, system_clock(), whole_bytes=0)
 
 
 def runs_of(extents: PostgresTables, target: Target, budget: Budget) -> list[Run]:

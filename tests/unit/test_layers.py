@@ -33,6 +33,14 @@ BLOCKING = {
 }
 """Modules of the standard library that open files, wait, read a clock or make ids."""
 PURE_ROOMS = ("engine/snapshot/", "engine/events/", "engine/patterns/", "engine/isolation/")
+DRIVERS = {
+    "psycopg": (
+        "adapters/postgres/server/",
+        "adapters/postgres/log/reader.py",
+        "adapters/postgres/snapshot/slot_snapshot.py",
+    ),
+}
+"""Who may use a driver: the questions, and the replication protocol. All others get typed answers."""
 READS_TIME = {
     "adapters/system.py": "the one that others are given",
     "engine/config/references.py": "how long what a command printed may be used",
@@ -262,6 +270,19 @@ def test_a_forbidden_package_is_found(module: str, source: str, expected: set[st
 )
 def test_what_blocks_is_found_in_a_pure_room(module: str, source: str, expected: set[str]):
     assert blocking(module, source) == expected
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_driver_is_used_by_the_questions_alone(driver: str):
+    users = {
+        module
+        for module in MODULES
+        for name, types in imports((ROOT / module).read_text())
+        if not types and name.split(".")[0] == driver
+    }
+
+    assert {module for module in users if not module.startswith(DRIVERS[driver])} == set()
+    assert all(any(module.startswith(place) for module in users) for place in DRIVERS[driver])
 
 
 @pytest.mark.parametrize("module", [one for one in MODULES if not one.startswith(tuple(READS_TIME))])

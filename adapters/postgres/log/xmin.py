@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from adapters.postgres.server.connection import source_errors
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -32,9 +30,5 @@ class SlotXmin:
         return self._last
 
     def _read(self) -> int | None:
-        with self._server.connect() as connection, source_errors("the slot's xmin"):
-            row = connection.execute(
-                "SELECT catalog_xmin::text::bigint FROM pg_replication_slots WHERE slot_name = %s",
-                [self._slot],
-            ).fetchone()
-        return row[0] if row else None
+        with self._server.open() as questions:
+            return questions.slots.xmin(self._slot)

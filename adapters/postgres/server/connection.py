@@ -1,7 +1,7 @@
-"""Ordinary connections to PostgreSQL, and what the server must have before the log can be read.
+"""Connections to PostgreSQL, and which server answers there.
 
-Owns the connection string, the server's identity, and the replication slot: it is found, created if the
-settings ask for it, or reported. `reader.py` reads the log, `catalog.py` the catalog.
+Owns the connection string, how long an answer may take, and the server's identity. What is asked over a
+connection is in `questions`, except for replication commands.
 """
 
 from __future__ import annotations
@@ -9,25 +9,23 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, LiteralString
+from typing import TYPE_CHECKING, ClassVar, LiteralString
 
 import psycopg
 from psycopg.conninfo import make_conninfo
 
 from adapters.postgres.server.answering import AnsweringConnection
-from adapters.postgres.server.failures import said
+from adapters.postgres.server.failures import source_errors
+from adapters.postgres.server.questions.questions import Questions
 from adapters.postgres.server.replication import command, connect_replication, refusal
 from adapters.postgres.server.text_settings import startup_options
-from adapters.postgres.server.visibility import format_lsn, parse_lsn
+from adapters.postgres.server.visibility import parse_lsn
 from engine.config.references import fresh, may_change, refuse
 from engine.errors import (
     ConfigError,
     LoginRefused,
-    PositionLost,
-    SchemaChanged,
     SourceError,
     StateError,
-    TableBusy,
 )
 
 if TYPE_CHECKING:
@@ -35,28 +33,15 @@ if TYPE_CHECKING:
 
     from psycopg import pq
 
-    from engine.clock import Clock
-    from engine.model import CollectionId, Position
 
 _log = logging.getLogger("adapters")
-_LOCK_NOT_AVAILABLE = "55P03"
-_NOT_THE_TABLES_FAULT = frozenset({"08", "53", "57", "58", "XX"})
-"""SQLSTATE classes: connection, resources, operator intervention, system, internal."""
 _LOCK_TIMEOUT_MS = 250
-_ENDED_WITHIN_S = 5.0
 _ON_ITS_WAY_S = 30.0
 _PROBE_S = 5
 """Seconds for asking whether a connection's process is alive."""
 _SERVED: LiteralString = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = %s)"
 _LEAST_SILENCE_S, _MOST_SILENCE_S = 30.0, 300.0
 """The second applies if the server sets no timeout for a reader of its log: it may be busy for long, too."""
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """A replication slot, by the LSN where its changes begin."""
-
-    confirmed_lsn: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,14 +128,14 @@ class Server:
         """Fail all connections that wait for the server now. Later connections may work again."""
         self._times_lost += 1
 
-    def silence_s(self, connection: psycopg.Connection) -> float:
+    @staticmethod
+    def silence_s(patience_s: float) -> float:
         """How long the server may leave a question unanswered: as long as it tolerates a silent reader."""
-        with source_errors("asking for wal_sender_timeout"):
-            row = connection.execute(
-                "SELECT setting::float8 / 1000 FROM pg_settings WHERE name = 'wal_sender_timeout'"
-            ).fetchone()
-        patience_s = float(row[0]) if row else 0.0
         return max(_LEAST_SILENCE_S, patience_s) if patience_s else _MOST_SILENCE_S
+
+    def open(self, *, within_s: float | None = None) -> Questions:
+        """Open a connection to ask over; `within_s` bounds its answers, if given. Raises SourceError."""
+        return Questions(self.connect(within_s=within_s))
 
     def connect(
         self, *, autocommit: bool = True, options: str = "", within_s: float | None = None
@@ -211,20 +196,11 @@ class Server:
         needed.
         """
         if not replicates:
-            return self._identity_by_sql()
+            with self.open() as questions:
+                return Identity(*questions.transactions.identity(), self.database)
         with self.replication() as connection:
             ((system, timeline, lsn, _database),) = command(connection, "IDENTIFY_SYSTEM")
         return Identity(system or "", int(timeline or 0), self.database, parse_lsn(lsn or "0/0"))
-
-    def _identity_by_sql(self) -> Identity:
-        with self.connect() as connection, source_errors("identity"):
-            row = connection.execute(
-                "SELECT system_identifier::text, timeline_id"
-                " FROM pg_control_system(), pg_control_checkpoint()"
-            ).fetchone()
-        if row is None:
-            raise SourceError("the server does not tell its identity")
-        return Identity(row[0], int(row[1]), self.database)
 
     def history(self, timeline: int) -> str:
         """The history file of a timeline, which names its ancestors; the first timeline has none."""
@@ -236,115 +212,14 @@ class Server:
 
     def refuse_standby(self) -> None:
         """Refuse a standby. It shows transactions in progress as visible, so no snapshot of it is exact."""
-        with self.connect() as connection, source_errors("recovery check"):
-            row = connection.execute("SELECT pg_is_in_recovery()").fetchone()
-        if row and row[0]:
-            raise ConfigError("the server is a standby", hint="connect to the primary")
-
-
-@contextmanager
-def source_errors(what: str) -> Iterator[None]:
-    """Turn a driver's exception into SourceError."""
-    try:
-        yield
-    except psycopg.Error as error:
-        raise SourceError(f"{what} failed: {said(error)}", place="postgresql") from error
-
-
-@contextmanager
-def table_errors(what: str, collection: CollectionId) -> Iterator[None]:
-    """Turn a driver's exception into TableBusy or SchemaChanged for one table, or else into SourceError."""
-    try:
-        yield
-    except psycopg.Error as error:
-        message = f"{what} failed: {said(error)}"
-        state = error.sqlstate or ""
-        if state == _LOCK_NOT_AVAILABLE:
-            raise TableBusy(message, place=collection, hint="another session holds it locked") from error
-        if not state or state[:2] in _NOT_THE_TABLES_FAULT:
-            raise SourceError(message, place="postgresql") from error
-        raise SchemaChanged(message, place=collection) from error
+        with self.open() as questions:
+            if questions.transactions.in_recovery():
+                raise ConfigError("the server is a standby", hint="connect to the primary")
 
 
 def reader_name(owner: str) -> str:
     """The application name of the log's reader, for this owner of a lease."""
     return f"tidemark {owner[:12]}".strip()
-
-
-_SLOT: LiteralString = (
-    "SELECT plugin, database, active_pid, wal_status, confirmed_flush_lsn::text,"
-    " to_jsonb(s) ->> 'invalidation_reason',"
-    " (SELECT application_name FROM pg_stat_activity WHERE pid = active_pid)"
-    " FROM pg_replication_slots s WHERE slot_name = %s"
-)
-
-
-def _once_free(connection: psycopg.Connection, slot: str, clock: Clock) -> tuple[Any, ...] | None:
-    """The slot's row as soon as nobody reads the slot, or as it is after some seconds."""
-    until = clock.monotonic() + _ENDED_WITHIN_S
-    while True:
-        row = connection.execute(_SLOT, [slot]).fetchone()
-        if row is None or row[2] is None or clock.monotonic() >= until or clock.sleep(0.05):
-            return row
-
-
-def find_slot(server: Server, name: str, clock: Clock, previous: str = "") -> Slot | None:
-    """Find the slot; None if there is none.
-
-    If the reader of `previous`, whose lease was taken over, is still connected, it is ended, since it may
-    hang for good. Raises ConfigError if a slot of that name can't serve, PositionLost if the server
-    invalidated it.
-    """
-    with server.connect() as connection, source_errors("replication slot"):
-        row = connection.execute(_SLOT, [name]).fetchone()
-        if row is not None and previous and row[-1] == reader_name(previous):
-            _log.warning("ending process %d, which reads slot %s for a job that lost its lease", row[2], name)
-            connection.execute("SELECT pg_terminate_backend(%s)", [row[2]])
-            row = _once_free(connection, name, clock)
-    if row is None:
-        return None
-    plugin, of, reader, wal_status, confirmed, reason, application = row
-    if plugin != "pgoutput" or of != server.database:
-        raise ConfigError(
-            f"slot {name!r} belongs to plugin {plugin!r} and database {of!r}", hint="set another slot.name"
-        )
-    if wal_status == "lost":
-        raise PositionLost(
-            f"the server no longer keeps the log of slot {name!r}" + (f" ({reason})" if reason else ""),
-            hint="drop the slot, start with an empty checkpoint and an empty sink directory,"
-            " and take snapshots again",
-        )
-    if reader is not None:
-        raise SourceError(
-            f"slot {name!r} is in use by process {reader} ({application or 'unknown'})",
-            hint="stop the other reader",
-        )
-    return Slot(parse_lsn(confirmed))
-
-
-def drop_slot(server: Server, name: str) -> None:
-    """Drop the slot if it exists and is not being read; the log that it kept is gone."""
-    statement = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s"
-    with server.connect() as connection, source_errors("dropping the replication slot"):
-        if connection.execute(statement, [name]).rowcount:
-            _log.info("dropped replication slot %s", name)
-
-
-def check_slot(slot: Slot | None, name: str, saved: Position) -> Slot:
-    """Refuse a slot that was moved past the saved position: PostgreSQL would silently skip changes."""
-    lsn = int(saved.order[0])
-    if slot is None or slot.confirmed_lsn > lsn:
-        begins = (
-            f"begins at {format_lsn(slot.confirmed_lsn)}, past" if slot else "does not exist; it must hold"
-        )
-        again = "changes after it are lost: start with an empty checkpoint and an empty sink directory,"
-        again += " and take snapshots again"
-        other = "set slot.name to the slot that this checkpoint was saved with; if that one was dropped, "
-        raise PositionLost(
-            f"slot {name!r} {begins} the saved position {format_lsn(lsn)}",
-            hint=again if slot else other + again,
-        )
-    return slot
 
 
 def check_identity(saved: Mapping[str, str], found: Identity) -> None:

@@ -1,4 +1,4 @@
-"""What may be repeated of the errors of PostgreSQL and its driver.
+"""The errors of PostgreSQL and its driver: which of our own they become, and what of them may be repeated.
 
 Only the primary message, because detail and context quote rows. This module tells the server's errors from
 those that the driver raises about values; `disclosure` decides which of the server's messages contain values.
@@ -6,11 +6,23 @@ those that the driver raises about values; `disclosure` decides which of the ser
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
 import psycopg
 from psycopg import pq
 
 from adapters.disclosure import postgres_message
+from engine.errors import SchemaChanged, SourceError, TableBusy
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.model import CollectionId
+
+_LOCK_NOT_AVAILABLE = "55P03"
+_NOT_THE_TABLES_FAULT = frozenset({"08", "53", "57", "58", "XX"})
+"""SQLSTATE classes: connection, resources, operator intervention, system, internal."""
 _OF_CONNECTIONS = (psycopg.OperationalError, psycopg.InterfaceError)
 """libpq's own errors, which have no SQLSTATE."""
 
@@ -29,3 +41,27 @@ def said_of(result: pq.abc.PGresult) -> str:
     primary = (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode(errors="replace")
     state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
     return postgres_message(state, primary) or result.error_message.decode(errors="replace").strip()
+
+
+@contextmanager
+def source_errors(what: str) -> Iterator[None]:
+    """Turn a driver's exception into SourceError."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise SourceError(f"{what} failed: {said(error)}", place="postgresql") from error
+
+
+@contextmanager
+def table_errors(what: str, collection: CollectionId) -> Iterator[None]:
+    """Turn a driver's exception into TableBusy or SchemaChanged for one table, or else into SourceError."""
+    try:
+        yield
+    except psycopg.Error as error:
+        message = f"{what} failed: {said(error)}"
+        state = error.sqlstate or ""
+        if state == _LOCK_NOT_AVAILABLE:
+            raise TableBusy(message, place=collection, hint="another session holds it locked") from error
+        if not state or state[:2] in _NOT_THE_TABLES_FAULT:
+            raise SourceError(message, place="postgresql") from error
+        raise SchemaChanged(message, place=collection) from error

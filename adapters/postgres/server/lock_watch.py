@@ -14,15 +14,14 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, LiteralString
+from typing import TYPE_CHECKING
 
-import psycopg
-
-from adapters.postgres.server.connection import source_errors
 from engine.errors import TidemarkError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
+
+    from adapters.postgres.server.questions.questions import Questions
 
 _log = logging.getLogger("adapters")
 _LOOK_S = 0.25
@@ -32,15 +31,6 @@ _SLACK_S = 0.05
 _KEPT_S, _ENDS_S = 10.0, 1.0
 ANSWERED_WITHIN_S = 5.0
 """The questions take milliseconds. A connection that takes longer is stuck and gets replaced."""
-_WAITED_FOR: LiteralString = (
-    "SELECT DISTINCT b.pid FROM pg_locks l CROSS JOIN LATERAL unnest(pg_blocking_pids(l.pid)) AS b (pid)"
-    " WHERE NOT l.granted AND b.pid = ANY (%s)"
-)
-_END: LiteralString = (
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-    " WHERE pid = %s AND usename = current_user AND application_name = 'tidemark'"
-)
-"""Checks user and application, because another session may have the pid by now."""
 
 
 @dataclass(eq=False, slots=True)
@@ -58,14 +48,14 @@ class Watched:
 
 
 class LockWatch:
-    """Watches sessions while there are any. `connect` opens the connection for its questions."""
+    """Watches sessions while there are any. `open_one` opens a connection to ask over."""
 
-    def __init__(self, connect: Callable[[], psycopg.Connection], clock: Callable[[], float]) -> None:
-        self._connect, self._clock = connect, clock
+    def __init__(self, open_one: Callable[[], Questions], clock: Callable[[], float]) -> None:
+        self._open, self._clock = open_one, clock
         self._changed = threading.Condition()
         self._watched: list[Watched] = []
         self._ending: Watched | None = None
-        self._connection: psycopg.Connection | None = None
+        self._questions: Questions | None = None
         self._thread: threading.Thread | None = None
         self._closed = self._told = False
 
@@ -112,7 +102,7 @@ class LockWatch:
                 elif now_s - idle_since_s > _KEPT_S:
                     self._disconnect()
                 if not self._closed:
-                    self._changed.wait(_LOOK_S if self._watched or self._connection else None)
+                    self._changed.wait(_LOOK_S if self._watched or self._questions else None)
         self._disconnect()
 
     def look(self) -> None:
@@ -135,10 +125,9 @@ class LockWatch:
             self._let_through(watched)
 
     def _ask(self, pids: Collection[int]) -> frozenset[int]:
-        if self._connection is None:
-            self._connection = self._connect()
-        with source_errors("lock check"):
-            return frozenset(pid for (pid,) in self._connection.execute(_WAITED_FOR, [list(pids)]))
+        if self._questions is None:
+            self._questions = self._open()
+        return self._questions.locks.waited_for(pids)
 
     def _due(self, waited_for: frozenset[int]) -> list[Watched]:
         """The sessions that others have waited for long enough, marked as giving way."""
@@ -161,11 +150,11 @@ class LockWatch:
             # A forgotten session was given back and may now serve something else.
             self._ending = watched if watched in self._watched else None
         # Not under the lock: the job's thread must not wait on a stalled network.
-        if self._ending is not None and self._connection is not None:
+        if self._ending is not None and self._questions is not None:
             try:
-                self._connection.execute(_END, [watched.pid])
+                self._questions.locks.end(watched.pid)
                 watched.ended = True
-            except psycopg.Error:
+            except TidemarkError:
                 # The next look tries again, over another connection.
                 self._disconnect()
         with self._changed:
@@ -175,6 +164,6 @@ class LockWatch:
             stop()
 
     def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        if self._questions is not None:
+            self._questions.close()
+            self._questions = None

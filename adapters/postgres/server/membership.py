@@ -13,36 +13,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, LiteralString
+from typing import TYPE_CHECKING, Any
 
-from adapters.postgres.server.connection import source_errors
 from engine.isolation.incomplete import Cause, Incomplete
-from engine.model import CollectionId
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    import psycopg
+    from collections.abc import Callable, Mapping
 
     from adapters.postgres.server.publication import Publication
+    from adapters.postgres.server.questions.questions import Questions
 
 _EVERY_S = 5.0
-_IN_PART = 150_000
-_DIGEST: LiteralString = """
-SELECT md5(concat_ws(';', p.oid, p.xmin,
-    (SELECT string_agg(concat_ws(' ', r.oid, r.xmin), ',' ORDER BY r.oid)
-     FROM pg_publication_rel r WHERE r.prpubid = p.oid){namespaces}))
-FROM pg_publication p WHERE p.pubname = %s
-"""
-_WHOLE = _DIGEST.format(namespaces="")
-_PARTS = _DIGEST.format(
-    namespaces=", (SELECT string_agg(concat_ws(' ', n.oid, n.xmin), ',' ORDER BY n.oid)"
-    " FROM pg_publication_namespace n WHERE n.pnpubid = p.oid)"
-)
-_NAMES: LiteralString = (
-    "SELECT c.oid::bigint, n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-    " WHERE c.oid = ANY (%s)"
-)
 
 
 @dataclass(frozen=True)
@@ -110,12 +91,12 @@ class MembershipWatch:
 
     def __init__(
         self,
-        connection: psycopg.Connection,
+        questions: Questions,
         publication: Publication,
         captures: Callable[[str, str], bool],
         clock: Callable[[], float],
     ) -> None:
-        self._connection, self._publication = connection, publication
+        self._questions, self._publication = questions, publication
         self._captures, self._clock = captures, clock
         self._due, self._digest = 0.0, ""
         self._since = ""
@@ -124,7 +105,7 @@ class MembershipWatch:
     def begin(self, saved: Mapping[str, Any] | None, position: str) -> list[Incomplete]:
         """Compare with what was saved at `position`; returns the tables that lack changes since then."""
         self._digest = self._look()
-        now = Members.of(self._publication.marks(self._connection))
+        now = Members.of(self._publication.marks(self._questions.publications))
         before = Members.from_json(saved) or now
         self.members, self._since = now, position
         self._due = self._clock() + _EVERY_S
@@ -140,7 +121,7 @@ class MembershipWatch:
         if digest == self._digest:
             return []
         self._digest = digest
-        before, self.members = self.members, Members.of(self._publication.marks(self._connection))
+        before, self.members = self.members, Members.of(self._publication.marks(self._questions.publications))
         return self._incomplete(before.gaps(self.members, self._publication.name), since)
 
     def skipped(self, since: str) -> list[Incomplete]:
@@ -149,22 +130,13 @@ class MembershipWatch:
         return self._incomplete(dict.fromkeys(self.members.entries, why), since)
 
     def _look(self) -> str:
-        with source_errors("looking at the publication"):
-            query = _PARTS if self._connection.info.server_version >= _IN_PART else _WHOLE
-            row = self._connection.execute(query, [self._publication.name]).fetchone()
-        return row[0] if row else ""
+        return self._questions.publications.digest(self._publication.name)
 
     def _incomplete(self, gaps: Mapping[int, str], since: str) -> list[Incomplete]:
         """Gaps by table name; a dropped table has none and is left out."""
-        names = self._names(gaps) if gaps else {}
+        names = self._questions.layouts.names(list(gaps)) if gaps else {}
         return [
             Incomplete(names[oid], Cause.GAP, since, why)
             for oid, why in gaps.items()
             if oid in names and self._captures(*names[oid].parts)
         ]
-
-    def _names(self, oids: Iterable[int]) -> dict[int, CollectionId]:
-        wanted: Sequence[int] = list(oids)
-        with source_errors("looking for tables"):
-            rows = self._connection.execute(_NAMES, [wanted]).fetchall()
-        return {oid: CollectionId((schema, table)) for oid, schema, table in rows}

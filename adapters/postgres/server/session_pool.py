@@ -6,16 +6,12 @@ meanwhile. The pool keeps sessions between windows, and closes them after a whil
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
-
-import psycopg
-from psycopg import generators
-
-from adapters.postgres.server.connection import source_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from adapters.postgres.server.questions.questions import Questions
 
 _KEPT_S = 10.0
 _AT_ONCE = 2
@@ -30,50 +26,42 @@ NO_IDLE_TIMEOUTS = f"{_OFF} ({_IDLE})"
 
 
 class Sessions:
-    """Hands out sessions without timeouts, new or reused; `connect` opens one. For one thread."""
+    """Hands out sessions without timeouts, new or reused; `open_one` opens one. For one thread."""
 
     def __init__(
         self,
-        connect: Callable[[], psycopg.Connection],
+        open_one: Callable[[], Questions],
         clock: Callable[[], float],
         *,
         kept: int = _AT_ONCE,
     ) -> None:
-        self._connect, self._kept, self._clock = connect, kept, clock
-        self._spare: list[tuple[psycopg.Connection, float]] = []
+        self._open, self._kept, self._clock = open_one, kept, clock
+        self._spare: list[tuple[Questions, float]] = []
 
-    def take(self) -> psycopg.Connection:
+    def take(self) -> Questions:
         """A session outside of a transaction. Raises SourceError."""
         while self._spare:
             session, _since_s = self._spare.pop()
-            try:
-                session.wait(generators.fetch_many(session.pgconn))
-                session.execute("SELECT")
-            except psycopg.Error:
-                session.close()
-            else:
+            if session.snapshots.ended():
                 return session
-        session = self._connect()
+            session.close()
+        session = self._open()
         try:
-            with source_errors("setting up a window's session"):
-                session.execute(NO_TIMEOUTS)
+            session.snapshots.remove_timeouts(NO_TIMEOUTS)
         except Exception:
             session.close()
             raise
         return session
 
-    def give(self, session: psycopg.Connection) -> None:
+    def give(self, session: Questions) -> None:
         """End the session's transaction and keep the session for a while.
 
         Does not wait for the server's answer.
         """
-        if len(self._spare) < self._kept and not session.closed:
-            with suppress(psycopg.Error):
-                session.pgconn.send_query(b"ROLLBACK")
-                session.pgconn.flush()
-                self._spare.append((session, self._clock()))
-                return
-        session.close()
+        if len(self._spare) < self._kept and session.snapshots.begin_ending():
+            self._spare.append((session, self._clock()))
+        else:
+            session.close()
 
     def trim(self) -> None:
         """Close sessions that have been unused for a while."""

@@ -6,42 +6,20 @@ whose inserts are not in the log would be ignored silently. `signals` decides wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from adapters.postgres.server.connection import Server, source_errors
 from adapters.postgres.server.publication import Publication
 from adapters.postgres.server.sql import quote_ident, quote_table
 from engine.config.settings import Watermarking
 from engine.errors import ConfigError
 
 if TYPE_CHECKING:
-    import psycopg
-
+    from adapters.postgres.server.connection import Server
+    from adapters.postgres.server.questions.signal_rows import FoundSignalTable
     from engine.config.settings import Settings
     from engine.model import CollectionId
 
 _COLUMNS = "(id varchar(42) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048))"
-_FIND = """
-SELECT (SELECT count(*) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
-       has_table_privilege(c.oid, 'INSERT'),
-       has_table_privilege(c.oid, 'DELETE'),
-       c.relreplident IN ('f', 'i')
-       OR c.relreplident = 'd' AND EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p')
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """What the catalog says: the columns, and whether the role and the table allow what is needed."""
-
-    columns: int
-    published: bool
-    insert: bool
-    delete: bool
-    identified: bool
 
 
 def check_signal_table(server: Server, settings: Settings) -> None:
@@ -59,38 +37,32 @@ def check_signal_table(server: Server, settings: Settings) -> None:
             hint="set signal.data.collection to a table of database.dbname",
         )
     publication = settings.postgres.publication
-    with server.connect() as connection, source_errors("signal table"):
-        found = _find(connection, table, publication)
+    with server.open() as questions:
+        found = questions.signals.find(table)
+        own = Publication(publication, lambda schema, name: (schema, name) == table.parts[-2:])
+        published = bool(own.captured(questions.publications))
     if found is None:
         raise ConfigError(
             f"the signal table {str(table)!r} does not exist", hint=f"run: CREATE TABLE {name} {_COLUMNS}"
         )
-    _check_signals(found, table, name, publication)
+    _check_signals(found, table, name)
+    if not published:
+        raise ConfigError(
+            f"the signal table {str(table)!r} is not in publication {publication!r}",
+            hint=f"run: ALTER PUBLICATION {quote_ident(publication)} ADD TABLE {name}",
+        )
     _check_window_rows(found, table, name, settings)
 
 
-def _find(connection: psycopg.Connection, table: CollectionId, publication: str) -> _Found | None:
-    row = connection.execute(_FIND, [*table.parts[-2:]]).fetchone()
-    if row is None:
-        return None
-    published = Publication(publication, lambda schema, name: (schema, name) == table.parts[-2:])
-    return _Found(row[0], bool(published.captured(connection)), *row[1:])
-
-
-def _check_signals(found: _Found, table: CollectionId, name: str, publication: str) -> None:
+def _check_signals(found: FoundSignalTable, table: CollectionId, name: str) -> None:
     if found.columns < 3:
         raise ConfigError(
             f"the signal table {str(table)!r} has {found.columns} columns, it needs id, type and data",
             hint=f"run: DROP TABLE {name}; CREATE TABLE {name} {_COLUMNS}",
         )
-    if not found.published:
-        raise ConfigError(
-            f"the signal table {str(table)!r} is not in publication {publication!r}",
-            hint=f"run: ALTER PUBLICATION {quote_ident(publication)} ADD TABLE {name}",
-        )
 
 
-def _check_window_rows(found: _Found, table: CollectionId, name: str, settings: Settings) -> None:
+def _check_window_rows(found: FoundSignalTable, table: CollectionId, name: str, settings: Settings) -> None:
     """Check what a watermarking strategy that writes rows needs in addition."""
     strategy = settings.snapshot.watermarking
     if strategy is Watermarking.VISIBILITY:

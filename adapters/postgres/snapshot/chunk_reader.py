@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from adapters.postgres.server.questions.snapshots import Exported
     from adapters.postgres.snapshot.eligibility import ReadTable
     from adapters.postgres.snapshot.local_reader import LocalReader
-    from adapters.postgres.snapshot.watermark import Exported
     from engine.model import CollectionId, Run, Staged
     from engine.staging.reads import ReadEvents
     from engine.staging.staged_rows import StagingArea

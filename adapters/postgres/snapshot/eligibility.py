@@ -9,12 +9,11 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, LiteralString, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from adapters.postgres.log.cuts import KEY, MERGED
-from adapters.postgres.server.connection import source_errors
 from adapters.postgres.server.publication import Share
-from adapters.postgres.server.sql import quote_ident, quote_table
+from adapters.postgres.server.sql import quote_ident
 from adapters.postgres.server.table import is_bag, merge_key, untold
 from adapters.postgres.snapshot.conditions import GRAMMAR, named_column
 from adapters.postgres.snapshot.fingerprint import forms
@@ -28,10 +27,8 @@ from engine.snapshot.surrogate_key import key_columns
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    import psycopg
-
-    from adapters.postgres.server.catalog import Catalog
     from adapters.postgres.server.publication import Publication
+    from adapters.postgres.server.questions.questions import Questions
     from adapters.postgres.server.table import Table
     from adapters.postgres.snapshot.fingerprint import Form
     from adapters.source.conditions import Reference
@@ -44,27 +41,6 @@ _PERSISTENCES = {"u": "an unlogged table", "t": "a temporary table"}
 _LEAVES_NAMED = 20
 _PUBLICATION = "publication "
 RISK_TAKEN = "tidemark.snapshot.accept.risk lists the table"
-_KEY_TYPES: LiteralString = (
-    "WITH RECURSIVE made (asked, type) AS (SELECT oid, oid FROM pg_type WHERE oid = ANY (%s) UNION ALL"
-    " SELECT asked, typbasetype FROM made JOIN pg_type ON oid = type WHERE typtype = 'd')"
-    " SELECT made.asked::bigint, n.nspname, t.typname,"
-    "  (SELECT s.nspname FROM pg_opclass c JOIN pg_am m ON m.oid = c.opcmethod AND m.amname = 'btree'"
-    "   JOIN pg_amop a ON a.amopfamily = c.opcfamily AND a.amopstrategy = 5"
-    "    AND a.amoplefttype = t.oid AND a.amoprighttype = t.oid"
-    "   JOIN pg_operator o ON o.oid = a.amopopr JOIN pg_namespace s ON s.oid = o.oprnamespace"
-    "   WHERE c.opcintype = t.oid AND c.opcdefault AND s.nspname <> 'pg_catalog'),"
-    "  ARRAY(SELECT enumlabel FROM pg_enum WHERE enumtypid IN (t.oid, t.typelem)"
-    "   ORDER BY enumsortorder)::text[]"
-    " FROM made JOIN pg_type t ON t.oid = made.type AND t.typtype <> 'd'"
-    " JOIN pg_namespace n ON n.oid = t.typnamespace"
-)
-"""The base types of key columns' types, the schemas of their operators, and the labels of enums."""
-
-
-@dataclass(frozen=True, slots=True)
-class _KeyType:
-    name: str
-    compared: tuple[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +91,7 @@ class First(Protocol):
         """The snapshot that is held for all its windows; empty when none is held."""
 
     @property
-    def session(self) -> psycopg.Connection | None:
+    def session(self) -> Questions | None:
         """The session that holds it."""
 
     def statement(self, collection: CollectionId) -> str | None:
@@ -123,24 +99,23 @@ class First(Protocol):
 
 
 class Readable:
-    """Decides how tables are read, from the catalog and the publication, through the control connection."""
+    """Decides how tables are read, from what the catalog and the publication say."""
 
     def __init__(
         self,
-        connection: psycopg.Connection,
-        catalog: Catalog,
+        questions: Questions,
         publication: Publication,
         accepts_risk: Callable[[CollectionId], bool] = lambda _table: False,
         first: First | None = None,
         conditions: Conditions = Conditions.EXPRESSIONS,
     ) -> None:
-        self._connection, self._catalog, self._publication = connection, catalog, publication
+        self._questions, self._publication = questions, publication
         self._first, self._conditions = first, conditions
         self.accepts_risk = accepts_risk
         self._warned: set[tuple[CollectionId, str]] = set()
 
     @property
-    def held_session(self) -> psycopg.Connection | None:
+    def held_session(self) -> Questions | None:
         """The session that holds the snapshot before the log, while it is held."""
         return self._first.session if self._first is not None else None
 
@@ -151,10 +126,10 @@ class Readable:
 
     def looked_up(self, names: Sequence[CollectionId], *, defaults: bool = False) -> CatalogAnswer:
         """Look these tables up in the catalog, in a fixed number of queries."""
-        tables = {one.id: one for one in self._catalog.describe(names, defaults=defaults).values()}
+        tables = {one.id: one for one in self._questions.catalog.describe(names, defaults=defaults).values()}
         oids = [table.oid for table in tables.values()]
-        shares = self._publication.shares(self._connection, oids) if oids else {}
-        return CatalogAnswer(tables, shares, forms(self._connection, oids) if oids else {})
+        shares = self._publication.shares(self._questions.publications, oids) if oids else {}
+        return CatalogAnswer(tables, shares, forms(self._questions.layouts, oids) if oids else {})
 
     def reading(self, target: Target, looked: CatalogAnswer) -> ReadTable:
         """How to read a target. Raises SignalError with the reason if it can't be read."""
@@ -206,8 +181,8 @@ class Readable:
         column = None if name is None else table.column(name)
         if column is None or (share.columns is not None and column.name not in share.columns):
             return None
-        kind = self._key_types([column.type])[column.type]
-        return Found(quote_ident(column.name), kind.name, kind.compared[0] and quote_ident(kind.compared[0]))
+        kind = self._questions.layouts.key_types([column.type])[column.type]
+        return Found(quote_ident(column.name), kind.name, kind.operators and quote_ident(kind.operators))
 
     def _first_reading(self, table: Table, looked: CatalogAnswer, first: First) -> ReadTable:
         """How the snapshot before the log reads a table; here any table can be read, published or not.
@@ -231,7 +206,7 @@ class Readable:
 
     def _check_rows(self, table: Table) -> None:
         """Refuse a table of which the role sees only some rows."""
-        if table.row_security and self._hides_rows(table):
+        if table.row_security and self._questions.layouts.hides_rows(table.oid):
             raise SignalError(
                 "row-level security hides rows of the table from the role",
                 place=table.id,
@@ -284,7 +259,7 @@ class Readable:
 
         Without them the snapshot could miss a row, or a row could stay in the sink for ever.
         """
-        lacking = self._publication.lacking(self._connection)
+        lacking = self._publication.lacking(self._questions.publications)
         if not lacking:
             return
         self._refuse_risk(
@@ -302,7 +277,9 @@ class Readable:
 
     def _not_published(self, table: Table) -> SignalError:
         name = self._publication.name
-        leaves = self._publication.leaves(self._connection, table.oid) if table.kind == _PARTITIONED else []
+        leaves: list[CollectionId] = []
+        if table.kind == _PARTITIONED:
+            leaves = self._publication.leaves(self._questions.publications, table.oid)
         if leaves:
             named = ", ".join(str(leaf) for leaf in leaves[:_LEAVES_NAMED])
             more = f" and {len(leaves) - _LEAVES_NAMED} more" if len(leaves) > _LEAVES_NAMED else ""
@@ -317,29 +294,18 @@ class Readable:
             hint="ALTER PUBLICATION … ADD TABLE …, or ask for what it is a partition of",
         )
 
-    def _hides_rows(self, table: Table) -> bool:
-        row = self._connection.execute("SELECT row_security_active(%s::oid)", [table.oid]).fetchone()
-        return bool(row and row[0])
-
     def _keyset(self, table: Table, names: tuple[str, ...]) -> Keyset:
         columns = [column for name in names if (column := table.column(name))]
-        types = self._key_types([column.type for column in columns])
+        types = self._questions.layouts.key_types([column.type for column in columns])
         kinds = [types[column.type] for column in columns]
         return Keyset(
             tuple(
-                KeyColumn(column.name, kind.name, column.nullable, column.collation, *kind.compared)
+                KeyColumn(
+                    column.name, kind.name, column.nullable, column.collation, kind.operators, kind.labels
+                )
                 for column, kind in zip(columns, kinds, strict=True)
             )
         )
-
-    def _key_types(self, oids: Sequence[int]) -> dict[int, _KeyType]:
-        with source_errors("reading types"):
-            rows = self._connection.execute(_KEY_TYPES, [list(oids)]).fetchall()
-        # Not format_type(): its "character" and "bit" mean a length of 1 and would cut bounds short.
-        return {
-            oid: _KeyType(quote_table(schema, name), (operators or "", tuple(labels)))
-            for oid, schema, name, operators, labels in rows
-        }
 
 
 @dataclass(frozen=True, slots=True)

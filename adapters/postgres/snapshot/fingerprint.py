@@ -1,8 +1,8 @@
 """What must stay the same in a table so that ranges of its rows, read at different times, fit together.
 
 No log shows when one of these changes between two windows. Rows already read would be outdated, or the bounds
-of the remaining ranges would be wrong. So the table is read again from scratch. Owns the query and the words
-for it.
+of the remaining ranges would be wrong. So the table is read again from scratch. Owns the comparison and
+the words for it.
 
 To detect rewritten rows, neither the table's file nor its oid is enough. TRUNCATE changes the file, but is in
 the log; VACUUM FULL changes the file, but no row. Instead: every ALTER TABLE that can change rows' values
@@ -14,47 +14,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import TYPE_CHECKING, LiteralString
-
-from adapters.postgres.server.connection import source_errors
-from engine.model import CollectionId
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import psycopg
+    from adapters.postgres.server.questions.layouts import Layouts
+    from engine.model import CollectionId
 
-_TREES: LiteralString = """
-WITH RECURSIVE tree (root, relid) AS (
-    SELECT oid, oid FROM pg_class WHERE oid = ANY (%s)
-    UNION ALL SELECT tree.root, i.inhrelid FROM tree
-    JOIN pg_class c ON c.oid = tree.relid AND c.relkind = 'p' JOIN pg_inherits i ON i.inhparent = c.oid)
-SELECT tree.root::bigint, tree.relid::bigint, n.nspname, c.relname, c.relkind = 'p', c.relfilenode::bigint,
-       md5(concat_ws(' ', c.oid, c.reltoastrelid, (
-           SELECT string_agg(concat_ws(' ', a.attnum, a.xmin), ',' ORDER BY a.attnum)
-           FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)))
-FROM tree JOIN pg_class c ON c.oid = tree.relid JOIN pg_namespace n ON n.oid = c.relnamespace
-ORDER BY tree.root, tree.relid
-"""
-_LABELS: LiteralString = """
-WITH RECURSIVE made (relid, type) AS (
-    SELECT attrelid, atttypid FROM pg_attribute
-    WHERE attrelid = ANY (%s) AND attnum > 0 AND NOT attisdropped AND atttypid >= 16384
-    UNION SELECT made.relid, part.type FROM made JOIN pg_type t ON t.oid = made.type CROSS JOIN LATERAL (
-        SELECT t.typbasetype WHERE t.typtype = 'd'
-        UNION ALL SELECT t.typelem WHERE t.typcategory = 'A'
-        UNION ALL SELECT rngsubtype FROM pg_range WHERE rngtypid = t.oid
-        UNION ALL SELECT atttypid FROM pg_attribute
-            WHERE attrelid = t.typrelid AND attnum > 0 AND NOT attisdropped) part (type)
-    WHERE part.type >= 16384)
-SELECT made.relid::bigint, md5(string_agg(concat_ws(' ', e.oid, e.enumlabel), ',' ORDER BY e.oid))
-FROM made JOIN pg_enum e ON e.enumtypid = made.type GROUP BY made.relid
-"""
-"""The enum labels that values of a table's columns may have.
-
-Includes labels within arrays, domains, ranges and composites. Built-in types have oids below 16384, and no
-labels.
-"""
 _WORDS = {
     "key": "its key was changed",
     "columns": "its columns were changed",
@@ -89,25 +56,21 @@ class Form:
         return tuple(own)
 
 
-def forms(connection: psycopg.Connection, oids: Sequence[int]) -> dict[int, Form]:
+def forms(layouts: Layouts, oids: Sequence[int]) -> dict[int, Form]:
     """The forms of these tables, by oid."""
-    with source_errors("looking at the tables' columns"), connection.pipeline():
-        trees = connection.execute(_TREES, [list(oids)])
-        labelled = connection.execute(_LABELS, [list(oids)])
-        rows = trees.fetchall()
-        labels: dict[int, str] = dict(labelled.fetchall())
+    found, labels = layouts.of(oids)
     own: dict[int, tuple[str, bool]] = {}
     leaves: dict[int, dict[int, CollectionId]] = {}
     files: dict[int, dict[int, int]] = {}
     below: dict[int, str] = {}
-    for root, relid, schema, name, parted, file, columns in rows:
-        if relid == root:
-            own[root] = columns, parted
+    for table in found:
+        if table.oid == table.root:
+            own[table.root] = table.columns, table.partitioned
         else:
-            below[root] = below.get(root, "") + columns
-            if not parted:
-                leaves.setdefault(root, {})[relid] = CollectionId((schema, name))
-                files.setdefault(root, {})[relid] = file
+            below[table.root] = below.get(table.root, "") + table.columns
+            if not table.partitioned:
+                leaves.setdefault(table.root, {})[table.oid] = table.id
+                files.setdefault(table.root, {})[table.oid] = table.file
     return {
         oid: Form(
             columns,

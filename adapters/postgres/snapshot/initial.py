@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, LiteralString
-
-import psycopg
+from typing import TYPE_CHECKING
 
 from adapters.postgres.log.assembler import Commit
 from adapters.postgres.log.forks import check_fork, check_reach
 from adapters.postgres.log.reader import Sent
+from adapters.postgres.log.slot import Slot, check_slot, drop_slot, find_slot
 from adapters.postgres.log.takeover import Takeover
-from adapters.postgres.server.connection import Slot, check_slot, drop_slot, find_slot, source_errors
 from adapters.postgres.server.visibility import format_lsn
 from adapters.postgres.snapshot.slot_snapshot import Beginning, begin_log, create_slot, hold
 from adapters.source.initial import FoundLog
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
 
     from adapters.postgres.server.connection import Identity, Server
     from adapters.postgres.server.lock_watch import LockWatch
+    from adapters.postgres.server.questions.layouts import Layouts
     from adapters.postgres.snapshot.slot_snapshot import Held
     from engine.clock import Clock
     from engine.config.settings import Settings
@@ -36,21 +35,6 @@ if TYPE_CHECKING:
     from engine.snapshot.initial import Snapshotter
 
 _log = logging.getLogger("adapters")
-_TABLES: LiteralString = (
-    "SELECT n.nspname, c.relname,"
-    " has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')"
-    " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-    " WHERE c.relpersistence IN ('p', 'u')"
-    " AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')"
-    " AND (c.relkind = 'r' OR (c.relkind = 'p'"
-    "  AND EXISTS (SELECT FROM pg_publication WHERE pubname = %s AND pubviaroot)))"
-)
-"""A partitioned table is listed as its partitions, unless changes come under its own name."""
-_COLUMNS: LiteralString = (
-    "SELECT a.attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid"
-    " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s"
-    " AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ANY (%s)"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +146,9 @@ class SlotStart:
     def _take_over(self, slot: Slot) -> None:
         """Continue from a slot of which only the confirmed position is known."""
         name = self._settings.postgres.slot
-        with self._server.connect() as connection, source_errors("asking where the log ends"):
-            row = connection.execute("SELECT pg_current_wal_insert_lsn() - '0/0'").fetchone()
-        self.takeover = Takeover(name, slot.confirmed_lsn, int(row[0]) if row else slot.confirmed_lsn)
+        with self._server.open() as questions:
+            ends = questions.transactions.insert_end()
+        self.takeover = Takeover(name, slot.confirmed_lsn, ends)
         _log.info("no saved state; reading from slot %s at %s", name, format_lsn(slot.confirmed_lsn))
 
     def begin(self, state: State) -> Held:
@@ -183,10 +167,8 @@ class SlotStart:
 
     def collections(self, _state: State) -> Sequence[CollectionId]:
         """The tables to read, in order. Raises ConfigError if one can't be read as the settings say."""
-        with self._server.connect() as connection:
-            with source_errors("listing tables"):
-                rows = connection.execute(_TABLES, [self._settings.postgres.publication]).fetchall()
-            found = {CollectionId((schema, name)): readable for schema, name, readable in rows}
+        with self._server.open() as questions:
+            found = questions.layouts.readable(self._settings.postgres.publication)
             chosen = to_read(found, self._settings.capture, self._settings.snapshot.include_tables)
             hidden = ", ".join(str(table) for table in chosen if not found[table])
             if hidden:
@@ -194,27 +176,20 @@ class SlotStart:
                     f"the role may not read {hidden}", hint="GRANT SELECT, or leave them out of the lists"
                 )
             for table in chosen:
-                self._check_statement(connection, table)
+                self._check_statement(questions.layouts, table)
         return chosen
 
-    def _check_statement(self, connection: psycopg.Connection, collection: CollectionId) -> None:
+    def _check_statement(self, layouts: Layouts, collection: CollectionId) -> None:
         statement = self._tools.statement(collection)
         if statement is None:
             return
-        try:
-            # Prepared: the extended protocol accepts only one statement.
-            described = connection.execute(
-                f"SELECT * FROM ({statement}\n) AS t LIMIT 0".encode(), prepare=True
-            )
-        except psycopg.Error as error:
-            said = (error.diag.message_primary or str(error)).strip()
-            raise ConfigError(f"the SELECT for {collection} is refused: {said}") from error
-        given = {column.name for column in described.description or ()}
-        kinds = ["", "s"] if self._settings.snapshot.generated_columns is GeneratedColumns.STORED else [""]
-        table = connection.execute(_COLUMNS, [*collection.parts, kinds]).fetchall()
-        lacking = ", ".join(repr(name) for (name,) in table if name not in given)
+        given = layouts.columns_of(statement, collection)
+        stored = self._settings.snapshot.generated_columns is GeneratedColumns.STORED
+        lacking = [repr(name) for name in layouts.columns(collection, stored=stored) if name not in given]
         if lacking:
-            raise ConfigError(f"the SELECT for {collection} does not give the table's columns {lacking}")
+            raise ConfigError(
+                f"the SELECT for {collection} does not give the table's columns {', '.join(lacking)}"
+            )
 
 
 def _last_commit(state: State) -> Commit | None:

@@ -13,11 +13,10 @@ from engine.events.record.envelope import PLAIN
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import psycopg
-
+    from adapters.postgres.server.questions.questions import Questions
+    from adapters.postgres.server.questions.snapshots import Exported
     from adapters.postgres.snapshot.initial import SlotTools
     from adapters.postgres.snapshot.slot_snapshot import Held
-    from adapters.postgres.snapshot.watermark import Exported
     from adapters.source.initial import InitialSnapshot
     from engine.job.state import State
     from engine.model import CollectionId
@@ -36,7 +35,7 @@ class InitialView:
         return held.snapshot.exported.id if held else ""
 
     @property
-    def session(self) -> psycopg.Connection | None:
+    def session(self) -> Questions | None:
         """The session that holds it; None when none is held."""
         held = self._first.held
         return held.snapshot.session if held else None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from adapters.postgres.server.connection import source_errors
+from adapters.postgres.server.failures import source_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable

@@ -14,16 +14,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, LiteralString
+from typing import TYPE_CHECKING, Any
 
-from adapters.postgres.server.connection import source_errors
 from engine.errors import TableBusy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import psycopg
-
+    from adapters.postgres.server.questions.locks import Locks
     from engine.clock import Clock
     from engine.model import CollectionId
 
@@ -31,25 +29,6 @@ _WAIT_S = 0.05
 _POLL_S = 0.005
 _NAMED = 3
 _IDS = 1 << 32
-_HOLDERS: LiteralString = """
-WITH RECURSIVE tree (relid) AS (
-    SELECT %(oid)s::oid
-    UNION ALL SELECT i.inhrelid FROM tree JOIN pg_class c ON c.oid = tree.relid AND c.relkind = 'p'
-    JOIN pg_inherits i ON i.inhparent = c.oid),
-locks AS MATERIALIZED (SELECT * FROM pg_locks WHERE granted)
-SELECT DISTINCT x.transactionid::text,
-       coalesce('process ' || l.pid, 'prepared transaction ' || p.gid, 'somebody')
-       || coalesce(' since ' || to_char(coalesce(a.xact_start, p.prepared), 'YYYY-MM-DD HH24:MI:SS'), '')
-FROM locks l JOIN locks x ON x.virtualtransaction = l.virtualtransaction AND x.locktype = 'transactionid'
-     AND x.mode = 'ExclusiveLock'
-LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-LEFT JOIN pg_prepared_xacts p ON p.transaction = x.transactionid
-WHERE l.locktype = 'relation' AND l.mode IN ('RowExclusiveLock', 'AccessExclusiveLock')
-  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-  AND l.relation IN (SELECT relid FROM tree) AND l.pid IS DISTINCT FROM pg_backend_pid()
-ORDER BY 1
-"""
-"""By transaction id, which a prepared transaction keeps. A transaction without an id has changed nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +69,11 @@ class Writers:
 
     def __init__(
         self,
-        connection: psycopg.Connection,
+        locks: Locks,
         clock: Clock,
         noted: PublishedTables = PublishedTables(),
     ) -> None:
-        self._connection, self._clock, self._noted = connection, clock, noted
+        self._locks, self._clock, self._noted = locks, clock, noted
         self._seen: dict[int, _Seen] = {}
 
     def wait(self, oid: int, mark: str, name: CollectionId, until_s: float) -> None:
@@ -119,9 +98,8 @@ class Writers:
 
     def _holders(self, oid: int, mark: str) -> dict[str, str]:
         """The transactions holding a writer's lock on the table or a partition, each with a description."""
-        with source_errors("looking for open transactions"):
-            rows = self._connection.execute(_HOLDERS, {"oid": oid}).fetchall()
-        return {xid: name for xid, name in rows if self._noted.may_lack(oid, mark, xid)}
+        found = self._locks.writers(oid)
+        return {xid: name for xid, name in found.items() if self._noted.may_lack(oid, mark, xid)}
 
 
 def _busy(name: CollectionId, holders: list[str]) -> TableBusy:

@@ -20,8 +20,7 @@ from adapters.postgres.snapshot.fingerprint import forms
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import psycopg
-
+    from adapters.postgres.server.questions.layouts import Layouts
     from adapters.postgres.snapshot.eligibility import CatalogAnswer
     from adapters.postgres.snapshot.fingerprint import Form
     from engine.model import CollectionId
@@ -32,8 +31,8 @@ _log = logging.getLogger("adapters")
 class Partitions:
     """The partitioned tables that were asked for in one session of the log."""
 
-    def __init__(self, connection: psycopg.Connection) -> None:
-        self._connection = connection
+    def __init__(self, layouts: Layouts) -> None:
+        self._layouts = layouts
         self._digests: dict[str, str] = {}
         self._known: dict[int, tuple[CollectionId, Form]] = {}
         self._emptied: dict[CollectionId, str] = {}
@@ -56,7 +55,7 @@ class Partitions:
         """Compare the tables just looked up, and those known before, with their last known layout."""
         names = {table.oid: name for name, table in looked.tables.items()}
         unseen = [oid for oid in self._known if oid not in names]
-        found = {**looked.forms, **(forms(self._connection, unseen) if unseen else {})}
+        found = {**looked.forms, **(forms(self._layouts, unseen) if unseen else {})}
         for oid, form in found.items():
             if form.partitions is not None and (oid in looked.shares or oid in self._known):
                 self._compare(oid, names.get(oid), form)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from psycopg import pq
 
-from adapters.postgres.server.connection import drop_slot, source_errors
+from adapters.postgres.log.slot import drop_slot
+from adapters.postgres.server.failures import source_errors
 from adapters.postgres.server.session_pool import Sessions
 from adapters.postgres.server.sql import quote_ident
 from adapters.postgres.server.visibility import format_lsn, parse_lsn
@@ -36,18 +37,6 @@ _log = logging.getLogger("adapters")
 _TOLD_AFTER_S = 5.0
 _REFUSED = {"42501", "53400"}
 """SQLSTATEs: insufficient privilege, no free slot."""
-
-_REWRITTEN = (
-    "SELECT c.oid::regclass::text FROM pg_class c WHERE c.relfilenode <> 0"
-    " AND c.relfilenode <> pg_relation_filenode(c.oid) AND c.oid IN"
-    " (SELECT relation FROM pg_locks WHERE pid = pg_backend_pid() AND mode = 'AccessShareLock')"
-)
-"""Tables whose rows the snapshot can't show: it has their old file, the server has a newer one."""
-
-_WAITED_FOR = (
-    "SELECT string_agg(format('pid %s since %s', pid, date_trunc('second', xact_start)), ', ')"
-    " FROM pg_stat_activity WHERE backend_xid IS NOT NULL"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +122,7 @@ def _exported(
     watch: LockWatch | None = None,
 ) -> ExportedSnapshot:
     try:
-        held = ExportedSnapshot(Sessions(server.connect, clock.monotonic, kept=0), tables, holding, watch)
+        held = ExportedSnapshot(Sessions(server.open, clock.monotonic, kept=0), tables, holding, watch)
     except TableBusy as error:
         hint = "another session holds it locked; snapshot.lock.timeout.ms says how long to wait"
         raise error.recast(SourceError, hint) from error
@@ -149,11 +138,11 @@ def _exported(
 
 def _refuse_rewritten(held: ExportedSnapshot) -> None:
     """Refuse a table rewritten or truncated between snapshot and lock: the snapshot shows it empty."""
-    with source_errors("checking what the snapshot shows"):
-        rewritten = held.query(_REWRITTEN)
+    rewritten = held.session.snapshots.rewritten()
     if rewritten:
-        names = ", ".join(str(row[0]) for row in rewritten)
-        raise SourceError(f"rewritten while the snapshot began: {names}", hint="it is begun again")
+        raise SourceError(
+            f"rewritten while the snapshot began: {', '.join(rewritten)}", hint="it is begun again"
+        )
 
 
 def create_slot(server: Server, beginning: Beginning) -> int:
@@ -203,9 +192,8 @@ def _answer(server: Server, connection: pq.abc.PGconn, beginning: Beginning) -> 
 
 
 def _waited_for(server: Server) -> str:
-    with server.connect() as connection, source_errors("looking for open transactions"):
-        row = connection.execute(_WAITED_FOR).fetchone()
-    return str(row[0] if row and row[0] else "none that can be seen")
+    with server.open() as questions:
+        return questions.locks.writing() or "none that can be seen"
 
 
 def _refusal(result: pq.abc.PGresult | None, connection: pq.abc.PGconn) -> Exception:

@@ -1,6 +1,6 @@
 """The tables of a source, their sizes, and where to cut them: the engine's `Tables` on PostgreSQL.
 
-Owns the queries for a table's extent and boundaries. All of them use the key's index; none scans a table.
+Decides what a table's extent and boundaries are. All questions for them use the key's index.
 `eligibility.py` decides whether and how a table can be read.
 """
 
@@ -8,62 +8,34 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, LiteralString
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-import psycopg
-
-from adapters.disclosure import condition_refused
-from adapters.postgres.server.connection import source_errors, table_errors
+from adapters.postgres.server.failures import table_errors
 from adapters.postgres.server.sql import quote_table
 from adapters.postgres.snapshot.eligibility import RISK_TAKEN
 from adapters.postgres.snapshot.keyset import PLACES, place_of, places
 from adapters.postgres.snapshot.older_writers import PublishedTables, Writers, patience
 from adapters.postgres.snapshot.partitions import Partitions
-from engine.errors import SchemaChanged, SignalError, SourceError, TableBusy
+from engine.errors import SchemaChanged, SignalError, TableBusy
 from engine.snapshot.extent import Extent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from adapters.postgres.server.publication import Publication
+    from adapters.postgres.server.questions.probes import TableProbes
+    from adapters.postgres.server.questions.questions import Questions
     from adapters.postgres.snapshot.eligibility import CatalogAnswer, Readable, ReadTable
     from engine.clock import Clock
     from engine.model import CollectionId, Key, Target
 
 _WHOLE_BYTES = 1 << 20
 _DENSE = 0.2
-_SAMPLED = 8
-_PLANNING: LiteralString = "SET TRANSACTION READ ONLY; SET LOCAL statement_timeout = '5s'"
-"""For planning a condition, because planning runs functions that are declared immutable."""
 _PLAN_ANSWER_S, _PLANS_S = 6.0, 10.0
 """Seconds to wait for one condition's plan, and for the plans of all tables measured together."""
 _REMEMBERED = 1_000
-_REFUSALS = (
-    psycopg.ProgrammingError,
-    psycopg.DataError,
-    psycopg.NotSupportedError,
-    psycopg.errors.ProgramLimitExceeded,
-    psycopg.errors.StatementTooComplex,
-    psycopg.errors.QueryCanceled,
-    psycopg.errors.ReadOnlySqlTransaction,
-)
-"""The errors by which the server refuses to plan a condition."""
 _INTEGERS = frozenset(quote_table("pg_catalog", name) for name in ("int2", "int4", "int8"))
-_SIZES: LiteralString = (
-    "SELECT c.oid::bigint, coalesce(sum({size}), 0)::bigint, sum(part.reltuples)::float8"
-    " FROM pg_class c JOIN LATERAL (SELECT p.* FROM pg_class p WHERE p.oid = c.oid"
-    "  OR (c.relkind = 'p' AND p.oid IN (SELECT relid FROM pg_partition_tree(c.oid)"
-    "   WHERE isleaf))) part ON true LEFT JOIN pg_class toast ON toast.oid = part.reltoastrelid"
-    " WHERE c.oid = ANY (%s) GROUP BY c.oid"
-)
-_SIZE_NOW: LiteralString = "pg_table_size(part.oid)"
-_SIZE_NOTED: LiteralString = (
-    "(part.relpages + coalesce(toast.relpages, 0)) * current_setting('block_size')::bigint"
-)
-_PAGES: LiteralString = (
-    "SELECT max(pg_relation_size(relid)) / current_setting('block_size')::bigint"
-    " FROM (SELECT %s::oid UNION ALL SELECT relid FROM pg_partition_tree(%s) WHERE isleaf) AS t (relid)"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +56,7 @@ def _refuse_other_key(read: ReadTable, bound: Key) -> None:
 
 
 class PostgresTables:
-    """Reads keys through one connection, which only the job's thread uses.
+    """Asks over one connection, which only the job's thread uses.
 
     `plan_on` opens other connections, on which conditions are planned; its argument is how many seconds an
     answer may take.
@@ -92,48 +64,46 @@ class PostgresTables:
 
     def __init__(
         self,
-        connection: psycopg.Connection,
+        questions: Questions,
         publication: Publication,
         readable: Readable,
         clock: Clock,
         *,
         whole_bytes: int | None = None,
-        plan_on: Callable[[float], psycopg.Connection] | None = None,
+        plan_on: Callable[[float], Questions] | None = None,
     ) -> None:
-        self._connection, self._publication, self._readable = connection, publication, readable
+        self._questions, self._publication, self._readable = questions, publication, readable
         self._clock = clock
-        self._plan_on, self._planner = plan_on, connection
+        self._plan_on, self._planner = plan_on, questions
         self._too_long: dict[str, None] = {}
         self._whole_bytes = _WHOLE_BYTES if whole_bytes is None else whole_bytes
         self._row_bytes: dict[CollectionId, float] = {}
         self.ids: dict[int, CollectionId] = {}
         """The tables that were looked up, by oid."""
-        self._writers = Writers(connection, clock)
-        self.partitions = Partitions(connection)
+        self._writers = Writers(questions.locks, clock)
+        self.partitions = Partitions(questions.layouts)
 
     def note_published(self, saved: Mapping[str, Any] | None) -> PublishedTables:
         """Record which tables are published now; returns what to save. `saved` is the last record."""
-        marks = self._publication.marks(self._connection)
-        with source_errors("asking for the next transaction id"):
-            row = self._connection.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text").fetchone()
-        noted = PublishedTables.now(marks, int(row[0]) if row else 0, saved)
-        self._writers = Writers(self._connection, self._clock, noted)
+        marks = self._publication.marks(self._questions.publications)
+        noted = PublishedTables.now(marks, self._questions.transactions.next_id(), saved)
+        self._writers = Writers(self._questions.locks, self._clock, noted)
         return noted
 
     def captured(self) -> Sequence[CollectionId]:
         """The tables whose changes are captured."""
-        return self._publication.captured(self._connection)
+        return self._publication.captured(self._questions.publications)
 
     def groups(self) -> Mapping[CollectionId, Sequence[CollectionId]]:
         """Partitioned tables whose partitions are captured under their own names."""
-        return self._publication.groups(self._connection)
+        return self._publication.groups(self._questions.publications)
 
     def measure(
         self, targets: Sequence[Target], *, bounded: bool = False
     ) -> list[Extent | SignalError | TableBusy]:
         """The extent of each table, or why it can't be read, now or at all."""
         looked = self._looked_up(targets)
-        sizes = self._sizes([table.oid for table in looked.tables.values()])
+        sizes = self._questions.probes.sizes([table.oid for table in looked.tables.values()])
         measuring = _Measuring(
             looked, sizes, patience(self._clock), bounded, self._clock.monotonic() + _PLANS_S
         )
@@ -162,18 +132,6 @@ class PostgresTables:
         """The estimated size of a row, from the last measurement."""
         return self._row_bytes.get(target.collection, 1000.0)
 
-    def _sizes(self, oids: Sequence[int]) -> dict[int, tuple[int, float]]:
-        """Bytes and estimated rows, by oid; -1 rows if the table was never analysed.
-
-        Where a table is locked, this uses the page counts last recorded in the catalog.
-        """
-        with source_errors("measuring tables"):
-            try:
-                rows = self._connection.execute(_SIZES.format(size=_SIZE_NOW), [list(oids)]).fetchall()
-            except psycopg.errors.LockNotAvailable:
-                rows = self._connection.execute(_SIZES.format(size=_SIZE_NOTED), [list(oids)]).fetchall()
-        return {oid: (size, tuples) for oid, size, tuples in rows}
-
     def _measured(self, target: Target, measuring: _Measuring) -> Extent:
         read = self._readable.reading(target, measuring.looked)
         if not target.initial:
@@ -182,44 +140,33 @@ class PostgresTables:
             self.await_writers(read, measuring.until_s)
         self._check_condition(read, target, measuring.plan_until_s)
         size, tuples = measuring.sizes.get(read.table.oid, (0, -1.0))
-        rows = self._estimated_rows(read) if tuples <= 0 and size else int(max(tuples, 0))
+        probes = self._questions.probes
+        rows = probes.plan(read.relation).rows if tuples <= 0 and size else int(max(tuples, 0))
         self._row_bytes[target.collection] = size / max(rows, 1)
         key = read.fingerprint
         small = size <= self._whole_bytes and not measuring.bounded
         if small or not self._divisible(read):
-            self._probe(read)
+            probes.check_readable(read.relation)
             # What can't be cut counts as having 0 rows, so that splitting after a fault ends.
             return Extent(0 if measuring.bounded else rows, size, whole=True, key=key)
         if read.keyset == PLACES:
-            return Extent(rows, size, greatest=self._last_place(read), key=key)
+            return Extent(rows, size, greatest=place_of(probes.pages(read.table.oid)), key=key)
         # Rows from before the log may be visible only in the slot's own snapshot.
         held = self._readable.held_session if target.initial else None
-        greatest = self._edge(read, read.keyset.reverse_order, session=held)
-        size = max(size, int(rows * self._sampled_bytes(read)))
+        seen = held.probes if held is not None else probes
+        greatest = seen.key(read.keyset.texts, read.relation, read.keyset.reverse_order)
+        # A table's size is too small where its rows compress well.
+        size = max(size, int(rows * probes.last_rows_bytes(read.relation, read.keyset.reverse_order)))
         self._row_bytes[target.collection] = size / max(rows, 1)
-        span = self._span(read, greatest, rows, held)
+        span = self._span(read, greatest, rows, seen)
         return Extent(rows, size, greatest=greatest, span=span, key=key)
-
-    def _sampled_bytes(self, read: ReadTable) -> float:
-        """The average size of the last rows' text; the table's size is too small where rows compress well."""
-        row = self._connection.execute(
-            f"SELECT coalesce(avg(octet_length(r::text)), 0)::float8 FROM (SELECT * FROM {read.relation}"
-            f" ORDER BY {read.keyset.reverse_order} LIMIT {_SAMPLED}) AS r".encode()
-        ).fetchone()
-        return float(row[0]) if row else 0.0
 
     def _divisible(self, read: ReadTable) -> bool:
         """Whether a table's rows and their places stay the same from one query to the next."""
         if read.statement is not None:
             # With a limit, each query might return other rows.
-            plan = str(self._plan(read))
-            return "'Node Type': 'Limit'" not in plan and read.keyset != PLACES
+            return not self._questions.probes.plan(read.relation).limited and read.keyset != PLACES
         return read.keyset != PLACES or self._readable.held
-
-    def _last_place(self, read: ReadTable) -> Key:
-        """The place after the last row of a table, or of its largest partition."""
-        row = self._connection.execute(_PAGES, [read.table.oid, read.table.oid]).fetchone()
-        return place_of(int(row[0]) if row else 0)
 
     def await_writers(self, read: ReadTable, until_s: float = 0.0) -> None:
         """Raise TableBusy while a transaction may hold changes from before the table was published."""
@@ -232,10 +179,6 @@ class PostgresTables:
             if not accepted:
                 raise
 
-    def _probe(self, read: ReadTable) -> None:
-        """Check that the role may read the table, without reading it."""
-        self._connection.execute(f"EXPLAIN SELECT FROM {read.relation}".encode())
-
     def _check_condition(self, read: ReadTable, target: Target, until_s: float) -> None:
         """Have the server plan the signal's condition, and refuse it now if that fails."""
         if read.condition is None:
@@ -245,37 +188,30 @@ class PostgresTables:
             raise _takes_too_long(place)
         if self._clock.monotonic() > until_s:
             raise TableBusy("planning the conditions of others has taken its time", place=place)
-        query = f"EXPLAIN SELECT FROM {read.relation} WHERE ({read.condition}\n)"
-        planner = self._planning()
         try:
-            with planner.transaction():
-                planner.execute(_PLANNING)
-                # Prepared: the extended protocol accepts only one statement.
-                planner.execute(query.encode(), prepare=True)
-        except (psycopg.errors.ConnectionTimeout, psycopg.errors.QueryCanceled) as error:
-            # The planner evaluates constant arithmetic at once and ignores timeouts, so we stop waiting for
-            # it.
+            refusal = self._planning().probes.refusal(read.relation, read.condition)
+        except TimeoutError as error:
             if len(self._too_long) >= _REMEMBERED:
                 self._too_long.clear()
             self._too_long[read.condition] = None
             raise _takes_too_long(place) from error
-        except _REFUSALS as error:
+        if refusal is not None:
             raise SignalError(
-                f"the condition is refused: {condition_refused(error.sqlstate, type(error).__name__)}",
+                f"the condition is refused: {refusal}",
                 place=place,
                 hint="EXPLAIN a SELECT with this condition says more",
-            ) from error
+            )
 
-    def _planning(self) -> psycopg.Connection:
+    def _planning(self) -> Questions:
         """The connection that plans conditions."""
-        if self._plan_on is not None and (self._planner is self._connection or self._planner.closed):
+        if self._plan_on is not None and (self._planner is self._questions or self._planner.closed):
             self._planner = self._plan_on(_PLAN_ANSWER_S)
         return self._planner
 
     def _end_planning(self) -> None:
-        if self._planner is not self._connection:
+        if self._planner is not self._questions:
             self._planner.close()
-            self._planner = self._connection
+            self._planner = self._questions
 
     def readings(self, targets: Sequence[Target]) -> dict[Target, ReadTable]:
         """How to read each target now. Raises SchemaChanged if one can't be read any more."""
@@ -288,44 +224,14 @@ class PostgresTables:
         except SignalError as error:
             raise error.recast(SchemaChanged) from error
 
-    def _edge(
-        self,
-        read: ReadTable,
-        order: str,
-        where: str = "true",
-        skipped: int = 0,
-        session: psycopg.Connection | None = None,
-    ) -> Key | None:
-        row = (
-            (session or self._connection)
-            .execute(
-                f"SELECT {read.keyset.texts} FROM {read.relation} WHERE {where}"
-                f" ORDER BY {order} OFFSET {skipped} LIMIT 1".encode()
-            )
-            .fetchone()
-        )
-        return None if row is None else tuple(row)
-
-    def _estimated_rows(self, read: ReadTable) -> int:
-        return int(self._plan(read)["Plan Rows"])
-
-    def _plan(self, read: ReadTable) -> dict[str, Any]:
-        plan = self._connection.execute(
-            f"EXPLAIN (FORMAT JSON) SELECT FROM {read.relation}".encode()
-        ).fetchone()
-        if plan is None:
-            raise SourceError("the server gave no plan", place=read.table.id)
-        found: dict[str, Any] = plan[0][0]["Plan"]
-        return found
-
     def _span(
-        self, read: ReadTable, greatest: Key | None, rows: int, session: psycopg.Connection | None
+        self, read: ReadTable, greatest: Key | None, rows: int, probes: TableProbes
     ) -> tuple[int, int] | None:
         """The least and greatest value of a single integer key, if it is dense enough."""
         columns = read.keyset.columns
         if greatest is None or len(columns) != 1 or columns[0].type not in _INTEGERS or columns[0].nullable:
             return None
-        least = self._edge(read, read.keyset.order, session=session)
+        least = probes.key(read.keyset.texts, read.relation, read.keyset.order)
         if least is None or least[0] is None or greatest[0] is None:
             return None
         low, high = int(least[0]), int(greatest[0])
@@ -343,10 +249,7 @@ class PostgresTables:
         if read.keyset == PLACES:
             return places(after, upto, step_rows * self.row_bytes(target), count)
         found: list[Key] = []
-        with table_errors("finding chunk boundaries", target.collection), self._connection.transaction():
-            # If an index has the order, a plan that sorts the rest of the table is never better.
-            self._connection.execute("SET LOCAL enable_sort = off")
-            self._connection.execute("SET LOCAL enable_seqscan = off")
+        with table_errors("finding chunk boundaries", target.collection), self._questions.probes.by_index():
             while len(found) < count:
                 after = self._step(read, after, upto, step_rows)
                 if after is None or after == upto:
@@ -357,13 +260,13 @@ class PostgresTables:
     def _step(self, read: ReadTable, after: Key | None, upto: Key, rows: int) -> Key | None:
         """The key `rows` rows after `after`, or the last one before the NULLs; None after the last."""
         keyset = read.keyset
+        key = partial(self._questions.probes.key, keyset.texts, read.relation)
         *before, last = keyset.stretches(after, upto)
         for where in before:
-            found = self._edge(read, keyset.order, where, rows - 1)
-            found = found or self._edge(read, keyset.reverse_order, where)
+            found = key(keyset.order, where, rows - 1) or key(keyset.reverse_order, where)
             if found is not None:
                 return found
-        return self._edge(read, keyset.order, last, rows - 1)
+        return key(keyset.order, last, rows - 1)
 
 
 def _takes_too_long(place: CollectionId) -> SignalError:

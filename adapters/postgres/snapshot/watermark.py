@@ -13,13 +13,9 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, LiteralString, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import psycopg
-from psycopg import sql
-
-from adapters.postgres.server.connection import source_errors, table_errors
-from adapters.postgres.server.visibility import Visibility, format_lsn, normalised, parse_lsn
+from adapters.postgres.server.visibility import format_lsn
 from engine.errors import SourceError
 from engine.model import Position
 
@@ -27,26 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from adapters.postgres.server.lock_watch import LockWatch, Watched
+    from adapters.postgres.server.questions.signal_rows import SignalTables
+    from adapters.postgres.server.questions.snapshots import Exported
+    from adapters.postgres.server.questions.transactions import Transactions
     from adapters.postgres.server.session_pool import Sessions
     from engine.model import CollectionId
 
 _log = logging.getLogger("adapters")
 _PUSH_AFTER_S = 0.02
-_EXPORT: LiteralString = (
-    "SELECT pg_export_snapshot(), pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text,"
-    " pg_size_bytes(current_setting('wal_segment_size')), pg_size_bytes(current_setting('wal_block_size'))"
-)
-"""The position is read while the statement runs, so after its snapshot."""
-
-
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """A snapshot that other sessions can adopt: its id, and its text from `pg_current_snapshot()`."""
-
-    id: str
-    text: str
-    visibility: Visibility
-    horizon: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,30 +59,22 @@ class ExportedSnapshot:
         self._watched: Watched | None = None
         self.session = sessions.take()
         try:
-            with source_errors("exporting a snapshot"):
-                self.exported = self._export(tables, holding)
+            self.exported = self._export(tables, holding)
         except SourceError:
             self.close()
             raise
         if watch is not None:
-            self._watched = watch.watch(self.session.info.backend_pid)
+            self._watched = watch.watch(self.session.pid)
 
     def _export(self, tables: Sequence[CollectionId], holding: Holding) -> Exported:
-        run = self.session.execute
-        run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        if holding.lock_timeout_ms is not None:
-            run(sql.SQL("SET LOCAL lock_timeout = {}").format(holding.lock_timeout_ms))
+        snapshots = self.session.snapshots
+        snapshots.begin(holding.lock_timeout_ms)
         for table in tables:
-            # This must come before the snapshot is taken. LOCK TABLE itself takes none.
-            with table_errors("locking the table", table):
-                run(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(sql.Identifier(*table.parts)))
+            # This must come before the snapshot is taken.
+            snapshots.lock(table)
         if holding.adopt:
-            run(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(holding.adopt))
-        row = run(_EXPORT).fetchone()
-        if row is None:
-            raise SourceError("the server gave no snapshot")
-        name, text, lsn, *sizes = row
-        return Exported(name, text, Visibility.parse(text), normalised(parse_lsn(lsn), *sizes))
+            snapshots.adopt(holding.adopt)
+        return snapshots.export()
 
     @property
     def gave_way(self) -> bool:
@@ -115,17 +91,7 @@ class ExportedSnapshot:
     @property
     def alive(self) -> bool:
         """Whether the transaction still exists."""
-        if self._closed or self.gave_way:
-            return False
-        try:
-            self.session.execute("SELECT")
-        except psycopg.Error:
-            return False
-        return True
-
-    def query(self, statement: LiteralString) -> list[tuple[Any, ...]]:
-        """The rows of a statement under the snapshot."""
-        return self.session.execute(statement).fetchall()
+        return not self._closed and not self.gave_way and self.session.snapshots.answers()
 
     def close(self) -> None:
         """End the transaction. Readers that have adopted the snapshot keep it."""
@@ -210,9 +176,9 @@ class VisibilityWatermark:
     """
 
     def __init__(
-        self, held: ExportedSnapshot, control: psycopg.Connection, clock: Callable[[], float]
+        self, held: ExportedSnapshot, transactions: Transactions, clock: Callable[[], float]
     ) -> None:
-        self._held, self._control, self._clock = held, control, clock
+        self._held, self._transactions, self._clock = held, transactions, clock
         self._push_at = clock() + _PUSH_AFTER_S
 
     @property
@@ -231,8 +197,7 @@ class VisibilityWatermark:
         if self.reached(position) or self._clock() < self._push_at:
             return
         _log.debug("flushing the log up to %s", format_lsn(self._held.exported.horizon))
-        with source_errors("flushing the log"):
-            self._control.execute("SELECT pg_current_xact_id()")
+        self._transactions.flush_log()
         self._push_at = self._clock() + 50 * _PUSH_AFTER_S
 
     def reached(self, position: Position) -> bool:
@@ -246,10 +211,10 @@ class VisibilityWatermark:
 
 @dataclass(frozen=True, slots=True)
 class SignalTable:
-    """The table that window rows are written to, through `control`. `delete` removes an open row again."""
+    """The table that window rows are written to, through `rows`. `delete` removes an open row again."""
 
     id: CollectionId
-    control: psycopg.Connection
+    rows: SignalTables
     delete: bool
 
 
@@ -269,16 +234,14 @@ class SignalRows:
         signals: SignalTable,
         watch: LockWatch | None = None,
     ) -> None:
-        self._control, self._delete, self._window_id = signals.control, signals.delete, window_id
-        self._table = sql.Identifier(*signals.id.parts)
+        self._rows, self._delete, self._window_id = signals.rows, signals.delete, window_id
+        self._table = signals.id
         self._closed = False
         self._insert("open")
         self._held = ExportedSnapshot(sessions, tables, watch=watch)
 
     def _insert(self, what: str) -> None:
-        statement = sql.SQL("INSERT INTO {} VALUES (%s, %s, NULL)").format(self._table)
-        with source_errors("writing a window row"):
-            self._control.execute(statement, [f"{self._window_id}-{what}", f"snapshot-window-{what}"])
+        self._rows.insert(self._table, f"{self._window_id}-{what}", f"snapshot-window-{what}")
 
     @property
     def exported(self) -> Exported:
@@ -292,12 +255,10 @@ class SignalRows:
 
     def seal(self) -> None:
         """Write the close row, or delete the open one."""
-        if not self._delete:
+        if self._delete:
+            self._rows.delete(self._table, f"{self._window_id}-open")
+        else:
             self._insert("close")
-            return
-        statement = sql.SQL("DELETE FROM {} WHERE id = %s").format(self._table)
-        with source_errors("deleting a window row"):
-            self._control.execute(statement, [f"{self._window_id}-open"])
 
     def streamed(self, operation: str, row_id: str | None) -> None:
         """Note a row of the signal table that was seen in the log."""

@@ -5,14 +5,9 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from adapters.postgres.server.connection import (
-    Identity,
-    Server,
-    Slot,
-    check_identity,
-    check_slot,
-    source_errors,
-)
+from adapters.postgres.log.slot import Slot, check_slot
+from adapters.postgres.server.connection import Identity, Server, check_identity
+from adapters.postgres.server.failures import source_errors
 from engine.config.references import resolve
 from engine.errors import ConfigError, PositionLost, SourceError, StateError
 from engine.model import Position

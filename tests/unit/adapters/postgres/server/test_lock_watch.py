@@ -6,7 +6,6 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 import pytest
 
 from adapters.postgres.server.lock_watch import LockWatch
@@ -17,27 +16,28 @@ if TYPE_CHECKING:
 
 
 class Blocking:
-    """A connection to a server on which somebody waits for the sessions `waited_for`."""
+    """Questions to a server on which somebody waits for the sessions `blocking`."""
 
     def __init__(self) -> None:
-        self.waited_for: list[int] = []
+        self.locks = self
+        self.blocking: list[int] = []
         self.ended: list[int] = []
         self.refusals: list[SourceError] = []
         self.connected = 0
         self.on_end: Callable[[], None] = lambda: None
 
-    def connect(self) -> Any:
+    def open(self) -> Any:
         if self.refusals:
             raise self.refusals.pop()
         self.connected += 1
         return self
 
-    def execute(self, statement: str, values: list[Any]) -> Any:
-        if "pg_terminate_backend" in statement:
-            self.on_end()
-            self.ended += values
-            return []
-        return [(pid,) for pid in self.waited_for if pid in values[0]]
+    def waited_for(self, pids: list[int]) -> frozenset[int]:
+        return frozenset(pid for pid in self.blocking if pid in pids)
+
+    def end(self, pid: int) -> None:
+        self.on_end()
+        self.ended.append(pid)
 
     def close(self) -> None:
         pass
@@ -54,7 +54,7 @@ class Watching:
     def __init__(self, server: Blocking, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("threading.Thread.start", lambda _thread: None)
         self.now_s = 100.0
-        self.locks = LockWatch(server.connect, lambda: self.now_s)
+        self.locks = LockWatch(server.open, lambda: self.now_s)
 
     def look(self, at_s: float) -> None:
         self.now_s = 100.0 + at_s
@@ -70,7 +70,7 @@ def test_a_session_that_is_waited_for_is_ended_within_a_second(server, watching)
     told = []
     mine, other = watching.locks.watch(1), watching.locks.watch(2)
     mine.readers.append(lambda: told.append("mine"))
-    server.waited_for = [1]
+    server.blocking = [1]
     watching.look(0.0)
     watching.look(0.25)
     before = list(server.ended)
@@ -85,7 +85,7 @@ def test_a_session_that_is_waited_for_is_ended_within_a_second(server, watching)
 def test_waiting_that_has_ended_meanwhile_does_not_count(server, watching):
     watched = watching.locks.watch(1)
     for at_s, waited_for in ((0.0, [1]), (0.25, []), (0.5, [1]), (0.75, [1])):
-        server.waited_for = waited_for
+        server.blocking = waited_for
         watching.look(at_s)
 
     assert server.ended == []
@@ -94,7 +94,7 @@ def test_waiting_that_has_ended_meanwhile_does_not_count(server, watching):
 
 def test_a_session_that_was_given_back_is_left_alone(server, watching):
     watched = watching.locks.watch(1)
-    server.waited_for = [1]
+    server.blocking = [1]
     watching.look(0.0)
     watching.locks.forget(watched)
     watching.look(0.5)
@@ -111,7 +111,7 @@ def test_nobody_is_asked_while_nothing_is_watched(server, watching):
 def test_a_server_out_of_reach_is_told_of_once_and_asked_again(server, watching, caplog):
     watching.locks.watch(1)
     server.refusals = [SourceError("no route"), SourceError("no route")]
-    server.waited_for = [1]
+    server.blocking = [1]
     for at_s in (0.0, 0.25, 0.5, 0.75, 1.0):
         watching.look(at_s)
 
@@ -122,10 +122,10 @@ def test_a_server_out_of_reach_is_told_of_once_and_asked_again(server, watching,
 def test_a_session_whose_end_gets_no_answer_is_ended_over_another_connection(server, watching):
     def lost() -> None:
         server.on_end = lambda: None
-        raise psycopg.OperationalError("no answer")
+        raise SourceError("no answer")
 
     watching.locks.watch(1)
-    server.waited_for, server.on_end = [1], lost
+    server.blocking, server.on_end = [1], lost
     for at_s in (0.0, 0.25, 0.5, 0.75, 1.0):
         watching.look(at_s)
 
@@ -140,8 +140,8 @@ def test_who_gives_a_session_back_does_not_wait_for_a_network_that_stands_still(
         asked.set()
         free.wait(30)
 
-    locks = LockWatch(server.connect, time.monotonic)
-    server.waited_for, server.on_end = [1], stand_still
+    locks = LockWatch(server.open, time.monotonic)
+    server.blocking, server.on_end = [1], stand_still
     watched = locks.watch(1)
     assert asked.wait(10)
     began_s = time.monotonic()

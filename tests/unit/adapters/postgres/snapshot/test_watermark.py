@@ -17,12 +17,12 @@ BEFORE, BEHIND = Position((99, 0)), Position((100, 0))
 
 
 class Flushes:
-    """A control connection that counts what it is asked to run."""
+    """Counts how often the log is flushed."""
 
     def __init__(self) -> None:
         self.count = 0
 
-    def execute(self, _statement: str) -> None:
+    def flush_log(self) -> None:
         self.count += 1
 
 
