@@ -16,15 +16,15 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 
-from adapters.postgres import source
+from adapters.postgres import source, spans, windows
 from adapters.postgres.events import decode, relations
 from adapters.postgres.log import assembler, cuts, forks, pending_visibility
 from adapters.postgres.log.reader import PostgresLog
 from adapters.postgres.server import connection, lock_watch, membership, table, text_settings, visibility
+from adapters.postgres.server.questions import layouts, transactions
 from adapters.postgres.snapshot import (
     chunk_reader,
     eligibility,
-    fingerprint,
     initial,
     partitions,
     superseded_keys,
@@ -227,11 +227,11 @@ def _no_copies_before(before: Any) -> Any:
 
 
 def _by_first_window(superseded: Any) -> Any:
-    def counted(source: Any, decoded: Any) -> Any:
-        first = next(iter(superseded(source, decoded).values()), None)
+    def counted(encoding: Any, decoded: Any) -> Any:
+        first = next(iter(superseded(encoding, decoded).values()), None)
         return {
             name: replace(one, copies=first.copies)
-            for name, one in superseded(source, decoded).items()
+            for name, one in superseded(encoding, decoded).items()
             if first
         }
 
@@ -252,14 +252,14 @@ def _inserts_stay(moved: Any) -> Any:
 
 def _looking(tick: Any) -> Any:
     def ticked(source: Any, state: Any) -> Any:
-        source._watch_locks.look()
+        source._tools.slot.watch.look()
         return tick(source, state)
 
     return ticked
 
 
-def _by_the_drivers_clock(visibility_now: Any) -> Any:
-    return lambda source: (visibility_now(source)[0], time.time())
+def _by_the_drivers_clock(visible: Any) -> Any:
+    return lambda asked: (visible(asked)[0], time.time())
 
 
 def _any_clock(system_clock: Any) -> Any:
@@ -293,7 +293,9 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "locks": Mutant("rewritten", ((watermark.ExportedSnapshot, "_export", _without_locks),)),
     "giving way": Mutant("ddl-waits", ((lock_watch.LockWatch, "look", _always(None)),)),
-    "bounds of a changed key": Mutant("other-key", ((_SOURCE, "_refuse_other_forms", _always(None)),)),
+    "bounds of a changed key": Mutant(
+        "other-key", ((windows.Windows, "_refuse_other_forms", _always(None)),)
+    ),
     "text of keys and values": Mutant(
         "odd-settings",
         ((text_settings, "TEXT_SETTINGS", _no_settings), (chunk_reader, "TEXT_SETTINGS", _no_settings)),
@@ -315,13 +317,13 @@ MUTANTS: dict[str, Mutant] = {
     "between slices": Mutant("between-slices", ((Windows, "supersede", _not_between_slices),)),
     "both windows": Mutant("beside-another", ((Windows, "supersede", _first_window_only),)),
     "every stretch blanked": Mutant("few-of-many", ((emission, "_blanked", _last_stretch_left),)),
-    "tables as they were": Mutant("exporter-ends", ((_SOURCE, "_check_tables", _always(None)),)),
+    "tables as they were": Mutant("exporter-ends", ((windows.Windows, "_check_tables", _always(None)),)),
     "locks are watched beside the turn": Mutant(
         "stalled-sink",
         ((lock_watch.LockWatch, "_run", _always(None)), (_SOURCE, "tick", _looking)),
     ),
     "lag by the server's clock": Mutant(
-        "clock-ahead", ((_SOURCE, "_visibility_now", _by_the_drivers_clock),)
+        "clock-ahead", ((transactions.Transactions, "visible", _by_the_drivers_clock),)
     ),
     "a clock that nobody sets": Mutant("clock-set-back", ((wiring, "system_clock", _any_clock),)),
     "a silent server is given up": Mutant("lost-network", ((connection.Server, "silence_s", _always(0.0)),)),
@@ -341,7 +343,7 @@ MUTANTS: dict[str, Mutant] = {
     "copies taken before the window": Mutant(
         "alike-hidden", ((superseded_keys, "before", _no_copies_before),)
     ),
-    "copies counted per window": Mutant("alike-beside", ((_SOURCE, "_superseded", _by_first_window),)),
+    "copies counted per window": Mutant("alike-beside", ((spans.Spans, "_superseded", _by_first_window),)),
     "partitions that log no key of the root": Mutant(
         "other-leaf", ((eligibility.Readable, "_check_leaves", _always(None)),)
     ),
@@ -350,7 +352,7 @@ MUTANTS: dict[str, Mutant] = {
         tuple((where, "merge_key", _keys_of_root) for where in (table, eligibility, relations)),
     ),
     "a key that gains a column": Mutant("key-gains", ((tables, "_refuse_other_key", _always(None)),)),
-    "labels of enums": Mutant("relabelled", ((fingerprint, "_LABELS", lambda was: f"{was} HAVING false"),)),
+    "labels of enums": Mutant("relabelled", ((layouts, "_LABELS", lambda was: f"{was} HAVING false"),)),
     "partitions truncated under their root": Mutant(
         "leaf-truncated", ((partitions.Partitions, "emptied", _always({})),)
     ),

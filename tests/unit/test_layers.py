@@ -81,7 +81,10 @@ ORDER = {
     ),
     "adapters": ("storage", "spark", "staging", "sinks", "kafka", "source", *SOURCES, "cli"),
     **{
-        f"adapters/{source}": ("documents", "server", "log", "events", "schema", "snapshot", "source", "job")
+        f"adapters/{source}": (
+            *("documents", "server", "log", "events", "schema", "snapshot", "tools", "saved", "streamed"),
+            *("session", "windows", "spans", "source", "job"),
+        )
         for source in SOURCES
     },
 }

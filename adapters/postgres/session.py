@@ -1,0 +1,101 @@
+"""What opening the log sets up over one connection; every opening makes a new one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from adapters.postgres.events.relations import Relations
+from adapters.postgres.server.membership import MembershipWatch
+from adapters.postgres.server.publication import Publication, ensure_publication
+from adapters.postgres.server.session_pool import Sessions
+from adapters.postgres.snapshot.eligibility import Readable
+from adapters.postgres.snapshot.tables import PostgresTables
+from engine.expressions import matches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from adapters.postgres.server.connection import Server
+    from adapters.postgres.server.questions.questions import Questions
+    from adapters.postgres.snapshot.initial_view import InitialView
+    from engine.clock import Clock
+    from engine.config.settings import Settings
+    from engine.model import CollectionId
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The questions, what is known of tables, and the sessions that hold the windows' snapshots."""
+
+    questions: Questions
+    extents: PostgresTables
+    relations: Relations
+    membership: MembershipWatch
+    pool: Sessions
+
+    @property
+    def ids(self) -> dict[int, CollectionId]:
+        """The names of relations, from the log and from lookups."""
+        return {**self.extents.ids, **self.relations.ids}
+
+    def names(self, oids: Iterable[int]) -> dict[int, CollectionId]:
+        """The names of these relations, which the log or a window has told."""
+        return {oid: self.relations.ids[oid] for oid in oids}
+
+    def captured(self, settings: Settings) -> list[CollectionId]:
+        """The tables that the settings capture."""
+        return [table for table in self.questions.catalog.tables() if captures(settings, *table.parts)]
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.pool.close()
+        self.questions.close()
+
+
+def open_session(settings: Settings, server: Server, view: InitialView, clock: Clock) -> Session:
+    """Open the connection that is asked, and all that asks over it."""
+    questions = server.open()
+    # A missing synchronous standby must not block a transaction that only flushes the log.
+    questions.commit_locally()
+    publication = Publication(settings.postgres.publication, partial(captures, settings))
+    conditions = settings.snapshot.conditions
+    readable = Readable(
+        questions,
+        publication,
+        lambda table: matches(settings.snapshot.accept_risk, str(table)),
+        view,
+        conditions,
+    )
+    whole = 0 if settings.job.window_max_chunks else None
+    extents = PostgresTables(
+        questions,
+        publication,
+        readable,
+        clock,
+        whole_bytes=whole,
+        plan_on=lambda within_s: server.open(within_s=within_s),
+    )
+    relations = Relations(questions.catalog, settings.events, partial(captures, settings))
+    membership = MembershipWatch(questions, publication, settings.capture.captures, clock.monotonic)
+    return Session(questions, extents, relations, membership, Sessions(server.open, clock.monotonic))
+
+
+def publish(settings: Settings, server: Server, session: Session) -> None:
+    """Find the publication, or create it if the settings say so."""
+    postgres = settings.postgres
+    ensure_publication(
+        server,
+        postgres.publication,
+        postgres.publication_autocreate,
+        partial(session.captured, settings),
+    )
+
+
+def captures(settings: Settings, schema: str, table: str) -> bool:
+    """Whether a table's changes are captured; the signal table's always are."""
+    signal = settings.signals.collection
+    if signal is not None and signal.parts[-2:] == (schema, table):
+        return True
+    return settings.capture.captures(schema, table)

@@ -1,0 +1,172 @@
+"""Encodes spans, and notes what their entries mean for open windows and for transactions not visible yet."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from adapters.postgres.events.dead_letters import entries_of
+from adapters.postgres.log.cuts import cut_of
+from adapters.postgres.log.entries import relations_in
+from adapters.postgres.log.touched_keys import Watch
+from adapters.postgres.server.visibility import Visibility, format_lsn
+from adapters.postgres.snapshot import superseded_keys
+from adapters.source.table_faults import encode_without_faults
+from engine.isolation.incomplete import Letters, undecodable
+from engine.model import CollectionId, Position, SignalRow
+from engine.ports import Encoded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from adapters.postgres.events.decode import Decoded
+    from adapters.postgres.events.span_encoder import PostgresSpans
+    from adapters.postgres.log.cuts import Cut
+    from adapters.postgres.log.reader import Span
+    from adapters.postgres.session import Session
+    from adapters.postgres.streamed import Streamed
+    from adapters.postgres.windows import Windows
+    from engine.ports import Moved, PartWriter, Reading
+    from engine.snapshot.merge import Superseded
+
+
+class EncodedSpan(NamedTuple):
+    """A decoded span. `hidden` are the relations, by name, for which no events were made."""
+
+    decoded: Sequence[Decoded]
+    hidden: Mapping[CollectionId, frozenset[int]]
+
+
+class Spans:
+    """Encodes the spans of one session of the log. `signal_tables` are the names of the signal table."""
+
+    def __init__(
+        self,
+        encoder: PostgresSpans,
+        session: Session,
+        streamed: Streamed,
+        windows: Windows,
+        signal_tables: Collection[CollectionId],
+    ) -> None:
+        self._encoder, self._session, self._streamed = encoder, session, streamed
+        self._windows, self._signal_tables = windows, signal_tables
+
+    def encode(
+        self,
+        span: Span,
+        writer: PartWriter,
+        aside: Collection[CollectionId],
+        reading: Reading,
+    ) -> Encoded:
+        """Encode a span into the writer, and return what it superseded."""
+        relations = self._session.relations
+        visibility, now_s = self._session.questions.transactions.visible() if span.entries else (None, None)
+        watch = partial(self._watch, visibility, reading)
+        (decoded, hidden), faults = encode_without_faults(
+            lambda faults: self._encode_span(span, writer, {*aside, *faults}, watch, again=bool(faults)),
+            self._signal_tables,
+        )
+        self._streamed.passed(span, decoded[-1].context if decoded else None)
+        letters = {name: entries_of([cut.part for cut in span.cuts], oids) for name, oids in hidden.items()}
+        if visibility is not None:
+            self._streamed.pending = superseded_keys.noted(self._streamed.pending, decoded, visibility)
+            for name, oids in hidden.items():
+                missing = visibility.missing(letters[name].xids)
+                self._streamed.pending = self._streamed.pending.add_whole(missing, oids)
+        rows = [row for one in decoded for row in one.signals]
+        for window in self._windows.opened.values():
+            for row in rows:
+                window.watermark.streamed(row.op, row.id)
+        return Encoded(
+            parts=tuple(one.part for one in decoded if one.part),
+            signals=tuple(
+                SignalRow(f"{format_lsn(row.position[0])}/{row.position[1]}", row.id, row.type, row.data)
+                for row in rows
+                if row.op == "c"
+            ),
+            superseded_in=self._superseded(decoded),
+            moved=superseded_keys.moved(decoded, relations.ids),
+            incomplete=undecodable(faults, shown_position(span.start)),
+            letters={
+                name: Letters(found.count, found.size, found.lines)
+                for name, found in letters.items()
+                if found.count
+            },
+            lag_s=None if now_s is None else max(0.0, now_s - span.committed_at_s),
+        )
+
+    def _encode_span(
+        self,
+        span: Span,
+        writer: PartWriter,
+        aside: Collection[CollectionId],
+        watch: Callable[[], Watch],
+        *,
+        again: bool,
+    ) -> tuple[EncodedSpan, dict[CollectionId, str]]:
+        """Encode all tables but those in `aside`; also returns why tables can't be decoded."""
+        relations = self._session.relations
+        known = [
+            relations.codecs(cut.definitions, relations_in(cut.part.messages), aside) for cut in span.cuts
+        ]
+        decoded: Sequence[Decoded] = ()
+        faults = {oid: why for one in known for oid, why in one.faults.items()}
+        if not faults:
+            parts = [(cut.part, one.codecs) for cut, one in zip(span.cuts, known, strict=True)]
+            # `watch` is called only here: before, a relation's name may be unknown.
+            decoded = self._encoder.encode(
+                parts, span.entries, watch(), writer, self._streamed.context, again=again
+            )
+            faults = {oid: why for one in decoded for oid, why in one.faults.items()}
+        hidden = set[int]().union(*(one.aside for one in known))
+        return (
+            EncodedSpan(decoded, _by_name(hidden, relations.ids)),
+            {relations.ids[oid]: why for oid, why in faults.items()},
+        )
+
+    def _watch(self, visibility: Visibility | None, reading: Reading) -> Watch:
+        settled = visibility.shows if visibility else None
+        cuts = self._cuts(reading)
+        if not self._windows.opened:
+            return Watch(settled=settled, cuts=cuts)
+        # The window opened first contains the fewest transactions.
+        first = next(iter(self._windows.opened.values()))
+        oids = frozenset[int]().union(*(window.oids for window in self._windows.opened.values()))
+        contained = first.watermark.exported.visibility.shows
+        return Watch(oids=oids, contained=contained, settled=settled, cuts=cuts)
+
+    def _cuts(self, reading: Reading) -> dict[int, frozenset[Cut]]:
+        """The keys that cut the relations being read, for relations whose names are known."""
+        if not reading:
+            return {}
+        ids = self._session.ids
+        return {oid: frozenset(map(cut_of, reading[name])) for oid, name in ids.items() if name in reading}
+
+    def _superseded(self, decoded: Sequence[Decoded]) -> dict[str, Superseded]:
+        """What the entries supersede in each open window; each window's snapshot shows other transactions."""
+        return {
+            name: superseded_keys.by(
+                decoded, window.watermark.exported.visibility, self._session.names(window.oids)
+            )
+            for name, window in self._windows.opened.items()
+        }
+
+    def hidden_moves(self, reading: Reading) -> Moved:
+        """The old and new keys of rows that lack a value and may have moved, in pending transactions."""
+        ids, cuts = self._session.ids, self._cuts(reading)
+        untold = {oid for oid, found in cuts.items() if not all(cut.told for cut in found)}
+        return {
+            ids[oid]: keys for oid, keys in self._streamed.pending.moved_keys(untold).items() if oid in cuts
+        }
+
+
+def _by_name(oids: Iterable[int], ids: Mapping[int, CollectionId]) -> dict[CollectionId, frozenset[int]]:
+    found: dict[CollectionId, frozenset[int]] = {}
+    for oid in oids:
+        found[ids[oid]] = found.get(ids[oid], frozenset()) | {oid}
+    return found
+
+
+def shown_position(position: Position | None) -> str:
+    """A position as PostgreSQL shows it."""
+    return format_lsn(int(position.order[0])) if position else "the log's begin"

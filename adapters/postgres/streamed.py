@@ -1,0 +1,52 @@
+"""What the stream has carried so far, as far as later turns, windows and starts depend on it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, astuple, dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+from adapters.postgres.log.pending_visibility import PendingVisibility
+from adapters.postgres.saved import saved_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from adapters.postgres.log.reader import Span
+    from adapters.postgres.log.timeline import TransactionContext
+    from engine.job.state import State
+
+
+@dataclass(slots=True)
+class Streamed:
+    """The transactions not visible yet, the last commit, and an open transaction's counters."""
+
+    pending: PendingVisibility = field(default_factory=PendingVisibility)
+    last_commit_end: int | None = None
+    last_commit: tuple[int, int, int] | None = None
+    context: TransactionContext | None = None
+
+    @classmethod
+    def up_to(cls, state: State) -> Self:
+        """What a saved state remembers. Raises StateError for anything that was never saved that way."""
+        saved = saved_of(state)
+        return cls(saved.pending, saved.last_commit_end, saved.last_commit, saved.context)
+
+    def passed(self, span: Span, context: TransactionContext | None) -> None:
+        """Note a span's last commit, and the counters at its end."""
+        self.context = context or self.context
+        self.last_commit_end = span.last_commit_end
+        self.last_commit = astuple(span.last_commit) if span.last_commit else self.last_commit
+
+    def skipped(self) -> None:
+        """Forget the last commit: the log goes on somewhere else."""
+        self.last_commit = self.last_commit_end = self.context = None
+
+    def memory(self) -> Mapping[str, Any]:
+        """What to save with a turn."""
+        context = self.context
+        return {
+            "last_commit_end": self.last_commit_end,
+            "last_commit": self.last_commit,
+            "unsettled": self.pending.to_json(),
+            "transaction": asdict(context) if context and context.xid is not None else None,
+        }

@@ -1,0 +1,224 @@
+"""Opens windows: chooses the watermark, checks the tables under its locks, starts the reading."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from adapters.postgres.events.rows import row_shape
+from adapters.postgres.events.source_block import ReadPlace, read_source
+from adapters.postgres.log import pending_visibility
+from adapters.postgres.log.reader import PostgresLog
+from adapters.postgres.server.table import relation_of
+from adapters.postgres.snapshot import superseded_keys
+from adapters.postgres.snapshot.chunk_reader import RunRead
+from adapters.postgres.snapshot.fingerprint import difference
+from adapters.postgres.snapshot.initial_view import InitialView
+from adapters.postgres.snapshot.watermark import (
+    AtBeginning,
+    ExportedSnapshot,
+    SignalRows,
+    SignalTable,
+    VisibilityWatermark,
+)
+from adapters.postgres.snapshot.window import PostgresWindow, TableLocks
+from adapters.source.window_reader import Reading
+from engine.config.settings import GeneratedColumns, Watermarking
+from engine.errors import (
+    InvariantError,
+    SchemaChanged,
+    TableBusy,
+    TidemarkError,
+)
+from engine.staging.reads import ReadEvents
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from adapters.postgres.log.reader import PostgresLog
+    from adapters.postgres.server.questions.snapshots import Exported
+    from adapters.postgres.session import Session
+    from adapters.postgres.snapshot.eligibility import ReadTable
+    from adapters.postgres.snapshot.initial_view import InitialView
+    from adapters.postgres.snapshot.watermark import GivesWay, Watermark
+    from adapters.postgres.streamed import Streamed
+    from adapters.postgres.tools import SourceTools
+    from engine.config.settings import Settings
+    from engine.model import Target, Window
+
+
+_HELD_FOR_KEYS = 1000
+"""The most rows read again for which the stream waits; reading so many takes about 10 ms."""
+_SETTLE_S = 0.1
+_SETTLE_POLL_S = 0.005
+
+
+class Windows:
+    """The windows in progress of one session of the log. `opened` has them by id, in order."""
+
+    def __init__(
+        self, settings: Settings, tools: SourceTools, view: InitialView, session: Session, streamed: Streamed
+    ) -> None:
+        self._settings, self._tools, self._view = settings, tools, view
+        self._session, self._streamed = session, streamed
+        self.opened: dict[str, PostgresWindow] = {}
+
+    def open(self, window: Window, log: PostgresLog | None) -> PostgresWindow:
+        """Take a snapshot, and start a Spark job that reads the window's runs under it.
+
+        If the window reads single rows again, the stream is held at the snapshot until they are read.
+        Otherwise, for rows that change all the time, a change would supersede what was read again and again.
+        """
+        if window.initial:
+            self._view.release_if_ended()
+            if self._tools.initial.held is None:
+                self._await_beginning(window)
+        if log is None or not self._holds(window):
+            return self._open_window(window, *self._watermark(window))
+        log.hold()
+        try:
+            watermark, held = self._watermark(window)
+            log.hold(watermark.exported.horizon)
+            return self._open_window(window, watermark, held, log.let_go)
+        except BaseException:
+            log.let_go()
+            raise
+
+    def _holds(self, window: Window) -> bool:
+        """Whether the stream waits while a window is read: only for a few rows that are read again.
+
+        It does not wait if a row in the log closes the window, because that row comes after the reading.
+        """
+        if self._settings.snapshot.watermarking is not Watermarking.VISIBILITY:
+            return False
+        if window.initial and self._tools.initial.held is not None:
+            return False
+        keys = [len(run.keys) for run in window.runs]
+        return all(keys) and sum(keys) <= _HELD_FOR_KEYS
+
+    def _open_window(
+        self,
+        window: Window,
+        watermark: Watermark,
+        held: GivesWay,
+        let_go: Callable[[], None] = lambda: None,
+    ) -> PostgresWindow:
+        session = self._session
+        exported = watermark.exported
+        try:
+            # Under the locks, so that the description matches what the snapshot shows.
+            tables = session.extents.readings(window.targets)
+            self._refuse_other_forms(window, tables)
+            self._streamed.pending = self._streamed.pending.seen(exported.visibility)
+            self._refuse_unknown_keys(tables)
+            reads = self._reads(window, tables, exported, self._tools.clock.now_ms)
+        except TidemarkError:
+            watermark.close()
+            raise
+        oids = frozenset(read.table.oid for read in tables.values())
+        most = self._settings.snapshot.max_threads if window.initial else 0
+        opened = PostgresWindow(
+            oids,
+            watermark,
+            TableLocks(held, partial(self._check_tables, window)),
+            superseded_keys.before(self._streamed.pending, self._session.names(oids)),
+            Reading(
+                read=partial(self._tools.chunks.read, window.id, reads, exported, most_tasks=most),
+                cancel=partial(self._tools.chunks.cancel, window.id),
+                directory=self._tools.chunks.jobs.directory(window.id),
+                closed=partial(self._forget, window.id, let_go),
+            ),
+        )
+        self.opened[window.id] = opened
+        return opened
+
+    def _forget(self, window_id: str, let_go: Callable[[], None]) -> None:
+        self.opened.pop(window_id, None)
+        let_go()
+
+    def _check_tables(self, window: Window) -> None:
+        """Raise SchemaChanged if a table of the window is not as it was when the window opened."""
+        self._refuse_other_forms(window, self._session.extents.readings(window.targets))
+
+    def _await_beginning(self, window: Window) -> None:
+        """Raise TableBusy while a transaction from before the log's beginning may be hidden from snapshots.
+
+        Such a transaction is in no log, and holds its lock on a table for as long as it is hidden.
+        """
+        extents = self._session.extents
+        for read in extents.readings(window.targets).values():
+            extents.await_writers(read)
+
+    def _reads(
+        self, window: Window, tables: Mapping[Target, ReadTable], exported: Exported, now_ms: int
+    ) -> list[RunRead]:
+        session = self._session
+        relations = session.relations
+        relations.learn_types(read.table for read in tables.values())
+        stored = self._settings.snapshot.generated_columns is GeneratedColumns.STORED
+        prepared = {}
+        for target, read in tables.items():
+            relations.adopt(read)
+            relation = relation_of(read.table, read.columns, stored=stored)
+            shape = row_shape(relation, read.table, relations.types)
+            place = self._view.place(exported) if target.initial else self._place(exported)
+            source = read_source(self._settings.events, read.table.id, place)
+            events = ReadEvents(relations.codec(relation, read.table), shape, source, now_ms)
+            prepared[target] = (read, events)
+        return [
+            RunRead(run, *prepared[run.target], session.extents.row_bytes(run.target)) for run in window.runs
+        ]
+
+    def _refuse_other_forms(self, window: Window, tables: Mapping[Target, ReadTable]) -> None:
+        """Refuse a table whose fingerprint changed.
+
+        The bounds of one key would cut another key anywhere, and rewritten rows must be read again.
+        """
+        for run in window.runs:
+            read = tables[run.target]
+            if read.fingerprint != run.key:
+                self._session.extents.await_writers(read)
+                raise SchemaChanged(difference(run.key, read.fingerprint), place=run.target.collection)
+
+    def _refuse_unknown_keys(self, tables: Mapping[Target, ReadTable]) -> None:
+        """Refuse a window on a relation while it is not known which of its rows are older than the stream."""
+        for target, read in tables.items():
+            if self._streamed.pending.everything_of(read.table.oid):
+                raise TableBusy(
+                    f"a transaction of more than {pending_visibility.KEPT_KEYS} rows is not visible yet",
+                    place=target.collection,
+                    hint="it may wait for a standby that the server's synchronous_standby_names asks for",
+                )
+
+    def _settle(self) -> None:
+        """Wait a moment for streamed transactions to become visible; most do within microseconds."""
+        clock = self._tools.clock
+        until = clock.monotonic() + _SETTLE_S
+        while self._streamed.pending.transactions and clock.monotonic() < until:
+            self._streamed.pending = self._streamed.pending.seen(
+                self._session.questions.transactions.visible()[0]
+            )
+            clock.sleep(_SETTLE_POLL_S)
+
+    def _watermark(self, window: Window) -> tuple[SignalRows | VisibilityWatermark | AtBeginning, GivesWay]:
+        if window.initial and (first := self._tools.initial.held) is not None:
+            return AtBeginning(first.snapshot.exported), self._view
+        self._settle()
+        tables = list(dict.fromkeys(target.collection for target in window.targets))
+        questions = self._session.questions
+        strategy, signal = self._settings.snapshot.watermarking, self._settings.signals.collection
+        if strategy is Watermarking.VISIBILITY:
+            held = ExportedSnapshot(self._session.pool, tables, watch=self._tools.slot.watch)
+            return VisibilityWatermark(held, questions.transactions, self._tools.clock.monotonic), held
+        if signal is None:
+            raise InvariantError("signal rows need a signal table")
+        table = SignalTable(signal, questions.signals, delete=strategy is Watermarking.INSERT_DELETE)
+        rows = SignalRows(self._session.pool, tables, window.id, table, self._tools.slot.watch)
+        return rows, rows.held
+
+    def _place(self, exported: Exported) -> ReadPlace:
+        return ReadPlace(
+            self._tools.clock.now_ms,
+            last_commit_end=self._streamed.last_commit_end,
+            sequence_lsn=exported.horizon,
+        )
