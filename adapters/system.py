@@ -1,15 +1,37 @@
-"""The operating system's clock and ids, in one place."""
+"""The operating system's clock, ids and threads, for those that are given them."""
 
 from __future__ import annotations
 
+import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
 
 from engine.clock import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+class Beside(Protocol):
+    """Something that runs beside the job's turns."""
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait until it has ended, or for so many seconds."""
+
+
+class StartBeside(Protocol):
+    """Starts what must not wait for a turn that is stuck: giving way to others, renewing the lease."""
+
+    def __call__(self, run: Callable[[], None], name: str) -> Beside:
+        """Start `run`. A simulator starts nothing and takes the single steps itself."""
+
+
+def start_thread(run: Callable[[], None], name: str) -> Beside:
+    """Start a thread that does not keep the process alive."""
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread
 
 
 def system_clock(sleep: Callable[[float], object] = time.sleep) -> Clock:

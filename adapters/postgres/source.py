@@ -50,8 +50,8 @@ _log = logging.getLogger("adapters")
 
 
 @dataclass(frozen=True, slots=True)
-class _Road:
-    """From the log to events and windows; every opening of the log makes a new one."""
+class _OpenLog:
+    """What an opening of the log makes: from the log to events and windows."""
 
     session: Session
     streamed: Streamed
@@ -76,7 +76,7 @@ class PostgresSource:
         self._log_reader: PostgresLog | None = None
         self._found: list[Incomplete] = []
         self._session: Session | None = None
-        self._road: _Road | None = None
+        self._open: _OpenLog | None = None
 
     # The log.
 
@@ -108,16 +108,16 @@ class PostgresSource:
         start = SlotStart(self._tools.slot, identity, lost)
         state = replace(self._first.start(state, start), identity=identity.to_json())
         self._takeover = start.takeover or self._takeover
-        road = self._road = self._new_road(session, Streamed.up_to(state))
+        opened = self._open = self._parts_of(session, Streamed.up_to(state))
         session.relations.keys = saved_of(state).keys
         if not self._first.streams:
             return state, NoLog()
         self._published = session.extents.note_published(state.memory.get("published"))
         session.extents.partitions.resume(state.memory.get("partitions", {}))
-        state = self._note_members(state, road)
+        state = self._note_members(state, opened)
         if state.position is None:
             raise InvariantError("a log is opened at no position")
-        begin = Start(state.position, road.streamed.last_commit_end, start.sent, identity.timeline)
+        begin = Start(state.position, opened.streamed.last_commit_end, start.sent, identity.timeline)
         silence_s = self._server.silence_s(session.questions.slots.reader_timeout_s())
         log = self._log_reader = open_stream(self._settings, self._server, begin, silence_s)
         try:
@@ -127,44 +127,44 @@ class PostgresSource:
             raise
         return state, log
 
-    def _new_road(self, session: Session, streamed: Streamed) -> _Road:
+    def _parts_of(self, session: Session, streamed: Streamed) -> _OpenLog:
         settings, tools = self._settings, self._tools
         windows = Windows(settings, tools, self._view, session, streamed)
         signal_tables = _names_of(settings.signals.collection, settings.postgres.database)
-        return _Road(
+        return _OpenLog(
             session, streamed, windows, Spans(tools.spans, session, streamed, windows, signal_tables)
         )
 
-    def _note_members(self, state: State, road: _Road) -> State:
+    def _note_members(self, state: State, opened: _OpenLog) -> State:
         """The state, moved past the place in the log where the publication was missing, if it was."""
-        membership, since = road.session.membership, shown_position(state.position)
+        membership, since = opened.session.membership, shown_position(state.position)
         self._found = membership.begin(state.memory.get("members"), since)
         if self._log_reader is None or not isinstance(self._log_reader.failure, PublicationMissing):
             return state
-        position = Position((road.session.questions.transactions.log_end(), 0))
+        position = Position((opened.session.questions.transactions.log_end(), 0))
         _log.warning(
             "the log can't be decoded up to %s, where the publication did not exist", shown_position(position)
         )
         self._found += membership.skipped(since)
-        road.streamed.skipped()
+        opened.streamed.skipped()
         return replace(state, position=position)
 
     def tick(self, state: State) -> Sequence[Incomplete]:
         """Do what is due once a turn; returns the tables found to lack changes."""
-        road = self._opened()
-        self._view.tick(state, reading=bool(road.windows.opened))
-        for window in road.windows.opened.values():
+        opened = self._opened()
+        self._view.tick(state, reading=bool(opened.windows.opened))
+        for window in opened.windows.opened.values():
             window.tick(state.position)
         found, self._found = self._found, []
         if self._first.streams:
-            self._retention.look(road.session.questions.slots)
+            self._retention.look(opened.session.questions.slots)
             since = shown_position(state.position)
-            found += road.session.membership.look(since)
-            emptied = road.session.extents.partitions.emptied()
+            found += opened.session.membership.look(since)
+            emptied = opened.session.extents.partitions.emptied()
             found += [Incomplete(name, Cause.DELETIONS, since, why) for name, why in emptied.items()]
         if self._takeover is not None:
             self._takeover.tell(state.position)
-        road.session.pool.trim()
+        opened.session.pool.trim()
         return found
 
     def close(self) -> None:
@@ -176,19 +176,19 @@ class PostgresSource:
     def _close_session(self) -> None:
         if self._session is not None:
             self._session.close()
-        self._session = self._road = None
+        self._session = self._open = None
 
-    def _opened(self) -> _Road:
-        if self._road is None:
+    def _opened(self) -> _OpenLog:
+        if self._open is None:
             raise InvariantError("the source was used before its log was opened")
-        return self._road
+        return self._open
 
     def memory(self) -> Mapping[str, Any]:
         """What to save: the last commit, an open transaction's counters, pending transactions, keys, …"""
-        road = self._opened()
-        session = road.session
+        opened = self._opened()
+        session = opened.session
         return {
-            **road.streamed.memory(),
+            **opened.streamed.memory(),
             "subscription": self._tools.slot.subscription,
             "keys": {str(oid): key for oid, key in session.relations.keys.items()},
             "first": self._first.memory(),
@@ -213,10 +213,10 @@ class PostgresSource:
         """Encode a span into the writer, and return what it superseded."""
         if not isinstance(span, Span):
             raise InvariantError(f"a span of another source: {span!r}")
-        road = self._opened()
-        encoded = road.spans.encode(span, writer, aside, reading)
+        opened = self._opened()
+        encoded = opened.spans.encode(span, writer, aside, reading)
         if self._takeover is not None:
-            self._takeover.count(span, road.session.relations.ids)
+            self._takeover.count(span, opened.session.relations.ids)
         return encoded
 
     def hidden_moves(self, reading: ports.Reading) -> ports.Moved:

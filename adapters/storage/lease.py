@@ -38,12 +38,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from adapters.system import start_thread
 from engine.errors import LeaseHeld, LeaseLost, StateError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from adapters.storage.directory import Storage
+    from adapters.system import Beside, StartBeside
 
 _log = logging.getLogger("adapters")
 _NAME: Final = re.compile(r"\.?lease-(\d{12,})\.json")
@@ -274,15 +276,18 @@ class FileLease:
 
 
 class Leases:
-    """The engine's `Lease` over several directories, taken in order and renewed by a thread."""
+    """The engine's `Lease` over several directories, taken in order.
 
-    def __init__(self, claim: Claim, leases: Sequence[FileLease]) -> None:
-        self._claim, self._leases = claim, leases
+    `start` runs their renewal beside the turns; `renew` is one step of it.
+    """
+
+    def __init__(self, claim: Claim, leases: Sequence[FileLease], start: StartBeside = start_thread) -> None:
+        self._claim, self._leases, self._start = claim, leases, start
         self._ttl_s = claim.ttl_ms / 1000
         self._renewed_s = 0.0
         self._lost: LeaseLost | None = None
         self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread: Beside | None = None
 
     def take(self, pause: Callable[[float], object]) -> bool:
         """Take all leases, standing by while another job holds one; False if `pause` says to stop.
@@ -319,24 +324,26 @@ class Leases:
     def _begin_renewing(self) -> None:
         self._renewed_s = clock()
         if self._thread is None:
-            self._thread = threading.Thread(target=self._renew, name="tidemark-lease", daemon=True)
-            self._thread.start()
+            self._thread = self._start(self._keep_renewing, "tidemark-lease")
 
-    def _renew(self) -> None:
-        while not self._stop.wait(self._ttl_s / _RENEWALS):
-            begun_s = clock()
-            try:
-                for lease in self._leases:
-                    if lease.epoch:
-                        lease.renew()
-            except LeaseLost as error:
-                self._lost = error
-                return
-            except StateError as error:
-                # Others take it once the stamp has not changed for too long; `check` raises before they can.
-                _log.warning("the lease could not be renewed: %s", error)
-            else:
-                self._renewed_s = begun_s
+    def _keep_renewing(self) -> None:
+        while self._lost is None and not self._stop.wait(self._ttl_s / _RENEWALS):
+            self.renew()
+
+    def renew(self) -> None:
+        """Show once that the holder is alive. What fails shows in `check`."""
+        begun_s = clock()
+        try:
+            for lease in self._leases:
+                if lease.epoch:
+                    lease.renew()
+        except LeaseLost as error:
+            self._lost = error
+        except StateError as error:
+            # Others take it once the stamp has not changed for too long; `check` raises before they can.
+            _log.warning("the lease could not be renewed: %s", error)
+        else:
+            self._renewed_s = begun_s
 
     def check(self) -> None:
         """Raise LeaseLost if another job has taken a lease, or may have because it could not be renewed."""

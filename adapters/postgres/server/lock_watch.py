@@ -16,12 +16,14 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from adapters.system import start_thread
 from engine.errors import TidemarkError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from adapters.postgres.server.questions.questions import Questions
+    from adapters.system import Beside, StartBeside
 
 _log = logging.getLogger("adapters")
 _LOOK_S = 0.25
@@ -48,15 +50,23 @@ class Watched:
 
 
 class LockWatch:
-    """Watches sessions while there are any. `open_one` opens a connection to ask over."""
+    """Watches sessions while there are any. `open_one` opens a connection to ask over.
 
-    def __init__(self, open_one: Callable[[], Questions], clock: Callable[[], float]) -> None:
-        self._open, self._clock = open_one, clock
+    `start` runs the watch beside the turns; `look` is one step of it.
+    """
+
+    def __init__(
+        self,
+        open_one: Callable[[], Questions],
+        clock: Callable[[], float],
+        start: StartBeside = start_thread,
+    ) -> None:
+        self._open, self._clock, self._start = open_one, clock, start
         self._changed = threading.Condition()
         self._watched: list[Watched] = []
         self._ending: Watched | None = None
         self._questions: Questions | None = None
-        self._thread: threading.Thread | None = None
+        self._thread: Beside | None = None
         self._closed = self._told = False
 
     def watch(self, pid: int) -> Watched:
@@ -65,8 +75,7 @@ class LockWatch:
         with self._changed:
             self._watched.append(watched)
             if self._thread is None and not self._closed:
-                self._thread = threading.Thread(target=self._run, name="tidemark-locks", daemon=True)
-                self._thread.start()
+                self._thread = self._start(self._run, "tidemark-locks")
             self._changed.notify_all()
         return watched
 

@@ -202,6 +202,13 @@ def test_a_lease_beside_events_is_hidden(tmp_path):
     assert names(tmp_path) == [".lease-000000000001.json"]
 
 
+class NotStarted:
+    """A renewal that a test makes step by step."""
+
+    def join(self, timeout=None):
+        """Return at once."""
+
+
 class TestLeases:
     def claim(self, *, wait=True, ttl_ms=400):
         return Claim("shop", ttl_ms, wait=wait)
@@ -299,3 +306,22 @@ class TestLeases:
         assert beside is not None
         assert opened(tmp_path / "state").try_take() is None
         assert opened(tmp_path / "events").try_take() is None
+
+    def test_it_is_renewed_step_by_step_where_no_thread_runs(self, tmp_path, clock):
+        started = []
+
+        def start(_run, name):
+            started.append(name)
+            return NotStarted()
+
+        held = Leases(self.claim(), [opened(tmp_path)], start)
+        held.take(time.sleep)
+        clock[0] += 0.3
+        held.renew()
+        clock[0] += 0.3
+        held.check()
+        clock[0] += 0.3
+        with pytest.raises(LeaseLost, match=r"not renewed for 0\.6 s"):
+            held.check()
+
+        assert started == ["tidemark-lease"]

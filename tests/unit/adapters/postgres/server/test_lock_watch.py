@@ -48,13 +48,22 @@ def server():
     return Blocking()
 
 
+class NotStarted:
+    """What runs beside the turns, where a test takes the steps."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def join(self, timeout: float | None = None) -> None:
+        """Return at once."""
+
+
 class Watching:
     """A watch that looks when it is told to."""
 
-    def __init__(self, server: Blocking, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("threading.Thread.start", lambda _thread: None)
+    def __init__(self, server: Blocking) -> None:
         self.now_s = 100.0
-        self.locks = LockWatch(server.open, lambda: self.now_s)
+        self.locks = LockWatch(server.open, lambda: self.now_s, lambda _run, name: NotStarted(name))
 
     def look(self, at_s: float) -> None:
         self.now_s = 100.0 + at_s
@@ -62,8 +71,8 @@ class Watching:
 
 
 @pytest.fixture
-def watching(server, monkeypatch):
-    return Watching(server, monkeypatch)
+def watching(server):
+    return Watching(server)
 
 
 def test_a_session_that_is_waited_for_is_ended_within_a_second(server, watching):
