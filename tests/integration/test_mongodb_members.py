@@ -95,7 +95,7 @@ def test_what_is_rolled_back_bounds_no_snapshot_and_is_in_no_event(
     members: MongoSet, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ):
     # A primary that nobody follows shows its own writes to whoever does not ask for acknowledged ones.
-    monkeypatch.setattr("adapters.mongodb.snapshot.tables._PATIENCE_MS", 500)
+    monkeypatch.setattr("adapters.mongodb.server.collection_probes._PATIENCE_MS", 500)
     chunks = {"tidemark.window.max.chunks": "2", "incremental.snapshot.chunk.size": "200"}
     with members.connect() as client:
         fill(client)

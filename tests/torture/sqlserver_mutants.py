@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from adapters.sqlserver import source
 from adapters.sqlserver.events.decode import Watch
 from adapters.sqlserver.log import reader, span_planner
 from adapters.sqlserver.server import change_statements
 from adapters.sqlserver.server.position import Place, after_lsn
 from adapters.sqlserver.snapshot import watermark
 from adapters.sqlserver.snapshot.locks import Locks
+from adapters.sqlserver.snapshot.windows import OpenWindows
 from tests.torture.mutants import Mutant
 
 if TYPE_CHECKING:
@@ -35,9 +35,8 @@ def _from_its_beginning(places_of: Any) -> Any:
     return places
 
 
-_SOURCE = source.SqlServerSource
 SQLSERVER_MUTANTS: dict[str, Mutant] = {
-    "changes supersede rows read": Mutant("in-window", ((_SOURCE, "_watch", _always(Watch())),)),
+    "changes supersede rows read": Mutant("in-window", ((OpenWindows, "watch", _always(Watch())),)),
     "the close row is waited for": Mutant(
         "late-capture", ((watermark.SignalRows, "reached", _always(gives=True)),)
     ),

@@ -1,0 +1,170 @@
+"""The windows in progress: how they are opened, and what is told to them while the log is streamed."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+from adapters.source.window_reader import Reading
+from adapters.sqlserver.events.decode import Watch
+from adapters.sqlserver.events.source_block import ReadPlace, read_source
+from adapters.sqlserver.server.rows import row_shape
+from adapters.sqlserver.snapshot.chunk_reader import RunRead
+from adapters.sqlserver.snapshot.watermark import AtBeginning, LogEnd, SignalRows, SignalTable, Watermark
+from adapters.sqlserver.snapshot.window import SqlServerWindow
+from engine.config.settings import Watermarking
+from engine.errors import InvariantError, SchemaChanged, TableBusy
+from engine.events.record.envelope import PLAIN
+from engine.staging.reads import ReadEvents
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from adapters.sqlserver.databases import Databases
+    from adapters.sqlserver.events.codecs import Codecs
+    from adapters.sqlserver.server.table import Column
+    from adapters.sqlserver.snapshot.chunk_reader import ChunkReader
+    from adapters.sqlserver.snapshot.eligibility import ReadTable
+    from adapters.sqlserver.snapshot.initial import InitialReads
+    from adapters.sqlserver.snapshot.tables import SqlServerTables
+    from engine.config.settings import Settings
+    from engine.model import CollectionId, Target, Window
+
+
+class OpenWindows:
+    """The windows that are open. Used by the job's thread alone."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        databases: Databases,
+        codecs: Codecs,
+        tables: SqlServerTables,
+        chunks: ChunkReader,
+        initial: InitialReads,
+    ) -> None:
+        self._settings, self._databases, self._codecs = settings, databases, codecs
+        self._tables, self._chunks, self._initial = tables, chunks, initial
+        self._windows: dict[str, SqlServerWindow] = {}
+
+    @property
+    def merges(self) -> dict[CollectionId, tuple[str, ...]]:
+        """The tables being read, with the columns that match their rows to changes."""
+        return {table: names for one in self._windows.values() for table, names in one.merges.items()}
+
+    def watch(self, database: str) -> Watch:
+        """The tables of open windows: everything streamed while a window is open supersedes its rows."""
+        return Watch(frozenset(table for table in self.merges if table.database == database))
+
+    def streamed(self, database: int, signal_ids: Iterable[str | None]) -> None:
+        """Tell the windows that rows of a database's signal table have been streamed."""
+        ids = list(signal_ids)
+        for window in self._windows.values():
+            for signal_id in ids:
+                window.streamed(database, signal_id)
+
+    def switched(self, table: CollectionId) -> None:
+        """Tell the windows that a table's changes have another shape, or come from another change table."""
+        for window in self._windows.values():
+            window.switched(table)
+
+    def open(self, window: Window) -> SqlServerWindow:
+        """Set a watermark in each database, and start the tasks that read the window's runs."""
+        tables = frozenset(target.collection for target in window.targets)
+        names = list(dict.fromkeys(table.parts[0] for table in tables))
+        for name in names:
+            self._databases.refuse_replicas(name)
+        found = self._tables.readings(window.targets)
+        merges = merge_columns(found.values())
+        self._refuse_other_merges(merges)
+        reads = self._reads(window, found, merges)
+        numbers = [list(self._databases.names).index(name) for name in names]
+        watermarks = {
+            number: self._watermark(window, name) for number, name in zip(numbers, names, strict=True)
+        }
+        most = self._settings.snapshot.max_threads if window.initial else 0
+        session = self._initial.session if window.initial else ()
+        read = partial(self._chunks.read, window.id, reads, most_tasks=most, session=session)
+        opened = SqlServerWindow(
+            watermarks,
+            merges,
+            Reading(
+                read=read,
+                cancel=partial(self._chunks.jobs.cancel, window.id),
+                directory=self._chunks.jobs.directory(window.id),
+                closed=partial(self._windows.pop, window.id, None),
+            ),
+        )
+        self._windows[window.id] = opened
+        return opened
+
+    def _refuse_other_merges(self, merges: Mapping[CollectionId, tuple[str, ...]]) -> None:
+        """Refuse a second surrogate key: during a window, one choice of columns identifies changes."""
+        merging = self.merges
+        for table, names in merges.items():
+            if merging.get(table, names) != names:
+                raise TableBusy("it is being read by another surrogate key", place=table)
+
+    def _reads(
+        self,
+        window: Window,
+        tables: Mapping[Target, ReadTable],
+        merges: Mapping[CollectionId, tuple[str, ...]],
+    ) -> list[RunRead]:
+        """The runs and how to read them. Raises SchemaChanged where a table differs from the plan."""
+        events = {
+            target: self._events(target, read, merges[target.collection]) for target, read in tables.items()
+        }
+        for run in window.runs:
+            if tables[run.target].fingerprint != run.key:
+                raise SchemaChanged(
+                    "its key is another one, or it was made anew", place=run.target.collection
+                )
+        return [
+            RunRead(run, tables[run.target], events[run.target], self._tables.row_bytes(run.target))
+            for run in window.runs
+        ]
+
+    def _events(self, target: Target, read: ReadTable, merge: tuple[str, ...]) -> ReadEvents:
+        now_ms, name = int(time.time() * 1000), target.collection.parts[0]
+        place = self._databases.place(name)
+        if target.initial:
+            place = self._initial.place(name) or place
+        at = ReadPlace(
+            now_ms,
+            place.commit,
+            None if place.whole or target.initial else place.change,
+            snapshot=PLAIN if target.initial else "incremental",
+        )
+        source = read_source(self._settings.events, target.collection, at)
+        codec = self._codecs.codec(read.table, merge)
+        return ReadEvents(codec, row_shape(read.table), source, now_ms)
+
+    def _watermark(self, window: Window, database: str) -> Watermark:
+        if window.initial and self._initial.waits:
+            return AtBeginning(self._initial.alive())
+        strategy, questions = self._settings.snapshot.watermarking, self._databases.questions(database)
+        signal = self._settings.sqlserver.signal_table(database)
+        if strategy is Watermarking.VISIBILITY:
+            return LogEnd(questions)
+        if signal is None:
+            raise InvariantError("signal rows need a signal table")
+        table = SignalTable(signal, self._databases.signal_columns(signal))
+        return SignalRows(questions, table, window.id, strategy)
+
+
+def merge_columns(reads: Iterable[ReadTable]) -> dict[CollectionId, tuple[str, ...]]:
+    """The columns that match rows to changes, for each table of a window.
+
+    A table without a key that is read by several surrogate keys has the columns of all of them, since its
+    changes are matched once for all. Large values, which old rows of the log may lack, count only if there
+    are no other columns.
+    """
+    found: dict[CollectionId, dict[str, Column]] = {}
+    for read in reads:
+        found.setdefault(read.table.id, {}).update({one.name: one for one in read.merge.columns})
+    return {
+        table: tuple(name for name, one in columns.items() if not one.large) or tuple(columns)
+        for table, columns in found.items()
+    }

@@ -1,0 +1,186 @@
+"""Makes the events of spans, and keeps what must survive from one span to the next.
+
+That is each database's open transaction, whose events are counted, and the table shapes already told, which
+`schema/tracker.py` keeps. Open windows are told of what is streamed. Used by the job's thread alone.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from adapters.source.span_encoder import EncodePart
+from adapters.source.table_faults import encode_without_faults
+from adapters.sqlserver.events import transactions
+from adapters.sqlserver.events.dead_letters import rows_of
+from adapters.sqlserver.events.decode import Rules
+from adapters.sqlserver.events.schema_changes import ChangeType
+from adapters.sqlserver.events.span_encoder import DecodePart, PartContext, encode_parts
+from adapters.sqlserver.log.changes import NOTHING
+from adapters.sqlserver.log.span_reader import forget
+from adapters.sqlserver.schema.tracker import SchemaTracker
+from engine.events.record.envelope import PLAIN
+from engine.isolation.incomplete import Cause, Incomplete, Letters, undecodable
+from engine.model import SignalRow
+from engine.ports import Encoded
+from engine.snapshot.merge import Superseded
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from adapters.sqlserver.databases import Databases
+    from adapters.sqlserver.events.codecs import Codecs
+    from adapters.sqlserver.events.decode import Decoded
+    from adapters.sqlserver.events.schema_changes import SchemaChange
+    from adapters.sqlserver.events.transactions import OpenTransaction
+    from adapters.sqlserver.log.reader import LogSlice, Span
+    from adapters.sqlserver.server.position import Place
+    from adapters.sqlserver.snapshot.windows import OpenWindows
+    from adapters.sqlserver.tools import SourceTools
+    from engine.config.settings import Settings
+    from engine.model import CollectionId
+    from engine.ports import PartWriter
+
+
+class StreamedSpans:
+    """The spans streamed so far, as far as the next one depends on them."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        databases: Databases,
+        codecs: Codecs,
+        tools: SourceTools,
+        windows: OpenWindows,
+    ) -> None:
+        self._settings, self._databases, self._codecs = settings, databases, codecs
+        self._tools, self._windows = tools, windows
+        self._tracker = SchemaTracker(databases, codecs, tools.history)
+        self._open: dict[str, OpenTransaction | None] = {}
+        self._announced = 0
+
+    def resume(self, memory: Mapping[str, Any], places: Mapping[str, Place], announced: int) -> None:
+        """Go on from a saved state, at these places. The first `announced` spans only report shapes."""
+        left = memory.get("transactions", {})
+        self._open = {name: transactions.from_json(left.get(name)) for name in places}
+        self._tracker.recover(memory.get("shapes"), places)
+        self._announced = announced
+
+    @property
+    def announcing(self) -> bool:
+        """Whether spans are still to come that report the shapes found when the log was opened."""
+        return self._announced > 0
+
+    def memory(self) -> dict[str, Any]:
+        """Open transactions and shapes, as the state keeps them."""
+        return {
+            "transactions": {name: transactions.to_json(one) for name, one in self._open.items()},
+            "shapes": self._tracker.memory(),
+        }
+
+    def encode(
+        self,
+        span: Span,
+        writer: PartWriter,
+        aside: Collection[CollectionId],
+    ) -> Encoded:
+        """Encode a span into the writer, and return what it supersedes."""
+        name, taken = self._databases.names[span.database], span.taken
+        before = self._databases.place(name)
+        self._switch(self._databases.instances(name).tellers(before), taken)
+        self._databases.note(name, taken.end, taken.instances)
+        news = self._told(name, before, taken)
+        try:
+            decoded, faults = encode_without_faults(
+                lambda faults: self._decoded(
+                    name, taken, writer, {*aside, *faults}, news, again=bool(faults)
+                ),
+                self._settings.sqlserver.signal_tables,
+            )
+            letters = _letters(taken, {*aside, *faults})
+        finally:
+            forget(taken.read.parts)
+        if decoded:
+            self._open[name] = decoded[-1].open
+        self._announced = max(0, self._announced - 1)
+        return replace(
+            self._encoded(span, decoded),
+            incomplete=(
+                *(Incomplete(table, Cause.GAP, str(before), why) for table, why in taken.gaps.items()),
+                *undecodable(faults, str(before)),
+            ),
+            letters=letters,
+        )
+
+    def _decoded(
+        self,
+        name: str,
+        taken: LogSlice,
+        writer: PartWriter,
+        aside: Collection[CollectionId],
+        news: Sequence[SchemaChange],
+        *,
+        again: bool,
+    ) -> tuple[list[Decoded], Mapping[CollectionId, str]]:
+        """Encode all but the tables in `aside`; also returns the faults that decoding found."""
+        instances, faults = self._codecs.instances(
+            taken.instances, taken.read.modes, self._windows.merges, aside
+        )
+        if faults:
+            return [], faults
+        rules = Rules(self._settings.events, instances, taken.read.clock_minutes)
+        decode = DecodePart(rules, self._windows.watch(name), int(time.time() * 1000))
+        parts = taken.read.parts or ((NOTHING,) if news else ())
+        decoded = encode_parts(
+            self._tools.encoder,
+            EncodePart(decode, writer, again),
+            parts,
+            PartContext(self._open.get(name), tuple(news)),
+            one_by_one=rules.settings.transaction_metadata,
+        )
+        return decoded, {table: why for one in decoded for table, why in one.faults.items()}
+
+    def _switch(self, tellers: Mapping[CollectionId, int], taken: LogSlice) -> None:
+        """Have tables read again whose change table is gone or replaced: changes in between are missing."""
+        now = taken.instances.tellers(taken.end)
+        for table, teller in tellers.items():
+            if now.get(table) != teller:
+                self._windows.switched(table)
+
+    def _encoded(self, span: Span, decoded: Sequence[Decoded]) -> Encoded:
+        signals = [signal for one in decoded for signal in one.signals]
+        superseded = Superseded()
+        for one in decoded:
+            superseded |= one.superseded
+        self._windows.streamed(span.database, [signal.id for signal in signals])
+        name = self._databases.names[span.database]
+        return Encoded(
+            parts=tuple(one.part for one in decoded if one.part),
+            signals=tuple(SignalRow(f"{name}:{one.place}", one.id, one.type, one.data) for one in signals),
+            superseded=superseded,
+            lag_s=span.taken.lag_s(time.monotonic()),
+        )
+
+    def _told(self, database: str, before: Place, taken: LogSlice) -> list[SchemaChange]:
+        """The shape changes to emit with a span. Open windows are told of those that concern them."""
+        # Those emitted before the log are part of a snapshot.
+        made = self._tracker.told(database, before, taken, PLAIN if self._announced else "false")
+        for one in made:
+            if one.type is ChangeType.ALTER:
+                self._windows.switched(one.table.id)
+        return made if self._settings.sqlserver.include_schema_changes else []
+
+
+def _letters(taken: LogSlice, without: Collection[CollectionId]) -> dict[CollectionId, Letters]:
+    """The change rows of tables that are set aside. They are copied, so the staged files can be removed."""
+    captures = taken.instances.captures
+    indexes: dict[CollectionId, set[int]] = {}
+    for index in taken.read.modes:
+        if captures[index].table in without:
+            indexes.setdefault(captures[index].table, set()).add(index)
+    if not indexes:
+        return {}
+    batches = [batch for part in taken.read.parts for batch in part.load()]
+    found = {table: rows_of(batches, instances) for table, instances in indexes.items()}
+    return {table: Letters(one.count, one.size, one.lines) for table, one in found.items() if one.count}
