@@ -1,26 +1,22 @@
-"""The engine's `Source` for one MongoDB deployment: its change stream, collections and windows.
+"""The engine's `Source` for one MongoDB deployment: how its change stream is opened, and its spans' events.
 
-Owns what must survive from turn to turn: the open transaction whose events are counted, how far the stream
-has come, and the windows in progress. Decisions are made in pure modules.
+Owns what must survive from turn to turn: the open transaction whose events are counted, and how far the
+stream has come. `snapshot/windows.py` opens windows.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from adapters.mongodb.documents.selection import FieldRule, FieldRules
 from adapters.mongodb.events import transactions, untold
-from adapters.mongodb.events.codec import Rules, codec_of
+from adapters.mongodb.events.codec import Rules
 from adapters.mongodb.events.dead_letters import letters_of
-from adapters.mongodb.events.decode import Watch
-from adapters.mongodb.events.rows import ReadEvents
-from adapters.mongodb.events.source_block import read_source
 from adapters.mongodb.events.span_encoder import DecodePart, encode_span
 from adapters.mongodb.log.options import StreamOptions
 from adapters.mongodb.log.position import event_position, shown, time_of
@@ -29,18 +25,13 @@ from adapters.mongodb.log.same_log import check_same_log
 from adapters.mongodb.log.stream import ChangeStream
 from adapters.mongodb.saved import saved_of
 from adapters.mongodb.server.connection import check_capture, check_identity, check_splitting
-from adapters.mongodb.snapshot.chunk_reader import RunRead
-from adapters.mongodb.snapshot.initial import KEEP_IT, TOO_OLD, StreamStart
+from adapters.mongodb.snapshot.initial import StreamStart
 from adapters.mongodb.snapshot.tables import MongoCollections
-from adapters.mongodb.snapshot.watermark import AtBeginning, ClusterTime, SignalDocuments, Watermark
-from adapters.mongodb.snapshot.window import MongoWindow
+from adapters.mongodb.snapshot.windows import OpenWindows, Session
 from adapters.source.no_log import NoLog
 from adapters.source.span_encoder import EncodePart
 from adapters.source.table_faults import encode_without_faults
-from adapters.source.window_reader import Reading
-from engine.config.settings import Watermarking
 from engine.errors import InvariantError, PositionLost, SourceError
-from engine.events.record.envelope import PLAIN
 from engine.isolation.incomplete import undecodable
 from engine.model import Position, SignalRow
 from engine.ports import Encoded
@@ -54,6 +45,7 @@ if TYPE_CHECKING:
     from adapters.mongodb.server.questions import Questions
     from adapters.mongodb.snapshot.chunk_reader import ChunkReader
     from adapters.mongodb.snapshot.initial import Held
+    from adapters.mongodb.snapshot.window import MongoWindow
     from adapters.source.initial import InitialSnapshot
     from adapters.source.span_encoder import SpanEncoder
     from engine import ports
@@ -64,14 +56,6 @@ if TYPE_CHECKING:
     from engine.ports import PartWriter
 
 _log = logging.getLogger("adapters")
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """What opening the log sets up. The next opening makes another."""
-
-    rules: Rules
-    extents: MongoCollections
 
 
 class MongoSource:
@@ -91,7 +75,7 @@ class MongoSource:
         self._transaction: OpenTransaction | None = None
         self._event: Position | None = None
         self._streamed_to = (0, 0)
-        self._windows: dict[str, MongoWindow] = {}
+        self._windows = OpenWindows(settings, questions, reader, first)
 
     # The log.
 
@@ -106,7 +90,7 @@ class MongoSource:
         self._session = self._made_session(identity["replica_set"])
         state = replace(state, identity=identity)
         self._event, before = _event_in(state), state
-        state, stream = self._started(state, self._session.extents)
+        state, stream = self._started(state, self._session.tables)
         if state.position is None:
             raise InvariantError("a job without a position")
         self._event = _event_in(state)
@@ -116,7 +100,7 @@ class MongoSource:
         if stream is None:
             return state, NoLog()
         _log.info("reading the change stream from %s", shown(position))
-        return state, MongoLog(stream, position, self._bounds())
+        return state, MongoLog(stream, position, _bounds(self._settings))
 
     def _started(self, state: State, extents: MongoCollections) -> tuple[State, ChangeStream | None]:
         """The state to continue from, and the stream; None if no log is read."""
@@ -181,15 +165,6 @@ class MongoSource:
         held = self._first.held
         return held.at if held and self._first.streams else None
 
-    def _bounds(self) -> LogBounds:
-        job = self._settings.job
-        return LogBounds(
-            span_rows=job.span_max_rows,
-            span_bytes=job.span_max_bytes,
-            batch_rows=max(1, min(10_000, job.span_max_rows)),
-            await_ms=self._settings.mongodb.await_ms,
-        )
-
     def close(self) -> None:
         """Close the connections."""
         self._questions.close()
@@ -222,7 +197,7 @@ class MongoSource:
 
     def tables(self) -> MongoCollections:
         """The collections that a signal can name."""
-        return self._opened().extents
+        return self._opened().tables
 
     def _opened(self) -> Session:
         if self._session is None:
@@ -253,9 +228,7 @@ class MongoSource:
             self._event = event_position(span.batches[-1][-1])
             self._streamed_to = time_of(self._event)
         signals = [signal for one in decoded for signal in one.signals]
-        for window in self._windows.values():
-            for signal in signals:
-                window.watermark.streamed(signal.id)
+        self._windows.streamed(signal.id for signal in signals)
         superseded = Superseded()
         for one in decoded:
             superseded |= one.superseded
@@ -267,9 +240,7 @@ class MongoSource:
             parts=tuple(one.part for one in decoded if one.part),
             signals=tuple(SignalRow(one.position, one.id, one.type, one.data) for one in signals),
             superseded=superseded,
-            superseded_in={
-                name: Superseded(truncated=window.emptied(emptied)) for name, window in self._windows.items()
-            },
+            superseded_in=self._windows.emptied(emptied),
             replaced=untold.replaced(emptied),
             incomplete=(
                 *untold.incomplete(emptied, left_out, rules.captures),
@@ -287,72 +258,27 @@ class MongoSource:
     ) -> tuple[list[Decoded], dict[CollectionId, str]]:
         """Encode all but the collections in `aside`; also returns the faults that decoding found."""
         rules = replace(self._opened().rules, aside=frozenset(aside))
-        decode = DecodePart(rules, self._watch(), int(time.time() * 1000))
+        decode = DecodePart(rules, self._windows.watch(), int(time.time() * 1000))
         task = EncodePart(decode, writer, again)
         whole = rules.settings.transaction_metadata
         decoded = encode_span(self._encoder, task, span, self._transaction, whole=whole)
         return decoded, {name: why for part in decoded for name, why in part.faults.items()}
 
-    def _watch(self) -> Watch:
-        """What may supersede documents of any open window."""
-        if not self._windows:
-            return Watch()
-        windows = self._windows.values()
-        collections = frozenset(one for window in windows for one in window.collections)
-        return Watch(collections, min(window.watermark.at for window in windows))
-
     # Windows.
 
     def open_window(self, window: Window) -> MongoWindow:
         """Choose a cluster time, and start the tasks that read the window's runs as of it."""
-        # The time first. If a collection is unchanged after that, it was the same at the time, or the log has
-        # a rename after the measurement.
-        watermark = self._watermark(window)
-        known = self._opened().extents.readings(window.runs)
-        loose = {run.target.collection for run in window.runs if known[run.target.collection].capped}
-        if loose:
-            watermark.loosen()
-        now_ms = int(time.time() * 1000)
-        snapshot = PLAIN if window.initial else "incremental"
-        reads = [
-            RunRead(
-                index,
-                run,
-                self._events(run.target.collection, watermark.at, now_ms, snapshot),
-                loose=run.target.collection in loose,
-            )
-            for index, run in enumerate(window.runs)
-        ]
-        most = self._settings.snapshot.max_threads if window.initial else 0
-        opened = MongoWindow(
-            frozenset(run.target.collection for run in window.runs),
-            watermark,
-            Reading(
-                read=partial(self._reader.read, window.id, reads, watermark.at, most_tasks=most),
-                cancel=partial(self._reader.jobs.cancel, window.id),
-                directory=self._reader.jobs.directory(window.id),
-                closed=partial(self._windows.pop, window.id, None),
-            ),
-        )
-        self._windows[window.id] = opened
-        return opened
+        return self._windows.open(window, self._opened(), self._streamed_to)
 
-    def _events(
-        self, collection: CollectionId, at: tuple[int, int], now_ms: int, snapshot: str
-    ) -> ReadEvents:
-        rules = self._opened().rules
-        source = read_source(rules.settings, collection, rules.replica_set, at, snapshot)
-        return ReadEvents(codec_of(collection, rules), source, now_ms)
 
-    def _watermark(self, window: Window) -> Watermark:
-        held, signal = self._first.held, self._settings.signals.collection
-        if window.initial and held is not None:
-            return AtBeginning(held.at, partial(self._first.lose, TOO_OLD, KEEP_IT))
-        if self._settings.snapshot.watermarking is Watermarking.VISIBILITY:
-            return ClusterTime(self._questions, self._streamed_to)
-        if signal is None:
-            raise InvariantError("signal documents need a signal collection")
-        return SignalDocuments(self._questions, signal, window.id, self._streamed_to)
+def _bounds(settings: Settings) -> LogBounds:
+    job = settings.job
+    return LogBounds(
+        span_rows=job.span_max_rows,
+        span_bytes=job.span_max_bytes,
+        batch_rows=max(1, min(10_000, job.span_max_rows)),
+        await_ms=settings.mongodb.await_ms,
+    )
 
 
 def _streamed_to(before: State, state: State) -> tuple[int, int]:

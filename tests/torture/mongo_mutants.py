@@ -20,6 +20,7 @@ from adapters.mongodb.log.position import time_of
 from adapters.mongodb.server import catalog, collection_probes
 from adapters.mongodb.snapshot import watermark
 from adapters.mongodb.snapshot.window import MongoWindow
+from adapters.mongodb.snapshot.windows import OpenWindows
 from adapters.source.initial import InitialSnapshot
 from engine.config import mongodb as mongodb_settings
 from engine.isolation import incomplete
@@ -87,9 +88,8 @@ def _without(name: str) -> Callable[[Any], Any]:
     return made
 
 
-_SOURCE = source.MongoSource
 MONGO_MUTANTS: dict[str, Mutant] = {
-    "changes supersede documents read": Mutant("in-window", ((_SOURCE, "_watch", _always(Watch())),)),
+    "changes supersede documents read": Mutant("in-window", ((OpenWindows, "watch", _always(Watch())),)),
     "an _id that is written otherwise": Mutant("in-window", ((decode, "_respelt", _always(None)),)),
     "bounds that JSON does not bring back": Mutant("odd-ids", ((keys, "_reads_back", _always(gives=True)),)),
     "changes without their document": Mutant(

@@ -1,0 +1,123 @@
+"""The windows in progress: how they are opened, and what is told to them while the log is streamed."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from adapters.mongodb.events.codec import Rules, codec_of
+from adapters.mongodb.events.decode import Watch
+from adapters.mongodb.events.rows import ReadEvents
+from adapters.mongodb.events.source_block import read_source
+from adapters.mongodb.snapshot.chunk_reader import RunRead
+from adapters.mongodb.snapshot.initial import KEEP_IT, TOO_OLD
+from adapters.mongodb.snapshot.watermark import AtBeginning, ClusterTime, SignalDocuments, Watermark
+from adapters.mongodb.snapshot.window import MongoWindow
+from adapters.source.window_reader import Reading
+from engine.config.settings import Watermarking
+from engine.errors import InvariantError
+from engine.events.record.envelope import PLAIN
+from engine.snapshot.merge import Superseded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from adapters.mongodb.events.decode import Emptied
+    from adapters.mongodb.server.questions import Questions
+    from adapters.mongodb.snapshot.chunk_reader import ChunkReader
+    from adapters.mongodb.snapshot.initial import Held
+    from adapters.mongodb.snapshot.tables import MongoCollections
+    from adapters.source.initial import InitialSnapshot
+    from engine.config.settings import Settings
+    from engine.model import CollectionId, Window
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What opening the log sets up. The next opening makes another."""
+
+    rules: Rules
+    tables: MongoCollections
+
+
+class OpenWindows:
+    """The windows that are open. Used by the job's thread alone."""
+
+    def __init__(
+        self, settings: Settings, questions: Questions, chunks: ChunkReader, first: InitialSnapshot[Held]
+    ) -> None:
+        self._settings, self._questions = settings, questions
+        self._chunks, self._first = chunks, first
+        self._windows: dict[str, MongoWindow] = {}
+
+    def watch(self) -> Watch:
+        """What may supersede documents of any open window."""
+        if not self._windows:
+            return Watch()
+        windows = self._windows.values()
+        collections = frozenset(one for window in windows for one in window.collections)
+        return Watch(collections, min(window.watermark.at for window in windows))
+
+    def streamed(self, signal_ids: Iterable[str | None]) -> None:
+        """Tell the windows that documents of the signal collection have been streamed."""
+        ids = list(signal_ids)
+        for window in self._windows.values():
+            for signal_id in ids:
+                window.watermark.streamed(signal_id)
+
+    def emptied(self, emptied: Sequence[Emptied]) -> dict[str, Superseded]:
+        """What each window loses by drops and renames, by its id."""
+        return {name: Superseded(truncated=window.emptied(emptied)) for name, window in self._windows.items()}
+
+    def open(self, window: Window, session: Session, streamed_to: tuple[int, int]) -> MongoWindow:
+        """Choose a cluster time, and start the tasks that read the window's runs as of it."""
+        # The time first. If a collection is unchanged after that, it was the same at the time, or the log has
+        # a rename after the measurement.
+        watermark = self._watermark(window, streamed_to)
+        known = session.tables.readings(window.runs)
+        loose = {run.target.collection for run in window.runs if known[run.target.collection].capped}
+        if loose:
+            watermark.loosen()
+        now_ms = int(time.time() * 1000)
+        snapshot = PLAIN if window.initial else "incremental"
+        reads = [
+            RunRead(
+                index,
+                run,
+                _events(run.target.collection, session.rules, watermark.at, now_ms, snapshot),
+                loose=run.target.collection in loose,
+            )
+            for index, run in enumerate(window.runs)
+        ]
+        most = self._settings.snapshot.max_threads if window.initial else 0
+        opened = MongoWindow(
+            frozenset(run.target.collection for run in window.runs),
+            watermark,
+            Reading(
+                read=partial(self._chunks.read, window.id, reads, watermark.at, most_tasks=most),
+                cancel=partial(self._chunks.jobs.cancel, window.id),
+                directory=self._chunks.jobs.directory(window.id),
+                closed=partial(self._windows.pop, window.id, None),
+            ),
+        )
+        self._windows[window.id] = opened
+        return opened
+
+    def _watermark(self, window: Window, streamed_to: tuple[int, int]) -> Watermark:
+        held, signal = self._first.held, self._settings.signals.collection
+        if window.initial and held is not None:
+            return AtBeginning(held.at, partial(self._first.lose, TOO_OLD, KEEP_IT))
+        if self._settings.snapshot.watermarking is Watermarking.VISIBILITY:
+            return ClusterTime(self._questions, streamed_to)
+        if signal is None:
+            raise InvariantError("signal documents need a signal collection")
+        return SignalDocuments(self._questions, signal, window.id, streamed_to)
+
+
+def _events(
+    collection: CollectionId, rules: Rules, at: tuple[int, int], now_ms: int, snapshot: str
+) -> ReadEvents:
+    source = read_source(rules.settings, collection, rules.replica_set, at, snapshot)
+    return ReadEvents(codec_of(collection, rules), source, now_ms)
