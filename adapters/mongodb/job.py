@@ -10,13 +10,13 @@ import time
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 from adapters.mongodb.log.position import shown
 from adapters.mongodb.server.connection import Server, connection_of
 from adapters.mongodb.server.questions import Questions
 from adapters.mongodb.snapshot.chunk_reader import ChunkReader
 from adapters.mongodb.source import MongoSource
+from adapters.mongodb.tools import SourceTools
 from adapters.source import wiring
 from adapters.source.initial import InitialSnapshot
 from adapters.source.span_encoder import SpanEncoder
@@ -66,15 +66,13 @@ def building(
     wrap: Callable[[JobParts], JobParts] = lambda job_parts: job_parts,
 ) -> Iterator[Job]:
     """Build the job without starting it; see `wiring.building`."""
-    wire = partial(_wired, settings, spark, sleep)
+    wire = partial(_wired, settings, spark)
     with wiring.building(settings, spark, onlookers, wire, sleep=sleep, wrap=wrap) as job:
         yield job
 
 
-def _wired(
-    settings: Settings, spark: SparkSession, sleep: Callable[[float], object], places: Places
-) -> Wired:
-    source = make_source(settings, spark, places, sleep)
+def _wired(settings: Settings, spark: SparkSession, places: Places) -> Wired:
+    source = make_source(settings, spark, places)
     return Wired(source, source.close, shown, done=source.done, marks=frozenset({Marker.LAST}))
 
 
@@ -82,15 +80,15 @@ def make_source(
     settings: Settings,
     spark: SparkSession,
     places: Places,
-    sleep: Callable[[float], object] = time.sleep,
 ) -> MongoSource:
-    """The source of the settings. `sleep` waits before an initial snapshot."""
+    """The source of the settings."""
     connection = connection_of(settings.mongodb)
     encoder = SpanEncoder(SparkExecutors(spark), places.staging, local_rows=_LOCAL_CHANGES)
     fetch = settings.snapshot.fetch_size
     reader = ChunkReader(spark, connection, places.windows, tasks=tasks_of(spark), batch_rows=fetch)
     questions = Questions(Server(connection))
+    clock = places.clock
     first: InitialSnapshot[Held] = InitialSnapshot(
-        settings.snapshot, snapshotter(settings.snapshot), uuid4().hex, sleep
+        settings.snapshot, snapshotter(settings.snapshot), clock.new_id(), clock.sleep
     )
-    return MongoSource(settings, questions, encoder, reader, first)
+    return MongoSource(settings, questions, SourceTools(encoder, reader, first, clock))

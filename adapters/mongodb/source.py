@@ -7,7 +7,6 @@ stream has come. `snapshot/windows.py` opens windows.
 from __future__ import annotations
 
 import logging
-import time
 from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
@@ -43,11 +42,8 @@ if TYPE_CHECKING:
     from adapters.mongodb.events.decode import Decoded
     from adapters.mongodb.events.transactions import OpenTransaction
     from adapters.mongodb.server.questions import Questions
-    from adapters.mongodb.snapshot.chunk_reader import ChunkReader
-    from adapters.mongodb.snapshot.initial import Held
     from adapters.mongodb.snapshot.window import MongoWindow
-    from adapters.source.initial import InitialSnapshot
-    from adapters.source.span_encoder import SpanEncoder
+    from adapters.mongodb.tools import SourceTools
     from engine import ports
     from engine.config.settings import Settings
     from engine.isolation.incomplete import Incomplete
@@ -61,21 +57,14 @@ _log = logging.getLogger("adapters")
 class MongoSource:
     """The engine's `Source`. Used by the job's thread alone."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        questions: Questions,
-        encoder: SpanEncoder,
-        reader: ChunkReader,
-        first: InitialSnapshot[Held],
-    ) -> None:
-        self._settings, self._questions, self._first = settings, questions, first
-        self._encoder, self._reader = encoder, reader
+    def __init__(self, settings: Settings, questions: Questions, tools: SourceTools) -> None:
+        self._settings, self._questions, self._first = settings, questions, tools.initial
+        self._encoder, self._reader, self._clock = tools.encoder, tools.chunks, tools.clock
         self._session: Session | None = None
         self._transaction: OpenTransaction | None = None
         self._event: Position | None = None
         self._streamed_to = (0, 0)
-        self._windows = OpenWindows(settings, questions, reader, first)
+        self._windows = OpenWindows(settings, questions, tools)
 
     # The log.
 
@@ -129,7 +118,7 @@ class MongoSource:
         )
         # If the start is an event, the server itself checks that it has that event.
         if start is not None and self._event is not None and start.order[0] != self._event.order[0]:
-            check_same_log(self._questions, options, self._event)
+            check_same_log(self._questions, options, self._event, self._clock.monotonic)
         stream = ChangeStream(self._questions.change_cursor(options.place), options, start)
         if start is not None:
             try:
@@ -250,7 +239,7 @@ class MongoSource:
                 **untold.letters(left_out),
                 **letters_of(chain.from_iterable(span.batches), {*aside, *faults}),
             },
-            lag_s=span.lag_s(time.monotonic()),
+            lag_s=span.lag_s(self._clock.monotonic()),
         )
 
     def _decoded(
@@ -258,7 +247,7 @@ class MongoSource:
     ) -> tuple[list[Decoded], dict[CollectionId, str]]:
         """Encode all but the collections in `aside`; also returns the faults that decoding found."""
         rules = replace(self._opened().rules, aside=frozenset(aside))
-        decode = DecodePart(rules, self._windows.watch(), int(time.time() * 1000))
+        decode = DecodePart(rules, self._windows.watch(), self._clock.now_ms)
         task = EncodePart(decode, writer, again)
         whole = rules.settings.transaction_metadata
         decoded = encode_span(self._encoder, task, span, self._transaction, whole=whole)

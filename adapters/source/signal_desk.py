@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Final
 
 from adapters.kafka.signal_topic import KafkaTopicReader
@@ -24,21 +23,24 @@ _EARLIER_MS: Final = 60_000
 
 
 def make_desk(
-    settings: SignalSettings, topic_prefix: str, answer: Callable[[Answer], None] | None = None
+    settings: SignalSettings,
+    topic_prefix: str,
+    now_s: float,
+    answer: Callable[[Answer], None] | None = None,
 ) -> Desk:
-    """The desk with the enabled channels; `answer` None logs the answers.
+    """The desk with the enabled channels, which listen from `now_s` on; `answer` None logs the answers.
 
     Raises ConfigError if the topic's consumer can't be created from its options.
     """
     channels: dict[Channel, SignalChannel] = {}
     if Channel.KAFKA in settings.channels:
-        channels[Channel.KAFKA] = _topic(settings.topic, topic_prefix)
+        channels[Channel.KAFKA] = _topic(settings.topic, topic_prefix, now_s)
     if Channel.FILE in settings.channels:
         channels[Channel.FILE] = FileChannel(settings.file)
     return Desk(answer or log_answer, channels, reads_table=Channel.SOURCE in settings.channels)
 
 
-def _topic(topic: SignalTopic, key: str) -> TopicChannel:
+def _topic(topic: SignalTopic, key: str, now_s: float) -> TopicChannel:
     reader = KafkaTopicReader(topic.name, topic.client, topic.poll_timeout_ms / 1000)
-    first_ms = 0 if topic.from_beginning else int(time.time() * 1000) - _EARLIER_MS
+    first_ms = 0 if topic.from_beginning else int(now_s * 1000) - _EARLIER_MS
     return TopicChannel(topic.name, key, reader, first_ms)

@@ -226,7 +226,7 @@ def building(
         clock = system_clock(sleep)
         wired = wire(Places(checkpoint, staging, windows, clock, claim.id, previous, admit))
         held.callback(wired.close)
-        desk = make_desk(settings.signals, settings.events.topic_prefix, onlookers.answer)
+        desk = make_desk(settings.signals, settings.events.topic_prefix, clock.now(), onlookers.answer)
         held.callback(desk.close)
         job_parts = JobParts(
             source=wired.source,

@@ -10,7 +10,6 @@ import time
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 from adapters.source import wiring
 from adapters.source.initial import InitialSnapshot
@@ -83,7 +82,7 @@ def building(
     reach: ReachOf = connection.reach,
 ) -> Iterator[Job]:
     """Build the job without starting it; see `wiring.building`."""
-    wire = partial(_wired, settings, spark, sleep, reach)
+    wire = partial(_wired, settings, spark, reach)
     with wiring.building(settings, spark, onlookers, wire, sleep=sleep, wrap=wrap) as job:
         yield job
 
@@ -91,11 +90,10 @@ def building(
 def _wired(
     settings: Settings,
     spark: SparkSession,
-    sleep: Callable[[float], object],
     reach: ReachOf,
     places: Places,
 ) -> Wired:
-    source = make_source(settings, spark, places, sleep, reach)
+    source = make_source(settings, spark, places, reach)
     return Wired(
         source,
         source.close,
@@ -110,22 +108,22 @@ def make_source(
     settings: Settings,
     spark: SparkSession,
     places: Places,
-    sleep: Callable[[float], object] = time.sleep,
     reach: ReachOf = connection.reach,
 ) -> SqlServerSource:
-    """The source of the settings. `sleep` waits before an initial snapshot."""
+    """The source of the settings."""
     found = Server(reach(settings.sqlserver), connection.login_of(settings.sqlserver))
     databases, tasks = Databases(settings, found), tasks_of(spark)
-    jdbc = found.reach.jdbc
+    jdbc, clock = found.reach.jdbc, places.clock
     tools = SourceTools(
         SpanEncoder(SparkExecutors(spark), places.staging, local_rows=_LOCAL_ROWS),
         ChunkReader(spark, jdbc, places.windows, settings.snapshot, tasks=tasks),
-        lambda database: ChangeReader(spark, jdbc, database, f"{places.staging}/log"),
+        lambda database: ChangeReader(spark, jdbc, database, f"{places.staging}/log", clock.new_id),
         _bounds(settings, tasks),
+        clock,
         history(settings.sqlserver.history, settings.events.topic_prefix),
     )
     first: InitialSnapshot[Held] = InitialSnapshot(
-        settings.snapshot, snapshotter(settings.snapshot), uuid4().hex, sleep
+        settings.snapshot, snapshotter(settings.snapshot), clock.new_id(), clock.sleep
     )
     return SqlServerSource(settings, found, databases, tools, first)
 

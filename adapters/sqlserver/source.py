@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -64,7 +63,7 @@ class SqlServerSource:
             databases, keyless=lambda: self._initial.waits, conditions=conditions, **whole
         )
         codecs = Codecs(settings)
-        self._windows = OpenWindows(settings, databases, codecs, self._extents, tools.chunks, self._initial)
+        self._windows = OpenWindows(settings, databases, codecs, self._extents, tools, self._initial)
         self._spans = StreamedSpans(settings, databases, codecs, tools, self._windows)
         self._asking = {name: _asking(settings, databases, tools) for name in databases.names}
 
@@ -99,7 +98,7 @@ class SqlServerSource:
 
     def _opened(self, state: State, position: Position) -> SqlServerLog:
         """The log. Its first spans report shapes that are new since the state."""
-        now_s = time.time()
+        now_s = self._tools.clock.now()
         told = [
             Span(
                 position,
@@ -223,6 +222,7 @@ def _asking(settings: Settings, databases: Databases, tools: SourceTools) -> Ask
     """How a database's log is read, in every session."""
     sqlserver = settings.sqlserver
     return Asking(
+        tools.clock,
         tools.bounds,
         sqlserver.agent_status_query,
         never=sqlserver.signal_tables,

@@ -6,7 +6,6 @@ That is each database's open transaction, whose events are counted, and the tabl
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +55,7 @@ class StreamedSpans:
     ) -> None:
         self._settings, self._databases, self._codecs = settings, databases, codecs
         self._tools, self._windows = tools, windows
-        self._tracker = SchemaTracker(databases, codecs, tools.history)
+        self._tracker = SchemaTracker(databases, codecs, tools.history, tools.clock)
         self._open: dict[str, OpenTransaction | None] = {}
         self._announced = 0
 
@@ -130,7 +129,7 @@ class StreamedSpans:
         if faults:
             return [], faults
         rules = Rules(self._settings.events, instances, taken.read.clock_minutes)
-        decode = DecodePart(rules, self._windows.watch(name), int(time.time() * 1000))
+        decode = DecodePart(rules, self._windows.watch(name), self._tools.clock.now_ms)
         parts = taken.read.parts or ((NOTHING,) if news else ())
         decoded = encode_parts(
             self._tools.encoder,
@@ -159,7 +158,7 @@ class StreamedSpans:
             parts=tuple(one.part for one in decoded if one.part),
             signals=tuple(SignalRow(f"{name}:{one.place}", one.id, one.type, one.data) for one in signals),
             superseded=superseded,
-            lag_s=span.taken.lag_s(time.monotonic()),
+            lag_s=span.taken.lag_s(self._tools.clock.monotonic()),
         )
 
     def _told(self, database: str, before: Place, taken: LogSlice) -> list[SchemaChange]:

@@ -13,14 +13,16 @@ if TYPE_CHECKING:
     from adapters.sqlserver.log.span_reader import ChangeReader
     from adapters.sqlserver.schema.history import History
     from adapters.sqlserver.snapshot.chunk_reader import ChunkReader
+    from engine.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
 class SourceTools:
-    """Encoders, readers, and the schema history if there is one."""
+    """Encoders, readers, the time, and the schema history if there is one."""
 
     encoder: SpanEncoder
     chunks: ChunkReader
     changes: Callable[[str], ChangeReader]
     bounds: LogBounds
+    clock: Clock
     history: History | None = None

@@ -106,7 +106,7 @@ def go_on(
     """Send a turn and read a signal every moment until the credential has changed so often."""
     signals = made.signals.topic.name
     sink = Turns(KafkaSink(made.sink.kafka, LocalExecutors(), directory / "staging"))
-    desk = make_desk(made.signals, KAFKA["topic.prefix"], lambda _answer: None)
+    desk = make_desk(made.signals, KAFKA["topic.prefix"], time.time(), lambda _answer: None)
     desk.resume({})
     heard = turn = 0
     try:

@@ -67,7 +67,7 @@ def desk(broker: KafkaBroker, topic: str, root: Path, password: str) -> Desk:
             "signal.consumer.ssl.truststore.location": str(root),
         }
     )
-    return make_desk(settings.signals, "shop", lambda _answer: None)
+    return make_desk(settings.signals, "shop", time.time(), lambda _answer: None)
 
 
 def received(desk: Desk, timeout_s: float) -> list[Command]:

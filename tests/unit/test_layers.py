@@ -52,11 +52,13 @@ READS_TIME = {
     "adapters/sinks/files.py": "the mark of a directory",
     "adapters/postgres/server/answering.py": "how long a socket is silent",
     "adapters/postgres/log/reader.py": "a thread that answers its server",
-    "adapters/source/signal_desk.py": "from when signals of a topic are taken",
     "adapters/source/wiring.py": "the default of an embedding caller's `sleep`",
     "adapters/postgres/job.py": "the same",
-    "adapters/sqlserver/": "not given a clock yet",
-    "adapters/mongodb/": "not given a clock yet",
+    "adapters/sqlserver/job.py": "the same",
+    "adapters/mongodb/job.py": "the same",
+    "adapters/sqlserver/log/reader.py": "the pace of a thread",
+    "adapters/mongodb/log/reader.py": "a thread that notes when a batch came",
+    "adapters/mongodb/server/credentials.py": "how long a token serves, for the driver, in tasks too",
 }
 """Modules and rooms that read a clock, wait, or make ids by themselves, and what for.
 

@@ -8,7 +8,6 @@ last streamed event, however, must be in its log, unless the log no longer reach
 from __future__ import annotations
 
 import logging
-import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,8 @@ from adapters.mongodb.server.connection import another_log
 from engine.errors import SourceError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from adapters.mongodb.log.options import StreamOptions
     from adapters.mongodb.server.change_cursor import ChangeCursor
     from adapters.mongodb.server.questions import Questions
@@ -31,14 +32,16 @@ _PATIENCE_S = 30.0
 """An idle primary still writes an entry every ten seconds."""
 
 
-def check_same_log(questions: Questions, options: StreamOptions, event: Position) -> None:
+def check_same_log(
+    questions: Questions, options: StreamOptions, event: Position, monotonic: Callable[[], float]
+) -> None:
     """Look for the last streamed event. Reads only that event's cluster time of the log.
 
     Raises PositionLost if the log continues without it, and SourceError if the log has not come that far.
     """
     with closing(questions.change_cursor(options.place, _DOING)) as cursor:
         try:
-            found = _found(cursor, options, event)
+            found = _found(cursor, options, event, monotonic)
         except HistoryLost:
             _log.debug("the oplog no longer reaches back to the event streamed last")
             return
@@ -46,12 +49,14 @@ def check_same_log(questions: Questions, options: StreamOptions, event: Position
         raise another_log(f"no event at {shown(event)}")
 
 
-def _found(cursor: ChangeCursor, options: StreamOptions, event: Position) -> bool:
+def _found(
+    cursor: ChangeCursor, options: StreamOptions, event: Position, monotonic: Callable[[], float]
+) -> bool:
     """Whether the first event from its time on has that time.
 
     The events of one time are all there, or none.
     """
-    wanted, deadline = time_of(event), time.monotonic() + _PATIENCE_S
+    wanted, deadline = time_of(event), monotonic() + _PATIENCE_S
     raw, batch = cursor.open(options.times(wanted), 1), "firstBatch"
     while True:
         found = fields(raw, fields(raw)["cursor"].start)
@@ -62,6 +67,6 @@ def _found(cursor: ChangeCursor, options: StreamOptions, event: Position) -> boo
             if number:
                 cursor.end(number)
             return place is not None and cluster_time(raw, fields(raw, place)["clusterTime"].start) == wanted
-        if time.monotonic() > deadline:
+        if monotonic() > deadline:
             raise SourceError(f"the server's log has not come to {shown(event)} yet", place=_PLACE)
         raw, batch = cursor.more(number, 1, _AWAIT_MS), "nextBatch"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -26,10 +25,8 @@ if TYPE_CHECKING:
 
     from adapters.mongodb.events.decode import Emptied
     from adapters.mongodb.server.questions import Questions
-    from adapters.mongodb.snapshot.chunk_reader import ChunkReader
-    from adapters.mongodb.snapshot.initial import Held
     from adapters.mongodb.snapshot.tables import MongoCollections
-    from adapters.source.initial import InitialSnapshot
+    from adapters.mongodb.tools import SourceTools
     from engine.config.settings import Settings
     from engine.model import CollectionId, Window
 
@@ -45,11 +42,9 @@ class Session:
 class OpenWindows:
     """The windows that are open. Used by the job's thread alone."""
 
-    def __init__(
-        self, settings: Settings, questions: Questions, chunks: ChunkReader, first: InitialSnapshot[Held]
-    ) -> None:
-        self._settings, self._questions = settings, questions
-        self._chunks, self._first = chunks, first
+    def __init__(self, settings: Settings, questions: Questions, tools: SourceTools) -> None:
+        self._settings, self._questions, self._clock = settings, questions, tools.clock
+        self._chunks, self._first = tools.chunks, tools.initial
         self._windows: dict[str, MongoWindow] = {}
 
     def watch(self) -> Watch:
@@ -80,7 +75,7 @@ class OpenWindows:
         loose = {run.target.collection for run in window.runs if known[run.target.collection].capped}
         if loose:
             watermark.loosen()
-        now_ms = int(time.time() * 1000)
+        now_ms = self._clock.now_ms
         snapshot = PLAIN if window.initial else "incremental"
         reads = [
             RunRead(

@@ -7,7 +7,6 @@ Used by the log's thread alone.
 from __future__ import annotations
 
 import logging
-import time
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from adapters.sqlserver.log.span_reader import ChangeReader, Read
     from adapters.sqlserver.server.position import Place
     from adapters.sqlserver.server.questions import Questions
+    from engine.clock import Clock
     from engine.model import CollectionId
 
 _log = logging.getLogger("adapters")
@@ -64,7 +64,7 @@ class LogBounds:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """How much is read at once, and how to ask the server whether SQL Server Agent runs.
+    """The time, how much is read at once, and how to ask the server whether SQL Server Agent runs.
 
     `gone` are the capture instances already reported as dropped, also by earlier tails: a session that fails
     before it saves anything must not make the next one report them again. `unnumbered` are the instances
@@ -72,6 +72,7 @@ class Asking:
     which tables' changes are streamed.
     """
 
+    clock: Clock
     bounds: LogBounds = LogBounds()
     agent_query: str = ""
     gone: set[tuple[str, int]] = field(default_factory=set)
@@ -114,7 +115,7 @@ class DatabaseTail:
         try:
             taken = self._next(after)
         except TableBusy as error:
-            self._note_busy(error, time.monotonic())
+            self._note_busy(error, self._asking.clock.monotonic())
             return None
         self._busy_since_s, self._busy_told = None, False
         return taken
@@ -129,7 +130,7 @@ class DatabaseTail:
 
     def _next(self, after: Place) -> LogSlice | None:
         questions = self._asking_now()
-        polled_s = time.monotonic()
+        polled_s = self._asking.clock.monotonic()
         # In this order: an instance made in between has no changes up to that LSN.
         upto = self._greatest(questions)
         if upto is None:
@@ -245,9 +246,9 @@ class DatabaseTail:
 
         Also records how far that clock is ahead of ours.
         """
-        if time.monotonic() - self._asked_s > _CLOCK_S:
+        if self._asking.clock.monotonic() - self._asked_s > _CLOCK_S:
             clock = questions.changes.clock()
-            self._minutes, self._asked_s = clock.minutes, time.monotonic()
+            self._minutes, self._asked_s = clock.minutes, self._asking.clock.monotonic()
             self._ahead_s = unix_s(clock.now, self._minutes) - self._asked_s
         return self._minutes
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
-from uuid import uuid4
 
 import pyarrow as pa
 
@@ -33,7 +32,7 @@ from engine.events.values.row_texts import RowMode
 from engine.model import Checksum
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -85,11 +84,18 @@ def forget(parts: Sequence[Part]) -> None:
 
 
 class ChangeReader:
-    """Reads spans of one database. Used by the log's thread alone."""
+    """Reads spans of one database. Used by the log's thread alone. `new_id` names what is staged."""
 
-    def __init__(self, spark: SparkSession, jdbc: JdbcOf, database: str, staging: str) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        jdbc: JdbcOf,
+        database: str,
+        staging: str,
+        new_id: Callable[[], str],
+    ) -> None:
         self._spark, self._jdbc = spark, jdbc
-        self._database, self._staging = database, staging
+        self._database, self._staging, self._new_id = database, staging, new_id
         self._escaped: set[str] = set()
         self.row_bytes = float(_FIRST_ROW_BYTES)
 
@@ -159,7 +165,7 @@ class ChangeReader:
         stretches = sorted({one.task for one in told})
         numbers = {stretch: task for task, stretch in enumerate(stretches)}
         query = change_statements.change_query([replace(one, task=numbers[one.task]) for one in told])
-        stage = StageChanges(self._staging, f"changes-{uuid4().hex}", widths)
+        stage = StageChanges(self._staging, f"changes-{self._new_id()}", widths)
         for one in self._job(query, len(stretches), stage):
             yield {**one, "stretch": stretches[one["task"]]}
 

@@ -7,7 +7,6 @@ Owns the shapes already emitted as events and recorded in the schema history, an
 from __future__ import annotations
 
 import logging
-import time
 from typing import TYPE_CHECKING, Any
 
 from adapters.sqlserver.events.schema_changes import ChangeType, SchemaChange
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from adapters.sqlserver.schema.history import History
     from adapters.sqlserver.schema.table_schemas import Shapes
     from adapters.sqlserver.server.position import Place
+    from engine.clock import Clock
 
 _log = logging.getLogger("adapters")
 
@@ -32,8 +32,8 @@ _log = logging.getLogger("adapters")
 class SchemaTracker:
     """Finds changes of the tables' shapes. Used by the job's thread alone."""
 
-    def __init__(self, databases: Databases, codecs: Codecs, history: History | None) -> None:
-        self._databases, self._codecs, self._history = databases, codecs, history
+    def __init__(self, databases: Databases, codecs: Codecs, history: History | None, clock: Clock) -> None:
+        self._databases, self._codecs, self._history, self._clock = databases, codecs, history, clock
         self._shapes: Shapes = {}
 
     def recover(self, saved: Sequence[Mapping[str, Any]] | None, places: Mapping[str, Place]) -> None:
@@ -59,7 +59,7 @@ class SchemaTracker:
             return []
         known = {name: table for name, table in self._shapes.items() if name.parts[0] == database}
         found = taken.instances.at(before) | taken.instances.at(taken.end)
-        now_ms = int(time.time() * 1000)
+        now_ms = self._clock.now_ms
         made = []
         for table in table_schemas.changed(known, found):
             place = ReadPlace(now_ms, taken.instances.since(table.id, before), snapshot=kind)

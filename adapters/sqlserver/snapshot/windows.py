@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,10 +23,10 @@ if TYPE_CHECKING:
     from adapters.sqlserver.databases import Databases
     from adapters.sqlserver.events.codecs import Codecs
     from adapters.sqlserver.server.table import Column
-    from adapters.sqlserver.snapshot.chunk_reader import ChunkReader
     from adapters.sqlserver.snapshot.eligibility import ReadTable
     from adapters.sqlserver.snapshot.initial import InitialReads
     from adapters.sqlserver.snapshot.tables import SqlServerTables
+    from adapters.sqlserver.tools import SourceTools
     from engine.config.settings import Settings
     from engine.model import CollectionId, Target, Window
 
@@ -41,11 +40,11 @@ class OpenWindows:
         databases: Databases,
         codecs: Codecs,
         tables: SqlServerTables,
-        chunks: ChunkReader,
+        tools: SourceTools,
         initial: InitialReads,
     ) -> None:
         self._settings, self._databases, self._codecs = settings, databases, codecs
-        self._tables, self._chunks, self._initial = tables, chunks, initial
+        self._tables, self._tools, self._initial = tables, tools, initial
         self._windows: dict[str, SqlServerWindow] = {}
 
     @property
@@ -85,14 +84,14 @@ class OpenWindows:
         }
         most = self._settings.snapshot.max_threads if window.initial else 0
         session = self._initial.session if window.initial else ()
-        read = partial(self._chunks.read, window.id, reads, most_tasks=most, session=session)
+        read = partial(self._tools.chunks.read, window.id, reads, most_tasks=most, session=session)
         opened = SqlServerWindow(
             watermarks,
             merges,
             Reading(
                 read=read,
-                cancel=partial(self._chunks.jobs.cancel, window.id),
-                directory=self._chunks.jobs.directory(window.id),
+                cancel=partial(self._tools.chunks.jobs.cancel, window.id),
+                directory=self._tools.chunks.jobs.directory(window.id),
                 closed=partial(self._windows.pop, window.id, None),
             ),
         )
@@ -127,7 +126,7 @@ class OpenWindows:
         ]
 
     def _events(self, target: Target, read: ReadTable, merge: tuple[str, ...]) -> ReadEvents:
-        now_ms, name = int(time.time() * 1000), target.collection.parts[0]
+        now_ms, name = self._tools.clock.now_ms, target.collection.parts[0]
         place = self._databases.place(name)
         if target.initial:
             place = self._initial.place(name) or place

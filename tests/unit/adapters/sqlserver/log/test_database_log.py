@@ -19,6 +19,7 @@ from adapters.sqlserver.server.change_tables import ChangeTables, ServerClock
 from adapters.sqlserver.server.position import ZERO, Place, after_lsn
 from adapters.sqlserver.server.questions import Questions
 from adapters.sqlserver.server.table import Capture, Table
+from adapters.system import system_clock
 from engine.errors import PositionLost, SourceError, TableBusy
 from tests.unit.adapters.sqlserver.changed import CUSTOMERS, lsn
 
@@ -87,7 +88,7 @@ class Nothing(ChangeReader):
 
 def made(asking: Asking | None = None, known: Sequence[Mark] = ()) -> tuple[DatabaseTail, Locked, Known]:
     asked = Asked()
-    log = DatabaseTail("shop", lambda: asked, Nothing(), asking or Asking(), known=known)
+    log = DatabaseTail("shop", lambda: asked, Nothing(), asking or Asking(system_clock()), known=known)
     return log, cast("Locked", asked.changes), cast("Known", asked.catalog)
 
 
@@ -121,7 +122,7 @@ def test_a_lock_is_told_of_once_and_not_at_once(
 def test_an_instance_that_is_gone_is_told_of_once_though_sessions_fail_before_they_save_it(
     caplog: pytest.LogCaptureFixture,
 ):
-    asking = Asking()
+    asking = Asking(system_clock())
     with caplog.at_level(logging.WARNING, "adapters"):
         for _session in range(3):
             log, _server, catalog = made(asking, [Mark("dbo_customers", 7, lsn(1))])
@@ -162,7 +163,7 @@ def test_changes_without_a_sure_order_are_told_of_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(Nothing, "found", Read(unnumbered=frozenset([0])))
-    asking = Asking()
+    asking = Asking(system_clock())
     with caplog.at_level(logging.WARNING, "adapters"):
         for _session in range(2):
             log, server, _catalog = made(asking)

@@ -18,6 +18,7 @@ from adapters.sqlserver.log.span_reader import ChangeReader, forget
 from adapters.sqlserver.server.change_statements import portions
 from adapters.sqlserver.server.position import Place
 from adapters.sqlserver.server.table import Capture, Table
+from adapters.system import system_clock
 from engine.model import CollectionId
 from tests.unit.adapters.sqlserver.changed import CUSTOMERS, lsn
 
@@ -70,7 +71,7 @@ def shares(ends: list[Place]) -> tuple[Mapping[str, Table], tuple[Share, ...]]:
 def test_a_span_of_many_instances_is_read_by_several_jobs_into_parts_that_are_whole(tmp_path: Path):
     ends = places(STRETCHES)
     tables, asked = shares(ends)
-    reader = Jobs(cast("SparkSession", None), cast("Any", None), "d", str(tmp_path))
+    reader = Jobs(cast("SparkSession", None), cast("Any", None), "d", str(tmp_path), system_clock().new_id)
     reader.asked = []
 
     read = reader.read(cast("Any", None), Planned(ends[0], ends[-1], asked, cuts=tuple(ends[1:-1])), tables)

@@ -13,6 +13,7 @@ from adapters.sqlserver.log.span_reader import Read
 from adapters.sqlserver.schema.tracker import SchemaTracker
 from adapters.sqlserver.server.position import Place
 from adapters.sqlserver.server.table import Capture, Column
+from adapters.system import system_clock
 from tests.unit.adapters.sqlserver.changed import CUSTOMERS, PLAIN, lsn
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Tables:
 
 def news(tables: Tables) -> SchemaTracker:
     settings = SimpleNamespace(events=PLAIN, sqlserver=SimpleNamespace(signal_tables=()))
-    return SchemaTracker(cast("Databases", tables), Codecs(cast("Settings", settings)), None)
+    return SchemaTracker(cast("Databases", tables), Codecs(cast("Settings", settings)), None, system_clock())
 
 
 def told(of: SchemaTracker, before: int, end: int, instances: Instances, *, look: bool = False) -> list[str]:
