@@ -11,7 +11,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from adapters.sqlserver.databases import Databases, check_identity
+from adapters.sqlserver.checks import DatabaseChecks, check_identity
 from adapters.sqlserver.events.codecs import Codecs
 from adapters.sqlserver.log.capture_instances import check_reach, marks_of, marks_out
 from adapters.sqlserver.log.database_log import Asking, DatabaseTail
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from adapters.source.initial import InitialSnapshot
+    from adapters.sqlserver.databases import Databases
     from adapters.sqlserver.server.connection import Server
     from adapters.sqlserver.snapshot.initial import Held
     from adapters.sqlserver.snapshot.window import SqlServerWindow
@@ -62,7 +63,7 @@ class SqlServerSource:
         self._extents = SqlServerTables(
             databases, keyless=lambda: self._initial.waits, conditions=conditions, **whole
         )
-        codecs = Codecs(settings)
+        self._checks, codecs = DatabaseChecks(settings, databases), Codecs(settings)
         self._windows = OpenWindows(settings, databases, codecs, self._extents, tools, self._initial)
         self._spans = StreamedSpans(settings, databases, codecs, tools, self._windows)
         self._asking = {name: _asking(settings, databases, tools) for name in databases.names}
@@ -72,13 +73,13 @@ class SqlServerSource:
     def open_log(self, state: State) -> tuple[State, SqlServerLog]:
         """Check the databases against the state, and open the log at its position or its end."""
         self._databases.close()
-        identity = self._databases.identity()
+        identity = self._checks.identity()
         check_saved(state)
         check_identity(state.identity, identity)
         names = self._databases.names
         for name in names:
             self._databases.note(name, self._databases.place(name), self._databases.look(name))
-            self._databases.check_tables(name)
+            self._checks.check_tables(name)
             self._tools.chunks.reach(name)
         state = replace(_with_places(state, self._databases), identity=identity)
         start = CaptureStart(self._settings, self._server, self._databases, self._initial)

@@ -9,7 +9,7 @@ import orjson
 import pytest
 from pyspark.sql import SparkSession
 
-from adapters.sqlserver.databases import check_identity
+from adapters.sqlserver.checks import check_identity
 from adapters.sqlserver.server import metadata, table_statements
 from adapters.sqlserver.server.connection import Server
 from adapters.sqlserver.server.table import Column, Table

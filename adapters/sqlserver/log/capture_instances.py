@@ -29,6 +29,10 @@ class Instances:
         """The tables as the log describes them after a place."""
         return {one.table: self.tables[one.name] for one in current(self.captures, place)}
 
+    def described(self, table: CollectionId) -> Table | None:
+        """A table as its older instance describes it; None if it has no instance."""
+        return next((self.tables[one.name] for one in self.captures if one.table == table), None)
+
     def tellers(self, place: Place) -> dict[CollectionId, int]:
         """The object id of the change table that each table is read from after a place."""
         return {one.table: one.object_id for one in current(self.captures, place)}

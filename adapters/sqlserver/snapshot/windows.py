@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from adapters.source.window_reader import Reading
+from adapters.sqlserver.checks import SIGNAL_COLUMNS, refuse_replica
 from adapters.sqlserver.events.decode import Watch
 from adapters.sqlserver.events.source_block import ReadPlace, read_source
 from adapters.sqlserver.server.rows import row_shape
@@ -73,7 +74,7 @@ class OpenWindows:
         tables = frozenset(target.collection for target in window.targets)
         names = list(dict.fromkeys(table.parts[0] for table in tables))
         for name in names:
-            self._databases.refuse_replicas(name)
+            refuse_replica(self._databases.questions(name))
         found = self._tables.readings(window.targets)
         merges = merge_columns(found.values())
         self._refuse_other_merges(merges)
@@ -149,7 +150,9 @@ class OpenWindows:
             return LogEnd(questions)
         if signal is None:
             raise InvariantError("signal rows need a signal table")
-        table = SignalTable(signal, self._databases.signal_columns(signal))
+        described = self._databases.instances(database).described(signal)
+        columns = described.columns[:SIGNAL_COLUMNS] if described else ()
+        table = SignalTable(signal, tuple(column.name for column in columns))
         return SignalRows(questions, table, window.id, strategy)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.sqlserver.databases import check_identity
+from adapters.sqlserver.checks import check_identity
 from adapters.sqlserver.server.catalog import Listed
 from adapters.sqlserver.server.table import Column, Table
 from adapters.sqlserver.server.tsql import READABLE

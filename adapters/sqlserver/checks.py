@@ -1,0 +1,143 @@
+"""What is checked before a database is read: CDC is enabled, it is writable, its signal table is usable."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from adapters.sqlserver.server.catalog import uncaptured
+from engine.errors import ConfigError, SourceError, StateError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from adapters.sqlserver.databases import Databases
+    from adapters.sqlserver.server.questions import Questions
+    from engine.config.settings import Settings
+    from engine.model import CollectionId
+
+_log = logging.getLogger("adapters")
+SIGNAL_COLUMNS = 3
+_CREATE_SIGNALS = (
+    "CREATE TABLE {} (id varchar(42) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048))"
+)
+
+
+class DatabaseChecks:
+    """Checks the databases of the settings whenever the log is opened."""
+
+    def __init__(self, settings: Settings, databases: Databases) -> None:
+        self._settings, self._databases = settings, databases
+        self._served = False
+
+    def identity(self) -> dict[str, str]:
+        """The identity of each database. Raises ConfigError where a database can't be used.
+
+        A primary that becomes a secondary while the job runs may become primary again: that raises
+        SourceError.
+        """
+        found = {name: self._checked(name) for name in self._databases.names}
+        self._served = True
+        return found
+
+    def _checked(self, database: str) -> str:
+        found = self._databases.questions(database).catalog.description()
+        if found is None:
+            raise SourceError("the server does not tell of the database", place=database)
+        if not found.cdc:
+            raise ConfigError(
+                f"CDC is not enabled in database {database!r}", hint="run there: EXEC sys.sp_cdc_enable_db"
+            )
+        if not found.writable:
+            refused = refused_replica(database)
+            raise refused if self._served else ConfigError(str(refused))
+        return found.identity
+
+    def check_tables(self, database: str) -> None:
+        """Warn of listed tables that are not captured. Raises ConfigError for an unusable signal table."""
+        listed = [
+            one
+            for one in self._databases.questions(database).catalog.listed()
+            if self._databases.captures(one.id)
+        ]
+        captures = self._databases.instances(database).captures
+        signal = self._settings.sqlserver.signal_table(database)
+        for name in uncaptured(listed, captures):
+            if self._settings.capture.include_tables and name != signal:
+                _log.warning("%s is listed, but CDC does not capture it: its changes are not told", name)
+        for one in listed:
+            if one.indexed and self._settings.capture.include_tables:
+                _log.warning("%s is an indexed view, which CDC can't capture", one.id)
+        self._warn_of_limits(database)
+        if signal is not None:
+            self._check_signals(signal, {one.id for one in listed})
+
+    def _warn_of_limits(self, database: str) -> None:
+        """Warn of tables and columns that CDC captures incompletely or not faithfully."""
+        catalog = self._databases.questions(database).catalog
+        switching, pages = catalog.switching(), catalog.other_code_pages()
+        for switched in switching:
+            if self._databases.captures(switched.table):
+                _log.warning(
+                    "%s is partitioned, and CDC does not capture rows of a partition that is switched"
+                    " in or out; to forbid it make capture instance %s with @allow_partition_switch = 0",
+                    *(switched.table, switched.instance),
+                )
+        for page in pages:
+            if self._databases.captures(page.table):
+                _log.warning(
+                    "column %s of %s has the collation %s, of another code page than the database's:"
+                    " CDC may not keep its characters; nvarchar keeps all",
+                    *(page.column, page.table, page.collation),
+                )
+
+    def _check_signals(self, signal: CollectionId, listed: set[CollectionId]) -> None:
+        name = ".".join(signal.parts[1:])
+        if signal not in listed:
+            raise ConfigError(
+                f"the signal table {str(signal)!r} does not exist",
+                hint=f"run: {_CREATE_SIGNALS.format(name)}",
+            )
+        table = self._databases.instances(signal.database).described(signal)
+        if table is None:
+            raise ConfigError(
+                f"CDC does not capture the signal table {str(signal)!r}",
+                hint="run: EXEC sys.sp_cdc_enable_table @source_schema = N'…', @source_name = N'…',"
+                " @role_name = NULL",
+            )
+        if len(table.columns) < SIGNAL_COLUMNS:
+            raise ConfigError(
+                f"the signal table {str(signal)!r} has {len(table.columns)} columns, it needs id, type, data"
+            )
+
+
+def refuse_replica(questions: Questions) -> None:
+    """Raise SourceError on a secondary: rows read there may be older than changes already emitted."""
+    found = questions.catalog.description()
+    if found is not None and not found.writable:
+        raise refused_replica(questions.database)
+
+
+def refused_replica(database: str) -> SourceError:
+    """The error for a replica: neither its log nor its rows are read."""
+    return SourceError(
+        f"database {database!r} is a readable secondary or read-only: rows read there may be older than"
+        " changes that were told",
+        place=database,
+        hint="connect to the primary replica",
+    )
+
+
+def check_identity(saved: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+    """Raise StateError where the saved state belongs to another database: no mark of its identity matches."""
+    for name in saved.keys() & found.keys():
+        if not _marks(saved[name]) & _marks(found[name]):
+            raise StateError(
+                f"the saved state is of another database {name!r}: {saved[name]!r}, not {found[name]!r}",
+                hint="set tidemark.checkpoint to an empty directory to begin anew",
+            )
+
+
+def _marks(identity: str) -> set[str]:
+    """The marks of an identity (`metadata.DATABASE`). States of earlier versions have only one."""
+    return set(identity.split("|")) - {""}
