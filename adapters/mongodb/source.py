@@ -39,7 +39,7 @@ from engine.snapshot.merge import Superseded
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from adapters.mongodb.events.decode import Decoded
+    from adapters.mongodb.events.facts import Decoded
     from adapters.mongodb.events.transactions import OpenTransaction
     from adapters.mongodb.server.questions import Questions
     from adapters.mongodb.snapshot.window import MongoWindow

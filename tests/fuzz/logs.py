@@ -14,8 +14,8 @@ from bson.timestamp import Timestamp
 from adapters.mongodb.documents.bson_walk import concatenated
 from adapters.mongodb.events.codec import Rules as MongoRules
 from adapters.mongodb.events.codec import codec_of
-from adapters.mongodb.events.decode import Watch as MongoWatch
 from adapters.mongodb.events.decode import decode as decode_mongodb
+from adapters.mongodb.events.facts import Watch as MongoWatch
 from adapters.mongodb.events.rows import ReadEvents
 from adapters.mongodb.log.split_events import Parts
 from adapters.mongodb.log.stream import answer

@@ -14,7 +14,8 @@ from bson.timestamp import Timestamp
 
 from adapters.mongodb.documents.bson_walk import concatenated, document_starts
 from adapters.mongodb.events.codec import Rules
-from adapters.mongodb.events.decode import Watch, decode
+from adapters.mongodb.events.decode import decode
+from adapters.mongodb.events.facts import Watch
 from adapters.mongodb.snapshot.conditions import condition_filter
 from adapters.postgres.log.pgoutput import (
     HEADER,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from adapters.mongodb import source
 from adapters.mongodb.documents import keys
 from adapters.mongodb.events import decode, untold
-from adapters.mongodb.events.decode import Watch
+from adapters.mongodb.events.facts import Watch
 from adapters.mongodb.log import options
 from adapters.mongodb.log.options import StreamOptions
 from adapters.mongodb.log.position import time_of
@@ -90,10 +90,10 @@ def _without(name: str) -> Callable[[Any], Any]:
 
 MONGO_MUTANTS: dict[str, Mutant] = {
     "changes supersede documents read": Mutant("in-window", ((OpenWindows, "watch", _always(Watch())),)),
-    "an _id that is written otherwise": Mutant("in-window", ((decode, "_respelt", _always(None)),)),
+    "an _id that is written otherwise": Mutant("in-window", ((decode, "respelt", _always(None)),)),
     "bounds that JSON does not bring back": Mutant("odd-ids", ((keys, "_reads_back", _always(gives=True)),)),
     "changes without their document": Mutant(
-        "giant-in-window", ((decode, "_has_document", _in_other_modes_only),)
+        "giant-in-window", ((decode, "has_document", _in_other_modes_only),)
     ),
     "events above 16 MB come with less": Mutant(
         "giant-in-window", ((StreamOptions, "smaller", _always(None)),)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adapters.mongodb.documents.bson_walk import cluster_time, fields, string
-from adapters.mongodb.events.decode import OPERATIONS, collection_of, session_of
+from adapters.mongodb.events.change_event import OPERATIONS, collection_of, session_of
 from engine.isolation.incomplete import Letters, letter
 
 if TYPE_CHECKING:

@@ -8,134 +8,47 @@ documents are written together (`columns`).
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from struct import error as StructError  # noqa: N812  (it is a class)
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-import bson
 import numpy as np
 import pyarrow as pa
-from bson.codec_options import CodecOptions, DatetimeConversion
-from bson.errors import BSONError
-from bson.timestamp import Timestamp
 
-from adapters.mongodb.documents.bson_walk import Kind, cluster_time, elements, fields, int64, string
+from adapters.mongodb.documents.bson_walk import Kind, cluster_time, fields, string
 from adapters.mongodb.documents.columns import document_texts
-from adapters.mongodb.documents.extended_json import RELAXED, STRICT, document_text, value_text
+from adapters.mongodb.documents.extended_json import STRICT, document_text
 from adapters.mongodb.documents.keys import id_text
+from adapters.mongodb.events.change_event import (
+    OPERATIONS,
+    WITH_DOCUMENT,
+    collection_of,
+    database_of,
+    has_document,
+    is_bare,
+    is_change,
+    respelt,
+    session_of,
+    signal_of,
+)
 from adapters.mongodb.events.codec import codec_of, embedded, id_json
+from adapters.mongodb.events.facts import Decoded, Emptied, Lack, LeftOut, SignalDocument, Watch
 from adapters.mongodb.events.transactions import Boundaries, OpenTransaction
 from adapters.mongodb.log.options import EMPTYING
 from adapters.source.table_faults import note_fault
 from engine.errors import SourceError
 from engine.events.batch import EVENTS, no_events
-from engine.model import CollectionId, Part
 from engine.snapshot.merge import Superseded
 from engine.snapshot.merge_key import merge_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from adapters.mongodb.documents.bson_walk import Value
     from adapters.mongodb.events.codec import CollectionCodec, Rules
+    from engine.model import CollectionId
 
 _Walked: TypeAlias = "tuple[dict[str, Value], CollectionId | None]"
 """A change event's values by name, and its collection."""
-OPERATIONS = {"insert": "c", "update": "u", "replace": "u", "delete": "d"}
-"""Operations on documents, with their `op` in events."""
-_ANY = CodecOptions[dict[str, Any]](
-    unicode_decode_error_handler="replace", datetime_conversion=DatetimeConversion.DATETIME_MS
-)
-_NAMESPACE = {"db": str, "coll": str}
-_DESCRIBED = {"updatedFields": dict, "removedFields": list}
-_NEEDED = {"operationType": str, "clusterTime": Timestamp}
-_WITH_DOCUMENT = ("insert", "update", "replace")
-
-
-@dataclass(frozen=True, slots=True)
-class Watch:
-    """What to note for the open windows: entries of these collections after a cluster time.
-
-    `after` is (seconds, ordinal). All windows contain everything up to that time. Counting a key for a window
-    that contains its change does no harm: the stream has delivered the change.
-    """
-
-    collections: frozenset[CollectionId] = frozenset()
-    after: tuple[int, int] = (0, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class SignalDocument:
-    """A document inserted into the signal collection: its place and its three values.
-
-    `position` is the resume token's text. A missing or null value is None. `data` is JSON text, also for a
-    document.
-    """
-
-    position: str
-    id: str | None
-    type: str | None
-    data: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Emptied:
-    """A drop, a rename to `to`, or an invalidation: of a `collection`, of a `database`, or of everything.
-
-    The stream has no event for the documents that are lost, nor for those that a rename brings.
-    """
-
-    at: tuple[int, int]
-    operation: str
-    collection: CollectionId | None
-    database: str | None
-    to: CollectionId | None
-
-    def among(self, collections: Iterable[CollectionId]) -> frozenset[CollectionId]:
-        """Those of the collections that lose their documents."""
-        return frozenset(one for one in collections if self._empties(one))
-
-    def _empties(self, collection: CollectionId) -> bool:
-        if self.collection is not None:
-            return collection in {self.collection, self.to}
-        return self.database is None or collection.parts[0] == self.database
-
-
-class Lack(StrEnum):
-    """Why no event has a changed document's content, in words."""
-
-    TOO_LARGE = "the server can't send an event over 16 MB ('cursor.oversize.handling.mode' is 'skip')"
-    RESPELT = "an update wrote an '_id' otherwise, as 1.0 for 1, and came without its document"
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """A change without a complete event: the document, by the `_id` in events' keys, and why."""
-
-    collection: CollectionId
-    id_json: str
-    operation: str
-    at: tuple[int, int]
-    why: Lack = Lack.TOO_LARGE
-
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """A decoded part: its events in order, and the facts that the driver needs.
-
-    `part` is the written file of the events, once there is one. `faults` maps collections whose changes can't
-    be decoded to the reason. If there are any, the events are incomplete.
-    """
-
-    events: pa.RecordBatch
-    signals: tuple[SignalDocument, ...]
-    superseded: Superseded
-    open: OpenTransaction | None
-    entries: int
-    part: Part | None = None
-    emptied: tuple[Emptied, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
-    faults: Mapping[CollectionId, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -172,26 +85,6 @@ def decode(
         if all(map(is_change, changes)):
             raise
         raise SourceError("a change of the stream is damaged", hint="read the span again") from None
-
-
-def is_change(raw: bytes) -> bool:
-    """Whether these bytes are a valid change event. If not, the decoder is not to blame for a failure."""
-    try:
-        change = bson.decode(raw, _ANY)
-    except (BSONError, ValueError):
-        return False
-    operation, namespace = change.get("operationType"), change.get("ns", {"db": ""})
-    if not isinstance(namespace, dict) or not _has({"coll": "", **namespace}, _NAMESPACE):
-        return False
-    needed = _NEEDED | ({"documentKey": dict} if operation in OPERATIONS else {})
-    if operation == "update":
-        described = change.get("updateDescription")
-        return _has(change, needed) and isinstance(described, dict) and _has(described, _DESCRIBED)
-    return _has(change, needed)
-
-
-def _has(document: Mapping[str, Any], kinds: Mapping[str, type]) -> bool:
-    return all(isinstance(document.get(name), kind) for name, kind in kinds.items())
 
 
 def _decode(
@@ -296,21 +189,21 @@ class _Part:
         if codec is None:
             return
         named = id_json(raw, found["documentKey"])
-        if _is_bare(operation, found):
+        if is_bare(operation, found):
             self._left_out.append(LeftOut(collection, named, operation, at))
             return
         if codec.signal and op == "c":
-            self._signals.append(_signal(raw, found))
+            self._signals.append(signal_of(raw, found))
         if op in self._rules.settings.skipped_operations:
             return
         after = self._after(raw, found, codec, whole) if op != "d" else "null"
         change = _Change(raw, found, named, op, at, after, described=operation == "update")
-        respelt = _respelt(raw, found, operation)
-        if respelt is not None:
+        new_id = respelt(raw, found, operation)
+        if new_id is not None:
             self._delete(change, codec)
-            change = replace(change, id_json=respelt)
+            change = replace(change, id_json=new_id)
             if "fullDocument" not in found:
-                self._left_out.append(LeftOut(collection, respelt, operation, at, Lack.RESPELT))
+                self._left_out.append(LeftOut(collection, new_id, operation, at, Lack.RESPELT))
         self._emit(change, codec)
 
     def _delete(self, change: _Change, codec: CollectionCodec) -> None:
@@ -354,11 +247,11 @@ class _Part:
     ) -> None:
         if operation in EMPTYING:
             to = collection_of(raw, found.get("to"))
-            self._emptied.append(Emptied(at, operation, collection, _database(raw, found.get("ns")), to))
+            self._emptied.append(Emptied(at, operation, collection, database_of(raw, found.get("ns")), to))
         elif at > self._watch.after and collection in self._watch.collections and "documentKey" in found:
             key = id_text(raw, found["documentKey"].start) or "null"
             self._noted.keys.setdefault(collection, []).append(key)
-            if operation in _WITH_DOCUMENT and not _has_document(found):
+            if operation in WITH_DOCUMENT and not has_document(found):
                 # Not looked up, deleted since, or stripped from an event that was too large.
                 self._noted.lacking.setdefault(collection, []).append(key)
 
@@ -402,89 +295,3 @@ class _Part:
         indices.append(self._topics.setdefault(topic, len(self._topics)))
         keys.append(key)
         values.append(value)
-
-
-def collection_of(raw: bytes, namespace: Value | None) -> CollectionId | None:
-    """The collection of an event's namespace; None if it names only a database."""
-    if namespace is None:
-        return None
-    found = fields(raw, namespace.start)
-    if "coll" not in found:
-        return None
-    return CollectionId((string(raw, found["db"].start), string(raw, found["coll"].start)))
-
-
-def _database(raw: bytes, namespace: Value | None) -> str | None:
-    return None if namespace is None else string(raw, fields(raw, namespace.start)["db"].start)
-
-
-def _has_document(found: dict[str, Value]) -> bool:
-    return "fullDocument" in found and found["fullDocument"].kind == Kind.DOCUMENT
-
-
-def _is_bare(operation: str, found: dict[str, Value]) -> bool:
-    """Whether the event was stripped of its content because it was too large."""
-    if operation == "update":
-        return "updateDescription" not in found
-    return operation in _WITH_DOCUMENT and "fullDocument" not in found
-
-
-def _respelt(raw: bytes, found: dict[str, Value], operation: str) -> str | None:
-    """A document's new `_id`, as in keys, if a change rewrote it; else None.
-
-    The server treats 1 and 1.0 as equal, so a replacement, or an update by a pipeline, may swap one for the
-    other. This event has the old form, and all later events have the new one.
-    """
-    key = found["documentKey"]
-    if operation == "replace" and _has_document(found):
-        start = found["fullDocument"].start
-        if raw.startswith(raw[key.start + 4 : key.end - 1], start + 4):
-            return None
-        place = _place_of_id(raw, start)
-    elif operation == "update":
-        described = found["updateDescription"]
-        if raw.find(b"_id\0", described.start, described.end) < 0:
-            return None
-        place = _place_of_id(raw, fields(raw, described.start)["updatedFields"].start)
-    else:
-        return None
-    before = _place_of_id(raw, key.start)
-    if place is None or before is None or _bytes(raw, place) == _bytes(raw, before):
-        return None
-    text = value_text(raw, *place)
-    # 32-bit and 64-bit integers are written alike, so the key stays the same.
-    return None if text == value_text(raw, *before) else text
-
-
-def _place_of_id(raw: bytes, start: int) -> tuple[int, int, int] | None:
-    """Type, start and end of the `_id` of the document at `start`."""
-    return next(
-        ((kind, begin, end) for name, kind, begin, end in elements(raw, start) if name == b"_id"), None
-    )
-
-
-def _bytes(raw: bytes, place: tuple[int, int, int]) -> tuple[int, bytes]:
-    kind, start, end = place
-    return kind, raw[start:end]
-
-
-def session_of(raw: bytes, found: dict[str, Value]) -> tuple[str | None, int | None]:
-    """The session and number of an event's transaction; None outside transactions."""
-    if "lsid" not in found or "txnNumber" not in found:
-        return None, None
-    return document_text(raw, found["lsid"].start, STRICT), int64(raw, found["txnNumber"].start)[0]
-
-
-def _signal(raw: bytes, found: dict[str, Value]) -> SignalDocument:
-    """The first three values of the inserted document, by position."""
-    token = fields(raw, found["_id"].start)["_data"]
-    values = [_plain(raw, *one[1:]) for one in elements(raw, found["fullDocument"].start)]
-    padded = [*values[:3], None, None, None] if len(values) <= 3 else [values[0], values[1], None]
-    return SignalDocument(string(raw, token.start), padded[0], padded[1], padded[2])
-
-
-def _plain(raw: bytes, kind: int, start: int, end: int) -> str | None:
-    """A string's own text, None for null, JSON for anything else."""
-    if kind == Kind.STRING:
-        return string(raw, start)
-    return None if kind == Kind.NULL else value_text(raw, kind, start, end, RELAXED)

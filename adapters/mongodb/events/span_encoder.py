@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from adapters.mongodb.events.codec import Rules
-    from adapters.mongodb.events.decode import Decoded, Watch
+    from adapters.mongodb.events.facts import Decoded, Watch
     from adapters.mongodb.events.transactions import OpenTransaction
     from adapters.mongodb.log.reader import Span
     from adapters.source.span_encoder import EncodePart, SpanEncoder

@@ -16,7 +16,7 @@ from engine.isolation.incomplete import Cause, Incomplete, Letters
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from adapters.mongodb.events.decode import Emptied, LeftOut
+    from adapters.mongodb.events.facts import Emptied, LeftOut
     from engine.model import CollectionId
 
     Captures = Callable[[CollectionId], bool]

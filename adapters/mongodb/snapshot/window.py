@@ -12,7 +12,7 @@ from engine.snapshot.merge import Superseded
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from adapters.mongodb.events.decode import Emptied
+    from adapters.mongodb.events.facts import Emptied
     from adapters.mongodb.snapshot.watermark import Watermark
     from adapters.source.window_reader import Reading
     from engine.model import CollectionId, Position, Staged

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from adapters.mongodb.events.codec import Rules, codec_of
-from adapters.mongodb.events.decode import Watch
+from adapters.mongodb.events.facts import Watch
 from adapters.mongodb.events.rows import ReadEvents
 from adapters.mongodb.events.source_block import read_source
 from adapters.mongodb.snapshot.chunk_reader import RunRead
@@ -23,7 +23,7 @@ from engine.snapshot.merge import Superseded
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from adapters.mongodb.events.decode import Emptied
+    from adapters.mongodb.events.facts import Emptied
     from adapters.mongodb.server.questions import Questions
     from adapters.mongodb.snapshot.tables import MongoCollections
     from adapters.mongodb.tools import SourceTools

@@ -12,7 +12,8 @@ from bson.raw_bson import RawBSONDocument
 
 from adapters.mongodb.documents.selection import FieldRule, FieldRules
 from adapters.mongodb.events.codec import Rules
-from adapters.mongodb.events.decode import Decoded, Watch, decode
+from adapters.mongodb.events.decode import decode
+from adapters.mongodb.events.facts import Decoded, Watch
 from engine.config import parse
 from tests.golden.event import Event
 

@@ -19,7 +19,8 @@ from adapters.mongodb.documents.bson_walk import Kind
 from adapters.mongodb.events import untold
 from adapters.mongodb.events.codec import Rules
 from adapters.mongodb.events.dead_letters import letters_of
-from adapters.mongodb.events.decode import Decoded, Lack, LeftOut, Watch, decode
+from adapters.mongodb.events.decode import decode
+from adapters.mongodb.events.facts import Decoded, Lack, LeftOut, Watch
 from engine.config.settings import CaptureSettings
 from engine.events.settings import EventSettings
 from engine.isolation.incomplete import Cause

@@ -1,0 +1,102 @@
+"""What decoding a part of the change stream gives: its events, and the facts that the driver needs. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import pyarrow as pa
+
+    from adapters.mongodb.events.transactions import OpenTransaction
+    from engine.model import CollectionId, Part
+    from engine.snapshot.merge import Superseded
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What to note for the open windows: entries of these collections after a cluster time.
+
+    `after` is (seconds, ordinal). All windows contain everything up to that time. Counting a key for a window
+    that contains its change does no harm: the stream has delivered the change.
+    """
+
+    collections: frozenset[CollectionId] = frozenset()
+    after: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class SignalDocument:
+    """A document inserted into the signal collection: its place and its three values.
+
+    `position` is the resume token's text. A missing or null value is None. `data` is JSON text, also for a
+    document.
+    """
+
+    position: str
+    id: str | None
+    type: str | None
+    data: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Emptied:
+    """A drop, a rename to `to`, or an invalidation: of a `collection`, of a `database`, or of everything.
+
+    The stream has no event for the documents that are lost, nor for those that a rename brings.
+    """
+
+    at: tuple[int, int]
+    operation: str
+    collection: CollectionId | None
+    database: str | None
+    to: CollectionId | None
+
+    def among(self, collections: Iterable[CollectionId]) -> frozenset[CollectionId]:
+        """Those of the collections that lose their documents."""
+        return frozenset(one for one in collections if self._empties(one))
+
+    def _empties(self, collection: CollectionId) -> bool:
+        if self.collection is not None:
+            return collection in {self.collection, self.to}
+        return self.database is None or collection.parts[0] == self.database
+
+
+class Lack(StrEnum):
+    """Why no event has a changed document's content, in words."""
+
+    TOO_LARGE = "the server can't send an event over 16 MB ('cursor.oversize.handling.mode' is 'skip')"
+    RESPELT = "an update wrote an '_id' otherwise, as 1.0 for 1, and came without its document"
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A change without a complete event: the document, by the `_id` in events' keys, and why."""
+
+    collection: CollectionId
+    id_json: str
+    operation: str
+    at: tuple[int, int]
+    why: Lack = Lack.TOO_LARGE
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A decoded part: its events in order, and the facts that the driver needs.
+
+    `part` is the written file of the events, once there is one. `faults` maps collections whose changes can't
+    be decoded to the reason. If there are any, the events are incomplete.
+    """
+
+    events: pa.RecordBatch
+    signals: tuple[SignalDocument, ...]
+    superseded: Superseded
+    open: OpenTransaction | None
+    entries: int
+    part: Part | None = None
+    emptied: tuple[Emptied, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    faults: Mapping[CollectionId, str] = field(default_factory=dict)
