@@ -331,6 +331,20 @@ def test_an_import_of_a_later_room_is_found(module: str, source: str, expected: 
     assert upward(module, source) == expected
 
 
+@pytest.mark.parametrize(("source", "driver"), [("sqlserver", "sqlalchemy"), ("mongodb", "pymongo")])
+def test_a_server_is_asked_in_its_own_room_alone(source: str, driver: str):
+    asking = {
+        module
+        for module in MODULES
+        if module.startswith(f"adapters/{source}/")
+        for name, _types in imports((ROOT / module).read_text())
+        if name.split(".")[0] == driver
+    }
+
+    assert asking
+    assert {module for module in asking if not module.startswith(f"adapters/{source}/server/")} == set()
+
+
 def test_modules_import_each_other_in_no_circle():
     known = {
         module.removesuffix(".py").replace("/", ".").removesuffix(".__init__"): module for module in MODULES
