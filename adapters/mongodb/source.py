@@ -32,7 +32,7 @@ from adapters.source.span_encoder import EncodePart
 from adapters.source.table_faults import encode_without_faults
 from engine.errors import InvariantError, PositionLost, SourceError
 from engine.isolation.incomplete import undecodable
-from engine.model import Position, SignalRow
+from engine.model import Position
 from engine.ports import Encoded
 from engine.snapshot.merge import Superseded
 
@@ -216,7 +216,7 @@ class MongoSource:
         if span.batches:
             self._event = event_position(span.batches[-1][-1])
             self._streamed_to = time_of(self._event)
-        signals = [signal for one in decoded for signal in one.signals]
+        signals = tuple(signal for part in decoded for signal in part.signals)
         self._windows.streamed(signal.id for signal in signals)
         superseded = Superseded()
         for one in decoded:
@@ -227,7 +227,7 @@ class MongoSource:
             _log.warning("%s", line)
         return Encoded(
             parts=tuple(one.part for one in decoded if one.part),
-            signals=tuple(SignalRow(one.position, one.id, one.type, one.data) for one in signals),
+            signals=signals,
             superseded=superseded,
             superseded_in=self._windows.emptied(emptied),
             replaced=untold.replaced(emptied),

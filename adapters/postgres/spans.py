@@ -13,7 +13,6 @@ from adapters.postgres.server.visibility import Visibility, format_lsn
 from adapters.postgres.snapshot import superseded_keys
 from adapters.source.table_faults import encode_without_faults
 from engine.isolation.incomplete import Letters, undecodable
-from engine.model import CollectionId, Position, SignalRow
 from engine.ports import Encoded
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from adapters.postgres.session import Session
     from adapters.postgres.streamed import Streamed
     from adapters.postgres.windows import Windows
+    from engine.model import CollectionId, Position
     from engine.ports import Moved, PartWriter, Reading
     from engine.snapshot.merge import Superseded
 
@@ -73,17 +73,13 @@ class Spans:
             for name, oids in hidden.items():
                 missing = visibility.missing(letters[name].xids)
                 self._streamed.pending = self._streamed.pending.add_whole(missing, oids)
-        rows = [row for one in decoded for row in one.signals]
+        signals = tuple(signal for part in decoded for signal in part.signals)
+        deleted = [signal_id for part in decoded for signal_id in part.signals_deleted]
         for window in self._windows.opened.values():
-            for row in rows:
-                window.watermark.streamed(row.op, row.id)
+            window.watermark.streamed([signal.id for signal in signals], deleted)
         return Encoded(
             parts=tuple(one.part for one in decoded if one.part),
-            signals=tuple(
-                SignalRow(f"{format_lsn(row.position[0])}/{row.position[1]}", row.id, row.type, row.data)
-                for row in rows
-                if row.op == "c"
-            ),
+            signals=signals,
             superseded_in=self._superseded(decoded),
             moved=superseded_keys.moved(decoded, relations.ids),
             incomplete=undecodable(faults, shown_position(span.start)),

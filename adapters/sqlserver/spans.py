@@ -21,7 +21,6 @@ from adapters.sqlserver.log.span_reader import forget
 from adapters.sqlserver.schema.tracker import SchemaTracker
 from engine.events.record.envelope import PLAIN
 from engine.isolation.incomplete import Cause, Incomplete, Letters, undecodable
-from engine.model import SignalRow
 from engine.ports import Encoded
 from engine.snapshot.merge import Superseded
 
@@ -148,15 +147,14 @@ class StreamedSpans:
                 self._windows.switched(table)
 
     def _encoded(self, span: Span, decoded: Sequence[Decoded]) -> Encoded:
-        signals = [signal for one in decoded for signal in one.signals]
+        signals = tuple(signal for part in decoded for signal in part.signals)
         superseded = Superseded()
         for one in decoded:
             superseded |= one.superseded
         self._windows.streamed(span.database, [signal.id for signal in signals])
-        name = self._databases.names[span.database]
         return Encoded(
             parts=tuple(one.part for one in decoded if one.part),
-            signals=tuple(SignalRow(f"{name}:{one.place}", one.id, one.type, one.data) for one in signals),
+            signals=signals,
             superseded=superseded,
             lag_s=span.taken.lag_s(self._tools.clock.monotonic()),
         )

@@ -11,8 +11,7 @@ from bson.timestamp import Timestamp
 
 from adapters.mongodb.documents.bson_walk import Kind, elements, fields, int64, string
 from adapters.mongodb.documents.extended_json import RELAXED, STRICT, document_text, value_text
-from adapters.mongodb.events.facts import SignalDocument
-from engine.model import CollectionId
+from engine.model import CollectionId, SignalRow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -123,12 +122,15 @@ def session_of(raw: bytes, found: dict[str, Value]) -> tuple[str | None, int | N
     return document_text(raw, found["lsid"].start, STRICT), int64(raw, found["txnNumber"].start)[0]
 
 
-def signal_of(raw: bytes, found: dict[str, Value]) -> SignalDocument:
-    """The first three values of the inserted document, by position."""
+def signal_of(raw: bytes, found: dict[str, Value]) -> SignalRow:
+    """The first three values of the inserted document, by position; its label is the resume token's text.
+
+    A missing or null value is None. `data` is JSON text, also for a document.
+    """
     token = fields(raw, found["_id"].start)["_data"]
     values = [_plain(raw, *one[1:]) for one in elements(raw, found["fullDocument"].start)]
     padded = [*values[:3], None, None, None] if len(values) <= 3 else [values[0], values[1], None]
-    return SignalDocument(string(raw, token.start), padded[0], padded[1], padded[2])
+    return SignalRow(string(raw, token.start), padded[0], padded[1], padded[2])
 
 
 def _plain(raw: bytes, kind: int, start: int, end: int) -> str | None:

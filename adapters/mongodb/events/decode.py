@@ -31,12 +31,13 @@ from adapters.mongodb.events.change_event import (
     signal_of,
 )
 from adapters.mongodb.events.codec import codec_of, embedded, id_json
-from adapters.mongodb.events.facts import Decoded, Emptied, Lack, LeftOut, SignalDocument, Watch
+from adapters.mongodb.events.facts import Decoded, Emptied, Lack, LeftOut, Watch
 from adapters.mongodb.events.transactions import Boundaries, OpenTransaction
 from adapters.mongodb.log.options import EMPTYING
 from adapters.source.table_faults import note_fault
 from engine.errors import SourceError
 from engine.events.batch import EVENTS, no_events
+from engine.model import SignalRow
 from engine.snapshot.merge import Superseded
 from engine.snapshot.merge_key import merge_keys
 
@@ -171,7 +172,7 @@ class _Part:
         self._codecs: dict[CollectionId, CollectionCodec | None] = {}
         self._topics: dict[str, int] = {}
         self._columns: tuple[list[int], list[str], list[str | None]] = ([], [], [])
-        self._noted, self._signals = _SupersedingKeys(), list[SignalDocument]()
+        self._noted, self._signals = _SupersedingKeys(), list[SignalRow]()
         self._emptied, self._left_out = list[Emptied](), list[LeftOut]()
 
     def add(

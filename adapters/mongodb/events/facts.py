@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from adapters.mongodb.events.transactions import OpenTransaction
-    from engine.model import CollectionId, Part
+    from engine.model import CollectionId, Part, SignalRow
     from engine.snapshot.merge import Superseded
 
 
@@ -26,20 +26,6 @@ class Watch:
 
     collections: frozenset[CollectionId] = frozenset()
     after: tuple[int, int] = (0, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class SignalDocument:
-    """A document inserted into the signal collection: its place and its three values.
-
-    `position` is the resume token's text. A missing or null value is None. `data` is JSON text, also for a
-    document.
-    """
-
-    position: str
-    id: str | None
-    type: str | None
-    data: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +78,7 @@ class Decoded:
     """
 
     events: pa.RecordBatch
-    signals: tuple[SignalDocument, ...]
+    signals: tuple[SignalRow, ...]
     superseded: Superseded
     open: OpenTransaction | None
     entries: int

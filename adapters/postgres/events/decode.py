@@ -11,6 +11,7 @@ old tuple like any other value.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,6 +34,8 @@ from adapters.postgres.log.touched_keys import (
     together,
     touched,
 )
+from adapters.postgres.server.visibility import format_lsn
+from adapters.source.signal_rows import signal_rows
 from adapters.source.table_faults import noting_faults
 from engine.events.record.assemble import EventGroup, event_batch
 from engine.events.record.drafts import TOMBSTONE_TURN, Change, Draft, drafts
@@ -46,27 +49,14 @@ if TYPE_CHECKING:
     from adapters.postgres.events.source_block import Moment
     from engine.events.codec import TableCodec
     from engine.events.settings import EventSettings
-    from engine.model import Part
-
-
-@dataclass(frozen=True, slots=True)
-class SignalRow:
-    """A row entry of the signal table.
-
-    `op` is c, u or d; the texts are those after it (before it for a delete).
-    """
-
-    op: str
-    position: tuple[int, int]
-    id: str | None
-    type: str | None
-    data: str | None
+    from engine.model import Part, SignalRow
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
     """What a part contains: its events in log order, and what the driver needs to know.
 
+    `signals` are the rows inserted into the signal table, `signals_deleted` the ids of those deleted from it.
     `touched` has the schema `TOUCHED`, `incomplete` has `LACKING`, `copies` has `COUNTED`. `truncated` are
     all truncated relations, captured or not, each with the 32-bit id of the transaction. `entries` counts
     row, truncate and message entries. `part` is the written part, once the events are written. `faults` are
@@ -81,6 +71,7 @@ class Decoded:
     context: TransactionContext
     entries: int
     copies: pa.Table = field(default_factory=COUNTED.empty_table)
+    signals_deleted: tuple[str | None, ...] = ()
     part: Part | None = None
     faults: Mapping[int, str] = field(default_factory=dict)
 
@@ -102,7 +93,8 @@ def decode(
     keys: list[pa.Table] = []
     lacking: list[pa.Table] = []
     counted: list[pa.Table] = []
-    signals: list[SignalRow] = []
+    signals: list[tuple[tuple[int, int], SignalRow]] = []
+    deleted: list[str | None] = []
     faults: dict[int, str] = {}
     for group in row_groups(messages, codecs):
         codec = group.codec
@@ -111,8 +103,10 @@ def decode(
             keys += touched(entries, codec, line, watch)
             lacking += incomplete(entries, codec, line, watch)
             counted += copies(entries, codec, line, watch)
-            if codec.signal:
+            if codec.signal and entries.op == "c":
                 signals += _signals(entries, codec, line)
+            if codec.signal and entries.op == "d":
+                deleted += (row.id for _position, row in _signals(entries, codec, line))
             if codec.emit:
                 made += drafts(_change(entries, codec), codec, settings)
     emptied, truncated = _truncates(messages, line, codecs, settings)
@@ -120,13 +114,14 @@ def decode(
     groups += message_events(messages, line, settings, moment)
     return Decoded(
         event_batch(groups),
-        tuple(sorted(signals, key=lambda signal: signal.position)),
+        tuple(row for _position, row in sorted(signals, key=itemgetter(0))),
         together(keys),
         together(lacking, LACKING),
         truncated,
         context,
         int(np.isin(messages.kinds, ENTRIES).sum()),
         copies=in_order(counted),
+        signals_deleted=tuple(deleted),
         faults=faults,
     )
 
@@ -231,17 +226,12 @@ def _truncates(
     return made, frozenset(emptied)
 
 
-def _signals(entries: Entries, codec: TableCodec, line: Timeline) -> list[SignalRow]:
+def _signals(entries: Entries, codec: TableCodec, line: Timeline) -> list[tuple[tuple[int, int], SignalRow]]:
+    """The signal table's rows, by the commit and the sequence of their entries."""
     tuples = entries.new or entries.old
     if tuples is None:
         return []
-    names = [name if name in codec.columns else None for name in ("id", "type", "data")]
-    places = [codec.columns.index(name) if name else at for at, name in enumerate(names)]
-    nothing = [None] * len(entries.messages)
-    texts = [tuples.columns[at].to_pylist() if at < len(tuples.columns) else nothing for at in places]
-    commits = line.commit_lsns[line.ordinal[entries.messages]]
-    sequences = line.sequence[entries.messages]
-    return [
-        SignalRow(entries.op, (int(commit), int(sequence)), *text)
-        for commit, sequence, *text in zip(commits, sequences, *texts, strict=True)
-    ]
+    commits = line.commit_lsns[line.ordinal[entries.messages]].tolist()
+    positions = list(zip(commits, line.sequence[entries.messages].tolist(), strict=True))
+    labels = (f"{format_lsn(commit)}/{sequence}" for commit, sequence in positions)
+    return list(zip(positions, signal_rows(labels, tuples.columns, codec.columns), strict=True))

@@ -20,7 +20,7 @@ from engine.errors import SourceError
 from engine.model import Position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from adapters.postgres.server.lock_watch import LockWatch, Watched
     from adapters.postgres.server.questions.signal_rows import SignalTables
@@ -129,8 +129,8 @@ class Watermark(Protocol):
     def exported(self) -> Exported:
         """The snapshot that the window's rows are read in."""
 
-    def streamed(self, operation: str, row_id: str | None) -> None:
-        """Note a row of the signal table that was seen in the log."""
+    def streamed(self, inserted: Collection[str | None], deleted: Collection[str | None]) -> None:
+        """Note the ids of the signal table's rows that a span has inserted and deleted."""
 
     def seal(self) -> None:
         """Note that all rows have been read."""
@@ -151,7 +151,7 @@ class AtBeginning:
 
     exported: Exported
 
-    def streamed(self, _operation: str, _row_id: str | None) -> None:
+    def streamed(self, _inserted: Collection[str | None], _deleted: Collection[str | None]) -> None:
         """Do nothing."""
 
     def seal(self) -> None:
@@ -186,7 +186,7 @@ class VisibilityWatermark:
         """The snapshot that the window's rows are read in."""
         return self._held.exported
 
-    def streamed(self, _operation: str, _row_id: str | None) -> None:
+    def streamed(self, _inserted: Collection[str | None], _deleted: Collection[str | None]) -> None:
         """Do nothing: no row is written."""
 
     def seal(self) -> None:
@@ -260,12 +260,12 @@ class SignalRows:
         else:
             self._insert("close")
 
-    def streamed(self, operation: str, row_id: str | None) -> None:
-        """Note a row of the signal table that was seen in the log."""
+    def streamed(self, inserted: Collection[str | None], deleted: Collection[str | None]) -> None:
+        """Note the ids of the signal table's rows that a span has inserted and deleted."""
         if self._delete:
-            self._closed |= operation == "d" and row_id == f"{self._window_id}-open"
+            self._closed |= f"{self._window_id}-open" in deleted
         else:
-            self._closed |= operation == "c" and row_id == f"{self._window_id}-close"
+            self._closed |= f"{self._window_id}-close" in inserted
 
     def push(self, position: Position) -> None:
         """Do nothing: the closing row's commit flushes the log."""

@@ -8,11 +8,13 @@ transaction that the previous part left open.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from adapters.source.signal_rows import signal_rows
 from adapters.source.table_faults import noting_faults
 from adapters.sqlserver.events.schema_changes import schema_change_group
 from adapters.sqlserver.events.source_block import CONNECTOR
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
     from adapters.sqlserver.events.schema_changes import SchemaChange
     from adapters.sqlserver.server.position import Place
     from engine.events.settings import EventSettings
-    from engine.model import CollectionId, Part
+    from engine.model import CollectionId, Part, SignalRow
 
 _MILLIS = 3
 
@@ -70,16 +72,6 @@ class Watch:
 
 
 @dataclass(frozen=True, slots=True)
-class SignalEntry:
-    """A row inserted into a signal table: its place and its three values."""
-
-    place: Place
-    id: str | None
-    type: str | None
-    data: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class Decoded:
     """A decoded part: its events in order, and the facts that the driver needs. `entries` counts rows.
 
@@ -88,7 +80,7 @@ class Decoded:
     """
 
     events: pa.RecordBatch
-    signals: tuple[SignalEntry, ...]
+    signals: tuple[SignalRow, ...]
     superseded: Superseded
     open: OpenTransaction | None
     entries: int
@@ -112,7 +104,7 @@ def decode(
     """
     entries = in_order([batch for batch in batches if batch.num_rows])
     made: list[Draft] = []
-    signals: list[SignalEntry] = []
+    signals: list[tuple[Place, SignalRow]] = []
     keys: dict[CollectionId, tuple[pa.LargeBinaryArray, ...]] = {}
     faults: dict[CollectionId, str] = {}
     for index, instance in known_in(entries, rules.instances):
@@ -128,8 +120,8 @@ def decode(
                     made += drafts(change, codec, rules.settings)
     groups, left = _events(entries, made, rules, now_ms, before)
     groups += [schema_change_group(one, entries.from_commit(one.commit), rules.settings) for one in changes]
-    signals.sort(key=lambda one: one.place)
-    return Decoded(event_batch(groups), tuple(signals), Superseded(keys), left, len(entries), faults=faults)
+    rows_of_signals = tuple(row for _place, row in sorted(signals, key=itemgetter(0)))
+    return Decoded(event_batch(groups), rows_of_signals, Superseded(keys), left, len(entries), faults=faults)
 
 
 def _changes(rows: InstanceRows, entries: Entries) -> Iterator[Change]:
@@ -152,17 +144,13 @@ def _superseding(rows: InstanceRows, watch: Watch) -> Iterator[tuple[CollectionI
         yield codec.collection, merge_keys([rows.columns[at] for at in codec.merge_key])
 
 
-def _signals(rows: InstanceRows, entries: Entries) -> list[SignalEntry]:
-    """Signals from the inserted rows. Columns are found by name, else by position."""
+def _signals(rows: InstanceRows, entries: Entries) -> list[tuple[Place, SignalRow]]:
+    """The rows inserted into the signal table, by their places."""
     numbers, columns = rows.of(INSERT)
-    names = rows.instance.codec.columns
-    places = [names.index(name) if name in names else at for at, name in enumerate(("id", "type", "data"))]
-    nothing = [None] * len(numbers)
-    texts = [columns[at].to_pylist() if at < len(columns) else nothing for at in places]
-    return [
-        SignalEntry(entries.place(int(number)), *values)
-        for number, *values in zip(numbers, *texts, strict=True)
-    ]
+    codec = rows.instance.codec
+    places = [entries.place(int(number)) for number in numbers]
+    labels = (f"{codec.collection.parts[0]}:{place}" for place in places)
+    return list(zip(places, signal_rows(labels, columns, codec.columns), strict=True))
 
 
 def _events(

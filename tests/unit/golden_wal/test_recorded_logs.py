@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from adapters.postgres.log.touched_keys import Watch
+from adapters.postgres.server.visibility import parse_lsn
 from engine.config import parse
 from tests.golden.case import load_case
 from tests.golden.event import payload
@@ -95,8 +96,10 @@ def test_signal_rows_carry_their_position_and_texts():
     signals = [signal for one in decoded for signal in one.signals]
 
     assert [one.type for one in signals if "window" not in (one.type or "")] == ["execute-snapshot"]
-    assert all(one.op == "c" and one.position[0] > 0 and one.position[1] >= 0 for one in signals)
-    assert sorted(one.position for one in signals) == [one.position for one in signals]
+    positions = [signal.position_label.rpartition("/") for signal in signals]
+    ordered = [(parse_lsn(lsn), int(sequence)) for lsn, _slash, sequence in positions]
+    assert all(lsn > 0 and sequence >= 0 for lsn, sequence in ordered)
+    assert sorted(ordered) == ordered
 
 
 def lacking(name: str) -> int:

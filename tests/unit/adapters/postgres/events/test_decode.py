@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.postgres.events.codec import codec_for
-from adapters.postgres.events.decode import SignalRow, decode
+from adapters.postgres.events.decode import decode
 from adapters.postgres.events.source_block import Moment
 from adapters.postgres.log.pgoutput import parse_relation
 from adapters.postgres.log.timeline import SpanPart, TransactionContext
@@ -23,7 +23,7 @@ from adapters.postgres.server.table import Column, Table, relation_of
 from engine.errors import SourceError
 from engine.events.batch import EVENTS
 from engine.events.settings import EventSettings
-from engine.model import CollectionId
+from engine.model import CollectionId, SignalRow
 from engine.snapshot.merge_key import merge_keys
 from tests.unit.adapters.postgres.messages import UNCHANGED, Log
 
@@ -172,11 +172,24 @@ def test_positions_count_entries_of_every_relation_over_parts():
     for most in (1, 2, 3, 100):
         signals = [signal for one in run(log, config, most=most) for signal in one.signals]
 
-        commit = signals[0].position[0]
+        commit = signals[0].position_label.rpartition("/")[0]
         assert signals == [
-            SignalRow("c", (commit, 3), "a", "execute-snapshot", "{}"),
-            SignalRow("c", (commit, 4), "a", None, None),
+            SignalRow(f"{commit}/3", "a", "execute-snapshot", "{}"),
+            SignalRow(f"{commit}/4", "a", None, None),
         ]
+
+
+def test_only_inserted_rows_are_signals_and_deleted_ones_are_told_apart():
+    log = Log()
+    log.begin(7)
+    log.insert(SIGNALS, "a", "log", "{}")
+    log.update(SIGNALS, ("a", "log", "[]"))
+    log.delete(SIGNALS, ("a", None, None))
+    log.commit()
+    (decoded,) = run(log, replace(PLAIN, signal_collection="s.signals"))
+
+    assert [signal.data for signal in decoded.signals] == ["{}"]
+    assert decoded.signals_deleted == ("a",)
 
 
 def test_unchanged_values_are_filled_from_a_full_old_row_or_reported():

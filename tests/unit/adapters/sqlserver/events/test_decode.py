@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.sqlserver.events.codec import codec_for
-from adapters.sqlserver.events.decode import Decoded, Rules, SignalEntry, Watch, decode
+from adapters.sqlserver.events.decode import Decoded, Rules, Watch, decode
 from adapters.sqlserver.events.schema_changes import ChangeType, SchemaChange
 from adapters.sqlserver.events.source_block import ReadPlace
 from adapters.sqlserver.log.entries import instance_of
@@ -18,7 +18,7 @@ from adapters.sqlserver.server.table import Column, Table
 from engine.events.batch import EVENTS
 from engine.events.settings import EventSettings, MessageKey
 from engine.events.values.row_texts import RowMode, SeparatorInData
-from engine.model import CollectionId
+from engine.model import CollectionId, SignalRow
 from engine.snapshot.merge_key import merge_keys_of
 from tests.unit.adapters.sqlserver.changed import (
     AFTER,
@@ -226,10 +226,10 @@ def test_rows_inserted_into_the_signal_table_are_signals_by_name_or_by_place():
     rows = [Changed(7, 4, INSERT, ("{}", "log", None)), Changed(7, 3, DELETE, ("a", "b", "c"))]
 
     assert decoded(*rows, settings=settings, tables=(named,)).signals == (
-        SignalEntry(Place(lsn(7), 4, lsn(4), INSERT), None, "log", "{}"),
+        SignalRow(f"testDB:{Place(lsn(7), 4, lsn(4), INSERT)}", None, "log", "{}"),
     )
     assert decoded(*rows, settings=settings, tables=(placed,)).signals == (
-        SignalEntry(Place(lsn(7), 4, lsn(4), INSERT), "{}", "log", None),
+        SignalRow(f"testDB:{Place(lsn(7), 4, lsn(4), INSERT)}", "{}", "log", None),
     )
 
 
