@@ -33,19 +33,25 @@ def checked(position: Position) -> Position:
     return position
 
 
-def position_of(raw: bytes, token: Value, *, whole: bool) -> Position:
-    """The position of the resume token at `token`. Raises SourceError if it is not valid."""
+def position_of(raw: bytes, token: Value) -> Position:
+    """The position of the resume token at `token`, inside its time. Raises SourceError if it is not valid."""
     parts = fields(raw, token.start)
     data = parts.get("_data")
     if data is None or data.kind != Kind.STRING or not _TOKEN.fullmatch(text := string(raw, data.start)):
         raise SourceError("a resume token is damaged", place="change stream", hint="read the span again")
     bits = parts.get("_typeBits")
-    return Position((text, raw[bits.start + 5 : bits.end].hex() if bits else "", int(whole)))
+    return Position((text, raw[bits.start + 5 : bits.end].hex() if bits else "", 0))
+
+
+def marked(position: Position, *, whole: bool) -> Position:
+    """The position of the same token. `whole`: all events of its time have been streamed."""
+    data, bits, _whole = position.order
+    return Position((data, bits, int(whole)))
 
 
 def event_position(change: bytes) -> Position:
     """The position of a change event by its own token, which the log holds while it reaches back to it."""
-    return position_of(change, fields(change)["_id"], whole=False)
+    return position_of(change, fields(change)["_id"])
 
 
 def token_of(position: Position) -> dict[str, Any]:

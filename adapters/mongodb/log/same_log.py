@@ -62,7 +62,7 @@ def _found(
         found = fields(raw, fields(raw)["cursor"].start)
         number = int64(raw, found["id"].start)[0]
         place = next((start for start, _end in documents(raw, found[batch].start)), None)
-        passed = time_of(position_of(raw, found["postBatchResumeToken"], whole=True))
+        passed = time_of(position_of(raw, found["postBatchResumeToken"]))
         if place is not None or passed > wanted:
             if number:
                 cursor.end(number)

@@ -10,11 +10,11 @@ the start (`split_events`).
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adapters.mongodb.documents.bson_walk import Kind, cluster_time, documents, fields, int64
-from adapters.mongodb.log.position import event_position, position_of, shown, time_of
+from adapters.mongodb.log.position import event_position, marked, position_of, shown, time_of
 from adapters.mongodb.log.split_events import Parts
 from adapters.mongodb.server.change_cursor import EventTooLarge
 from engine.config.sources import Oversize
@@ -22,7 +22,6 @@ from engine.errors import ConfigError, SourceError
 from engine.events.damaged import reading_bytes
 
 if TYPE_CHECKING:
-    from adapters.mongodb.documents.bson_walk import Value
     from adapters.mongodb.log.options import StreamOptions
     from adapters.mongodb.server.change_cursor import ChangeCursor
     from engine.model import Position
@@ -96,7 +95,7 @@ class ChangeStream:
             )
             self._options = smaller
         self._one_by_one, self._cursor, self._parts = True, 0, Parts()
-        return Batch((), replace(self.position, order=(*self.position.order[:2], 0)))
+        return Batch((), marked(self.position, whole=False))
 
     def _stuck(self) -> ConfigError:
         """The error when no further event can come with these settings, and what to do."""
@@ -156,11 +155,12 @@ def answer(raw: bytes, batch: str) -> Answer:
         token = cursor.get("postBatchResumeToken")
         if token is None or token.kind != Kind.DOCUMENT:
             raise SourceError("the server gave no resume token", place="change stream")
-        end = position_of(raw, token, whole=not came and _has_come_to(raw, token))
+        position = position_of(raw, token)
+        end = marked(position, whole=not came and _has_come_to(raw, time_of(position)))
         return Answer(int64(raw, cursor["id"].start)[0], came, end, _cluster_s(raw))
 
 
-def _has_come_to(raw: bytes, token: Value) -> bool:
+def _has_come_to(raw: bytes, time: tuple[int, int]) -> bool:
     """Whether the server has come to the time of a resume token that no event has.
 
     A stream that starts at the end of the log starts one tick after it. The next operation may have exactly
@@ -169,7 +169,7 @@ def _has_come_to(raw: bytes, token: Value) -> bool:
     told = fields(raw).get("operationTime")
     if told is None or told.kind != Kind.TIMESTAMP:
         return True
-    return cluster_time(raw, told.start) >= time_of(position_of(raw, token, whole=False))
+    return cluster_time(raw, told.start) >= time
 
 
 def _cluster_s(raw: bytes) -> int | None:

@@ -7,7 +7,7 @@ import pytest
 from bson.binary import Binary
 
 from adapters.mongodb.documents.bson_walk import fields
-from adapters.mongodb.log.position import has_passed, position_of, shown, time_of, token_of
+from adapters.mongodb.log.position import has_passed, marked, position_of, shown, time_of, token_of
 from engine.model import Position
 
 EVENT = "826B013C8E000000022B022C0100296E5A100452CE0A82610A4FACB699EFC227DE2B93461E5F6964002B020004"
@@ -17,7 +17,7 @@ TIME = (0x6B013C8E, 2)
 
 def position(token: dict[str, object], *, whole: bool = False) -> Position:
     raw = bson.encode({"token": token})
-    return position_of(raw, fields(raw)["token"], whole=whole)
+    return marked(position_of(raw, fields(raw)["token"]), whole=whole)
 
 
 @pytest.mark.parametrize("token", [{"_data": EVENT}, {"_data": EVENT, "_typeBits": Binary(b"\x81\x80")}])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import bson
 import pytest
@@ -11,11 +11,15 @@ from pymongo import MongoClient
 from pymongo.errors import OperationFailure
 
 from adapters.mongodb.log.options import StreamOptions
-from adapters.mongodb.log.position import has_passed, time_of
+from adapters.mongodb.log.position import has_passed, position_of, time_of
 from adapters.mongodb.log.stream import ChangeStream, answer
 from adapters.mongodb.server.change_cursor import ChangeCursor
 from engine.config.sources import Oversize
 from engine.errors import ConfigError, SourceError
+
+if TYPE_CHECKING:
+    from adapters.mongodb.documents.bson_walk import Value
+    from engine.model import Position
 
 TOKEN = {"_data": "826B03928D000000010000000000"}
 
@@ -100,6 +104,20 @@ def test_any_other_error_is_told():
 
     with pytest.raises(SourceError, match="reading the change stream failed"):
         take(stream)
+
+
+def test_the_resume_token_of_an_answer_is_read_once(monkeypatch: pytest.MonkeyPatch):
+    read: list[Position] = []
+
+    def reading(raw: bytes, token: Value) -> Position:
+        read.append(position_of(raw, token))
+        return read[-1]
+
+    monkeypatch.setattr("adapters.mongodb.log.stream.position_of", reading)
+    cursor = {"id": bson.Int64(7), "nextBatch": [], "postBatchResumeToken": TOKEN}
+    answer(bson.encode({"cursor": cursor, "operationTime": Timestamp(1, 1)}), "nextBatch")
+
+    assert len(read) == 1
 
 
 @pytest.mark.parametrize(("ordinal", "passed"), [(0, False), (1, True), (2, True)])
