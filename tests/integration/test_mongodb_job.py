@@ -99,7 +99,7 @@ class Driven:
             yield
             source: Any = self.job._parts.source
             end, deadline = source._questions.now(), time.monotonic() + TIMEOUT_S
-            while not (log._failure or has_passed(log._end, end)):
+            while not (log._thread.failure or has_passed(log._end, end)):
                 assert time.monotonic() < deadline, f"the log stays at {log._end}"
                 time.sleep(0.01)
         finally:

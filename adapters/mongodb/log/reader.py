@@ -1,18 +1,16 @@
-"""The log reader: a thread that reads the change stream's batches and collects them into spans.
+"""The log reader: collects the change stream's batches into spans, in a thread of its own (`LogThread`).
 
-Owns the bounds on what is held in memory. It does not decode events. Only this thread uses the stream; other
-threads talk to it through flags under one lock.
+Owns the bounds on what is held in memory. It does not decode events. Only the thread uses the stream.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adapters.mongodb.log.position import time_of
-from engine.errors import TidemarkError, unforeseen
+from adapters.source.log_thread import LogThread
 
 if TYPE_CHECKING:
     from adapters.mongodb.log.stream import Batch, ChangeStream
@@ -77,28 +75,24 @@ class MongoLog:
         self._batches: list[tuple[bytes, ...]] = []
         self._rows = self._bytes = 0
         self._ahead_s: float | None = None
-        self._changed = threading.Condition()
-        self._hurry = self._closing = False
-        self._share = 1.0
-        self._failure: TidemarkError | None = None
-        self._thread = threading.Thread(target=self._run, name="tidemark-log", daemon=True)
+        self._hurry, self._share = False, 1.0
+        self._thread = LogThread(self._read, stream.close)
         self._thread.start()
 
     def take(self, timeout_s: float) -> Span | None:
         """What has come since the last call, waiting up to `timeout_s` for something."""
-        with self._changed:
-            self._changed.wait_for(self._has_news, timeout_s)
-            if self._failure:
-                raise self._failure
-            if self._end <= self._start:
+        with self._thread.changed:
+            self._thread.wait(self._has_moved, timeout_s)
+            self._thread.raise_failure()
+            if not self._has_moved():
                 return None
             span = Span(self._start, self._end, tuple(self._batches), self._ahead_s)
             self._start, self._batches, self._rows, self._bytes = self._end, [], 0, 0
-            self._changed.notify_all()
+            self._thread.changed.notify_all()
             return span
 
-    def _has_news(self) -> bool:
-        return bool(self._failure or self._end > self._start)
+    def _has_moved(self) -> bool:
+        return self._end > self._start
 
     def acknowledge(self, position: Position) -> None:
         """Do nothing: the oplog keeps what it has room for, whether it was read or not."""
@@ -109,46 +103,32 @@ class MongoLog:
 
     def limit(self, share: float) -> None:
         """Hold less of the stream. What is held already goes into one span."""
-        with self._changed:
+        with self._thread.changed:
             self._share = share
-            self._changed.notify_all()
+            self._thread.changed.notify_all()
 
     def close(self) -> None:
         """End the stream. The next one gets again what was not taken."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify_all()
-        self._thread.join(timeout=10)
+        self._thread.close()
 
     # The thread.
 
-    def _run(self) -> None:
-        try:
-            while self._wait_for_room():
-                await_ms = (
-                    min(self._bounds.await_ms, _HURRIED_AWAIT_MS) if self._hurry else self._bounds.await_ms
-                )
-                batch_rows = min(self._bounds.batch_rows, max(1, int(self._bounds.span_rows * self._share)))
-                self._add(self._stream.next(batch_rows, await_ms))
-        except TidemarkError as error:
-            self._fail(error)
-        except Exception as error:  # noqa: BLE001  a thread must hand over whatever happened
-            self._fail(unforeseen("the log reader", error))
-        finally:
-            self._stream.close()
-
-    def _wait_for_room(self) -> bool:
-        """Wait until the span's bounds allow more. Whether to continue; False when closing."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._closing or self._has_room())
-            return not self._closing
+    def _read(self) -> None:
+        """Add the next batch as soon as the span's bounds allow more."""
+        with self._thread.changed:
+            self._thread.wait(self._has_room)
+        if self._thread.closing:
+            return
+        await_ms = min(self._bounds.await_ms, _HURRIED_AWAIT_MS) if self._hurry else self._bounds.await_ms
+        batch_rows = min(self._bounds.batch_rows, max(1, int(self._bounds.span_rows * self._share)))
+        self._add(self._stream.next(batch_rows, await_ms))
 
     def _has_room(self) -> bool:
         rows, size = self._bounds.span_rows * self._share, self._bounds.span_bytes * self._share
         return self._rows < max(1.0, rows) and self._bytes < max(1.0, size)
 
     def _add(self, batch: Batch) -> None:
-        with self._changed:
+        with self._thread.changed:
             if batch.cluster_s is not None:
                 self._ahead_s = batch.cluster_s - time.monotonic()
             if batch.changes:
@@ -157,9 +137,4 @@ class MongoLog:
                 self._bytes += sum(map(len, batch.changes))
             if batch.end > self._end:
                 self._end = batch.end
-                self._changed.notify_all()
-
-    def _fail(self, error: TidemarkError) -> None:
-        with self._changed:
-            self._failure = error
-            self._changed.notify_all()
+                self._thread.changed.notify_all()

@@ -1,8 +1,8 @@
-"""The change log: one persistent replication connection, read by a thread of the driver.
+"""The change log: one persistent replication connection, read by a thread of its own (`LogThread`).
 
 Owns the connection, keepalives, and the bounds on what is held in memory. `assembler.py` decides where parts
-end; nothing here decodes a row. Only the thread uses the connection. Other threads reach it through flags
-under one lock, and a pipe that wakes it.
+end; nothing here decodes a row. Only the thread uses the connection. It waits for the connection's socket, so
+other threads wake it through a pipe.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import logging
 import os
 import select
 import struct
-import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -30,11 +29,13 @@ from adapters.postgres.server.replication import (
 )
 from adapters.postgres.server.sql import quote_ident, quote_literal
 from adapters.postgres.server.visibility import format_lsn
-from engine.errors import SourceError, TidemarkError, unforeseen
+from adapters.source.log_thread import LogThread
+from engine.errors import SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.errors import TidemarkError
     from engine.model import Position
 
 _log = logging.getLogger("adapters")
@@ -158,17 +159,15 @@ class PostgresLog:
         # the log that was read before.
         self._acknowledged = sent.slot_lsn if sent else int(start.position.order[0])
         self._heard_s, self._told = time.monotonic(), False
-        self._changed = threading.Condition()
-        self._hurry = self._full = self._closing = False
-        self._share = 1.0
+        self._hurry = self._full = False
+        self._share, self._next_status_s = 1.0, 0.0
         self._held_until_s: float | None = None
-        self._failure: TidemarkError | None = None
         # Connect before the pipe is made: if this fails, nobody would close the pipe.
         self._session = _replicate(conninfo, subscription.command(self._acknowledged), start.timeline)
         self._connection = self._session.pgconn
         self._wake_r, self._wake_w = os.pipe()
         os.set_blocking(self._wake_w, False)
-        self._thread = threading.Thread(target=self._run, name="tidemark-log", daemon=True)
+        self._thread = LogThread(self._read, self._session.close)
         self._thread.start()
 
     def take(self, timeout_s: float) -> Span | None:
@@ -176,11 +175,10 @@ class PostgresLog:
 
         Returns None if no entry came and the position did not move.
         """
-        with self._changed:
-            self._changed.wait_for(self._has_news, timeout_s)
-            if self._failure:
-                raise self._failure
-            if self._assembler.position <= self._start:
+        with self._thread.changed:
+            self._thread.wait(self._has_moved, timeout_s)
+            self._thread.raise_failure()
+            if not self._has_moved():
                 return None
             cuts, end = self._assembler.take(), self._assembler.position
             span = Span(
@@ -202,38 +200,37 @@ class PostgresLog:
 
         Raises PositionLost if it does not come again.
         """
-        with self._changed:
-            self._changed.wait_for(lambda: bool(self._failure or not self._assembler.passing), timeout_s)
-            if self._failure:
-                raise self._failure
+        with self._thread.changed:
+            self._thread.wait(lambda: not self._assembler.passing, timeout_s)
+            self._thread.raise_failure()
             return not self._assembler.passing
 
-    def _has_news(self) -> bool:
-        return bool(self._failure or self._assembler.position > self._start)
+    def _has_moved(self) -> bool:
+        return self._assembler.position > self._start
 
     @property
     def failure(self) -> TidemarkError | None:
         """The error that ended the session."""
-        return self._failure
+        return self._thread.failure
 
     def acknowledge(self, position: Position) -> None:
         """Tell the server that everything up to `position` is safe. Does nothing inside a transaction."""
         lsn, sequence = (int(element) for element in position.order)
-        with self._changed:
+        with self._thread.changed:
             if not sequence and lsn > self._acknowledged:
                 self._acknowledged = lsn
                 self._wake()
 
     def hurry(self, *, on: bool) -> None:
         """Ask the server for its position every 10 ms, while a window waits for it."""
-        with self._changed:
+        with self._thread.changed:
             if self._hurry != on:
                 self._hurry = on
                 self._wake()
 
     def limit(self, share: float) -> None:
         """Hold less of the log from now on. What is held already goes into one span."""
-        with self._changed:
+        with self._thread.changed:
             self._share = share
 
     def hold(self, lsn: int = 0) -> None:
@@ -241,8 +238,8 @@ class PostgresLog:
 
         Once this returns, `take` returns no such transaction unless it had already begun to arrive.
         """
-        with self._changed:
-            if self._closing:
+        with self._thread.changed:
+            if self._thread.closing:
                 return
             if self._held_until_s is None:
                 self._held_until_s = time.monotonic() + _HELD_S
@@ -250,8 +247,8 @@ class PostgresLog:
 
     def let_go(self) -> None:
         """Release the hold."""
-        with self._changed:
-            if self._held_until_s is not None and not self._closing:
+        with self._thread.changed:
+            if self._held_until_s is not None and not self._thread.closing:
                 self._held_until_s = None
                 self._hold(None)
 
@@ -259,15 +256,12 @@ class PostgresLog:
         before = self._assembler.position
         self._assembler.hold(lsn)
         if self._assembler.position > before:
-            self._changed.notify_all()
+            self._thread.changed.notify_all()
         self._wake()
 
     def close(self) -> None:
         """End the session. Entries not taken are dropped; the server will send them again."""
-        with self._changed:
-            self._closing = True
-            self._wake()
-        self._thread.join(timeout=10)
+        self._thread.close(self._wake)
         for descriptor in (self._wake_r, self._wake_w):
             os.close(descriptor)
 
@@ -279,38 +273,27 @@ class PostgresLog:
 
     # What the thread runs.
 
-    def _run(self) -> None:
+    def _read(self) -> None:
+        """Send a status when it is due, take what has arrived, or else wait for more."""
         try:
-            self._receive()
-        except TidemarkError as error:
-            self._fail(error)
-        except psycopg.Error:
-            self._fail(self._lost())
-        except Exception as error:  # noqa: BLE001  the thread must hand over every error
-            self._fail(unforeseen("the log reader", error))
-        finally:
-            self._session.close()
-
-    def _fail(self, error: TidemarkError) -> None:
-        with self._changed:
-            self._failure = error
-            self._changed.notify_all()
-
-    def _receive(self) -> None:
-        next_status = 0.0
-        while not self._closing:
             now = time.monotonic()
             acknowledged = self._acknowledged
-            if now >= next_status:
-                silent_s = self._silent_s(now)
-                self._send_status(reply=self._hurry or silent_s > self._bounds.status_interval_s)
-                next_status = now + (_HURRY_INTERVAL_S if self._hurry else self._bounds.status_interval_s)
+            self._report(now)
             self._let_go_after(now)
             if not self._stopped and self._drain():
-                continue
-            self._wait(max(0.0, min(next_status, self._held_until_s or next_status) - time.monotonic()))
-            if self._acknowledged != acknowledged or self._hurry:
-                next_status = min(next_status, now + _HURRY_INTERVAL_S)
+                return
+            self._wait(min(self._next_status_s, self._held_until_s or self._next_status_s))
+        except psycopg.Error as error:
+            raise self._lost() from error
+        if self._acknowledged != acknowledged or self._hurry:
+            self._next_status_s = min(self._next_status_s, now + _HURRY_INTERVAL_S)
+
+    def _report(self, now: float) -> None:
+        """Send a status if it is due. Raises SourceError if the server has been silent for too long."""
+        if now >= self._next_status_s:
+            silent_s = self._silent_s(now)
+            self._send_status(reply=self._hurry or silent_s > self._bounds.status_interval_s)
+            self._next_status_s = now + (_HURRY_INTERVAL_S if self._hurry else self._bounds.status_interval_s)
 
     @property
     def _stopped(self) -> bool:
@@ -337,7 +320,8 @@ class PostgresLog:
             raise SourceError(no_answer(silent_s), place="replication connection")
         return silent_s
 
-    def _wait(self, timeout_s: float) -> None:
+    def _wait(self, until_s: float) -> None:
+        timeout_s = max(0.0, until_s - time.monotonic())
         wanted = [self._wake_r] if self._stopped else [self._wake_r, self._connection.socket]
         ready, _, _ = select.select(wanted, [], [], timeout_s)
         if self._wake_r in ready:
@@ -349,7 +333,7 @@ class PostgresLog:
     def _drain(self) -> bool:
         """Take what libpq has buffered; returns True if there may be more right away."""
         get, add, sequence_of_bytes = self._connection.get_copy_data, self._assembler.add, bytes
-        with self._changed:
+        with self._thread.changed:
             before, passing = self._assembler.position, self._assembler.passing
             most_rows, most_bytes = self._bounds.shared(self._share)
             room = most_bytes - self._assembler.bytes
@@ -371,7 +355,7 @@ class PostgresLog:
                 size = 1
             self._full = self._assembler.entries >= most_rows or self._assembler.bytes >= most_bytes
             if self._assembler.position > before or self._assembler.passing != passing:
-                self._changed.notify_all()
+                self._thread.changed.notify_all()
         if size < 0:
             raise self._lost()
         return size > 0 and not self._stopped

@@ -1,20 +1,19 @@
-"""The log reader: a thread that polls each database's greatest LSN and reads the spans up to it.
+"""The log reader: polls each database's greatest LSN and reads the spans up to it, in a thread of its own.
 
-Owns the order in which databases take their turns, and the bound on what is held in memory. Only this thread
-uses its connections; other threads talk to it through flags under one lock.
+Owns the order in which databases take their turns, and the bound on what is held in memory. Only the thread
+(`LogThread`) uses its connections.
 
     poll ──► plan (span_planner.py) ──► read (span_reader.py) ──► a span ──► take
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
+from adapters.source.log_thread import LogThread
 from adapters.sqlserver.server.position import Place, places_of, position_of
-from engine.errors import TidemarkError, unforeseen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -107,22 +106,19 @@ class SqlServerLog:
         self._databases, self._poll_s = databases, poll_s
         self._places = list(places_of(start))
         self._spans: list[Span] = list(told)
-        self._changed = threading.Condition()
-        self._hurry = self._closing = False
-        self._failure: TidemarkError | None = None
-        self._thread = threading.Thread(target=self._run, name="tidemark-log", daemon=True)
+        self._hurry = False
+        self._thread = LogThread(self._read, self._close_databases)
         self._thread.start()
 
     def take(self, timeout_s: float) -> Span | None:
         """The next span, waiting up to `timeout_s` for one."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._failure or self._spans, timeout_s)
+        with self._thread.changed:
+            self._thread.wait(lambda: self._spans, timeout_s)
             if self._spans:
                 span = self._spans.pop(0)
-                self._changed.notify_all()
+                self._thread.changed.notify_all()
                 return span
-            if self._failure:
-                raise self._failure
+            self._thread.raise_failure()
             return None
 
     def acknowledge(self, position: Position) -> None:
@@ -130,9 +126,9 @@ class SqlServerLog:
 
     def hurry(self, *, on: bool) -> None:
         """Poll again almost at once while a window waits for the stream."""
-        with self._changed:
+        with self._thread.changed:
             self._hurry = on
-            self._changed.notify_all()
+            self._thread.changed.notify_all()
 
     def limit(self, share: float) -> None:
         """Read less at once. Spans already read keep their size."""
@@ -141,25 +137,17 @@ class SqlServerLog:
 
     def close(self) -> None:
         """End the thread. The next log reads again what was not taken."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify_all()
-        self._thread.join(timeout=10)
+        self._thread.close()
 
     # The thread.
 
-    def _run(self) -> None:
-        try:
-            while self._wait_for_room():
-                if not self._round():
-                    self._pause()
-        except TidemarkError as error:
-            self._fail(error)
-        except Exception as error:  # noqa: BLE001  a thread must hand over whatever happened
-            self._fail(unforeseen("the log reader", error))
-        finally:
-            for database in self._databases:
-                database.close()
+    def _read(self) -> None:
+        if self._wait_for_room() and not self._round():
+            self._pause()
+
+    def _close_databases(self) -> None:
+        for database in self._databases:
+            database.close()
 
     def _round(self) -> bool:
         """Give every database its turn; whether any had rows."""
@@ -175,21 +163,21 @@ class SqlServerLog:
 
     def _wait_for_room(self) -> bool:
         """Wait until fewer than `_HELD` spans are queued. Whether to continue; False when closing."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._closing or len(self._spans) < _HELD)
-            return not self._closing
+        with self._thread.changed:
+            self._thread.wait(lambda: len(self._spans) < _HELD)
+            return not self._thread.closing
 
     def _pause(self) -> None:
         """Wait for the next poll, which comes soon while `hurry` is on."""
-        with self._changed:
+        with self._thread.changed:
             began_s = time.monotonic()
-            self._changed.wait_for(lambda: self._closing or self._hurry, self._poll_s)
+            self._thread.wait(lambda: self._hurry, self._poll_s)
             if self._hurry:
                 rest_s = min(_HURRIED_S, self._poll_s) - (time.monotonic() - began_s)
-                self._changed.wait_for(lambda: self._closing, max(0.0, rest_s))
+                self._thread.wait(lambda: False, max(0.0, rest_s))
 
     def _add(self, number: int, taken: LogSlice) -> None:
-        with self._changed:
+        with self._thread.changed:
             start = position_of(self._places)
             self._places[number] = taken.end
             span = Span(start, position_of(self._places), number, taken)
@@ -198,9 +186,4 @@ class SqlServerLog:
                 self._spans[-1] = replace(span, start=last.start)
             else:
                 self._spans.append(span)
-            self._changed.notify_all()
-
-    def _fail(self, error: TidemarkError) -> None:
-        with self._changed:
-            self._failure = error
-            self._changed.notify_all()
+            self._thread.changed.notify_all()
