@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, LiteralString
+from typing import TYPE_CHECKING, LiteralString
 
 import psycopg
 from psycopg.conninfo import make_conninfo
@@ -20,16 +20,17 @@ from adapters.postgres.server.questions.questions import Questions
 from adapters.postgres.server.replication import command, connect_replication, refusal
 from adapters.postgres.server.text_settings import startup_options
 from adapters.postgres.server.visibility import parse_lsn
-from engine.config.references import fresh, may_change, refuse
+from adapters.source.admission import admission
+from engine.config.references import fresh, may_change
 from engine.errors import (
     ConfigError,
-    LoginRefused,
     SourceError,
     StateError,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from psycopg import pq
 
@@ -65,9 +66,6 @@ class Server:
     may take `query_timeout_s` seconds (0: no bound), and its answer _ON_ITS_WAY_S seconds more.
     """
 
-    _admitted: ClassVar[set[tuple[str, ...]]] = set()
-    """The databases that have accepted a login of this process."""
-
     def __init__(
         self,
         parameters: Mapping[str, str],
@@ -81,7 +79,7 @@ class Server:
         self._query_timeout_s = query_timeout_s
         self._times_lost = 0
         self.database = parameters.get("dbname", "")
-        self._place = tuple(str(parameters.get(name)) for name in ("host", "port", "dbname"))
+        self._login = tuple(str(parameters.get(name)) for name in ("host", "port", "dbname"))
         make_conninfo("", **self._parameters)  # refuses parameters that libpq does not know
 
     @property
@@ -98,21 +96,9 @@ class Server:
         parameters = {name: fresh(value) for name, value in self._parameters.items()}
         return make_conninfo("", **{**parameters, "application_name": application})
 
-    @contextmanager
-    def admission(self) -> Iterator[None]:
-        """Open connections inside: an expired credential is renewed, not reported as a wrong setting.
-
-        While credentials change, both the old and the new one may be refused for a while; such a refusal is
-        retried. A credential that has never worked is a wrong setting.
-        """
-        try:
-            yield
-        except ConfigError as error:
-            if self._place not in self._admitted or not any(map(may_change, self._parameters.values())):
-                raise
-            refuse()
-            raise LoginRefused(str(error), place="postgresql") from error
-        self._admitted.add(self._place)
+    def admission(self) -> AbstractContextManager[None]:
+        """Open connections inside; see `admission`."""
+        return admission(self._login, renewable=any(map(may_change, self._parameters.values())))
 
     @contextmanager
     def replication(self) -> Iterator[pq.abc.PGconn]:

@@ -11,7 +11,8 @@ from psycopg.conninfo import make_conninfo
 from adapters.postgres.server.answering import answer
 from adapters.postgres.server.failures import said_of
 from adapters.postgres.server.text_settings import startup_options
-from engine.errors import ConfigError, PositionLost, SourceError
+from engine.config.references import refuse
+from engine.errors import LoginRefused, PositionLost, SourceError
 
 ANSWERED_WITHIN_S = 60.0
 """How long a replication command may take; creating a slot is not bounded by it."""
@@ -35,17 +36,18 @@ _HINTS = {
 libpq."""
 
 
-def refusal(said: str) -> ConfigError | None:
-    """The error for a refused connection that no retry repairs, with what to do; None for other refusals."""
+def refusal(said: str) -> LoginRefused | None:
+    """The error for a connection that is refused until a setting changes, with which; None for others."""
     for line in said.splitlines():
         for pattern, hint in _HINTS.items():
             if pattern.search(line):
-                return ConfigError(line.strip(), hint=hint)
+                refuse()
+                return LoginRefused(line.strip(), place="postgresql", hint=hint)
     return None
 
 
 def connect_replication(conninfo: str) -> psycopg.Connection:
-    """Open a connection for replication commands. Raises SourceError, or ConfigError if it is refused."""
+    """Open a connection for replication commands. Raises SourceError, as LoginRefused if it is refused."""
     target = make_conninfo(conninfo, replication="database", options=startup_options())
     try:
         # libpq's own connect blocks every other thread until it is done.

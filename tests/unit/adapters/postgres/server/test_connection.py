@@ -9,7 +9,7 @@ from adapters.postgres.log.slot import Slot, check_slot
 from adapters.postgres.server.connection import Identity, Server, check_identity
 from adapters.postgres.server.failures import source_errors
 from engine.config.references import resolve
-from engine.errors import ConfigError, PositionLost, SourceError, StateError
+from engine.errors import ConfigError, LoginRefused, PositionLost, SourceError, StateError
 from engine.model import Position
 
 THERE = Identity("7001", 2, "app")
@@ -89,7 +89,7 @@ def test_a_login_is_refused_for_good_unless_it_has_served_and_may_change(tmp_pat
     server = Server({"host": str(tmp_path), "password": found["password"]})
     fixed = Server({"host": str(tmp_path), "password": "first"})
     with pytest.raises(ConfigError), server.admission():
-        raise ConfigError("refused")
+        raise LoginRefused("refused")
 
     with server.admission():
         (tmp_path / "password").write_text("second")
@@ -97,6 +97,6 @@ def test_a_login_is_refused_for_good_unless_it_has_served_and_may_change(tmp_pat
     assert "password=second" in server.conninfo
     assert "password=second" in server.log_conninfo
     with pytest.raises(SourceError, match="refused"), server.admission():
-        raise ConfigError("refused")
+        raise LoginRefused("refused")
     with pytest.raises(ConfigError), fixed.admission():
-        raise ConfigError("refused")
+        raise LoginRefused("refused")
