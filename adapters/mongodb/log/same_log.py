@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from adapters.mongodb.documents.bson_walk import cluster_time, documents, fields, int64
 from adapters.mongodb.log.position import position_of, shown, time_of
-from adapters.mongodb.server.change_cursor import HistoryLost
-from adapters.mongodb.server.connection import another_log
+from adapters.mongodb.server.failures import HistoryLost, another_log
 from engine.errors import SourceError
 
 if TYPE_CHECKING:

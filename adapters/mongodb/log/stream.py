@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from adapters.mongodb.documents.bson_walk import Kind, cluster_time, documents, fields, int64
 from adapters.mongodb.log.position import event_position, marked, position_of, shown, time_of
 from adapters.mongodb.log.split_events import Parts
-from adapters.mongodb.server.change_cursor import EventTooLarge
+from adapters.mongodb.server.failures import EventTooLarge
 from engine.config.sources import Oversize
 from engine.errors import ConfigError, SourceError
 from engine.events.damaged import reading_bytes

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from adapters.mongodb.server.connection import Refused, source_errors
+from adapters.mongodb.server.failures import source_errors
+from adapters.source.driver_errors import Refused
 from engine.model import CollectionId
 
 if TYPE_CHECKING:

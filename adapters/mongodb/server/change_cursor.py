@@ -4,27 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pymongo.errors import OperationFailure, PyMongoError
-
-from adapters.mongodb.server.connection import HISTORY_LOST, RAW, source_error
-from engine.errors import PositionLost, SourceError
+from adapters.mongodb.server.connection import RAW
+from adapters.mongodb.server.failures import stream_errors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pymongo import MongoClient
 
-_TOO_LARGE = frozenset({10334, 7182500})
-"""An event over 16 MB; one that can't be split, because one of its fields is too large for a part."""
 _PLACE = "change stream"
-
-
-class EventTooLarge(SourceError):
-    """The server can't send the next event."""
-
-
-class HistoryLost(PositionLost):
-    """The oplog no longer reaches back to where the stream starts."""
 
 
 class ChangeCursor:
@@ -75,18 +63,7 @@ class ChangeCursor:
         self._session.end_session()
 
     def _command(self, command: dict[str, Any], doing: str) -> bytes:
-        try:
+        with stream_errors(self._doing or doing, _PLACE):
             answer = self._database.command(command, codec_options=RAW, session=self._session)
-        except PyMongoError as error:
-            raise _ours(error, self._doing or doing) from error
         raw: bytes = answer.raw
         return raw
-
-
-def _ours(error: PyMongoError, doing: str) -> SourceError:
-    found = source_error(error, doing, _PLACE)
-    if isinstance(error, OperationFailure) and error.code in _TOO_LARGE:
-        return found.recast(EventTooLarge)
-    if isinstance(error, OperationFailure) and error.code in HISTORY_LOST:
-        return found.recast(HistoryLost)
-    return found

@@ -15,7 +15,9 @@ from pymongo.errors import OperationFailure
 from adapters.disclosure import condition_refused
 from adapters.mongodb.documents.bson_walk import documents, fields
 from adapters.mongodb.documents.keys import BY_ID, NOTHING_BETWEEN, between, id_text
-from adapters.mongodb.server.connection import RAW, Refused, collection_errors
+from adapters.mongodb.server.connection import RAW
+from adapters.mongodb.server.failures import collection_errors
+from adapters.source.driver_errors import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -123,7 +125,8 @@ class CollectionProbes:
             with collection_errors("checking the condition", collection):
                 explain("explain", find, verbosity="queryPlanner", maxTimeMS=_PLANNING_MS)
         except Refused as error:
-            said = error.said if error.hint else condition_refused(error.code, error.name)
+            fault = error.fault
+            said = fault.said if error.hint else condition_refused(fault.code, fault.name)
             return Refusal(said, error.hint)
         return None
 

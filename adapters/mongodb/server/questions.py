@@ -19,13 +19,8 @@ from adapters.mongodb.documents.keys import NOTHING_BETWEEN
 from adapters.mongodb.server.catalog import Catalog
 from adapters.mongodb.server.change_cursor import ChangeCursor
 from adapters.mongodb.server.collection_probes import CollectionProbes
-from adapters.mongodb.server.connection import (
-    RAW,
-    collection_errors,
-    replica_set,
-    shared_client,
-    source_errors,
-)
+from adapters.mongodb.server.connection import RAW, replica_set, shared_client
+from adapters.mongodb.server.failures import collection_errors, source_errors
 from adapters.source.admission import admission
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from adapters.mongodb.server.connection import Refused
 from adapters.mongodb.snapshot.conditions import check_condition, condition_filter
+from adapters.source.driver_errors import Refused
 from engine.config.settings import Conditions
 from engine.errors import SchemaChanged, SignalError, TableBusy
 from engine.snapshot.extent import Extent

@@ -6,23 +6,16 @@ those that the driver raises about values; `disclosure` decides which of the ser
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
 import psycopg
 from psycopg import pq
 
 from adapters.disclosure import postgres_message
+from adapters.source.driver_errors import DriverErrors, Fault, Meaning
 from engine.errors import SchemaChanged, SourceError, TableBusy
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from engine.model import CollectionId
-
 _LOCK_NOT_AVAILABLE = "55P03"
-_NOT_THE_TABLES_FAULT = frozenset({"08", "53", "57", "58", "XX"})
-"""SQLSTATE classes: connection, resources, operator intervention, system, internal."""
+_NOT_THE_TABLES_FAULT = frozenset({"", "08", "53", "57", "58", "XX"})
+"""SQLSTATE classes: none, connection, resources, operator intervention, system, internal."""
 _OF_CONNECTIONS = (psycopg.OperationalError, psycopg.InterfaceError)
 """libpq's own errors, which have no SQLSTATE."""
 
@@ -36,6 +29,12 @@ def said(error: psycopg.Error) -> str:
     return type(error).__name__
 
 
+def fault_of(error: psycopg.Error) -> Fault:
+    """What an error tells: its SQLSTATE and the class of that; empty texts without one."""
+    state = error.sqlstate or ""
+    return Fault(said(error), (state, state[:2]))
+
+
 def said_of(result: pq.abc.PGresult) -> str:
     """What may be repeated of a failed command's result."""
     primary = (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode(errors="replace")
@@ -43,25 +42,12 @@ def said_of(result: pq.abc.PGresult) -> str:
     return postgres_message(state, primary) or result.error_message.decode(errors="replace").strip()
 
 
-@contextmanager
-def source_errors(what: str) -> Iterator[None]:
-    """Turn a driver's exception into SourceError."""
-    try:
-        yield
-    except psycopg.Error as error:
-        raise SourceError(f"{what} failed: {said(error)}", place="postgresql") from error
+source_errors = DriverErrors(psycopg.Error, fault_of, "postgresql")
+"""Raises the driver's exceptions as SourceError."""
 
-
-@contextmanager
-def table_errors(what: str, collection: CollectionId) -> Iterator[None]:
-    """Turn a driver's exception into TableBusy or SchemaChanged for one table, or else into SourceError."""
-    try:
-        yield
-    except psycopg.Error as error:
-        message = f"{what} failed: {said(error)}"
-        state = error.sqlstate or ""
-        if state == _LOCK_NOT_AVAILABLE:
-            raise TableBusy(message, place=collection, hint="another session holds it locked") from error
-        if not state or state[:2] in _NOT_THE_TABLES_FAULT:
-            raise SourceError(message, place="postgresql") from error
-        raise SchemaChanged(message, place=collection) from error
+table_errors = source_errors.refined(
+    Meaning(TableBusy, (_LOCK_NOT_AVAILABLE,), hint="another session holds it locked"),
+    Meaning(SourceError, _NOT_THE_TABLES_FAULT, place="postgresql"),
+    Meaning(SchemaChanged),
+)
+"""Raises TableBusy or SchemaChanged for a table, and SourceError where it is not the table's fault."""

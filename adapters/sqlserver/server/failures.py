@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import re
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from contextlib import suppress
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from adapters.disclosure import sqlserver_message
+from adapters.source.driver_errors import DriverErrors, Fault, Meaning
 from adapters.spark.failures import SPARK_ERRORS
-from engine.config.references import refuse
 from engine.errors import ConfigError, LoginRefused, PositionLost, SchemaChanged, SourceError, TableBusy
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from engine.model import CollectionId
 
 _NUMBER = re.compile(r"\((\d+)\) \(SQL")
 _PREFIXES = re.compile(r"^(\[[^\]]*\]\s*)+")
@@ -25,10 +19,17 @@ _RANGE_LOST = 313
 """CDC's functions report this for a range that their change table does not have."""
 _LOGIN_REFUSED = frozenset({18456, 18452, 18470, 18486, 18487, 18488})
 """Wrong password or token; disabled, locked or expired login."""
-_LOGIN_FAILED = _LOGIN_REFUSED | {4060, 4064}
+_NO_SUCH_DATABASE = frozenset({4060, 4064})
+"""The database can't be opened, or the user's default database."""
+_CHECK_LOGIN = "check database.user, database.password and the database"
 _NO_SNAPSHOTS = 3952
+_ALLOW_SNAPSHOTS = "ALTER DATABASE … SET ALLOW_SNAPSHOT_ISOLATION ON, or another 'snapshot.isolation.mode'"
 _UNREACHED = ("Login timeout expired", "[08001]")
 """Parts of the drivers' messages where there is no connection, or none in time."""
+_CHECK_ADDRESS = "check database.hostname and database.port, and that the server takes TCP connections"
+_NO_DRIVER = "no driver"
+_NO_DRIVER_SAYS = ("Can't open lib", "Data source name not found")
+"""Parts of the driver manager's messages where it can't load a driver, for which it has no number."""
 _TABLE_MOVED = frozenset({207, 208, 3961, 4902, 8180})
 """No such column or object; changed since the snapshot; no such table; could not be prepared."""
 _LOCK_WAITED_FOR = 1222
@@ -37,31 +38,6 @@ _BUSY = frozenset({601, _LOCK_WAITED_FOR})
 _SAID_IN_ENGLISH = "Lock request time out period exceeded"
 """The message of a lock timeout, where Spark passes on only the text."""
 _CAUSES = 20
-
-
-@contextmanager
-def source_errors(doing: str, place: str = "sql server") -> Iterator[None]:
-    """Raise the drivers' exceptions as SourceError.
-
-    PositionLost where a change table does not reach back far enough; TableBusy, with `place`, where a lock is
-    held.
-    """
-    try:
-        yield
-    except SQLAlchemyError as error:
-        raise source_error(error, doing, place) from error
-
-
-@contextmanager
-def table_errors(doing: str, table: CollectionId) -> Iterator[None]:
-    """Like `source_errors`, but SchemaChanged where the table was dropped or changed."""
-    try:
-        yield
-    except SQLAlchemyError as error:
-        number, said = native_number(error), f"{doing} failed: {_said(error)}"
-        if number in _TABLE_MOVED:
-            raise SchemaChanged(said, place=table) from error
-        raise source_error(error, doing, table) from error
 
 
 def busy(error: SQLAlchemyError) -> bool:
@@ -95,51 +71,17 @@ def no_snapshots(database: str) -> ConfigError:
     """The error where snapshot isolation is not allowed."""
     return ConfigError(
         f"the database {database!r} does not allow snapshot isolation",
-        hint="ALTER DATABASE … SET ALLOW_SNAPSHOT_ISOLATION ON, or another 'snapshot.isolation.mode'",
+        hint=_ALLOW_SNAPSHOTS,
     )
+
+
+NO_SUCH_OBJECT = 208
 
 
 def native_number(error: SQLAlchemyError) -> int:
     """SQL Server's number of an error; 0 where the driver gave none."""
     found = _NUMBER.search(_text(error))
     return int(found[1]) if found else 0
-
-
-NO_SUCH_OBJECT = 208
-
-
-def source_error(error: SQLAlchemyError, doing: str, place: CollectionId | str) -> SourceError | ConfigError:
-    """A driver's exception as ours, in one line."""
-    number, said = native_number(error), _said(error)
-    if "Can't open lib" in said or "Data source name not found" in said:
-        return ConfigError(
-            f"the ODBC driver can't be used: {said}",
-            hint="install Microsoft's ODBC Driver 18 for SQL Server,"
-            " or give a library's path in 'tidemark.sqlserver.odbc.driver'",
-        )
-    if number == _RANGE_LOST:
-        return PositionLost(
-            f"the change tables do not reach back to where the stream stood: {said}",
-            place=place,
-            hint="start with an empty checkpoint and an empty sink directory, take snapshots again,"
-            " and lengthen CDC's retention (sys.sp_cdc_change_job)",
-        )
-    if number == _NO_SNAPSHOTS:
-        return no_snapshots(str(place))
-    if number in _BUSY:
-        return TableBusy(f"{doing} failed: {said}", place=place)
-    if number in _LOGIN_REFUSED:
-        refuse()
-        return LoginRefused(f"{doing} failed: {said}", place=place, hint=_hint(error))
-    return SourceError(f"{doing} failed: {said}", place=place, hint=_hint(error))
-
-
-def _hint(error: SQLAlchemyError) -> str:
-    """What to do where the server can't be reached or rejects the login."""
-    if any(word in _text(error) for word in _UNREACHED):
-        return "check database.hostname and database.port, and that the server takes TCP connections"
-    refused = native_number(error) in _LOGIN_FAILED
-    return "check database.user, database.password and the database" if refused else ""
 
 
 def _text(error: SQLAlchemyError) -> str:
@@ -158,3 +100,50 @@ def _said(error: SQLAlchemyError) -> str:
         return said[:500] or type(error).__name__
     told = sqlserver_message(number, said)
     return f"{told[:500]} (error {number})" if told == said else told
+
+
+def _fault(error: SQLAlchemyError) -> Fault:
+    number, said = native_number(error), _said(error)
+    if any(words in said for words in _NO_DRIVER_SAYS):
+        return Fault(said, (_NO_DRIVER,))
+    unreached = any(words in _text(error) for words in _UNREACHED)
+    return Fault(said, (number,) if number else (), hint=_CHECK_ADDRESS if unreached else "")
+
+
+source_errors = DriverErrors(
+    SQLAlchemyError,
+    _fault,
+    "sql server",
+    (
+        Meaning(
+            ConfigError,
+            (_NO_DRIVER,),
+            "the ODBC driver can't be used",
+            hint="install Microsoft's ODBC Driver 18 for SQL Server,"
+            " or give a library's path in 'tidemark.sqlserver.odbc.driver'",
+        ),
+        Meaning(
+            PositionLost,
+            (_RANGE_LOST,),
+            "the change tables do not reach back to where the stream stood",
+            hint="start with an empty checkpoint and an empty sink directory, take snapshots again,"
+            " and lengthen CDC's retention (sys.sp_cdc_change_job)",
+        ),
+        Meaning(
+            ConfigError,
+            (_NO_SNAPSHOTS,),
+            "a database does not allow snapshot isolation",
+            hint=_ALLOW_SNAPSHOTS,
+        ),
+        Meaning(TableBusy, _BUSY),
+        Meaning(LoginRefused, _LOGIN_REFUSED, hint=_CHECK_LOGIN),
+        Meaning(SourceError, _NO_SUCH_DATABASE, hint=_CHECK_LOGIN),
+    ),
+)
+"""Raises the drivers' exceptions as SourceError.
+
+PositionLost where a change table does not reach back far enough; TableBusy where a lock is held.
+"""
+
+table_errors = source_errors.refined(Meaning(SchemaChanged, _TABLE_MOVED))
+"""Like `source_errors`, but SchemaChanged where the table was dropped or changed."""

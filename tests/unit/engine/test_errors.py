@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from adapters.kafka.client import NotDelivered
-from adapters.mongodb.server.connection import Refused
+from adapters.source.driver_errors import Refused
 from engine import errors
 from engine.errors import (
     ConfigError,

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from pymongo.errors import OperationFailure
 
-from adapters.mongodb.server.connection import check_capture, replica_set, source_error
+from adapters.mongodb.server.connection import check_capture, replica_set
+from adapters.mongodb.server.failures import source_errors
 from engine.config.sources import CaptureMode
 from engine.errors import ConfigError, PositionLost
 
@@ -57,7 +58,7 @@ def test_other_modes_need_no_images():
     ],
 )
 def test_a_log_that_can_not_go_on_says_why(code: int, said: str, unsaid: str):
-    found = source_error(OperationFailure("no", code, {"errmsg": "no"}), "reading", "change stream")
+    found = source_errors.error(OperationFailure("no", code, {"errmsg": "no"}), "reading", "change stream")
 
     assert isinstance(found, PositionLost)
     assert said in str(found)
