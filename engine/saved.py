@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from engine.errors import StateError, without_values
+from engine.model import Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,6 +56,20 @@ def read_texts(value: object) -> tuple[str, ...]:
     if not isinstance(value, list | tuple):
         raise TypeError("not a list")
     return tuple(read_text(element) for element in value)
+
+
+def read_position(value: object) -> Position | None:
+    """A position in an adapter's memory. Only the adapter can tell whether its log has such positions."""
+    if not value:
+        return None
+    if not isinstance(value, list | tuple):
+        raise TypeError("not a position")
+    return Position(tuple(value))
+
+
+def saved_position(position: Position | None) -> list[int | str] | None:
+    """The form of a position in an adapter's memory."""
+    return None if position is None else list(position.order)
 
 
 def read_mapping(value: object) -> dict[str, Any]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from adapters.mongodb.events import transactions
 from adapters.mongodb.log.position import checked
-from engine.model import Position
-from engine.saved import read_integer, read_mapping, read_text, reading_saved
+from engine.saved import read_integer, read_mapping, read_position, read_text, reading_saved
 
 if TYPE_CHECKING:
     from adapters.mongodb.events.transactions import OpenTransaction
     from engine.job.state import State
+    from engine.model import Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,5 +41,6 @@ def saved_of(state: State) -> Saved:
         return Saved(_position(memory.get("event")), transaction)
 
 
-def _position(saved: Any) -> Position | None:
-    return checked(Position(tuple(saved))) if saved else None
+def _position(saved: object) -> Position | None:
+    position = read_position(saved)
+    return position and checked(position)

@@ -32,8 +32,8 @@ from adapters.source.span_encoder import EncodePart
 from adapters.source.table_faults import encode_without_faults
 from engine.errors import InvariantError, PositionLost, SourceError
 from engine.isolation.incomplete import undecodable
-from engine.model import Position
 from engine.ports import Encoded
+from engine.saved import saved_position
 from engine.snapshot.merge import Superseded
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from engine.config.settings import Settings
     from engine.isolation.incomplete import Incomplete
     from engine.job.state import State
-    from engine.model import CollectionId, Window
+    from engine.model import CollectionId, Position, Window
     from engine.ports import PartWriter
 
 _log = logging.getLogger("adapters")
@@ -78,11 +78,11 @@ class MongoSource:
         self._reader.reach()
         self._session = self._made_session(identity["replica_set"])
         state = replace(state, identity=identity)
-        self._event, before = _event_in(state), state
+        self._event, before = saved_of(state).event, state
         state, stream = self._started(state, self._session.tables)
         if state.position is None:
             raise InvariantError("a job without a position")
-        self._event = _event_in(state)
+        self._event = saved_of(state).event
         self._streamed_to = _streamed_to(before, state)
         self._transaction = saved_of(state).transaction
         position, state = state.position, replace(state, memory={**state.memory, **self.memory()})
@@ -163,7 +163,7 @@ class MongoSource:
         return {
             "transaction": transactions.to_json(self._transaction),
             "first": self._first.memory(),
-            "event": _saved(self._event),
+            "event": saved_position(self._event),
         }
 
     def tick(self, state: State) -> Sequence[Incomplete]:
@@ -276,19 +276,9 @@ def _streamed_to(before: State, state: State) -> tuple[int, int]:
     Not the position's time, which an idle server may not have reached yet; but states of earlier versions
     have nothing else.
     """
-    event = _event_in(state)
+    event = saved_of(state).event
     if event is not None:
         return time_of(event)
     if before.position is None or before.position != state.position or "event" in before.memory:
         return 0, 0
     return time_of(before.position)
-
-
-def _event_in(state: State) -> Position | None:
-    """The last streamed event; None in states of earlier versions."""
-    saved = state.memory.get("event")
-    return Position(tuple(saved)) if saved else None
-
-
-def _saved(event: Position | None) -> list[int | str] | None:
-    return list(event.order) if event else None

@@ -18,9 +18,9 @@ from adapters.postgres.log.slot import drop_slot
 from adapters.postgres.log.xmin import SlotXmin
 from adapters.postgres.server.connection import Server
 from adapters.postgres.server.lock_watch import ANSWERED_WITHIN_S, LockWatch
+from adapters.postgres.server.position import shown
 from adapters.postgres.server.text_settings import reading_options
 from adapters.postgres.server.tls import checked_key, readers_key, tls_parameters
-from adapters.postgres.server.visibility import format_lsn
 from adapters.postgres.snapshot.chunk_reader import ChunkReader, Jdbc
 from adapters.postgres.snapshot.initial import SlotTools
 from adapters.postgres.snapshot.local_reader import Bounds, LocalReader
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from engine.config.sources import PostgresSettings
     from engine.job.loop import Job
     from engine.job.parts import JobParts
-    from engine.model import Position
 
 _CONNECT_TIMEOUT_S = 10
 _DEAD_AFTER = {
@@ -107,16 +106,12 @@ def _wired(settings: Settings, spark: SparkSession, places: Places) -> Wired:
     return Wired(
         source,
         source.close,
-        _shown,
+        shown,
         source.run_statement,
         first_retries=retries,
         first_backoff_s=settings.postgres.slot_retry_delay_ms / 1000,
         done=source.done,
     )
-
-
-def _shown(position: Position) -> str:
-    return format_lsn(int(position.order[0]))
 
 
 def _source(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from adapters.postgres.log import pending_visibility
 from adapters.postgres.log.timeline import TransactionContext
 from adapters.postgres.server.membership import Members
+from adapters.postgres.server.position import LAST_LSN, checked
 from engine.saved import read_integer, read_mapping, read_text, read_texts, reading_saved
 
 if TYPE_CHECKING:
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
     from adapters.postgres.log.pending_visibility import PendingVisibility
     from engine.job.state import State
-
-_LAST_LSN = 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +34,7 @@ def saved_of(state: State) -> Saved:
     memory = state.memory
     with reading_saved("what the saved state keeps of the log"):
         if state.position is not None:
-            lsn, sequence = state.position.order
-            read_integer(lsn, most=_LAST_LSN)
-            read_integer(sequence)
+            checked(state.position)
         _check_beside(state.identity, memory)
         commit = memory.get("last_commit")
         return Saved(
@@ -72,13 +69,13 @@ def _check_beside(identity: Mapping[str, Any], memory: Mapping[str, Any]) -> Non
 
 
 def _lsn(value: object) -> int | None:
-    return None if value is None else read_integer(value, most=_LAST_LSN)
+    return None if value is None else read_integer(value, most=LAST_LSN)
 
 
 def _commit(end: object, xid: object, time_us: object) -> tuple[int, int, int]:
     if not isinstance(time_us, int):
         raise TypeError("not a time")
-    return read_integer(end, most=_LAST_LSN), read_integer(xid), time_us
+    return read_integer(end, most=LAST_LSN), read_integer(xid), time_us
 
 
 def _context(saved: Mapping[str, Any] | None) -> TransactionContext | None:
@@ -97,7 +94,7 @@ def _context(saved: Mapping[str, Any] | None) -> TransactionContext | None:
     if not isinstance(context.commit_ts_us, int):
         raise TypeError("not a time")
     _lsn(context.last_commit_end)
-    read_integer(context.commit_lsn, most=_LAST_LSN)
+    read_integer(context.commit_lsn, most=LAST_LSN)
     read_integer(context.sequence)
     read_integer(context.events)
     return context

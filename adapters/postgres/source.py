@@ -16,6 +16,7 @@ from adapters.postgres.log.reader import PostgresLog, Span, Start
 from adapters.postgres.log.retention import Retention
 from adapters.postgres.saved import saved_of
 from adapters.postgres.server.connection import Identity, Server, check_identity
+from adapters.postgres.server.position import position_at
 from adapters.postgres.server.replication import PublicationMissing
 from adapters.postgres.server.signal_table import check_signal_table
 from adapters.postgres.session import Session, open_session, publish
@@ -31,7 +32,7 @@ from engine.errors import (
     PositionLost,
 )
 from engine.isolation.incomplete import Cause, Incomplete
-from engine.model import CollectionId, Position
+from engine.model import CollectionId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -141,7 +142,7 @@ class PostgresSource:
         self._found = membership.begin(state.memory.get("members"), since)
         if self._log_reader is None or not isinstance(self._log_reader.failure, PublicationMissing):
             return state
-        position = Position((opened.session.questions.transactions.log_end(), 0))
+        position = position_at(opened.session.questions.transactions.log_end())
         _log.warning(
             "the log can't be decoded up to %s, where the publication did not exist", shown_position(position)
         )

@@ -9,7 +9,7 @@ from adapters.postgres.events.dead_letters import entries_of
 from adapters.postgres.log.cuts import cut_of
 from adapters.postgres.log.entries import relations_in
 from adapters.postgres.log.touched_keys import Watch
-from adapters.postgres.server.visibility import Visibility, format_lsn
+from adapters.postgres.server.position import shown
 from adapters.postgres.snapshot import superseded_keys
 from adapters.source.table_faults import encode_without_faults
 from engine.isolation.incomplete import Letters, undecodable
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from adapters.postgres.events.span_encoder import PostgresSpans
     from adapters.postgres.log.cuts import Cut
     from adapters.postgres.log.reader import Span
+    from adapters.postgres.server.visibility import Visibility
     from adapters.postgres.session import Session
     from adapters.postgres.streamed import Streamed
     from adapters.postgres.windows import Windows
@@ -165,4 +166,4 @@ def _by_name(oids: Iterable[int], ids: Mapping[int, CollectionId]) -> dict[Colle
 
 def shown_position(position: Position | None) -> str:
     """A position as PostgreSQL shows it."""
-    return format_lsn(int(position.order[0])) if position else "the log's begin"
+    return shown(position) if position else "the log's begin"

@@ -23,8 +23,9 @@ from adapters.sqlserver.log.span_reader import ChangeReader
 from adapters.sqlserver.schema.history import history
 from adapters.sqlserver.server import connection
 from adapters.sqlserver.server.connection import Server
+from adapters.sqlserver.server.position import shown
 from adapters.sqlserver.snapshot.chunk_reader import ChunkReader
-from adapters.sqlserver.source import SqlServerSource, shown
+from adapters.sqlserver.source import SqlServerSource
 from adapters.sqlserver.tools import SourceTools
 from engine.snapshot.snapshotters import snapshotter
 

@@ -18,7 +18,7 @@ from adapters.sqlserver.log.database_log import Asking, DatabaseTail
 from adapters.sqlserver.log.reader import LogSlice, Span, SqlServerLog
 from adapters.sqlserver.log.span_reader import Read
 from adapters.sqlserver.saved import check_saved
-from adapters.sqlserver.server.position import Place, places_of, position_of
+from adapters.sqlserver.server.position import Place, places_of, position_of, shown
 from adapters.sqlserver.snapshot.initial import CaptureStart, InitialReads
 from adapters.sqlserver.snapshot.tables import SqlServerTables
 from adapters.sqlserver.snapshot.windows import OpenWindows
@@ -229,8 +229,3 @@ def _asking(settings: Settings, databases: Databases, tools: SourceTools) -> Ask
         never=sqlserver.signal_tables,
         captures=databases.captures,
     )
-
-
-def shown(position: Position) -> str:
-    """A position as text: its places."""
-    return ", ".join(map(str, places_of(position)))

@@ -25,12 +25,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from adapters.postgres.log.timeline import SpanPart, TransactionContext
+from adapters.postgres.server.position import parts_of, position_at
 from adapters.postgres.server.visibility import format_lsn
 from engine.errors import InvariantError, PositionLost, SourceError
-from engine.model import Position
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from engine.model import Position
 
 HEADER_BYTES = 25
 POSTGRES_EPOCH_S = 946_684_800
@@ -91,7 +93,7 @@ class Assembler:
         part_bytes: int,
         sent: Commit | None = None,
     ) -> None:
-        lsn, sequence = (int(element) for element in start.order)
+        lsn, sequence = parts_of(start)
         self._end = lsn
         self._start = lsn
         self._resume = (lsn, sequence) if sequence else None
@@ -126,12 +128,10 @@ class Assembler:
     def position(self) -> Position:
         """The position after everything added."""
         if self._resume:
-            return Position(self._resume)
-        if self._passing is not None:
-            return Position((self._end, 0))
-        if self._xid is None:
-            return Position((self._end, 0))
-        return Position((self._commit_lsn, self._sequence))
+            return position_at(*self._resume)
+        if self._passing is not None or self._xid is None:
+            return position_at(self._end)
+        return position_at(self._commit_lsn, self._sequence)
 
     @property
     def committed_at_s(self) -> float:

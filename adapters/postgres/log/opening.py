@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from adapters.postgres.log.reader import LogBounds, PostgresLog, Subscription
+from adapters.postgres.server.position import shown
 from adapters.postgres.server.visibility import format_lsn
 from engine.errors import SourceError
 
@@ -30,7 +31,7 @@ def open_stream(settings: Settings, server: Server, start: Start, silence_s: flo
             bounds=_bounds(settings, silence_s),
             give_up=server.give_up,
         )
-    _log.info("reading the log from %s", format_lsn(int(start.position.order[0])))
+    _log.info("reading the log from %s", shown(start.position))
     return log
 
 

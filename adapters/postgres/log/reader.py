@@ -20,6 +20,7 @@ from psycopg import pq
 
 from adapters.postgres.log.assembler import HEADER_BYTES, POSTGRES_EPOCH_S, Assembler, Commit, Cut
 from adapters.postgres.server.answering import answer, no_answer
+from adapters.postgres.server.position import lsn_of, parts_of
 from adapters.postgres.server.replication import (
     ANSWERED_WITHIN_S,
     command,
@@ -157,7 +158,7 @@ class PostgresLog:
         self._start = start.position
         # The server discards what is acknowledged. So acknowledge nothing until it is certain that this is
         # the log that was read before.
-        self._acknowledged = sent.slot_lsn if sent else int(start.position.order[0])
+        self._acknowledged = sent.slot_lsn if sent else lsn_of(start.position)
         self._heard_s, self._told = time.monotonic(), False
         self._hurry = self._full = False
         self._share, self._next_status_s = 1.0, 0.0
@@ -215,7 +216,7 @@ class PostgresLog:
 
     def acknowledge(self, position: Position) -> None:
         """Tell the server that everything up to `position` is safe. Does nothing inside a transaction."""
-        lsn, sequence = (int(element) for element in position.order)
+        lsn, sequence = parts_of(position)
         with self._thread.changed:
             if not sequence and lsn > self._acknowledged:
                 self._acknowledged = lsn
@@ -369,7 +370,7 @@ class PostgresLog:
     def _send_status(self, *, reply: bool) -> None:
         flushed = received = self._acknowledged
         if not self._assembler.passing:
-            received = max(flushed, int(self._assembler.position.order[0]))
+            received = max(flushed, lsn_of(self._assembler.position))
         now_us = int((time.time() - POSTGRES_EPOCH_S) * 1_000_000)
         self._connection.put_copy_data(_status(b"r", received, flushed, flushed, now_us, reply))
         self._connection.flush()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adapters.postgres.server.connection import reader_name
+from adapters.postgres.server.position import lsn_of
 from adapters.postgres.server.visibility import format_lsn
 from engine.errors import ConfigError, PositionLost, SourceError
 
@@ -86,7 +87,7 @@ def drop_slot(server: Server, name: str) -> None:
 
 def check_slot(slot: Slot | None, name: str, saved: Position) -> Slot:
     """Refuse a slot that was moved past the saved position: PostgreSQL would silently skip changes."""
-    lsn = int(saved.order[0])
+    lsn = lsn_of(saved)
     if slot is None or slot.confirmed_lsn > lsn:
         begins = (
             f"begins at {format_lsn(slot.confirmed_lsn)}, past" if slot else "does not exist; it must hold"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from adapters.postgres.log.pgoutput import read_messages
+from adapters.postgres.server.position import lsn_of
 from adapters.postgres.server.visibility import format_lsn
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Takeover:
 
     def count(self, span: Span, captured: Collection[int]) -> None:
         """Count a span's changes to captured relations (by oid) that lie before `ends`."""
-        if self.told or int(span.start.order[0]) >= self.ends:
+        if self.told or lsn_of(span.start) >= self.ends:
             return
         wanted = np.fromiter(captured, np.int64, len(captured))
         for cut in span.cuts:
@@ -48,7 +49,7 @@ class Takeover:
 
     def tell(self, position: Position | None) -> None:
         """Log the count, once, when the stream has passed `ends`."""
-        if self.told or position is None or int(position.order[0]) < self.ends:
+        if self.told or position is None or lsn_of(position) < self.ends:
             return
         self.told = True
         _log.info(

@@ -14,12 +14,12 @@ from adapters.postgres.log.forks import check_fork, check_reach
 from adapters.postgres.log.reader import Sent
 from adapters.postgres.log.slot import Slot, check_slot, drop_slot, find_slot
 from adapters.postgres.log.takeover import Takeover
+from adapters.postgres.server.position import position_at
 from adapters.postgres.server.visibility import format_lsn
 from adapters.postgres.snapshot.slot_snapshot import Beginning, begin_log, create_slot, hold
 from adapters.source.initial import FoundLog
 from engine.config.settings import GeneratedColumns
 from engine.errors import ConfigError, PositionLost
-from engine.model import CollectionId, Position
 from engine.snapshot.initial import to_read
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from engine.clock import Clock
     from engine.config.settings import Settings
     from engine.job.state import State
+    from engine.model import CollectionId, Position
     from engine.snapshot.initial import Snapshotter
 
 _log = logging.getLogger("adapters")
@@ -92,7 +93,7 @@ class SlotStart:
             begins_at,
             lost,
             kept=self._slot is not None,
-            streamed=begins_at is None or state.position is None or state.position > Position((begins_at, 0)),
+            streamed=begins_at is None or state.position is None or state.position > position_at(begins_at),
         )
 
     def _with_slot(self, state: State) -> State:
@@ -124,7 +125,7 @@ class SlotStart:
             )
             if not sequence and lsn > fork:
                 lsn = fork
-                state = replace(state, position=Position((lsn, 0)))
+                state = replace(state, position=position_at(lsn))
         check_reach(lsn, identity.lsn or 0)
         return state
 
@@ -139,9 +140,9 @@ class SlotStart:
     def first_position(self) -> Position:
         """Where the slot that was found begins; if there is none, it is created."""
         if self._slot is None:
-            return Position((create_slot(self._server, self._beginning()), 0))
+            return position_at(create_slot(self._server, self._beginning()))
         self._take_over(self._slot)
-        return Position((self._slot.confirmed_lsn, 0))
+        return position_at(self._slot.confirmed_lsn)
 
     def _take_over(self, slot: Slot) -> None:
         """Continue from a slot of which only the confirmed position is known."""

@@ -18,12 +18,12 @@ from psycopg import pq
 
 from adapters.postgres.log.slot import drop_slot
 from adapters.postgres.server.failures import source_errors
+from adapters.postgres.server.position import position_at
 from adapters.postgres.server.session_pool import Sessions
 from adapters.postgres.server.sql import quote_ident
 from adapters.postgres.server.visibility import format_lsn, parse_lsn
 from adapters.postgres.snapshot.watermark import ExportedSnapshot, Holding
 from engine.errors import ConfigError, SchemaChanged, SourceError, TableBusy
-from engine.model import Position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from adapters.postgres.server.connection import Server
     from adapters.postgres.server.lock_watch import LockWatch
     from engine.clock import Clock
-    from engine.model import CollectionId
+    from engine.model import CollectionId, Position
 
 _log = logging.getLogger("adapters")
 _TOLD_AFTER_S = 5.0
@@ -56,7 +56,7 @@ class Held:
     @property
     def position(self) -> Position:
         """Where the log begins."""
-        return Position((self.lsn, 0))
+        return position_at(self.lsn)
 
     @property
     def begins_at(self) -> int:

@@ -15,9 +15,9 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from adapters.postgres.server.position import position_at
 from adapters.postgres.server.visibility import format_lsn
 from engine.errors import SourceError
-from engine.model import Position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from adapters.postgres.server.questions.snapshots import Exported
     from adapters.postgres.server.questions.transactions import Transactions
     from adapters.postgres.server.session_pool import Sessions
-    from engine.model import CollectionId
+    from engine.model import CollectionId, Position
 
 _log = logging.getLogger("adapters")
 _PUSH_AFTER_S = 0.02
@@ -202,7 +202,7 @@ class VisibilityWatermark:
 
     def reached(self, position: Position) -> bool:
         """Whether the stream has passed H."""
-        return position >= Position((self._held.exported.horizon, 0))
+        return position >= position_at(self._held.exported.horizon)
 
     def close(self) -> None:
         """Release the snapshot."""

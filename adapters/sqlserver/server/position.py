@@ -99,6 +99,11 @@ def places_of(position: Position) -> tuple[Place, ...]:
     )
 
 
+def shown(position: Position) -> str:
+    """A position as text: its places."""
+    return ", ".join(map(str, places_of(position)))
+
+
 def _older(commit: str, change: str, operation: str) -> Place:
     found = Place(commit) if change == _LAST else Place(commit, UNKNOWN_COMMAND, change, int(operation))
     return _checked(found)

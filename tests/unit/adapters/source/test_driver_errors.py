@@ -7,7 +7,7 @@ import pickle
 import psycopg
 import pytest
 
-from adapters.postgres.server.connection import table_errors
+from adapters.postgres.server.failures import table_errors
 from adapters.source.driver_errors import DriverErrors, Fault, Meaning, Refused
 from engine.config.references import refusals
 from engine.errors import (
