@@ -15,7 +15,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from engine.staging.port import StagedRows
 
 Key: TypeAlias = tuple[str | None, ...]
 """A row's merge key, column by column, as the database's own text (None for NULL)."""
@@ -168,20 +171,18 @@ NO_FILE = Checksum(0, "")
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A file with the rows that one task read of one run: see `engine.staging.staged_rows`.
+    """The rows of one run that one task read, staged as `content` until they are emitted.
 
     `run` is the run's number in the window. `bytes` is the size of the rows, without the text that all rows
-    share. `arrow` is the checksum of the Arrow file, `texts` that of the text file, NO_FILE if there is none.
+    share.
     """
 
     ticket: int
     collection: CollectionId
-    path: str
+    content: StagedRows
     rows: int
     bytes: int
     run: int
-    arrow: Checksum
-    texts: Checksum = NO_FILE
 
 
 @dataclass(frozen=True, slots=True)

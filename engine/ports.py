@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from engine.model import Checksum, Command, Key, Part, Position, SignalRow, Staged, Target, Window
     from engine.snapshot.extent import Extent
     from engine.snapshot.queue import Table
+    from engine.staging.port import RowForm
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -85,6 +86,10 @@ class Sink(Protocol):
     @property
     def form(self) -> EventForm:
         """The form in which the sink takes events. It never changes."""
+
+    @property
+    def row_form(self) -> RowForm:
+        """The form in which the rows of windows wait for this sink, which its writers take. Never changes."""
 
     def writer(self, turn: int) -> PartWriter:
         """Begin a turn from scratch. What an earlier attempt left is removed and never committed.

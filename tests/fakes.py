@@ -14,6 +14,7 @@ from engine.events.batch import EventForm
 from engine.model import Checksum, Part
 from engine.ports import SavedState, SavedStates
 from engine.staging.checksum import checksum_of
+from engine.staging.event_rows import EventRows
 from signals.topic import Place, Record
 from tests.batches import batch
 
@@ -36,6 +37,11 @@ def memory_text(events: pa.RecordBatch, around: tuple[str, str] = ("", "")) -> p
         fields = (event["topic"], event["key"], value, event["headers"])
         lines.append(_FIELD.join("\0" if one is None else one for one in fields) + "\n")
     return pa.array(lines, pa.large_string())
+
+
+def memory_ending(after: str) -> str:
+    """What comes after the value of an event without headers."""
+    return f"{after}{_FIELD}\0\n"
 
 
 _ATTEMPTS: dict[str, dict[int, list[Event]]] = {}
@@ -79,6 +85,7 @@ class MemorySink:
     """Keeps events in `turns`, which outlives the sink: give it to another one to play a restart."""
 
     form: ClassVar[EventForm] = EventForm.RECORDS
+    row_form: ClassVar[EventRows] = EventRows()
     turns: dict[int, list[Event]] = field(default_factory=dict)
     name: str = ""
     kept: dict[str, str] = field(default_factory=dict)

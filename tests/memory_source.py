@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +22,9 @@ from engine.ports import Encoded
 from engine.snapshot.extent import Extent
 from engine.snapshot.merge import Superseded
 from engine.snapshot.merge_key import KEY_TYPE, merge_keys
-from engine.staging.staged_rows import STAGED, StagingArea
-from tests.fakes import memory_text
+from engine.staging.rows import STAGED
+from engine.staging.surroundings import Surroundings
+from tests.staged import files_in, texts_in
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -505,7 +505,6 @@ class MemoryWindow:
             for key, value in found.items()
             if low < places[key] <= high and (not wanted or key in wanted)
         )
-        path = f"{self._staging}/{self._window.id}-{index}"
         contained = self._contained(run.target.collection)
         events = batch_of(
             [
@@ -517,13 +516,11 @@ class MemoryWindow:
                 for key, (value, large) in rows
             ]
         )
-        area = StagingArea(self._staging, memory_text if index % 2 else None)
-        with area.file(path, ("", "")) as file:
+        area = (texts_in if index % 2 else files_in)(self._staging).within(self._window.id)
+        with area.run(index, Surroundings()) as staging:
             keys = key_array([key for key, _value in rows]) if rows else pa.array([], KEY_TYPE)
-            file.write(pa.RecordBatch.from_arrays([*events.columns, keys], schema=STAGED))
-        return Staged(
-            run.ticket, run.target.collection, path, len(rows), events.nbytes, index, *file.checksums
-        )
+            staging.write(pa.RecordBatch.from_arrays([*events.columns, keys], schema=STAGED))
+        return Staged(run.ticket, run.target.collection, staging.complete, len(rows), events.nbytes, index)
 
     def _contained(self, collection: CollectionId) -> dict[int | None, int]:
         """For each key, the place in the log of the last change that the snapshot shows."""
@@ -537,7 +534,6 @@ class MemoryWindow:
         return not self._source.guards.reached or int(position.order[0]) >= self.horizon
 
     def close(self) -> None:
-        for one in self._staged or ():
-            Path(one.path).unlink(missing_ok=True)
+        files_in(self._staging).within(self._window.id).clear()
         if self in self._source.windows:
             self._source.windows.remove(self)

@@ -33,6 +33,7 @@ from adapters.staging.turn_parts import Staging
 from engine.config.settings import Fencing, TopicRecreated
 from engine.errors import SinkError, SinkRefused, TopicRemade, TopicsRefused
 from engine.events.batch import EventForm
+from engine.staging.event_rows import EventRows
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -72,6 +73,7 @@ class KafkaSink:
     """
 
     form: Final = EventForm.RECORDS
+    row_form: Final = EventRows()
 
     def __init__(
         self,

@@ -83,7 +83,7 @@ def make_source(
 ) -> MongoSource:
     """The source of the settings."""
     connection = connection_of(settings.mongodb)
-    encoder = SpanEncoder(SparkExecutors(spark), places.staging, local_rows=_LOCAL_CHANGES)
+    encoder = SpanEncoder(SparkExecutors(spark), places.spans, local_rows=_LOCAL_CHANGES)
     fetch = settings.snapshot.fetch_size
     reader = ChunkReader(spark, connection, places.windows, tasks=tasks_of(spark), batch_rows=fetch)
     questions = Questions(Server(connection))

@@ -133,7 +133,7 @@ def _source(
     local = LocalReader(connect, Bounds(settings.job.window_local_rows, settings.snapshot.chunk_size))
     reader = ChunkReader(spark, jdbc, places.windows, tasks=tasks_of(spark), local=local)
     xmin = SlotXmin(server, postgres.slot, postgres.xmin_interval_ms / 1000, places.clock.monotonic)
-    encoder = SpanEncoder(SparkExecutors(spark), places.staging, local_rows=LOCAL_ROWS)
+    encoder = SpanEncoder(SparkExecutors(spark), places.spans, local_rows=LOCAL_ROWS)
     spans = PostgresSpans(settings.events, encoder, places.clock, xmin)
     source = PostgresSource(settings, server, SourceTools(spans, reader, first, tools, places.clock))
     source.admit = places.admit

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from adapters.postgres.events.rows import row_shape
-from adapters.postgres.events.source_block import ReadPlace, read_source
+from adapters.postgres.events.source_block import ReadPlace, marked_sources, read_source
 from adapters.postgres.log import pending_visibility
 from adapters.postgres.log.reader import PostgresLog
 from adapters.postgres.server.table import relation_of
@@ -125,7 +125,7 @@ class Windows:
             Reading(
                 read=partial(self._tools.chunks.read, window.id, reads, exported, most_tasks=most),
                 cancel=partial(self._tools.chunks.cancel, window.id),
-                directory=self._tools.chunks.jobs.directory(window.id),
+                area=self._tools.chunks.jobs.area(window.id),
                 closed=partial(self._forget, window.id, let_go),
             ),
         )
@@ -163,7 +163,8 @@ class Windows:
             shape = row_shape(relation, read.table, relations.types)
             place = self._view.place(exported) if target.initial else self._place(exported)
             source = read_source(self._settings.events, read.table.id, place)
-            events = ReadEvents(relations.codec(relation, read.table), shape, source, now_ms)
+            marked = marked_sources(self._settings.events, read.table.id, place)
+            events = ReadEvents(relations.codec(relation, read.table), shape, source, now_ms, marked)
             prepared[target] = (read, events)
         return [
             RunRead(run, *prepared[run.target], session.extents.row_bytes(run.target)) for run in window.runs

@@ -17,6 +17,7 @@ from adapters.sinks.lines import readable_lines
 from adapters.staging.turn_parts import StagedWriter, Staging, written_files
 from engine.errors import SinkRefused
 from engine.events.batch import EventForm
+from engine.staging.event_rows import EventRows
 from engine.staging.files import sink_errors
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class ConsoleSink:
     """Prints turns to `stream`, or to standard output."""
 
     form: Final = EventForm.RECORDS
+    row_form: Final = EventRows()
 
     def __init__(self, stream: BinaryIO | None = None) -> None:
         self._stream = stream

@@ -31,13 +31,13 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
-from adapters.sinks.lines import json_lines
+from adapters.sinks.lines import json_ending, json_lines
 from adapters.staging.turn_parts import StagedWriter, Staging, force, turn_name, written_files
 from adapters.storage.disk import make_private, take_over
 from engine.errors import LeaseLost, SinkRefused
 from engine.events.batch import EventForm
 from engine.staging.files import sink_errors
-from engine.staging.staged_rows import StagingArea
+from engine.staging.text_rows import TextRows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -71,9 +71,9 @@ class FilesSink:
         self._staging = Staging(self._root)
 
     @property
-    def windows(self) -> StagingArea:
-        """Where windows' rows are staged: as rendered text, on the file system where they will stay."""
-        return StagingArea(str(self._windows), json_lines, self._mode)
+    def row_form(self) -> TextRows:
+        """Rows wait as rendered text, on the file system where they will stay."""
+        return TextRows(json_lines, json_ending, str(self._windows), self._mode)
 
     def writer(self, turn: int) -> PartWriter:
         """Begin a turn."""

@@ -28,9 +28,14 @@ def json_lines(batch: pa.RecordBatch, around: tuple[str, str] = ("", "")) -> pa.
     headers = _column(batch, "headers")
     opened = _text(f',"value":{before}')
     if headers.null_count == len(headers):
-        return _joined(topics, key, opened, value, _text(f'{after},"headers":[]}}\n'))
+        return _joined(topics, key, opened, value, _text(json_ending(after)))
     headers = pc.fill_null(headers, _text("[]"))
     return _joined(topics, key, opened, value, _text(f'{after},"headers":'), headers, _text("}\n"))
+
+
+def json_ending(after: str) -> str:
+    """What comes after the value of an event without headers, `after` included."""
+    return f'{after},"headers":[]}}\n'
 
 
 def readable_lines(batch: pa.RecordBatch) -> pa.LargeStringArray:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from engine.errors import InvariantError, SinkRefused
 from engine.events.batch import EventForm
 from engine.model import Part
+from engine.staging.event_rows import EventRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,6 +34,7 @@ class NullSink:
     """Drops events. `rows` counts those of the committed turns."""
 
     form: Final = EventForm.RECORDS
+    row_form: Final = EventRows()
 
     def __init__(self) -> None:
         self._begun: int | None = None

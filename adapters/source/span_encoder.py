@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 import pyarrow as pa
 
 from adapters.source.table_faults import DecodedPart, write_part
-from adapters.staging.span_files import SpanFile, save
+from engine.staging.batches import StagedBatches, stage
 
 if TYPE_CHECKING:
     from engine.ports import Executors, PartWriter
+    from engine.staging.port import BlockStore
 
 Context = TypeVar("Context")
 Decoded = TypeVar("Decoded", bound=DecodedPart)
-Raw: TypeAlias = "tuple[pa.RecordBatch | SpanFile, ...]"
-"""A part's entries as the source reads them, in order; files go to the executors."""
+Raw: TypeAlias = "tuple[pa.RecordBatch | StagedBatches, ...]"
+"""A part's entries as the source reads them, in order; staged ones go to the executors."""
 Decode: TypeAlias = Callable[[Sequence[pa.RecordBatch], Context], Decoded]
 """How a source decodes a part's entries in their context. Goes to the executors, so it must pickle."""
 _LOCAL_BYTES = 16 << 20
@@ -38,13 +39,13 @@ class PartTask(Generic[Context]):
 
     @property
     def staged(self) -> bool:
-        """Whether the entries are in files."""
-        return any(isinstance(entries, SpanFile) for entries in self.raw)
+        """Whether entries are staged."""
+        return any(isinstance(entries, StagedBatches) for entries in self.raw)
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the entries that are not in files."""
-        return sum(entries.nbytes for entries in self.raw if not isinstance(entries, SpanFile))
+        """The bytes of the entries that are not staged."""
+        return sum(entries.nbytes for entries in self.raw if not isinstance(entries, StagedBatches))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +61,18 @@ class EncodePart(Generic[Context, Decoded]):
         """Decode a part and write its events; returns its facts, with the written part instead of events."""
         batches: list[pa.RecordBatch] = []
         for entries in task.raw:
-            batches += entries.load() if isinstance(entries, SpanFile) else [entries]
+            batches += entries.load() if isinstance(entries, StagedBatches) else [entries]
         return write_part(self.writer, task.number, self.decode(batches, task.context), again=self.again)
 
 
 class SpanEncoder:
     """Encodes spans. Those of several parts and more than `local_rows` entries go to the executors.
 
-    So do spans with large values, and those whose entries are in files already.
+    So do spans with large values, and those whose entries are staged already.
     """
 
-    def __init__(self, executors: Executors, staging: str, *, local_rows: int) -> None:
-        self._executors, self._staging, self.local_rows = executors, staging, local_rows
+    def __init__(self, executors: Executors, store: BlockStore, *, local_rows: int) -> None:
+        self._executors, self._store, self.local_rows = executors, store, local_rows
 
     def encode(
         self,
@@ -105,17 +106,17 @@ class SpanEncoder:
     def _remote(
         self, task: EncodePart[Context, Decoded], tasks: Sequence[PartTask[Context]]
     ) -> list[Decoded]:
-        made: list[SpanFile] = []
+        made: list[StagedBatches] = []
 
-        def saved(entries: Any) -> SpanFile:
-            if isinstance(entries, SpanFile):
+        def saved(entries: Any) -> StagedBatches:
+            if isinstance(entries, StagedBatches):
                 return entries
-            made.append(save(self._staging, entries))
+            made.append(stage(self._store, entries))
             return made[-1]
 
         try:
             staged = [replace(part, raw=tuple(map(saved, part.raw))) for part in tasks]
             return self._executors.map(task, staged)
         finally:
-            for file in made:
-                file.remove()
+            for entries in made:
+                entries.remove()

@@ -6,24 +6,23 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.staging.staged_rows import clear
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.model import Staged
+    from engine.staging.rows import StagingArea
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The tasks of a window: `read` blocks until all rows are staged below `directory`.
+    """The tasks of a window: `read` blocks until all rows are staged in `area`.
 
     `cancel` makes it end early; `closed` is called when the window is done.
     """
 
     read: Callable[[], list[Staged]]
     cancel: Callable[[], None]
-    directory: str
+    area: StagingArea
     closed: Callable[[], object]
 
 
@@ -66,7 +65,7 @@ class Background:
             if not self._closed:
                 # Queued behind the task, which may still be writing. Removing many files takes a while, and
                 # nobody waits for it.
-                self._pool.submit(clear, self._reading.directory)
+                self._pool.submit(self._reading.area.clear)
                 self._closed = True
             self._pool.shutdown(wait=False)
             self._reading.closed()

@@ -23,6 +23,7 @@ from adapters.source.signal_desk import make_desk
 from adapters.spark.ending import end, outlived
 from adapters.spark.executors import SparkExecutors, ThreadExecutors
 from adapters.spark.session import spark_session
+from adapters.staging.file_blocks import FileBlocks
 from adapters.storage.dead_letters import DeadLetterFiles
 from adapters.storage.directory import LocalStorage, storage
 from adapters.storage.lease import Claim, FileLease, Leases
@@ -40,7 +41,7 @@ from engine.job.progress_log import ProgressLog
 from engine.job.state_document import CURRENT, PREVIOUS
 from engine.snapshot.markers import Marker
 from engine.staging.files import sink_errors
-from engine.staging.staged_rows import StagingArea, clear
+from engine.staging.rows import StagingArea
 
 if TYPE_CHECKING:
     import threading
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from engine.job.state import State
     from engine.model import CollectionId, Position
     from engine.ports import Executors, Sink, Source
+    from engine.staging.port import BlockStore
     from signals.answers import Answer
 
 _log = logging.getLogger("adapters")
@@ -66,15 +68,16 @@ LOCAL_ROWS = 20_000
 class Places:
     """Where things are kept: a URI for the state, and a directory shared by driver and executors for staging.
 
-    `windows` is for the rows of windows. `clock` is what the source knows of time. `owner` and `previous` are
-    the current and the previous holder of the checkpoint's lease; empty if there is none. `admit` asks the
-    sink whether it accepts these collections' events, before the source is made to keep a log for them; it
-    raises SinkError.
+    `windows` is for the rows of windows, `spans` for the entries of spans. `clock` is what the source knows
+    of time. `owner` and `previous` are the current and the previous holder of the checkpoint's lease; empty
+    if there is none. `admit` asks the sink whether it accepts these collections' events, before the source is
+    made to keep a log for them; it raises SinkError.
     """
 
     checkpoint: str
     staging: str
     windows: StagingArea
+    spans: BlockStore
     clock: Clock
     owner: str = ""
     previous: str = ""
@@ -209,7 +212,8 @@ def building(
             raise LeaseLost("stopped while standing by", place=checkpoint)
         workspace = workspace_of(staging_base, settings.name, checkpoint)
         staging = str(take_workspace(workspace, states.epoch))
-        held.callback(clear, staging)
+        spans = FileBlocks(staging)
+        held.callback(spans.clear)
         sink = make_sink(
             settings.sink,
             SparkExecutors(spark),
@@ -219,12 +223,12 @@ def building(
             epoch=events.epoch if events else 0,
         )
         held.callback(sink.close)
-        windows = sink.windows if isinstance(sink, FilesSink) else StagingArea(staging)
-        held.callback(clear, windows.directory)
+        windows = StagingArea(FileBlocks(sink.row_form.directory or staging), sink.row_form)
+        held.callback(windows.clear)
         previous = states.previous.id if states.previous else ""
         admit = partial(_admit, settings, sink)
         clock = system_clock(sleep)
-        wired = wire(Places(checkpoint, staging, windows, clock, claim.id, previous, admit))
+        wired = wire(Places(checkpoint, staging, windows, spans, clock, claim.id, previous, admit))
         held.callback(wired.close)
         desk = make_desk(settings.signals, settings.events.topic_prefix, clock.now(), onlookers.answer)
         held.callback(desk.close)

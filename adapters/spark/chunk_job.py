@@ -9,73 +9,39 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 from pyspark import TaskContext
 
-from adapters.spark.worker import spare_worker
 from engine.events.values.row_texts import RowMode, SeparatorInData
-from engine.model import Checksum, Staged
+from engine.model import Staged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    import pyarrow as pa
+
     from engine.model import Run
+    from engine.staging.port import StagedRows
     from engine.staging.reads import ReadEvents
-    from engine.staging.staged_rows import RunFile, StagingArea
+    from engine.staging.rows import StagingArea, StagingRun
 
 _READING = "engine.staging.reads"
-RESULT = pa.schema(
-    [
-        ("run", pa.int32()),
-        ("rows", pa.int64()),
-        ("bytes", pa.int64()),
-        ("path", pa.string()),
-        ("collided", pa.bool_()),
-        ("arrow_bytes", pa.int64()),
-        ("arrow_digest", pa.string()),
-        ("texts_bytes", pa.int64()),
-        ("texts_digest", pa.string()),
-    ]
-)
-RESULT_DDL = (
-    "run int, rows long, bytes long, path string, collided boolean,"
-    " arrow_bytes long, arrow_digest string, texts_bytes long, texts_digest string"
-)
 
 
-@dataclass(slots=True)
-class _Staging:
-    """A run that a task stages. `collided`: a value contains the separator, so the run must be read again."""
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """A run that a task has staged as `content`; `run` is its number in the window.
 
-    index: int
-    path: str
-    file: RunFile
-    rows: int = 0
-    bytes: int = 0
-    collided: bool = False
+    `collided`: a value contains the separator, so the run must be read again.
+    """
 
-    def take(self, batch: pa.RecordBatch) -> None:
-        self.file.write(batch)
-        self.rows += batch.num_rows
-        self.bytes += batch.nbytes
-
-    def result(self) -> dict[str, Any]:
-        """A row of RESULT, once the file is complete."""
-        arrow, texts = self.file.checksums
-        return {
-            "run": self.index,
-            "rows": self.rows,
-            "bytes": self.bytes,
-            "path": self.path,
-            "collided": self.collided,
-            "arrow_bytes": arrow.bytes,
-            "arrow_digest": arrow.digest,
-            "texts_bytes": texts.bytes,
-            "texts_digest": texts.digest,
-        }
+    run: int
+    rows: int
+    bytes: int
+    content: StagedRows
+    collided: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,27 +57,24 @@ class ReadTask:
     mode: RowMode
     alone: tuple[int, ...] = ()
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run the task in a Python worker of Spark."""
-        yield from self.staged(batches)
-        spare_worker()
-
-    def staged(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Stage every run that has rows; yields one row of RESULT for each."""
-        runs: dict[int, _Staging] = {}
-        with ExitStack() as files:
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> list[RunResult]:
+        """Stage every run that has rows."""
+        runs: dict[int, StagingRun] = {}
+        collided: set[int] = set()
+        with ExitStack() as staging:
             for batch in batches:
                 for index, rows in self._by_run(batch):
+                    read = self.reads[index]
                     if index not in runs:
-                        path = self.area.path(index, attempt())
-                        file = files.enter_context(self.area.file(path, self.reads[index].around))
-                        runs[index] = _Staging(index, path, file)
+                        runs[index] = staging.enter_context(self.area.run(index, read.around, attempt()))
                     try:
-                        runs[index].take(self.reads[index].staged(rows, self.mode))
+                        runs[index].write(read.staged(rows, self.mode))
                     except SeparatorInData:
-                        runs[index].collided = True
-        if runs:
-            yield pa.RecordBatch.from_pylist([run.result() for run in runs.values()], schema=RESULT)
+                        collided.add(index)
+        return [
+            RunResult(index, run.rows, run.bytes, run.complete, index in collided)
+            for index, run in runs.items()
+        ]
 
     def _by_run(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.Array]]:
         """The rows of a batch by run; a task reads its runs one after the other."""
@@ -133,25 +96,23 @@ def attempt() -> int:
     return int(context.taskAttemptId()) if context else 0
 
 
-def nothing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def nothing(batches: Iterable[pa.RecordBatch]) -> None:
     """A task without results that imports everything that a reading task needs."""
     import_module(_READING)
     for _batch in batches:
-        yield from ()
+        pass
 
 
-def staged_runs(results: Iterable[Mapping[str, Any]], runs: Sequence[Run]) -> list[Staged]:
-    """The files of the runs with rows, in the runs' order, from rows of RESULT."""
+def staged_runs(results: Iterable[RunResult], runs: Sequence[Run]) -> list[Staged]:
+    """The staged runs in the runs' order."""
     return [
         Staged(
-            ticket=runs[row["run"]].ticket,
-            collection=runs[row["run"]].target.collection,
-            path=row["path"],
-            rows=row["rows"],
-            bytes=row["bytes"],
-            run=row["run"],
-            arrow=Checksum(row["arrow_bytes"], row["arrow_digest"]),
-            texts=Checksum(row["texts_bytes"], row["texts_digest"]),
+            ticket=runs[result.run].ticket,
+            collection=runs[result.run].target.collection,
+            content=result.content,
+            rows=result.rows,
+            bytes=result.bytes,
+            run=result.run,
         )
-        for row in sorted(results, key=lambda row: row["run"])
+        for result in sorted(results, key=lambda result: result.run)
     ]

@@ -1,18 +1,15 @@
 """Tasks on Spark's executors, one per item, and the same in the driver.
 
-A failed task must end as one of our errors: the task raises ours, Spark wraps it in its own exception and
-text, and the cause must not get lost on the way.
+A failed task ends as one of our errors (`outcomes.py`, `failures.py`).
 """
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from adapters.spark.failures import SPARK_ERRORS, job_error
-from adapters.spark.worker import spare_worker
-from engine.errors import TidemarkError
+from adapters.spark.outcomes import Attempt, result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,21 +18,6 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True, slots=True)
-class _Attempt(Generic[Item, Result]):
-    """A task that returns our errors as values, so that their class survives."""
-
-    task: Callable[[Item], Result]
-
-    def __call__(self, item: Item) -> Result | TidemarkError:
-        try:
-            return self.task(item)
-        except TidemarkError as error:
-            return error
-        finally:
-            spare_worker()
 
 
 class SparkExecutors:
@@ -52,10 +34,10 @@ class SparkExecutors:
         if not items:
             return []
         try:
-            attempted = self._context.parallelize(items, len(items)).map(_Attempt(task)).collect()
+            outcomes = self._context.parallelize(items, len(items)).map(Attempt(task)).collect()
         except SPARK_ERRORS as error:
             raise job_error(error, f"a job of {len(items)} tasks") from error
-        return [_result(one) for one in attempted]
+        return [result(outcome) for outcome in outcomes]
 
 
 class ThreadExecutors:
@@ -82,9 +64,3 @@ class LocalExecutors:
     def map(self, task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """Run `task` on every item; results in the items' order."""
         return [task(item) for item in items]
-
-
-def _result(attempted: Result | TidemarkError) -> Result:
-    if isinstance(attempted, TidemarkError):
-        raise attempted
-    return attempted

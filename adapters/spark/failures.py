@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 
 from adapters.disclosure import java_message, postgres_message, python_message, sqlserver_message
 from engine.config.references import refuse
-from engine.errors import LoginRefused, SinkError, SourceError
+from engine.errors import LoginRefused, SourceError, TidemarkError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 SPARK_ERRORS = (Py4JError, PySparkException, OSError, EOFError)
 """What PySpark raises for a failed job or task, and for a JVM or a worker that is gone."""
 
-_SINK_ERROR = re.compile(rf"\b{SinkError.__module__}\.{SinkError.__name__}: (.*)")
 _TRACEBACK: Final = "Traceback (most recent call last)"
 _RAISED = re.compile(r"^\s*(?:Caused by: )?(?P<name>[A-Za-z_][\w.]*)(?:: (?P<said>.*))?$")
 _JAVA = re.compile(r"(?P<name>(?:[a-z]\w*\.)+[A-Z][\w$]*(?:Exception|Error)): (?P<said>.*)")
@@ -36,10 +35,10 @@ _LOGIN_FAILED: Final = 18456
 _LONGEST: Final = 500
 
 
-def job_error(error: Exception, what: str, place: CollectionId | str = "spark") -> SourceError | SinkError:
-    """The error for a failed `what`, with the decisive line of Spark's error; a SinkError stays one."""
-    if told := _SINK_ERROR.search(_text(error)):
-        return SinkError(told[1].strip())
+def job_error(error: Exception, what: str, place: CollectionId | str = "spark") -> TidemarkError:
+    """The error for a failed `what`, with the decisive line of Spark's error. Ours stay as they are."""
+    if isinstance(error, TidemarkError):
+        return error
     said = f"{what} failed: {telling_line(error)}"
     if _login_was_refused(error):
         refuse()

@@ -8,9 +8,11 @@ server is reached, and what a failure means.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from itertools import chain
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from adapters.spark.chunk_job import RESULT_DDL, ReadTask, nothing
+from adapters.spark import outcomes
+from adapters.spark.chunk_job import ReadTask, nothing
 from engine.events.values.row_texts import RowMode
 
 if TYPE_CHECKING:
@@ -18,8 +20,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from adapters.spark.chunk_job import RunResult
     from engine.staging.reads import ReadEvents
-    from engine.staging.staged_rows import StagingArea
+    from engine.staging.rows import StagingArea
 
 _FETCH_BYTES = 4 << 20
 
@@ -58,7 +61,7 @@ class JdbcQuery:
 
     def reach(self, spark: SparkSession, tasks: int) -> None:
         """Run a job without results: it shows that Spark reaches the server, and starts the workers."""
-        self.frame(spark, 1).select("r").repartition(tasks).mapInArrow(nothing, RESULT_DDL).collect()
+        outcomes.run(self.frame(spark, 1).select("r").repartition(tasks), nothing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +89,15 @@ class JdbcJob(Generic[RunT]):
         """What is done with rows that come with the numbers of their runs."""
         return ReadTask({index: read.events for index, read in self.reads.items()}, self.area, self.mode)
 
-    def run(self, spark: SparkSession, query: JdbcQuery, fetched: int) -> list[dict[str, Any]]:
-        """Stage the rows of the query, of which `fetched` are fetched at once; rows of RESULT."""
+    def run(self, spark: SparkSession, query: JdbcQuery, fetched: int) -> list[RunResult]:
+        """Stage the rows of the query, of which `fetched` are fetched at once."""
         conf = spark.conf
         conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(2 * fetched if fetched > 1 else 1))
         # With any other bound Spark recomputes the batch's size at every row.
         conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
         alone = tuple(self.reads) if len(self.reads) <= self.most_tasks else ()
         frame = query.frame(spark, self.tasks).select("r", *([] if alone else ["run"]))
-        staged = frame.mapInArrow(replace(self.task(), alone=alone), RESULT_DDL)
-        return [row.asDict() for row in staged.collect()]
+        return list(chain.from_iterable(outcomes.run(frame, replace(self.task(), alone=alone))))
 
 
 def widest(reads: Iterable[JdbcRun]) -> float:
@@ -112,12 +114,12 @@ def read_fast(
     reads: Mapping[int, RunT],
     area: StagingArea,
     exact: RowMode,
-    read: Callable[[Mapping[int, RunT], RowMode, StagingArea], list[dict[str, Any]]],
-) -> list[dict[str, Any]]:
+    read: Callable[[Mapping[int, RunT], RowMode, StagingArea], list[RunResult]],
+) -> list[RunResult]:
     """The results of `read` in FAST form; the runs whose values contain the separator again in `exact`."""
     results = read(reads, RowMode.FAST, area)
-    collided = {row["run"]: reads[row["run"]] for row in results if row["collided"]}
+    collided = {result.run: reads[result.run] for result in results if result.collided}
     if not collided:
         return results
-    results = [row for row in results if not row["collided"]]
+    results = [result for result in results if not result.collided]
     return results + read(collided, exact, area.within(exact.value))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from engine.staging.staged_rows import StagingArea
+    from engine.staging.rows import StagingArea
 
 
 class WindowJobs:
@@ -22,15 +22,15 @@ class WindowJobs:
     def begin(self, window_id: str) -> StagingArea:
         """Count all jobs that this thread starts from now on among the window's; returns where they stage."""
         self._context.setJobGroup(_group(window_id), f"window {window_id}", interruptOnCancel=True)
-        return self._area.within(window_id)
+        return self.area(window_id)
 
     def tasks_of(self, most_tasks: int) -> int:
         """How many tasks may read a window that asks for at most `most_tasks`; 0: no limit but ours."""
         return min(most_tasks or self.tasks, self.tasks)
 
-    def directory(self, window_id: str) -> str:
-        """The directory where a window's rows are staged."""
-        return self._area.within(window_id).directory
+    def area(self, window_id: str) -> StagingArea:
+        """Where a window's rows are staged."""
+        return self._area.within(window_id)
 
     def cancel(self, window_id: str) -> None:
         """Stop a window's tasks, and refuse the jobs that it has not started yet."""

@@ -116,9 +116,9 @@ def make_source(
     databases, tasks = Databases(settings, found), tasks_of(spark)
     jdbc, clock = found.reach.jdbc, places.clock
     tools = SourceTools(
-        SpanEncoder(SparkExecutors(spark), places.staging, local_rows=_LOCAL_ROWS),
+        SpanEncoder(SparkExecutors(spark), places.spans, local_rows=_LOCAL_ROWS),
         ChunkReader(spark, jdbc, places.windows, settings.snapshot, tasks=tasks),
-        lambda database: ChangeReader(spark, jdbc, database, f"{places.staging}/log", clock.new_id),
+        lambda database: ChangeReader(spark, jdbc, database, places.spans.within("log"), clock.new_id),
         _bounds(settings, tasks),
         clock,
         history(settings.sqlserver.history, settings.events.topic_prefix),

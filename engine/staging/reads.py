@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,31 +11,47 @@ import pyarrow as pa
 from engine.events.batch import EVENTS
 from engine.events.values.row_texts import split_rows
 from engine.snapshot.merge_key import KEY_TYPE, merge_keys
-from engine.staging.staged_rows import STAGED
+from engine.staging.rows import STAGED
+from engine.staging.surroundings import Surroundings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from engine.events.codec import TableCodec
     from engine.events.values.row_texts import RowMode, RowShape
 
 _TEXT = EVENTS.field("key").type
 
 
+def surroundings(
+    around: Callable[[str], tuple[str, str]], source_json: str, marked: Mapping[str, str]
+) -> Surroundings:
+    """What `around` writes before and after rows for these source blocks."""
+    before, after = around(source_json)
+    return Surroundings(before, after, {marker: around(source)[1] for marker, source in marked.items()})
+
+
 @dataclass(frozen=True, slots=True)
 class ReadEvents:
     """How the rows of one table become READ events. Goes to the executors.
 
-    `source_json` is the complete source block, `ts_ms` the time of the events.
+    `source_json` is the complete source block, `ts_ms` the time of the events. `marked` has the source block
+    of rows that carry a snapshot marker.
     """
 
     codec: TableCodec
     shape: RowShape
     source_json: str
     ts_ms: int
+    marked: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def around(self) -> tuple[str, str]:
-        """The text before and after each row in its event's value."""
-        return self.codec.around_reads(self.source_json, self.ts_ms)
+    def around(self) -> Surroundings:
+        """What surrounds each row in its event's value."""
+        return surroundings(self._around, self.source_json, self.marked)
+
+    def _around(self, source_json: str) -> tuple[str, str]:
+        return self.codec.around_reads(source_json, self.ts_ms)
 
     def staged(self, rows: pa.Array, mode: RowMode) -> pa.RecordBatch:
         """The rows as a batch of STAGED. Raises SeparatorInData in FAST mode."""

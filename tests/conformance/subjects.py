@@ -25,14 +25,15 @@ from adapters.source.initial import InitialSnapshot
 from adapters.source.span_encoder import SpanEncoder
 from adapters.source.wiring import Places
 from adapters.spark.executors import LocalExecutors
+from adapters.staging.file_blocks import FileBlocks
 from adapters.system import system_clock
 from engine.config import parse
 from engine.errors import SourceError
 from engine.model import CollectionId, Position, Target
 from engine.snapshot.snapshotters import snapshotter
-from engine.staging.staged_rows import StagingArea
 from tests.driven import properties
 from tests.memory_source import Change, MemoryDatabase, MemorySource
+from tests.staged import files_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +57,9 @@ Row = tuple[int, str | None]
 def places_in(directory: Path) -> Places:
     """Places for all that a source keeps."""
     staging = str(directory / "staging")
-    return Places(str(directory / "checkpoint"), staging, StagingArea(staging), system_clock())
+    return Places(
+        str(directory / "checkpoint"), staging, files_in(staging), FileBlocks(staging), system_clock()
+    )
 
 
 class Subject(Protocol):
@@ -157,8 +160,8 @@ class PostgresSubject:
         settings = parse(given)
         jdbc = Jdbc(jdbc_url(settings.postgres), jdbc_properties(settings.postgres))
         staging = str(self._directory / "staging")
-        encoder = SpanEncoder(LocalExecutors(), staging, local_rows=1_000_000)
-        reader = ChunkReader(self._spark, jdbc, StagingArea(staging), tasks=2)
+        encoder = SpanEncoder(LocalExecutors(), FileBlocks(staging), local_rows=1_000_000)
+        reader = ChunkReader(self._spark, jdbc, files_in(staging), tasks=2)
         server, clock = make_server(settings.postgres), system_clock()
         spans = PostgresSpans(settings.events, encoder, clock)
         chosen = snapshotter(settings.snapshot)

@@ -28,7 +28,7 @@ from adapters.postgres.log.pgoutput import (
 from adapters.postgres.snapshot.conditions import GRAMMAR as POSTGRES
 from adapters.source.conditions import Found, rendered
 from adapters.sqlserver.snapshot.conditions import GRAMMAR as SQL_SERVER
-from adapters.staging.span_files import SpanFile, save
+from adapters.staging.file_blocks import FileBlock, FileBlocks
 from adapters.storage.state import _opened, _sealed
 from engine.config import read
 from engine.config.settings import CaptureSettings
@@ -39,6 +39,7 @@ from engine.job.state import State
 from engine.job.state_document import from_json, to_json
 from engine.model import Channel, CollectionId, Position, Target
 from engine.patterns.tree import Untranslatable
+from engine.staging.batches import StagedBatches, stage
 from signals.model import Signal
 from signals.names import Known
 from signals.parse import parse
@@ -123,11 +124,15 @@ def _state_file(data: bytes) -> object:
 def _span(data: bytes) -> object:
     path = FOLDER / "span.arrow"
     path.write_bytes(data)
-    return SpanFile(str(path), _SPAN.checksum).load()
+    return StagedBatches(FileBlock(str(path), _SPAN.block.checksum)).load()
 
 
-_SPAN = save(str(FOLDER), pa.record_batch({"message": pa.array([b"one", b"two"], pa.large_binary())}), "good")
-_SPAN_BYTES = Path(_SPAN.path).read_bytes()
+_SPAN = stage(
+    FileBlocks(str(FOLDER)),
+    pa.record_batch({"message": pa.array([b"one", b"two"], pa.large_binary())}),
+    "good",
+)
+_SPAN_BYTES = Path(f"{FOLDER}/good").read_bytes()
 _EVENT = {
     "_id": {"_data": "82"},
     "operationType": "insert",

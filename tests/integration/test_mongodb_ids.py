@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import bson
 import pyarrow as pa
@@ -32,13 +32,14 @@ from engine.config.references import refuse
 from engine.config.settings import CaptureSettings
 from engine.config.sources import MongoSettings
 from engine.events.settings import EventSettings
-from engine.model import CollectionId, Key, Run, Target
+from engine.model import CollectionId, Key, Run, Staged, Target
 from engine.snapshot.extent import Extent
 from engine.snapshot.merge_key import key_of
-from engine.staging.staged_rows import StagingArea
+from engine.staging.event_rows import StagedEvents
 from tests.integration.test_mongodb_job import driven, replayed, signal, stands
 from tests.raw_ids import ODD, Raw, document, double, int32, invalid, nested
 from tests.servers.mongodb import MongoServer
+from tests.staged import files_in
 
 pytestmark = pytest.mark.integration
 
@@ -118,9 +119,9 @@ class Reader:
 
     def read(self, runs: list[Run], fetched: int = 3) -> list[list[Key]]:
         """The merge keys that each run reads, in the order read; so many documents are fetched at a time."""
-        task = ReadRuns(self._connection, self._questions.now(), StagingArea(str(self._directory)), fetched)
+        task = ReadRuns(self._connection, self._questions.now(), files_in(self._directory), fetched)
         staged = dict(task([RunRead(at, run, self._events) for at, run in enumerate(runs)]))
-        return [_keys(staged[at].path) if at in staged else [] for at in range(len(runs))]
+        return [_keys(staged[at]) if at in staged else [] for at in range(len(runs))]
 
     def close(self) -> None:
         self._server.close()
@@ -128,8 +129,9 @@ class Reader:
         refuse()  # the next one connects anew
 
 
-def _keys(path: str) -> list[Key]:
-    with pa.OSFile(path) as file, pa.ipc.open_stream(file) as stream:
+def _keys(staged: Staged) -> list[Key]:
+    block = cast("StagedEvents", staged.content).block
+    with block.open("rows") as content, pa.ipc.open_stream(content) as stream:
         return [key_of(key) for batch in stream for key in batch.column("merge_key").to_pylist()]
 
 

@@ -12,10 +12,10 @@ from adapters.postgres.server.tls import checked_key, readers_key
 from adapters.postgres.snapshot.chunk_reader import ChunkReader, Jdbc
 from engine.config import parse
 from engine.errors import ConfigError, SourceError
-from engine.staging.staged_rows import StagingArea
 from tests.driven import SIGNAL_TABLE, driven, properties
 from tests.servers.certificates import Authority, Certificate, converted
 from tests.servers.postgres import PostgresServer
+from tests.staged import files_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,7 +146,7 @@ def readers_refusal(spark: SparkSession, database: Database, directory: Path, mo
     settings = parse(properties(database, directory, **more)).postgres
     given = jdbc_properties(settings) | readers_key(settings.ssl_key, str(directory / "staging"))
     jdbc = Jdbc(jdbc_url(settings), given)
-    area = StagingArea(str(directory / "staging"))
+    area = files_in(directory / "staging")
     try:
         ChunkReader(spark, jdbc, area, tasks=1).reach()
     except SourceError as error:

@@ -35,12 +35,12 @@ from adapters.sinks.files import FilesSink
 from adapters.source import wiring
 from adapters.storage.state import FileStateStore
 from engine.isolation import incomplete
-from engine.job import emission
 from engine.job.loop import Job
 from engine.job.windows import Windows
 from engine.snapshot import copies
 from engine.snapshot.merge import Superseded
 from engine.snapshot.queue import Snapshot
+from engine.staging import text_rows
 from signals.desk import Desk
 
 if TYPE_CHECKING:
@@ -195,12 +195,12 @@ def _first_window_only(supersede: Any) -> Any:
 
 
 def _last_stretch_left(blanked: Any) -> Any:
-    def left(path: Any, texts: Any, batches: Any, mask: Any) -> Any:
+    def left(texts: Any, batches: Any, mask: Any) -> Any:
         survives = mask.to_numpy().copy()
         gone = np.flatnonzero(~survives)
         begin = gone[np.flatnonzero(np.diff(gone, prepend=-2) > 1)[-1]]
         survives[begin:] = True
-        return blanked(path, texts, batches, pa.chunked_array([survives]))
+        return blanked(texts, batches, pa.chunked_array([survives]))
 
     return left
 
@@ -316,7 +316,7 @@ MUTANTS: dict[str, Mutant] = {
     "acknowledged after the commit": Mutant("every-step", ((Job, "_commit", _acknowledging_early),)),
     "between slices": Mutant("between-slices", ((Windows, "supersede", _not_between_slices),)),
     "both windows": Mutant("beside-another", ((Windows, "supersede", _first_window_only),)),
-    "every stretch blanked": Mutant("few-of-many", ((emission, "_blanked", _last_stretch_left),)),
+    "every stretch blanked": Mutant("few-of-many", ((text_rows, "_blanked", _last_stretch_left),)),
     "tables as they were": Mutant("exporter-ends", ((windows.Windows, "_check_tables", _always(None)),)),
     "locks are watched beside the turn": Mutant(
         "stalled-sink",

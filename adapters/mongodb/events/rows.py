@@ -5,7 +5,7 @@ Pure; runs on executors.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,14 +19,16 @@ from engine.events.batch import EVENTS
 from engine.events.damaged import reading_bytes
 from engine.events.values.text import escape, join
 from engine.snapshot.merge_key import merge_keys
-from engine.staging.staged_rows import STAGED
+from engine.staging.reads import surroundings
+from engine.staging.rows import STAGED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from adapters.mongodb.documents.columns import Written
     from adapters.mongodb.events.codec import CollectionCodec
     from engine.events.values.text import Ints, Piece, Text
+    from engine.staging.surroundings import Surroundings
 
 _SAME_KEY = frozenset({Kind.INT32, Kind.INT64, Kind.OBJECT_ID})
 """Types whose merge key has the text of the event's key."""
@@ -40,13 +42,18 @@ class ReadEvents:
     codec: CollectionCodec
     source_json: str
     ts_ms: int
+    marked: Mapping[str, str] = field(default_factory=dict)
+    """The source blocks of documents that carry a snapshot marker."""
 
     @property
-    def around(self) -> tuple[str, str]:
-        """What precedes and follows each document in its event's value."""
+    def around(self) -> Surroundings:
+        """What surrounds each document in its event's value."""
+        return surroundings(self._around, self.source_json, self.marked)
+
+    def _around(self, source_json: str) -> tuple[str, str]:
         before, after = self.codec.value_wrap
         tail = (
-            f'","patch":null,"filter":null,"updateDescription":null,"source":{self.source_json},"op":"r"'
+            f'","patch":null,"filter":null,"updateDescription":null,"source":{source_json},"op":"r"'
             f',"ts_ms":{self.ts_ms},"transaction":null}}'
         )
         return f'{before}{{"before":null,"after":"', tail + after

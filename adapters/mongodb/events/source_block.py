@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.events.record.envelope import TRANSACTION_BLOCK, source_head, source_schema
+from engine.events.record.envelope import PLAIN, TRANSACTION_BLOCK, source_head, source_schema
 from engine.events.record.schema import INT32, INT64, STRING, Schema, array, struct
 from engine.events.values.text import quote
+from engine.snapshot.markers import Marker
 
 if TYPE_CHECKING:
     from engine.events.settings import EventSettings
@@ -75,3 +76,12 @@ def read_source(
     seconds, ordinal = at
     middle = source_collection(collection, replica_set, snapshot)
     return f'{source_head(CONNECTOR, settings)}{seconds}000{middle}{ordinal},"lsid":null,"txnNumber":null}}'
+
+
+def marked_sources(
+    settings: EventSettings, collection: CollectionId, replica_set: str, at: tuple[int, int], snapshot: str
+) -> dict[str, str]:
+    """The source blocks of READ events with a snapshot marker, by marker; only initial ones have any."""
+    if snapshot != PLAIN:
+        return {}
+    return {marker: read_source(settings, collection, replica_set, at, marker) for marker in Marker}

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from adapters.mongodb.server.connection import Connection
     from engine.events.values.text import Ints
     from engine.model import Run
-    from engine.staging.staged_rows import StagingArea
+    from engine.staging.rows import StagingArea
 
 _READING = "adapters.mongodb.events.rows"
 _MOST_MS = 600_000
@@ -88,16 +88,13 @@ class ReadRuns:
         return [(index, one) for index, one in staged if one.rows]
 
     def _stage(self, read: RunRead) -> Staged:
-        path = self.area.path(read.index, attempt())
         collection = read.run.target.collection
-        rows = size = 0
-        staging = self.area.file(path, read.events.around)
-        with staging as file:
+        staging = self.area.run(read.index, read.events.around, attempt())
+        with staging as run:
             for raw, starts in self._batches(read):
                 for batch in read.events.batches(raw, starts):
-                    file.write(batch)
-                    rows, size = rows + batch.num_rows, size + batch.nbytes
-        return Staged(read.run.ticket, collection, path, rows, size, read.index, *file.checksums)
+                    run.write(batch)
+        return Staged(read.run.ticket, collection, run.complete, run.rows, run.bytes, read.index)
 
     def _batches(self, read: RunRead) -> Iterator[tuple[bytes, Ints]]:
         """The server's answers as of the window's cluster time, with the offsets of their documents."""

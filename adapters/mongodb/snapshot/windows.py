@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from adapters.mongodb.events.codec import Rules, codec_of
 from adapters.mongodb.events.facts import Watch
 from adapters.mongodb.events.rows import ReadEvents
-from adapters.mongodb.events.source_block import read_source
+from adapters.mongodb.events.source_block import marked_sources, read_source
 from adapters.mongodb.snapshot.chunk_reader import RunRead
 from adapters.mongodb.snapshot.initial import KEEP_IT, TOO_OLD
 from adapters.mongodb.snapshot.watermark import AtBeginning, ClusterTime, SignalDocuments, Watermark
@@ -93,7 +93,7 @@ class OpenWindows:
             Reading(
                 read=partial(self._chunks.read, window.id, reads, watermark.at, most_tasks=most),
                 cancel=partial(self._chunks.jobs.cancel, window.id),
-                directory=self._chunks.jobs.directory(window.id),
+                area=self._chunks.jobs.area(window.id),
                 closed=partial(self._windows.pop, window.id, None),
             ),
         )
@@ -115,4 +115,5 @@ def _events(
     collection: CollectionId, rules: Rules, at: tuple[int, int], now_ms: int, snapshot: str
 ) -> ReadEvents:
     source = read_source(rules.settings, collection, rules.replica_set, at, snapshot)
-    return ReadEvents(codec_of(collection, rules), source, now_ms)
+    marked = marked_sources(rules.settings, collection, rules.replica_set, at, snapshot)
+    return ReadEvents(codec_of(collection, rules), source, now_ms, marked)

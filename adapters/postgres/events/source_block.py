@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from engine.events.record.envelope import source_head, source_schema
+from engine.events.record.envelope import PLAIN, source_head, source_schema
 from engine.events.record.schema import INT64, STRING
 from engine.events.values.text import quote
+from engine.snapshot.markers import Marker
 
 if TYPE_CHECKING:
     from engine.events.settings import EventSettings
@@ -73,6 +74,13 @@ def read_source(settings: EventSettings, collection: CollectionId, place: ReadPl
     head = f"{before}{source_snapshot(settings, place.snapshot)}{sequence}"
     middle = f'{_number(place.tx_id)},"lsn":{_number(place.lsn)}{source_end()}'
     return head + source_table(*collection.parts) + middle
+
+
+def marked_sources(settings: EventSettings, collection: CollectionId, place: ReadPlace) -> dict[str, str]:
+    """The source blocks of READ events with a snapshot marker, by marker; only initial ones have any."""
+    if place.snapshot != PLAIN:
+        return {}
+    return {marker: read_source(settings, collection, replace(place, snapshot=marker)) for marker in Marker}
 
 
 def source_end(xmin: int | None = None) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from adapters.postgres.events.rows import row_expression
@@ -35,9 +35,10 @@ if TYPE_CHECKING:
     from adapters.postgres.server.questions.snapshots import Exported
     from adapters.postgres.snapshot.eligibility import ReadTable
     from adapters.postgres.snapshot.local_reader import LocalReader
+    from adapters.spark.chunk_job import RunResult
     from engine.model import CollectionId, Run, Staged
     from engine.staging.reads import ReadEvents
-    from engine.staging.staged_rows import StagingArea
+    from engine.staging.rows import StagingArea
 
 _log = logging.getLogger("adapters")
 _MOST_BYTES = 32 << 20
@@ -159,7 +160,7 @@ class ChunkReader:
 
     def _job(
         self, how: _How, reads: Mapping[int, RunRead], mode: RowMode, area: StagingArea
-    ) -> list[dict[str, Any]]:
+    ) -> list[RunResult]:
         job = JdbcJob(reads, mode, area, how.tasks)
         if self._local is not None and self._local.takes(
             (read.run.chunks, read.row_bytes) for read in reads.values()

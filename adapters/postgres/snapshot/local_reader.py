@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from adapters.spark.chunk_job import ReadTask
+    from adapters.spark.chunk_job import ReadTask, RunResult
 
 _FIRST_ROWS = 100
 _FETCH_ROWS = 2_000
@@ -59,7 +59,7 @@ class LocalReader:
         size = sum(count * row_bytes for count, row_bytes in rows)
         return sum(count for count, _row_bytes in rows) <= self._bounds.rows and size <= _MOST_BYTES
 
-    def read(self, window_id: str, query: Query, task: ReadTask) -> list[dict[str, Any]]:
+    def read(self, window_id: str, query: Query, task: ReadTask) -> list[RunResult]:
         """Run the task on a query's rows and return its results. Raises SourceError."""
         with source_errors("reading rows"), closing(self._connect()) as connection:
             self._open[window_id] = connection
@@ -68,7 +68,7 @@ class LocalReader:
                 connection.execute(query.session.encode())
                 # Closed here in every case: a cursor that the garbage collector closes logs a warning.
                 with closing(_batches(connection, query)) as fetched:
-                    return [row for batch in task.staged(fetched) for row in batch.to_pylist()]
+                    return task(fetched)
             finally:
                 self._open.pop(window_id, None)
 

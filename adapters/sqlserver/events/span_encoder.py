@@ -52,7 +52,7 @@ def encode_parts(
 
     Schema changes go into the first part, so that a table's shape precedes its rows.
     """
-    given = [((*part.files, *part.batches), replace(context, changes=())) for part in parts]
+    given = [((*part.staged, *part.batches), replace(context, changes=())) for part in parts]
     if given:
         given[0] = (given[0][0], context)
     rows = sum(part.rows for part in parts)

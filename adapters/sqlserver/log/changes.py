@@ -15,14 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
-from adapters.spark.worker import spare_worker
 from adapters.sqlserver.server.position import UNKNOWN_COMMAND
-from adapters.staging.span_files import SpanFile, save
 from engine.events.values.row_texts import SEPARATOR
 from engine.events.values.text import text_parts
+from engine.staging.batches import StagedBatches, stage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from engine.staging.port import BlockStore
 
 RAW = pa.schema(
     [
@@ -45,15 +46,15 @@ COLUMNS = tuple(RAW.names)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The change rows of a stretch of the log: files of RAW batches, or the batches themselves."""
+    """The change rows of a stretch of the log: staged RAW batches, or the batches themselves."""
 
     rows: int
-    files: tuple[SpanFile, ...] = ()
+    staged: tuple[StagedBatches, ...] = ()
     batches: tuple[pa.RecordBatch, ...] = ()
 
     def load(self) -> list[pa.RecordBatch]:
         """The batches. Those in files are memory-mapped."""
-        return [*self.batches, *(batch for file in self.files for batch in file.load())]
+        return [*self.batches, *(batch for staged in self.staged for batch in staged.load())]
 
 
 NOTHING = Part(0)
@@ -118,61 +119,47 @@ def unnumbered(batches: Iterable[pa.RecordBatch]) -> set[int]:
 
 
 @dataclass(frozen=True, slots=True)
+class Changes:
+    """The change rows that a task has staged.
+
+    `committed` is the greatest time of a commit. `again` and `unnumbered` are instances: with values that
+    contain the separator, and with rows that have no command id.
+    """
+
+    task: int
+    rows: int
+    bytes: int
+    batches: StagedBatches
+    committed: str | None
+    again: frozenset[int]
+    unnumbered: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class StageChanges:
     """Stages the change rows of a task. Sent to the executors.
 
     `widths` are the column counts of the instances whose values are not escaped.
     """
 
-    directory: str
+    store: BlockStore
     name: str
     widths: Mapping[int, int] = field(default_factory=dict)
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Stage the batches. Yields one row of RESULT, or none if there are no rows."""
-        yield from self._staged([raw_batch(batch.columns) for batch in batches if batch.num_rows])
-        spare_worker()
-
-    def _staged(self, batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        if not batches:
-            return
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Changes | None:
+        """Stage the batches; None if there are no rows."""
+        read = [raw_batch(batch.columns) for batch in batches if batch.num_rows]
+        if not read:
+            return None
         context = TaskContext.get()
         task, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
-        again = sorted(collided(batches, self.widths))
-        table = in_order(batches)
-        file = save(self.directory, table, f"{self.name}-{task:05d}-{attempt}.arrow")
-        yield pa.RecordBatch.from_pylist(
-            [
-                {
-                    "task": task,
-                    "rows": table.num_rows,
-                    "bytes": table.nbytes,
-                    "path": file.path,
-                    "size": file.checksum.bytes,
-                    "digest": file.checksum.digest,
-                    "committed": pc.max(table["committed"]).as_py(),
-                    "again": ",".join(map(str, again)),
-                    "unnumbered": ",".join(map(str, sorted(unnumbered(batches)))),
-                }
-            ],
-            schema=RESULT,
+        table = in_order(read)
+        return Changes(
+            task,
+            table.num_rows,
+            table.nbytes,
+            stage(self.store, table, f"{self.name}-{task:05d}-{attempt}.arrow"),
+            pc.max(table["committed"]).as_py(),
+            frozenset(collided(read, self.widths)),
+            frozenset(unnumbered(read)),
         )
-
-
-RESULT = pa.schema(
-    [
-        ("task", pa.int32()),
-        ("rows", pa.int64()),
-        ("bytes", pa.int64()),
-        ("path", pa.string()),
-        ("size", pa.int64()),
-        ("digest", pa.string()),
-        ("committed", pa.string()),
-        ("again", pa.string()),
-        ("unnumbered", pa.string()),
-    ]
-)
-RESULT_DDL = (
-    "task int, rows long, bytes long, path string, size long, digest string, committed string, again string,"
-    " unnumbered string"
-)

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from adapters.spark import outcomes
 from adapters.spark.failures import job_error
 from adapters.sqlserver.log.changes import (
     COLUMNS,
     RAW,
-    RESULT_DDL,
+    Changes,
     Part,
     StageChanges,
     collided,
@@ -27,12 +28,10 @@ from adapters.sqlserver.log.changes import (
 )
 from adapters.sqlserver.server import change_statements
 from adapters.sqlserver.server.rows import readable
-from adapters.staging.span_files import SpanFile
 from engine.events.values.row_texts import RowMode
-from engine.model import Checksum
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from adapters.sqlserver.server.change_tables import ChangeTables
     from adapters.sqlserver.server.connection import Jdbc
     from adapters.sqlserver.server.table import Table
+    from engine.staging.port import BlockStore
 
 _FETCH_BYTES = 4 << 20
 _MOST_FETCHED = 10_000
@@ -77,10 +77,10 @@ class Read:
 
 
 def forget(parts: Sequence[Part]) -> None:
-    """Remove the files of parts that are no longer needed."""
+    """Remove what was staged of parts that are no longer needed."""
     for part in parts:
-        for file in part.files:
-            file.remove()
+        for staged in part.staged:
+            staged.remove()
 
 
 class ChangeReader:
@@ -91,11 +91,11 @@ class ChangeReader:
         spark: SparkSession,
         jdbc: JdbcOf,
         database: str,
-        staging: str,
+        store: BlockStore,
         new_id: Callable[[], str],
     ) -> None:
         self._spark, self._jdbc = spark, jdbc
-        self._database, self._staging, self._new_id = database, staging, new_id
+        self._database, self._store, self._new_id = database, store, new_id
         self._escaped: set[str] = set()
         self.row_bytes = float(_FIRST_ROW_BYTES)
 
@@ -150,26 +150,31 @@ class ChangeReader:
         told.sort(key=lambda one: (one.share.instance, one.task))
         widths = _widths(planned.shares, tables, modes)
         results = [
-            one for portion in change_statements.portions(told) for one in self._portion(portion, widths)
+            result
+            for portion in change_statements.portions(told)
+            for result in self._portion(portion, widths)
         ]
-        self._learn(sum(one["rows"] for one in results), sum(one["bytes"] for one in results))
+        self._learn(
+            sum(result.rows for _stretch, result in results),
+            sum(result.bytes for _stretch, result in results),
+        )
         parts = _parts(results)
-        committed = max((one["committed"] for one in results if one["committed"]), default=None)
-        read = Read(parts, modes, committed, unnumbered=frozenset(_indexes(results, "unnumbered")))
-        return read, _indexes(results, "again")
+        committed = max((one.committed for _stretch, one in results if one.committed), default=None)
+        read = Read(parts, modes, committed, unnumbered=_union(one.unnumbered for _stretch, one in results))
+        return read, set(_union(one.again for _stretch, one in results))
 
     def _portion(
         self, told: Sequence[change_statements.ShareRead], widths: Mapping[int, int]
-    ) -> Iterator[dict[str, Any]]:
-        """The results of one job's tasks. `stretch` is the number of the stretch that a task read."""
+    ) -> Iterator[tuple[int, Changes]]:
+        """The results of one job's tasks, each with the number of the stretch that the task read."""
         stretches = sorted({one.task for one in told})
         numbers = {stretch: task for task, stretch in enumerate(stretches)}
         query = change_statements.change_query([replace(one, task=numbers[one.task]) for one in told])
-        stage = StageChanges(self._staging, f"changes-{self._new_id()}", widths)
+        stage = StageChanges(self._store, f"changes-{self._new_id()}", widths)
         for one in self._job(query, len(stretches), stage):
-            yield {**one, "stretch": stretches[one["task"]]}
+            yield stretches[one.task], one
 
-    def _job(self, query: str, tasks: int, stage: StageChanges) -> list[dict[str, Any]]:
+    def _job(self, query: str, tasks: int, stage: StageChanges) -> list[Changes]:
         jdbc = self._jdbc(self._database, query)
         fetched = max(1, min(_MOST_FETCHED, int(_FETCH_BYTES / self.row_bytes)))
         properties = {**jdbc.properties, "driver": jdbc.driver, "fetchsize": str(fetched)}
@@ -178,8 +183,7 @@ class ChangeReader:
             frame = self._spark.read.jdbc(
                 jdbc.url, f"({jdbc.query}) AS q", predicates=predicates, properties=properties
             )
-            staged = frame.select(*COLUMNS).mapInArrow(stage, RESULT_DDL)
-            return [row.asDict() for row in staged.collect()]
+            return [result for result in outcomes.run(frame.select(*COLUMNS), stage) if result is not None]
         except Exception as error:
             raise job_error(error, "reading change tables", self._database) from error
 
@@ -192,24 +196,19 @@ class ChangeReader:
 _COMMITTED = 1 + COLUMNS.index("committed")
 
 
-def _parts(results: Sequence[Mapping[str, Any]]) -> tuple[Part, ...]:
-    """One part per stretch that has rows, in log order, with the files of all jobs."""
-    found: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
-    for one in results:
-        found[one["stretch"]].append(one)
+def _parts(results: Sequence[tuple[int, Changes]]) -> tuple[Part, ...]:
+    """One part per stretch that has rows, in log order, with what all jobs have staged."""
+    found: dict[int, list[Changes]] = defaultdict(list)
+    for stretch, result in results:
+        found[stretch].append(result)
     return tuple(
-        Part(sum(one["rows"] for one in of), tuple(_file(one) for one in of))
+        Part(sum(one.rows for one in of), tuple(one.batches for one in of))
         for _stretch, of in sorted(found.items())
     )
 
 
-def _indexes(results: Sequence[Mapping[str, Any]], name: str) -> set[int]:
-    """The instances that the tasks' results list under a name."""
-    return {int(index) for one in results for index in one[name].split(",") if index}
-
-
-def _file(result: Mapping[str, Any]) -> SpanFile:
-    return SpanFile(result["path"], Checksum(result["size"], result["digest"]))
+def _union(sets: Iterable[frozenset[int]]) -> frozenset[int]:
+    return frozenset().union(*sets)
 
 
 def _raw(found: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:

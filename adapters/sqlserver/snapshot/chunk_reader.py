@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from adapters.spark.chunk_job import staged_runs
 from adapters.spark.failures import job_error
@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from adapters.spark.chunk_job import RunResult
     from adapters.sqlserver.log.span_reader import JdbcOf
     from adapters.sqlserver.snapshot.eligibility import ReadTable
     from engine.config.settings import SnapshotSettings
-    from engine.errors import SinkError, SourceError
+    from engine.errors import TidemarkError
     from engine.model import Run, Staged
     from engine.staging.reads import ReadEvents
-    from engine.staging.staged_rows import StagingArea
+    from engine.staging.rows import StagingArea
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ class ChunkReader:
         """
         area = self.jobs.begin(window_id)
         how = _How(self.jobs.tasks_of(most_tasks), (*self._patience, *session))
-        results: list[dict[str, Any]] = []
+        results: list[RunResult] = []
         for database in dict.fromkeys(read.database for read in reads):
             mine = {index: read for index, read in enumerate(reads) if read.database == database}
             results += read_fast(mine, area, RowMode.ESCAPED, partial(self._jobs, how))
@@ -106,22 +107,22 @@ class ChunkReader:
 
     def _jobs(
         self, how: _How, reads: Mapping[int, RunRead], mode: RowMode, area: StagingArea
-    ) -> list[dict[str, Any]]:
+    ) -> list[RunResult]:
         """Read in as many jobs as needed for statements that the server can plan.
 
         After a lock timeout, read table by table to find the locked one: TableBusy names it.
         """
         jobs = [JdbcJob(dict(batch), mode, area, how.tasks) for batch in portions(list(reads.items()))]
         try:
-            return [row for job in jobs for row in self._job(job, how)]
+            return [result for job in jobs for result in self._job(job, how)]
         except TableBusy:
             found = dict.fromkeys(read.read.table.id for read in reads.values())
             if len(found) == 1:
                 raise
         tables = [{at: read for at, read in reads.items() if read.read.table.id == name} for name in found]
-        return [row for table in tables for row in self._jobs(how, table, mode, area)]
+        return [result for table in tables for result in self._jobs(how, table, mode, area)]
 
-    def _job(self, job: JdbcJob[RunRead], how: _How) -> list[dict[str, Any]]:
+    def _job(self, job: JdbcJob[RunRead], how: _How) -> list[RunResult]:
         database = next(iter(job.reads.values())).database
         fetched = fetched_at_once(job.reads.values(), self._fetch_rows)
         try:
@@ -135,7 +136,7 @@ class ChunkReader:
         return JdbcQuery(jdbc.url, jdbc.query, properties)
 
 
-def _failed(error: Exception, reads: Mapping[int, RunRead]) -> SourceError | SinkError:
+def _failed(error: Exception, reads: Mapping[int, RunRead]) -> TidemarkError:
     """The error of a failed job. TableBusy on a lock timeout; it names the table if there is just one."""
     tables = {read.read.table.id for read in reads.values()}
     database = next(iter(reads.values())).database

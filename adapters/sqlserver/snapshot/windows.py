@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from adapters.source.window_reader import Reading
 from adapters.sqlserver.checks import SIGNAL_COLUMNS, refuse_replica
 from adapters.sqlserver.events.decode import Watch
-from adapters.sqlserver.events.source_block import ReadPlace, read_source
+from adapters.sqlserver.events.source_block import ReadPlace, marked_sources, read_source
 from adapters.sqlserver.server.rows import row_shape
 from adapters.sqlserver.snapshot.chunk_reader import RunRead
 from adapters.sqlserver.snapshot.watermark import AtBeginning, LogEnd, SignalRows, SignalTable, Watermark
@@ -92,7 +92,7 @@ class OpenWindows:
             Reading(
                 read=read,
                 cancel=partial(self._tools.chunks.jobs.cancel, window.id),
-                directory=self._tools.chunks.jobs.directory(window.id),
+                area=self._tools.chunks.jobs.area(window.id),
                 closed=partial(self._windows.pop, window.id, None),
             ),
         )
@@ -138,8 +138,9 @@ class OpenWindows:
             snapshot=PLAIN if target.initial else "incremental",
         )
         source = read_source(self._settings.events, target.collection, at)
+        marked = marked_sources(self._settings.events, target.collection, at)
         codec = self._codecs.codec(read.table, merge)
-        return ReadEvents(codec, row_shape(read.table), source, now_ms)
+        return ReadEvents(codec, row_shape(read.table), source, now_ms, marked)
 
     def _watermark(self, window: Window, database: str) -> Watermark:
         if window.initial and self._initial.waits:

@@ -94,19 +94,8 @@ def envelope_schema(name: str, row: Schema, source: Schema) -> Schema:
     )
 
 
-def with_mark(value: str, mark: str) -> str:
-    """A READ's value with `mark` instead of "true" as `snapshot` in its source block.
-
-    The last match in the text is always the source block's: the block follows the row, and strings escape
-    their quotes.
-    """
-    before, plain, after = value.rpartition(_PLAIN)
-    return f'{before},"snapshot":"{mark}",{after}' if plain else value
-
-
 PLAIN = "true"
 """The `snapshot` value of an initial snapshot's row that is neither the first nor the last of anything."""
-_PLAIN = f',"snapshot":"{PLAIN}",'
 
 
 def value_pieces(

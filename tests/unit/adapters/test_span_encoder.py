@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
 from adapters.source.span_encoder import EncodePart, SpanEncoder
-from adapters.staging.span_files import SpanFile, save
+from adapters.staging.file_blocks import FileBlocks
 from engine.errors import SourceError
+from engine.staging.batches import StagedBatches, stage
 from tests.batches import batch
 from tests.fakes import MemorySink
 
@@ -82,7 +82,7 @@ def keys(sink: MemorySink, decoded: Sequence[Decoded]) -> list[str | None]:
 )
 def test_large_spans_go_to_the_executors(sink, task, tmp_path, parts, entries, remote):
     executors = Executors()
-    encoder = SpanEncoder(executors, str(tmp_path), local_rows=10)
+    encoder = SpanEncoder(executors, FileBlocks(str(tmp_path)), local_rows=10)
     decoded = encoder.encode(task, [(part, "c") for part in parts], entries)
 
     assert len(executors.tasks) == (len(parts) if remote else 0)
@@ -93,16 +93,18 @@ def test_large_spans_go_to_the_executors(sink, task, tmp_path, parts, entries, r
 
 def test_entries_in_files_go_to_the_executors_and_stay_there(sink, task, tmp_path):
     executors, (entries,) = Executors(), raw(b"a")
-    file = save(str(tmp_path), entries)
-    decoded = SpanEncoder(executors, str(tmp_path), local_rows=10).encode(task, [((file,), "c")], 1)
+    file = stage(FileBlocks(str(tmp_path)), entries)
+    decoded = SpanEncoder(executors, FileBlocks(str(tmp_path)), local_rows=10).encode(
+        task, [((file,), "c")], 1
+    )
 
     assert [one.raw for one in executors.tasks] == [(file,)]
     assert keys(sink, decoded) == ["a"]
-    assert Path(file.path).exists()
+    assert file.load() == [entries]
 
 
 def test_no_file_is_left_when_the_executors_fail(task, tmp_path):
-    encoder = SpanEncoder(Executors(fail=True), str(tmp_path), local_rows=0)
+    encoder = SpanEncoder(Executors(fail=True), FileBlocks(str(tmp_path)), local_rows=0)
     with pytest.raises(SourceError, match="an executor is lost"):
         encoder.encode(task, [(raw(b"a"), "c"), (raw(b"b"), "c")], 2)
 
@@ -113,12 +115,12 @@ def test_no_file_is_left_when_the_executors_fail(task, tmp_path):
 def test_what_one_part_leaves_open_passes_to_the_next(sink, task, tmp_path, staged):
     executors = Executors()
     parts: list[Any] = [raw(b"a", b"b"), raw(b"c"), raw(b"d")]
-    given = [(save(str(tmp_path), one),) for (one,) in parts] if staged else parts
-    encoder = SpanEncoder(executors, str(tmp_path), local_rows=0)
+    given = [(stage(FileBlocks(str(tmp_path)), one),) for (one,) in parts] if staged else parts
+    encoder = SpanEncoder(executors, FileBlocks(str(tmp_path)), local_rows=0)
     decoded = encoder.encode(
         task, [(part, "first") for part in given], 4, lambda part, last: f"{part} after {last.last}"
     )
 
     assert [one.seen for one in decoded] == ["first", "first after b", "first after c"]
     assert keys(sink, decoded) == ["a", "b", "c", "d"]
-    assert [isinstance(one.raw[0], SpanFile) for one in executors.tasks] == [True] * (3 if staged else 0)
+    assert [isinstance(one.raw[0], StagedBatches) for one in executors.tasks] == [True] * (3 if staged else 0)

@@ -11,6 +11,7 @@ import pytest
 from adapters.source.window_reader import Background, Reading
 from engine.errors import SourceError
 from engine.model import Staged
+from tests.staged import files_in
 
 
 def test_one_whose_end_fails_is_closed_all_the_same(tmp_path: Path):
@@ -25,7 +26,7 @@ def test_one_whose_end_fails_is_closed_all_the_same(tmp_path: Path):
         going.wait(10.0)
         return []
 
-    background = Background(Reading(read, cancel, str(staged), lambda: closed.append(1)), lambda: None)
+    background = Background(Reading(read, cancel, files_in(staged), lambda: closed.append(1)), lambda: None)
     with pytest.raises(SourceError):
         background.close()
     background._pool.shutdown(wait=True)
@@ -38,7 +39,7 @@ def test_it_may_be_closed_twice_and_after_the_reading_is_done(tmp_path: Path):
     staged, closed = tmp_path / "window", []
     staged.mkdir()
     background = Background(
-        Reading(list, lambda: closed.append("cancelled"), str(staged), lambda: closed.append("closed")),
+        Reading(list, lambda: closed.append("cancelled"), files_in(staged), lambda: closed.append("closed")),
         lambda: None,
     )
     while background.staged() is None:

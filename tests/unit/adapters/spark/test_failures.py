@@ -11,7 +11,7 @@ from pyspark.errors import PySparkRuntimeError
 from adapters.spark.executors import SparkExecutors
 from adapters.spark.failures import job_error, telling_line
 from engine.config.references import refusals
-from engine.errors import LoginRefused, SinkError, SourceError
+from engine.errors import LoginRefused, SinkError, SinkRefused, SourceError
 
 HEAD = "An error occurred while calling o138.collectToPython.\n"
 TAIL = "\n\tat java.base/java.lang.Thread.run(Thread.java:840)\n"
@@ -187,21 +187,10 @@ def test_a_task_s_own_error_keeps_its_class():
         SparkExecutors(session()).map(refuse, [1])
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "engine.errors.SinkError: {}",
-        "  engine.errors.SinkError: {}",
-        "Caused by: engine.errors.SinkError: {}",
-    ],
-)
-def test_a_task_without_a_place_to_write_is_found_in_what_the_job_says(line):
-    told = "/data/run-00001-7.arrow: no space left on device; free some space"
-    error = Py4JError(f"{HEAD}Traceback (most recent call last):\n{line.format(told)}\n{TAIL}")
+def test_an_error_of_ours_stays_as_it_is():
+    error = SinkRefused("no space left on device", place="/data/run-00001-7.arrow", hint="free some space")
 
-    raised = job_error(error, "reading rows")
-    assert isinstance(raised, SinkError)
-    assert str(raised) == told
+    assert job_error(error, "reading rows") is error
 
 
 def test_results_come_in_the_items_order():

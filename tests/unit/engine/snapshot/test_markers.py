@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from engine.model import NO_FILE, CollectionId, Run, Staged
+from engine.model import CollectionId, Run, Staged
 from engine.snapshot.extent import Advance, Extent
 from engine.snapshot.markers import Marker, Markers, marks
 from engine.snapshot.queue import Snapshot
@@ -15,8 +15,14 @@ from engine.snapshot.queue import Snapshot
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from engine.staging.port import StagedRows
+
 FIRST, LAST = Marker.FIRST, Marker.LAST
 FIRST_OF, LAST_OF = Marker.FIRST_OF_COLLECTION, Marker.LAST_OF_COLLECTION
+
+
+NOTHING = cast("StagedRows", None)
+"""What is staged does not matter here."""
 
 
 class Reading:
@@ -37,7 +43,7 @@ class Reading:
             for name, half in pieces
         ]
         staged = [
-            Staged(run.ticket, run.target.collection, "", 0 if name in empty else 10, 0, at, NO_FILE)
+            Staged(run.ticket, run.target.collection, NOTHING, 0 if name in empty else 10, 0, at)
             for at, (run, (name, _half)) in enumerate(zip(runs, pieces, strict=True))
         ]
         found = marks(self.snapshot, runs, staged)
@@ -124,7 +130,7 @@ def test_rows_asked_for_by_a_signal_have_none():
     assert marks(
         replace(snapshot, tables=(mine,)),
         [run],
-        [Staged(mine.ticket, mine.target.collection, "", 1, 0, 0, NO_FILE)],
+        [Staged(mine.ticket, mine.target.collection, NOTHING, 1, 0, 0)],
     ) == [Markers()]
 
 

@@ -140,7 +140,7 @@ def test_what_is_around_documents_makes_a_value_of_each(schemas):
     rules = Rules(EventSettings("tm", "", value_schemas=schemas), CaptureSettings(), "rs0")
     events = ReadEvents(codec_of(COLLECTION, rules), '{"db":"é"}', 7)
     (batch,) = events.batches(*places([bson.encode({"_id": 1, "s": 'q"\\'})] * 2))
-    before, after = events.around
+    before, after = events.around.before, events.around.after
     value = orjson.loads(before + batch.column("value")[1].as_py() + after)
     payload = value["payload"] if schemas else value
 

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 import pytest
 
-from adapters.sqlserver.log.changes import RAW, StageChanges
+from adapters.sqlserver.log.changes import RAW, Changes, StageChanges
 from adapters.sqlserver.log.entries import in_order
 from adapters.sqlserver.log.span_planner import Planned, Share
 from adapters.sqlserver.log.span_reader import ChangeReader, forget
 from adapters.sqlserver.server.change_statements import portions
 from adapters.sqlserver.server.position import Place
 from adapters.sqlserver.server.table import Capture, Table
+from adapters.staging.file_blocks import FileBlocks
 from adapters.system import system_clock
 from engine.model import CollectionId
 from tests.unit.adapters.sqlserver.changed import CUSTOMERS, lsn
@@ -40,23 +41,25 @@ class Jobs(ChangeReader):
 
     asked: list[int]
 
-    def _job(self, query: str, tasks: int, stage: StageChanges) -> list[dict[str, Any]]:
+    def _job(self, query: str, tasks: int, stage: StageChanges) -> list[Changes]:
         branches = BRANCH.findall(query)
         self.asked.append(len(branches))
         by_task = defaultdict(list)
         for task, instance, first in branches:
             by_task[int(task)].append((int(instance), first))
         assert set(by_task) == set(range(tasks))
-        return [result for task, rows in by_task.items() for result in self._staged(task, rows, stage)]
+        return [self._staged(task, rows, stage) for task, rows in by_task.items()]
 
-    def _staged(self, task: int, rows: list[tuple[int, str]], stage: StageChanges) -> list[dict[str, Any]]:
+    def _staged(self, task: int, rows: list[tuple[int, str]], stage: StageChanges) -> Changes:
         text = "f\x1f1\x1fann\x1fx"
         columns = [(at, first, 1, first, 2, None, text) for at, first in rows]
         kinds = [pa.int32(), pa.string(), pa.int32(), pa.string(), pa.int32(), pa.string(), pa.large_string()]
         made = [pa.array(one, kind) for one, kind in zip(zip(*columns, strict=True), kinds, strict=True)]
         batch = pa.RecordBatch.from_arrays(made, names=RAW.names)
         own = replace(stage, name=f"{stage.name}-{task}")  # outside of Spark all tasks have one number
-        return [{**one, "task": task} for result in own([batch]) for one in result.to_pylist()]
+        changes = own([batch])
+        assert changes is not None
+        return replace(changes, task=task)
 
 
 def shares(ends: list[Place]) -> tuple[Mapping[str, Table], tuple[Share, ...]]:
@@ -71,7 +74,8 @@ def shares(ends: list[Place]) -> tuple[Mapping[str, Table], tuple[Share, ...]]:
 def test_a_span_of_many_instances_is_read_by_several_jobs_into_parts_that_are_whole(tmp_path: Path):
     ends = places(STRETCHES)
     tables, asked = shares(ends)
-    reader = Jobs(cast("SparkSession", None), cast("Any", None), "d", str(tmp_path), system_clock().new_id)
+    store = FileBlocks(str(tmp_path))
+    reader = Jobs(cast("SparkSession", None), cast("Any", None), "d", store, system_clock().new_id)
     reader.asked = []
 
     read = reader.read(cast("Any", None), Planned(ends[0], ends[-1], asked, cuts=tuple(ends[1:-1])), tables)

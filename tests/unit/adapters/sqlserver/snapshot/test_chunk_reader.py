@@ -15,7 +15,7 @@ from adapters.sqlserver.snapshot.keyset import Keyset
 from engine.config.settings import SnapshotSettings
 from engine.errors import SourceError, TableBusy
 from engine.model import CollectionId, Run, Target
-from engine.staging.staged_rows import StagingArea
+from tests.staged import files_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +62,7 @@ def read(spark: Session, runs: Sequence[RunRead], **more: Any) -> None:
         return Jdbc(database, "", query, {"set": "|".join(session)})
 
     settings = SnapshotSettings(lock_timeout_ms=700)
-    ChunkReader(cast("SparkSession", spark), jdbc, StagingArea("/nowhere"), settings, tasks=2).read(
+    ChunkReader(cast("SparkSession", spark), jdbc, files_in("/nowhere"), settings, tasks=2).read(
         "w", runs, **more
     )
 

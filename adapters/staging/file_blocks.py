@@ -1,0 +1,190 @@
+"""Staged blocks as files below one directory, which driver and executors share.
+
+Each file's checksum is computed while it is written and is part of its handle. A reader verifies size and
+checksum before it maps the file: mapping one that was cut short could kill the process.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from adapters.storage.disk import make_private
+from engine.staging.checksum import PRIVATE, ChecksumFile, checksum_of
+from engine.staging.damage import damaged, gone
+from engine.staging.files import sink_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from concurrent.futures import Future
+
+    from engine.model import Checksum
+
+_FORCED_BYTES = 1 << 20
+"""Forced in small portions, since other fsyncs to the same disk wait for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileBlock:
+    """A file with its checksum."""
+
+    path: str
+    checksum: Checksum
+
+    @contextmanager
+    def open(self, what: str) -> Iterator[pa.Buffer]:
+        """The content, memory-mapped."""
+        self.file(what)
+        with _present(what, self.path):
+            source = pa.memory_map(self.path)
+        with source:
+            content = source.read_buffer()
+            if checksum_of(content) != self.checksum:
+                raise damaged(what, "its checksum is wrong", self.path)
+            yield content
+
+    def file(self, what: str) -> str:
+        """The path."""
+        with _present(what, self.path):
+            size = os.stat(self.path).st_size  # noqa: PTH116  a path's text
+        if size != self.checksum.bytes:
+            raise damaged(what, f"it has {size} bytes of {self.checksum.bytes}", self.path)
+        return self.path
+
+    def blanked(self, what: str, gaps: Sequence[tuple[int, int]]) -> FileBlock | None:
+        """Overwrite the ranges in place. None for a file of an executor that runs as another user."""
+        with self.open(what):
+            pass  # verified
+        with sink_errors(self.path), _present(what, self.path):
+            try:
+                file = os.open(self.path, os.O_RDWR)
+            except PermissionError:
+                return None
+            try:
+                for begin, end in gaps:
+                    _blank(file, begin, end)
+                os.fsync(file)
+                with pa.memory_map(self.path) as content:
+                    return FileBlock(self.path, checksum_of(content.read_buffer()))
+            finally:
+                os.close(file)
+
+    def remove(self) -> None:
+        """Remove the file."""
+        Path(self.path).unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class FileBlocks:
+    """Blocks below a directory, which is created with the first one."""
+
+    directory: str
+
+    def within(self, name: str) -> FileBlocks:
+        """A subdirectory."""
+        return FileBlocks(f"{self.directory}/{name}")
+
+    def create(self, name: str) -> _FileWriter:
+        """Begin a file that only its owner may access."""
+        return _FileWriter(self._path(name), PRIVATE)
+
+    def create_file(self, name: str, mode: int | None) -> _ForcedWriter:
+        """Begin a file that is forced to disk."""
+        return _ForcedWriter(self._path(name), mode)
+
+    def clear(self) -> None:
+        """Remove the directory."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _path(self, name: str) -> str:
+        with sink_errors(self.directory):
+            make_private(Path(self.directory))
+        return f"{self.directory}/{name}"
+
+
+class _FileWriter:
+    """A file that is being written."""
+
+    def __init__(self, path: str, mode: int | None) -> None:
+        self._path = path
+        with sink_errors(path):
+            self._file = ChecksumFile(path, mode)
+
+    def write(self, data: bytes | memoryview) -> int:
+        with sink_errors(self._path):
+            return self._file.write(data)
+
+    def flush(self) -> None:
+        pass
+
+    @property
+    def closed(self) -> bool:
+        return self._file.closed
+
+    def finish(self) -> FileBlock:
+        with sink_errors(self._path):
+            self._file.close()
+        return FileBlock(self._path, self._file.checksum)
+
+    def abandon(self) -> None:
+        with suppress(OSError):
+            self._file.close()
+
+
+class _ForcedWriter(_FileWriter):
+    """A thread forces the file to disk as it grows; finishing forces the rest."""
+
+    def __init__(self, path: str, mode: int | None) -> None:
+        super().__init__(path, mode)
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="tidemark-force")
+        self._forcing: Future[None] | None = None
+        self._unforced = 0
+
+    def write(self, data: bytes | memoryview) -> int:
+        written = super().write(data)
+        self._unforced += written
+        with sink_errors(self._path):
+            self._force()
+        return written
+
+    def _force(self) -> None:
+        """Start forcing what was written, if it is at least 1 MiB and no fsync is in progress."""
+        if self._unforced < _FORCED_BYTES:
+            return
+        if self._forcing is not None:
+            if not self._forcing.done():
+                return
+            self._forcing.result()  # raises the error of the fsync that has just ended
+        self._unforced = 0
+        self._forcing = self._pool.submit(self._file.force)
+
+    def finish(self) -> FileBlock:
+        with self._pool, sink_errors(self._path):
+            if self._forcing is not None:
+                self._forcing.result()
+            self._file.force()
+        return super().finish()
+
+    def abandon(self) -> None:
+        self._pool.shutdown()
+        super().abandon()
+
+
+def _blank(file: int, begin: int, end: int) -> None:
+    while begin < end:
+        begin += os.pwrite(file, b" " * (end - begin), begin)
+
+
+@contextmanager
+def _present(what: str, path: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise gone(what, path) from error

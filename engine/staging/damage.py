@@ -1,0 +1,24 @@
+"""The errors of blocks that are gone or damaged, whatever keeps them."""
+
+from __future__ import annotations
+
+from engine.errors import SourceError
+
+
+def gone(what: str, place: str) -> SourceError:
+    """The error for a block that nobody has any more. `what` is a plural."""
+    return SourceError(
+        f"{what} are gone",
+        place=place,
+        hint="driver and executors must share tidemark.staging.dir, or the files sink's directory,"
+        " and nobody else may clear it",
+    )
+
+
+def damaged(what: str, how: str, place: str) -> SourceError:
+    """The error for a block that is not what was written. `what` is a plural."""
+    return SourceError(
+        f"{what} are damaged: {how}",
+        place=place,
+        hint="they are read again; if this goes on, look at the disk of the staging directory",
+    )

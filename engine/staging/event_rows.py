@@ -1,0 +1,77 @@
+"""Staged events, the form for sinks that take events: rows without the text that surrounds them.
+
+That text is larger than most rows and the same for the whole run, so it is stored once. Emitting filters the
+superseded rows out, completes the others and writes them through the sink's writer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import pyarrow as pa
+
+from engine.events.batch import EVENTS
+from engine.events.values.text import join
+from engine.staging.rows import ROWS, STAGED, ArrowBlock, few, survivors
+from engine.staging.surroundings import Surroundings, by_marker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.model import Part
+    from engine.ports import PartWriter
+    from engine.snapshot.markers import Marker, Markers
+    from engine.snapshot.merge import Newer
+    from engine.staging.port import Block, BlockStore
+
+_VALUE = EVENTS.get_field_index("value")
+
+
+@dataclass(frozen=True, slots=True)
+class EventRows:
+    """The form of a run in one block, whose metadata has the surrounding text."""
+
+    directory: ClassVar[str] = ""
+
+    def begin(self, store: BlockStore, name: str, around: Surroundings) -> EventWriter:
+        """Begin a run."""
+        return EventWriter(ArrowBlock(store.create(f"{name}.arrow"), around.on(STAGED)))
+
+
+class EventWriter:
+    """Writes a run."""
+
+    def __init__(self, block: ArrowBlock) -> None:
+        self._block = block
+        self.write, self.abandon = block.write, block.abandon
+
+    def finish(self) -> StagedEvents:
+        """Complete the block."""
+        return StagedEvents(self._block.finish())
+
+
+@dataclass(frozen=True, slots=True)
+class StagedEvents:
+    """A run in this form."""
+
+    block: Block
+
+    def emit(self, newer: Newer, marks: Markers, writer: PartWriter, part: int) -> tuple[Part, list[bytes]]:
+        """Complete the surviving rows to events and write them."""
+        with self.block.open(ROWS) as content, pa.ipc.open_stream(content) as stream:
+            # Mapped where it is a file, so the list holds no rows in memory.
+            batches, around = list(stream), Surroundings.of(stream.schema)
+        left = survivors(batches, newer)
+        marked = by_marker(left.of(batches), marks)
+        events = (event for batch, marker in marked for event in _completed(batch, around, marker))
+        return writer.write(part, events), left.lacking
+
+
+def _completed(
+    batch: pa.RecordBatch, around: Surroundings, marker: Marker | None
+) -> Iterator[pa.RecordBatch]:
+    """The events of staged rows, all of which carry this marker."""
+    for some in few(batch.select(range(len(EVENTS))), around):
+        values = join([around.before, some.column("value"), around.behind(marker)], some.num_rows)
+        yield some.set_column(_VALUE, EVENTS.field(_VALUE), values)
