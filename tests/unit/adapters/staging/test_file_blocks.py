@@ -7,22 +7,28 @@ import os
 import resource
 import signal
 import time
+from dataclasses import replace
 from itertools import count, groupby
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import orjson
 import pytest
 
+from adapters.sinks.files import FilesSink
 from adapters.staging import file_blocks
-from engine.errors import SinkError, SourceError
+from adapters.staging.file_blocks import FileBlocks
+from engine.errors import InvariantError, SinkError, SourceError
 from engine.job.emission import Emission, Emitted
 from engine.model import Checksum, Part, Staged
 from engine.snapshot.markers import NO_MARKERS, Marker, Markers
 from engine.staging import text_rows
 from engine.staging.checksum import checksum_of
 from engine.staging.rows import StagingArea
-from tests.staged import NOTHING_AROUND, emitted, files_in, newer, part, rows, staged, texts_in
+from engine.staging.surroundings import Surroundings
+from tests.staged import NOTHING_AROUND, TEXT_ROWS, emitted, files_in, newer, part, rows, staged, texts_in
+from tests.turns import Turns
 
 
 @pytest.fixture(params=[files_in, texts_in], ids=["events", "texts"])
@@ -238,3 +244,31 @@ def test_a_text_as_large_as_the_disk_is_forced_to_goes_there_in_pieces(area, mon
     one = staged(area, *(rows(*MANY[at : at + 50]) for at in range(0, 1000, 50)))
 
     assert emitted(Emission(one, newer(), 0)) == (Emitted(part(1000)), [str(number) for number in MANY])
+
+
+@pytest.mark.parametrize("marks", [Markers(Marker.FIRST, Marker.LAST), Markers(None, Marker.LAST)])
+def test_the_files_sink_gets_marked_rows_as_others_but_for_the_marker(tmp_path, marks):
+    block = ',"source":{"snapshot":"%s","db":"d"},"op":"r"}'
+    around = Surroundings('{"after":', block % "true", {str(mark): block % mark.value for mark in Marker})
+    sink = Turns(FilesSink(tmp_path / "events"))
+    one = staged(
+        StagingArea(FileBlocks(sink.row_form.directory), sink.row_form), rows(1, 2, 3), around=around
+    )
+    Emission(one, newer(), 0, marks).write(sink.writer(1))
+    sink.commit(1)
+
+    lines = (tmp_path / "events" / "turn-000000000001" / "part-00000.jsonl").read_text().splitlines()
+    events = [orjson.loads(line) for line in lines]
+    assert [event["key"] for event in events] == [1, 2, 3]
+    expected = [marks.first or "true", "true", "last"]
+    assert [event["value"]["source"]["snapshot"] for event in events] == expected
+    assert [sorted(event) for event in events] == [["headers", "key", "topic", "value"]] * 3
+
+
+def test_a_text_that_does_not_end_as_its_run_s_is_our_bug(tmp_path):
+    area = texts_in(tmp_path)
+    odd = replace(area, form=replace(TEXT_ROWS, ending=lambda after: f"{after}?"))
+    one = staged(odd, rows(1), around=Surroundings("", "", {"first": "x"}))
+
+    with pytest.raises(InvariantError, match="does not end as"):
+        emitted(Emission(one, newer(), 0, Markers(Marker.FIRST)))
