@@ -11,7 +11,7 @@ import logging
 import traceback
 from contextlib import contextmanager
 from importlib import import_module, metadata
-from typing import TYPE_CHECKING, Annotated, Protocol, assert_never, cast
+from typing import TYPE_CHECKING, Annotated, Protocol, cast
 
 import typer
 from rich.console import Console
@@ -19,14 +19,11 @@ from rich.text import Text
 
 from adapters.cli.stopping import run_until_signalled
 from engine.config import Explained, Settings, explain, load, read
-from engine.config.sources import MongoSettings, PostgresSettings, SqlServerSettings
 from engine.errors import ConfigError, InvariantError, LeaseHeld, TidemarkError
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterable, Iterator
-
-    from engine.config.settings import Source
 
 FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 FAILED, UNUSABLE, HELD = 1, 2, 3
@@ -47,20 +44,8 @@ class RunJob(Protocol):
 
 def build_job(settings: Settings) -> Callable[[threading.Event], None]:
     """The job of the configured source, ready to run until the event is set."""
-    run_job = cast("RunJob", import_module(f"adapters.{_adapter(settings.source)}.job").run)
+    run_job = cast("RunJob", import_module(settings.runs).run)
     return lambda stop: run_job(settings, stop=stop)
-
-
-def _adapter(source: Source) -> str:
-    match source:
-        case PostgresSettings():
-            return "postgres"
-        case MongoSettings():
-            return "mongodb"
-        case SqlServerSettings():
-            return "sqlserver"
-        case _:
-            assert_never(source)
 
 
 def main() -> None:

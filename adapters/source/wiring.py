@@ -265,7 +265,7 @@ def _letters(settings: Settings, checkpoint: str) -> str:
 
 def _lease_on_events(settings: SinkSettings, claim: Claim) -> FileLease | None:
     """The lease on a sink that only one job at a time may write to, whatever its checkpoint."""
-    if settings.kind is not SinkKind.FILES:
+    if settings.kind != SinkKind.FILES:
         return None
     with sink_errors(settings.directory):
         # Created here, so that it is not private.
@@ -275,9 +275,9 @@ def _lease_on_events(settings: SinkSettings, claim: Claim) -> FileLease | None:
 
 def _destination(settings: Settings, sink: Sink) -> dict[str, str]:
     """Where events go, by the settings' names; settings that don't identify a destination are left out."""
-    where = {"topic.prefix": settings.events.topic_prefix, "tidemark.sink": settings.sink.kind.value}
+    where = {"topic.prefix": settings.events.topic_prefix, "tidemark.sink": str(settings.sink.kind)}
     found = sink.identity()
-    return where | ({f"{settings.sink.kind.value} sink": found} if found else {})
+    return where | ({f"{settings.sink.kind} sink": found} if found else {})
 
 
 def _admit(settings: Settings, sink: Sink, collections: Sequence[CollectionId]) -> None:
@@ -358,7 +358,10 @@ def make_sink(
 
     `name` distinguishes the job from others; `epoch` is that of the lease on the sink.
     """
-    match settings.kind:
+    if settings.custom is not None:
+        custom = settings.custom
+        return custom.make(custom.settings, executors=executors, staging=staging, tasks=tasks, name=name)
+    match kind := SinkKind(settings.kind):
         case SinkKind.FILES:
             return FilesSink(settings.directory, epoch, settings.mode)
         case SinkKind.CONSOLE:
@@ -368,4 +371,4 @@ def make_sink(
         case SinkKind.KAFKA:
             return KafkaSink(settings.kafka, executors, staging, tasks=tasks, name=name)
         case _:
-            assert_never(settings.kind)
+            assert_never(kind)

@@ -10,46 +10,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlparse
 
-from engine.config import mongodb, sqlserver
-from engine.config.catalogue import MONGODB, POSTGRES, SQLSERVER, catalogue_of
-from engine.config.hidden import shown_value
 from engine.config.settings import SinkKind, SnapshotMode, Watermarking
 from engine.config.signals import read_signals
 from engine.config.topics import read_kafka
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
+    from engine.config.plugins import Connector
     from engine.config.values import Values
 
 _CHECKPOINT, _EVENTS, _STAGING = "tidemark.checkpoint", "tidemark.sink.files.dir", "tidemark.staging.dir"
 _DIRECTORIES = (_CHECKPOINT, _EVENTS, _STAGING, "tidemark.dead.letter.dir")
-_POSTGRES = {"io.debezium.connector.postgresql.PostgresConnector", "PostgresConnector", "postgresql", ""}
 
 
-def connector_problem(properties: Mapping[str, str]) -> str:
-    """Why the connector can't be run; empty if it is known or not named."""
-    name = properties.get("connector.class", "")
-    if name.strip() in _POSTGRES or catalogue_of(properties) is not POSTGRES:
-        return ""
-    return (
-        f"'connector.class' is {shown_value('connector.class', name)!r};"
-        " it must be 'io.debezium.connector.postgresql.PostgresConnector',"
-        " 'io.debezium.connector.mongodb.MongoDbConnector'"
-        " or 'io.debezium.connector.sqlserver.SqlServerConnector'"
-    )
-
-
-def problems(values: Values) -> Iterator[str]:
+def problems(values: Values, connector: Connector) -> Iterator[str]:
     """Yield the faults that involve more than one property."""
     yield from _missing(values)
-    if values.catalogue is MONGODB:
-        yield from mongodb.problems(values)
-    else:
-        yield from _both_lists(values)
-        yield from _overrides(values)
-    if values.catalogue is SQLSERVER:
-        yield from sqlserver.problems(values)
+    yield from connector.problems(values)
     yield from _snapshotter(values)
     yield from _watermarking(values)
     yield from read_signals(values).problems
@@ -68,13 +46,6 @@ def _old_name_given(values: Values, name: str) -> bool:
     return any(old.text == name and old.name in values.given for old in values.catalogue.rows)
 
 
-def _both_lists(values: Values) -> Iterator[str]:
-    for kind in ("schema", "table", "column", "message.prefix"):
-        include, exclude = f"{kind}.include.list", f"{kind}.exclude.list"
-        if include in values.typed and values.get(include, tuple) and values.get(exclude, tuple):
-            yield f"{include!r} and {exclude!r} exclude each other; give one of them"
-
-
 def _snapshotter(values: Values) -> Iterator[str]:
     named = values.get("snapshot.mode.custom.name", str) or values.get("snapshot.custom.class", str)
     if values.get("snapshot.mode", SnapshotMode) is SnapshotMode.CUSTOM and not named:
@@ -83,7 +54,7 @@ def _snapshotter(values: Values) -> Iterator[str]:
 
 def _watermarking(values: Values) -> Iterator[str]:
     """If signal rows are the default, a missing signal table refuses snapshots but not the job."""
-    if values.catalogue is SQLSERVER and "incremental.snapshot.watermarking.strategy" not in values.given:
+    if "incremental.snapshot.watermarking.strategy" not in values.given:
         return
     strategy = values.get("incremental.snapshot.watermarking.strategy", Watermarking)
     writes = strategy is not Watermarking.VISIBILITY and not values.get("read.only", bool)
@@ -92,14 +63,6 @@ def _watermarking(values: Values) -> Iterator[str]:
             f"'incremental.snapshot.watermarking.strategy' is {strategy.value!r},"
             " which needs 'signal.data.collection'"
         )
-
-
-def _overrides(values: Values) -> Iterator[str]:
-    listed = values.get("snapshot.select.statement.overrides", tuple)
-    for table in listed:
-        name = f"snapshot.select.statement.overrides.{table}"
-        if name not in values.given:
-            yield f"missing {name!r}: 'snapshot.select.statement.overrides' names the table"
 
 
 def _overlaps(values: Values) -> Iterator[str]:
@@ -126,11 +89,11 @@ def _local(place: str) -> Path | None:
 
 def _sink(values: Values) -> Iterator[str]:
     """Sinks that keep events need a checkpoint, and a place of their own."""
-    kind = values.get("tidemark.sink", SinkKind)
+    kind = values.get("tidemark.sink", str)
     if kind not in {SinkKind.FILES, SinkKind.KAFKA} or not values.sure("tidemark.sink"):
         return
     needed = {"tidemark.checkpoint": "a directory or URI for the job's saved state"}
-    if kind is SinkKind.FILES:
+    if kind == SinkKind.FILES:
         needed["tidemark.sink.files.dir"] = "the directory that the sink 'files' writes to"
     else:
         yield from read_kafka(values).problems

@@ -273,4 +273,26 @@ SIGNALS = (
     P("signal.file", APPLIED, "the file of signals", TEXT, "file-signals.txt"),
 )
 
-CONNECTOR = (*DATABASE, *REPLICATION, *CAPTURE, *EVENTS, *SNAPSHOT, *SIGNALS)
+ROWS = (*DATABASE, *REPLICATION, *CAPTURE, *EVENTS, *SNAPSHOT, *SIGNALS)
+
+RELATIONAL = frozenset(
+    (
+        *("schema.include.list", "schema.exclude.list", "table.include.list", "table.exclude.list"),
+        *("column.include.list", "column.exclude.list", "skipped.operations", "topic.prefix"),
+        *("topic.delimiter", "topic.transaction", "topic.heartbeat.prefix"),
+        *("key.converter.schemas.enable", "value.converter.schemas.enable"),
+        *("header.converter", "header.converter.schemas.enable"),
+        *("value.converter.replace.null.with.default", "tombstones.on.delete"),
+        *("provide.transaction.metadata", "decimal.handling.mode", "binary.handling.mode"),
+        *("time.precision.mode", "schema.name.adjustment.mode", "field.name.adjustment.mode"),
+        *("sanitize.field.names", "message.key.columns", "column.truncate.to.<length>.chars"),
+        *("column.mask.with.<length>.chars", "column.mask.hash.v2.<algorithm>.with.salt.<salt>"),
+        *("column.mask.hash.<algorithm>.with.salt.<salt>", "column.propagate.source.type"),
+        *("datatype.propagate.source.type", "heartbeat.interval.ms", "heartbeat.action.query"),
+        *("snapshot.custom.class", "snapshot.mode.custom.name", "snapshot.include.collection.list"),
+        *("snapshot.select.statement.overrides", "snapshot.select.statement.overrides.<table>"),
+        *("snapshot.delay.ms", "snapshot.lock.timeout.ms", "snapshot.max.threads", "snapshot.fetch.size"),
+        *("incremental.snapshot.chunk.size", "incremental.snapshot.allow.schema.changes", "read.only"),
+    )
+)
+"""Those that every relational source has."""

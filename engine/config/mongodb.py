@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from engine.config import connector
 from engine.config.connect import CONNECT
-from engine.config.connector import CONNECTOR
 from engine.config.filters import FILTER, MATCHES
 from engine.config.own import OWN_OF_OTHERS
-from engine.config.row import APPLIED, IGNORED, REFUSED, RENAMED, Property
+from engine.config.plugins import Connector, SourceSettings
+from engine.config.row import APPLIED, IGNORED, REFUSED, RENAMED, Catalogue, Property
 from engine.config.settings import (
     CaptureSettings,
     Conditions,
@@ -201,8 +202,8 @@ def _rows() -> tuple[Property, ...]:
         *(P(old, RENAMED, new) for old, new in _OLD.items()),
     )
     mine = {row.name for row in own}
-    signals = [row for row in CONNECTOR if row.name.startswith("signal.")]
-    shared = [*(row for row in CONNECTOR if row.name in _SHARED), *signals, *OWN_OF_OTHERS, *CONNECT]
+    signals = [row for row in connector.ROWS if row.name.startswith("signal.")]
+    shared = [*(row for row in connector.ROWS if row.name in _SHARED), *signals, *OWN_OF_OTHERS, *CONNECT]
     return (*own, *(row for row in shared if row.name not in mine))
 
 
@@ -245,15 +246,14 @@ def of_the_primary(uri: str) -> tuple[str, list[str]]:
     return before + (mark if kept else "") + "&".join(kept), [part.partition("=")[0] for part in unused]
 
 
-def unused_of_the_string(v: Values) -> str:
-    """A warning about the connection string's options for members other than the primary; empty if none."""
+def _warnings(v: Values) -> Iterator[str]:
+    """Warn about the connection string's options for members other than the primary."""
     _uri, unused = of_the_primary(v.get("mongodb.connection.string", str))
-    if not unused:
-        return ""
-    return (
-        f"'mongodb.connection.string' says {', '.join(unused)}, which is not used: documents and changes are"
-        " read from the primary, since a member that lags would leave documents out of a snapshot"
-    )
+    if unused:
+        yield (
+            f"'mongodb.connection.string' says {', '.join(unused)}, which is not used: documents and changes"
+            " are read from the primary, since a member that lags would leave documents out of a snapshot"
+        )
 
 
 def capture_settings(v: Values) -> CaptureSettings:
@@ -348,3 +348,17 @@ def _connection(values: Values) -> Iterator[str]:
     text = values.get(string, str)
     if text and not text.startswith(("mongodb://", "mongodb+srv://")):
         yield f"{string!r} must begin with mongodb:// or mongodb+srv://"
+
+
+def _read(v: Values) -> SourceSettings:
+    return SourceSettings(event_settings(v), mongo_settings(v), capture_settings(v), snapshot_settings(v))
+
+
+CONNECTOR = Connector(
+    job="adapters.mongodb.job",
+    catalogue=Catalogue(ROWS),
+    read=_read,
+    classes=("io.debezium.connector.mongodb.MongoDbConnector", "MongoDbConnector", "mongodb"),
+    problems=problems,
+    warnings=_warnings,
+)

@@ -6,15 +6,13 @@ kinds; `checks` finds contradictions.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from engine.config import checks, mongodb, relational, sqlserver
-from engine.config.catalogue import MONGODB, POSTGRES, SQLSERVER, catalogue_of
-from engine.config.driver import OPTIONS
+from engine.config import checks
+from engine.config.catalogue import catalogue_of, connector_of, sink_of, unknown_connector
 from engine.config.files import read_file
 from engine.config.settings import (
-    CaptureSettings,
+    CustomSink,
     Destination,
     JobSettings,
     Settings,
@@ -22,26 +20,19 @@ from engine.config.settings import (
     SinkKind,
     SinkSettings,
     SnapshotMode,
-    SnapshotSettings,
-    Source,
     StateForm,
     TableErrors,
 )
 from engine.config.signals import idle_signals, read_signals
-from engine.config.sources import Autocreate, PostgresSettings, SchemaRefresh, SslMode
 from engine.config.topics import kafka_names, read_kafka
 from engine.config.values import Values, read_values
 from engine.errors import ConfigError
-from engine.events.settings import (
-    EventSettings,
-    Fault,
-    HstoreMode,
-    IntervalMode,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
+
+    from engine.config.plugins import Connector
 
 
 def read(path: Path | str) -> Settings:
@@ -59,19 +50,19 @@ def parse(properties: Mapping[str, str]) -> Settings:
 
 
 def _settings(properties: Mapping[str, str], problems: Iterable[str], unresolved: frozenset[str]) -> Settings:
-    foreign = checks.connector_problem(properties)
-    if foreign:
-        raise ConfigError(*problems, foreign)
+    connector = connector_of(properties)
+    if connector is None:
+        raise ConfigError(*problems, unknown_connector(properties))
     values = read_values(properties, catalogue_of(properties), unresolved)
-    settings = _compose(values)
-    found = (*problems, *values.problems, *checks.problems(values))
+    settings = _compose(values, connector)
+    found = (*problems, *values.problems, *checks.problems(values, connector))
     if found:
         raise ConfigError(*dict.fromkeys(found))
     return settings
 
 
-def _compose(values: Values) -> Settings:
-    events, source, capture, snapshot = _of_the_source(values)
+def _compose(values: Values, connector: Connector) -> Settings:
+    events, source, capture, snapshot = connector.read(values)
     return Settings(
         name=values.get("name", str) or values.get("topic.prefix", str),
         events=events,
@@ -81,79 +72,16 @@ def _compose(values: Values) -> Settings:
         signals=read_signals(values).settings,
         sink=_sink(values),
         job=_job(values),
-        warnings=tuple(_warnings(values)),
-    )
-
-
-def _of_the_source(values: Values) -> tuple[EventSettings, Source, CaptureSettings, SnapshotSettings]:
-    if values.catalogue is MONGODB:
-        return (
-            mongodb.event_settings(values),
-            mongodb.mongo_settings(values),
-            mongodb.capture_settings(values),
-            mongodb.snapshot_settings(values),
-        )
-    capture, snapshot = relational.capture_settings(values), relational.snapshot_settings(values)
-    if values.catalogue is SQLSERVER:
-        return sqlserver.event_settings(values), sqlserver.sqlserver_settings(values), capture, snapshot
-    return _events(values), _postgres(values), capture, snapshot
-
-
-def _events(v: Values) -> EventSettings:
-    signal_table = v.typed["signal.data.collection"]
-    return replace(
-        relational.event_settings(
-            v, v.get("database.dbname", str), str(signal_table) if signal_table else ""
-        ),
-        intervals=v.get("interval.handling.mode", IntervalMode),
-        hstore=v.get("hstore.handling.mode", HstoreMode),
-        money_fraction_digits=v.get("money.fraction.digits", int),
-        unavailable_value=v.get("unavailable.value.placeholder", bytes),
-        include_unknown_types=v.get("include.unknown.datatypes", bool),
-        include_message_prefixes=v.get("message.prefix.include.list", tuple),
-        exclude_message_prefixes=v.get("message.prefix.exclude.list", tuple),
-        kept_faults=frozenset(map(Fault, v.get("tidemark.keep.debezium.faults", frozenset))),
-    )
-
-
-def _postgres(v: Values) -> PostgresSettings:
-    return PostgresSettings(
-        host=v.get("database.hostname", str),
-        port=v.get("database.port", int),
-        user=v.get("database.user", str),
-        password=v.get("database.password", str),
-        database=v.get("database.dbname", str),
-        ssl_mode=v.get("database.sslmode", SslMode),
-        ssl_cert=v.get("database.sslcert", str),
-        ssl_key=v.get("database.sslkey", str),
-        ssl_password=v.get("database.sslpassword", str),
-        ssl_root_cert=v.get("database.sslrootcert", str),
-        tcp_keepalive=v.get("database.tcpKeepAlive", bool),
-        query_timeout_ms=v.get("database.query.timeout.ms", int),
-        initial_statements=v.get("database.initial.statements", tuple),
-        driver={
-            name: v.get(f"database.{name}", str) for name in sorted(OPTIONS) if f"database.{name}" in v.given
-        },
-        slot=v.get("slot.name", str),
-        drop_slot_on_stop=v.get("slot.drop.on.stop", bool),
-        slot_failover=v.get("slot.failover", bool),
-        slot_max_retries=v.get("slot.max.retries", int),
-        slot_retry_delay_ms=v.get("slot.retry.delay.ms", int),
-        stream_params=v.get("slot.stream.params", tuple),
-        publication=v.get("publication.name", str),
-        publication_autocreate=v.get("publication.autocreate.mode", Autocreate),
-        publish_via_partition_root=v.get("publish.via.partition.root", bool),
-        acknowledge=v.get("flush.lsn.source", bool),
-        status_interval_ms=v.get("status.update.interval.ms", int),
-        xmin_interval_ms=v.get("xmin.fetch.interval.ms", int),
-        schema_refresh=v.get("schema.refresh.mode", SchemaRefresh),
-        wal_warn_bytes=v.get("tidemark.wal.warn.bytes", int),
+        warnings=(*_warnings(values), *connector.warnings(values)),
+        runs=connector.job,
     )
 
 
 def _sink(v: Values) -> SinkSettings:
+    kind = sink_of(v.given)
     return SinkSettings(
-        kind=v.get("tidemark.sink", SinkKind),
+        kind=v.get("tidemark.sink", str),
+        custom=None if kind is None else CustomSink(kind.read(v), kind.make),
         directory=v.get("tidemark.sink.files.dir", str),
         mode=v.get("tidemark.sink.files.mode", int) or None,
         ahead=v.get("tidemark.sink.ahead", SinkAhead),
@@ -194,27 +122,14 @@ def _warnings(v: Values) -> list[str]:
     lines = []
     idle = list(v.without_effect)
     idle += idle_signals(v)
-    if v.get("tidemark.sink", SinkKind) is not SinkKind.KAFKA:
+    if v.get("tidemark.sink", str) != SinkKind.KAFKA:
         idle += (f"{name} (tidemark.sink is not kafka)" for name in kafka_names(v))
     if idle:
         lines.append("without effect here: " + ", ".join(idle))
     if v.get("snapshot.mode", SnapshotMode) is SnapshotMode.EXPORTED:
         lines.append("'snapshot.mode' 'exported' is deprecated; it does what 'initial' does")
-    if v.catalogue is MONGODB and (line := mongodb.unused_of_the_string(v)):
-        lines.append(line)
     if not v.get("tidemark.checkpoint", str):
         lines.append(
             "'tidemark.checkpoint' is missing: the state goes into a temporary directory and is lost"
         )
-    if v.catalogue is POSTGRES and "database.sslmode" not in v.given and not _is_here(v):
-        lines.append(
-            "'database.sslmode' is not given: rows and passwords travel in the clear, as with Debezium;"
-            " set it to verify-full, or to disable if that is meant"
-        )
     return lines
-
-
-def _is_here(v: Values) -> bool:
-    """Whether the database is on this machine."""
-    host = v.get("database.hostname", str)
-    return host == "localhost" or host.startswith("127.") or host == "::1"

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.config.column_masks import column_masks
+from engine.config.connect import CONNECT
+from engine.config.connector import RELATIONAL, ROWS
+from engine.config.own import OWN_OF_OTHERS
 from engine.config.settings import (
     CaptureSettings,
     Conditions,
@@ -24,6 +27,9 @@ from engine.events.settings import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.config.row import Property
     from engine.config.values import Values
 
 
@@ -90,3 +96,32 @@ def snapshot_settings(v: Values) -> SnapshotSettings:
         generated_columns=v.get("tidemark.snapshot.generated.columns", GeneratedColumns),
         conditions=v.get("tidemark.snapshot.conditions", Conditions),
     )
+
+
+def rows(own: tuple[Property, ...]) -> tuple[Property, ...]:
+    """A relational source's own rows, and those that it shares with the others."""
+    mine = {row.name for row in own} | {"slot.drop_on_stop", "toasted.value.placeholder"}
+    signals = [row for row in ROWS if row.name.startswith("signal.")]
+    shared = [*(row for row in ROWS if row.name in RELATIONAL), *signals, *OWN_OF_OTHERS, *CONNECT]
+    return (*own, *(row for row in shared if row.name not in mine))
+
+
+def problems(values: Values) -> Iterator[str]:
+    """Yield the faults that involve more than one property."""
+    yield from _both_lists(values)
+    yield from _overrides(values)
+
+
+def _both_lists(values: Values) -> Iterator[str]:
+    for kind in ("schema", "table", "column", "message.prefix"):
+        include, exclude = f"{kind}.include.list", f"{kind}.exclude.list"
+        if include in values.typed and values.get(include, tuple) and values.get(exclude, tuple):
+            yield f"{include!r} and {exclude!r} exclude each other; give one of them"
+
+
+def _overrides(values: Values) -> Iterator[str]:
+    listed = values.get("snapshot.select.statement.overrides", tuple)
+    for table in listed:
+        name = f"snapshot.select.statement.overrides.{table}"
+        if name not in values.given:
+            yield f"missing {name!r}: 'snapshot.select.statement.overrides' names the table"

@@ -17,6 +17,7 @@ from engine.expressions import matches
 from engine.model import Channel
 
 if TYPE_CHECKING:
+    from engine.config.plugins import MakeSink
     from engine.events.settings import EventSettings
     from engine.model import CollectionId
 
@@ -229,18 +230,28 @@ class KafkaSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class SinkSettings:
-    """Where events go. `directory` and `mode` are for the sink `files`, `kafka` for the sink `kafka`.
+class CustomSink:
+    """The settings of another package's sink, and what makes the sink of them."""
 
-    `mode` is the mode of committed files; None leaves it to the umask.
+    settings: object = field(repr=False)
+    make: MakeSink = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSettings:
+    """Where events go. `kind` is one of SinkKind, or the name of another package's sink.
+
+    `directory` and `mode` are for the sink `files`, `kafka` for the sink `kafka`, `custom` for another
+    package's. `mode` is the mode of committed files; None leaves it to the umask.
     """
 
-    kind: SinkKind = SinkKind.FILES
+    kind: str = SinkKind.FILES
     directory: str = ""
     mode: int | None = None
     ahead: SinkAhead = SinkAhead.REFUSE
     destination: Destination = Destination.SAME
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
+    custom: CustomSink | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,22 +290,23 @@ class JobSettings:
     max_retries: int = -1
 
 
-Source = PostgresSettings | MongoSettings | SqlServerSettings
-
-
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that `tidemark run` needs. `warnings` holds one line each, to be logged once."""
+    """Everything that `tidemark run` needs. `warnings` holds one line each, to be logged once.
+
+    `source` is the connector's own. `runs` is the module whose `run` runs the job.
+    """
 
     name: str
     events: EventSettings
-    source: Source
+    source: object
     capture: CaptureSettings
     snapshot: SnapshotSettings
     signals: SignalSettings
     sink: SinkSettings
     job: JobSettings
     warnings: tuple[str, ...] = ()
+    runs: str = ""
 
     @property
     def postgres(self) -> PostgresSettings:

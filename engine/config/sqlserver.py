@@ -10,12 +10,10 @@ import re
 from typing import TYPE_CHECKING
 
 from engine.config import relational
-from engine.config.connect import CONNECT
-from engine.config.connector import CONNECTOR
 from engine.config.history import HISTORY, history_settings
 from engine.config.jdbc import DRIVER, driver_name
-from engine.config.own import OWN_OF_OTHERS
-from engine.config.row import APPLIED, IGNORED, LATER_REFUSED, REFUSED, Property
+from engine.config.plugins import Connector, SourceSettings
+from engine.config.row import APPLIED, IGNORED, LATER_REFUSED, REFUSED, Catalogue, Property
 from engine.config.settings import SnapshotMode, Watermarking
 from engine.config.shapes import FLAG, NAMES, TEXT, VERBATIM, Shape, choice, harmless, text, whole
 from engine.config.sources import Encryption, Isolation, SqlServerSettings
@@ -120,26 +118,6 @@ SNAPSHOT = (
     ),
     P("signal.data.collection", APPLIED, "the signal table of each database", _SIGNAL_TABLES),
 )
-_SHARED = frozenset(
-    (
-        *("schema.include.list", "schema.exclude.list", "table.include.list", "table.exclude.list"),
-        *("column.include.list", "column.exclude.list", "skipped.operations", "topic.prefix"),
-        *("topic.delimiter", "topic.transaction", "topic.heartbeat.prefix"),
-        *("key.converter.schemas.enable", "value.converter.schemas.enable"),
-        *("header.converter", "header.converter.schemas.enable"),
-        *("value.converter.replace.null.with.default", "tombstones.on.delete"),
-        *("provide.transaction.metadata", "decimal.handling.mode", "binary.handling.mode"),
-        *("time.precision.mode", "schema.name.adjustment.mode", "field.name.adjustment.mode"),
-        *("sanitize.field.names", "message.key.columns", "column.truncate.to.<length>.chars"),
-        *("column.mask.with.<length>.chars", "column.mask.hash.v2.<algorithm>.with.salt.<salt>"),
-        *("column.mask.hash.<algorithm>.with.salt.<salt>", "column.propagate.source.type"),
-        *("datatype.propagate.source.type", "heartbeat.interval.ms", "heartbeat.action.query"),
-        *("snapshot.custom.class", "snapshot.mode.custom.name", "snapshot.include.collection.list"),
-        *("snapshot.select.statement.overrides", "snapshot.select.statement.overrides.<table>"),
-        *("snapshot.delay.ms", "snapshot.lock.timeout.ms", "snapshot.max.threads", "snapshot.fetch.size"),
-        *("incremental.snapshot.chunk.size", "incremental.snapshot.allow.schema.changes", "read.only"),
-    )
-)
 _OTHERS = (
     P("source.struct.version", REFUSED, "the source block is that of version 2", harmless("v2")),
     P(
@@ -182,10 +160,7 @@ def _rows() -> tuple[Property, ...]:
         *_OTHERS,
         *(P(name, IGNORED, why) for why, names in _WHY.items() for name in names),
     )
-    mine = {row.name for row in own} | {"slot.drop_on_stop", "toasted.value.placeholder"}
-    signals = [row for row in CONNECTOR if row.name.startswith("signal.")]
-    shared = [*(row for row in CONNECTOR if row.name in _SHARED), *signals, *OWN_OF_OTHERS, *CONNECT]
-    return (*own, *(row for row in shared if row.name not in mine))
+    return relational.rows(own)
 
 
 ROWS = _rows()
@@ -243,6 +218,7 @@ def signal_tables(v: Values) -> tuple[CollectionId, ...]:
 
 def problems(values: Values) -> Iterator[str]:
     """Yield the faults that involve more than one property."""
+    yield from relational.problems(values)
     names, older = "database.names", "database.dbname"
     given = [name for name in (names, older) if name in values.given]
     if len(given) > 1:
@@ -270,3 +246,17 @@ def _signal_tables(values: Values) -> Iterator[str]:
             yield f"{name!r} names the database {database!r}, which 'database.names' does not"
         if listed.count(database) > 1:
             yield f"{name!r} names two tables of the database {database!r}; LSNs need one in each"
+
+
+def _read(v: Values) -> SourceSettings:
+    capture, snapshot = relational.capture_settings(v), relational.snapshot_settings(v)
+    return SourceSettings(event_settings(v), sqlserver_settings(v), capture, snapshot)
+
+
+CONNECTOR = Connector(
+    job="adapters.sqlserver.job",
+    catalogue=Catalogue(ROWS),
+    read=_read,
+    classes=("io.debezium.connector.sqlserver.SqlServerConnector", "SqlServerConnector", "sqlserver"),
+    problems=problems,
+)

@@ -1,0 +1,106 @@
+"""What a source or a sink tells the configuration about itself, and how other packages register theirs.
+
+A package registers a source by an entry point of the group `tidemark.sources`. The entry point's name is the
+value of `connector.class`, its object a `Connector`. A sink's is of the group `tidemark.sinks`; its name is
+the value of `tidemark.sink`, its object a `SinkType`. Only what a configuration names is loaded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
+
+from engine.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from engine.config.row import Catalogue, Property
+    from engine.config.settings import CaptureSettings, SnapshotSettings
+    from engine.config.values import Values
+    from engine.events.settings import EventSettings
+    from engine.ports import Executors, Sink
+
+SOURCES: Final = "tidemark.sources"
+SINKS: Final = "tidemark.sinks"
+_T = TypeVar("_T")
+
+
+class SourceSettings(NamedTuple):
+    """What a connector makes of its properties. `source` is read by nobody but the source itself."""
+
+    events: EventSettings
+    source: object
+    capture: CaptureSettings
+    snapshot: SnapshotSettings
+
+
+def nothing(_values: Values) -> Iterable[str]:
+    """No problems and no warnings."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """A source as the configuration knows it.
+
+    - `classes` are the values of `connector.class` that name it; the first is shown. Empty for a source of
+      another package, whose entry point has the name.
+    - `job` is the module whose `run` runs it; see `adapters.source.wiring`. It is imported when the job
+      starts, because the database's driver may not be installed.
+    - `catalogue` has all properties that it knows; `engine.config.relational.rows` adds the shared ones.
+    - `problems` yields the faults that involve more than one property, `warnings` what is logged once.
+    """
+
+    job: str
+    catalogue: Catalogue
+    read: Callable[[Values], SourceSettings]
+    classes: tuple[str, ...] = ()
+    problems: Callable[[Values], Iterable[str]] = nothing
+    warnings: Callable[[Values], Iterable[str]] = nothing
+
+
+class MakeSink(Protocol):
+    """Makes a sink of another package when a job starts."""
+
+    def __call__(self, settings: Any, *, executors: Executors, staging: str, tasks: int, name: str) -> Sink:
+        """The sink of these settings.
+
+        `executors` run its tasks, `tasks` at once. `staging` is a directory that driver and executors share;
+        it is removed when the job ends. `name` distinguishes the job from others.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class SinkType:
+    """A sink of another package: its properties, the settings that it makes of them, and the sink itself."""
+
+    rows: tuple[Property, ...]
+    read: Callable[[Values], object]
+    make: MakeSink
+
+
+def find(group: str, name: str, kind: type[_T]) -> _T | None:
+    """The object that another package has registered under a name; None if there is none.
+
+    Raises ConfigError if it can't be loaded or is something else.
+    """
+    entry = next(iter(metadata.entry_points(group=group, name=name)), None)
+    if entry is None:
+        return None
+    try:
+        found = entry.load()
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"the entry point {name!r} of the group {group} can't be loaded: {error}",
+            hint=f"is {entry.value.partition(':')[0]} installed?",
+        ) from error
+    if not isinstance(found, kind):
+        raise ConfigError(f"the entry point {name!r} of the group {group} is no {kind.__name__}")
+    return found
+
+
+def registered(group: str) -> tuple[str, ...]:
+    """The names that other packages have registered."""
+    return tuple(sorted({entry.name for entry in metadata.entry_points(group=group)}))
