@@ -125,6 +125,8 @@ def allowed(module: str) -> set[str] | None:
             return PURE | {"engine", "re2", "regex"}
         case ("engine", "config", *_):
             return PURE | {"engine", "yaml"}
+        case ("engine", "face", *_):
+            return PURE | {"engine", "tidemark", "pyspark"}
         case ("engine", *_):
             return PURE | {"engine"}
         case ("signals", *_):

@@ -1,0 +1,102 @@
+"""A source that another package could bring: a database in memory, by `connector.class=memory`.
+
+All that Tidemark knows of it is the entry point of the group `tidemark.sources`.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from adapters.source import wiring
+from adapters.source.wiring import NOBODY, Onlookers, Places, Wired, run_jobs
+from engine.config import relational
+from engine.config.plugins import Connector, SourceSettings
+from engine.config.row import APPLIED, Catalogue, Property
+from engine.config.settings import SnapshotMode, Watermarking
+from engine.config.shapes import TABLE_NAME, TEXT, choice, whole
+from tests.memory_source import MemoryDatabase, MemorySource
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Iterable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from engine.config.settings import Settings
+    from engine.config.values import Values
+    from engine.job.loop import Job
+    from engine.job.parts import JobParts
+    from engine.ports import Source
+
+DATABASES: dict[str, MemoryDatabase] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySettings:
+    """Which database, and how many entries a span has."""
+
+    database: str
+    span_rows: int
+
+
+ROWS = relational.rows(
+    (
+        Property("memory.database", APPLIED, "the database in memory", TEXT, required=True),
+        Property("memory.span.rows", APPLIED, "entries of a span, at most", whole(1, 100), "3"),
+        Property("snapshot.mode", APPLIED, "the initial snapshot", choice(SnapshotMode), "never"),
+        Property("signal.data.collection", APPLIED, "the table of signals", TABLE_NAME),
+        Property(
+            "incremental.snapshot.watermarking.strategy",
+            APPLIED,
+            "how windows relate to the log",
+            choice(Watermarking),
+            "visibility",
+        ),
+    )
+)
+
+
+def read(values: Values) -> SourceSettings:
+    own = MemorySettings(values.get("memory.database", str), values.get("memory.span.rows", int))
+    capture, snapshot = relational.capture_settings(values), relational.snapshot_settings(values)
+    return SourceSettings(relational.event_settings(values, own.database, ""), own, capture, snapshot)
+
+
+def problems(values: Values) -> Iterable[str]:
+    if values.get("memory.database", str) == "disk":
+        yield "'memory.database' is 'disk', which is no memory"
+
+
+CONNECTOR = Connector(__name__, Catalogue(ROWS), read, problems=problems)
+
+
+def run(
+    settings: Settings,
+    *,
+    stop: threading.Event,
+    spark: SparkSession | None = None,
+    onlookers: Onlookers = NOBODY,
+) -> None:
+    run_jobs(settings, (), spark, stop, onlookers, building)
+
+
+@contextmanager
+def building(
+    settings: Settings,
+    spark: SparkSession,
+    onlookers: Onlookers,
+    *,
+    sleep: Callable[[float], object] = time.sleep,
+    wrap: Callable[[JobParts], JobParts] = lambda job_parts: job_parts,
+) -> Iterator[Job]:
+    def wire(places: Places) -> Wired:
+        own = settings.source
+        assert isinstance(own, MemorySettings)
+        source = MemorySource(DATABASES[own.database], places.staging, span_rows=own.span_rows)
+        return Wired(cast("Source", source), lambda: None, str)
+
+    with wiring.building(settings, spark, onlookers, wire, sleep=sleep, wrap=wrap) as job:
+        yield job
