@@ -8,8 +8,9 @@ it has the type that was saved.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 
+import msgspec
 import pyarrow as pa
 
 from engine.errors import StateError, without_values
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 LARGEST: Final = 2**63 - 1
 """The largest signed 64-bit number: for offsets, times, counters."""
+Natural: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
+"""A whole number from 0 to LARGEST."""
+_T = TypeVar("_T")
 _WRONG: Final = (LookupError, TypeError, ValueError, AttributeError, OverflowError, pa.ArrowException)
 
 
@@ -29,10 +33,16 @@ def reading_saved(what: str) -> Iterator[None]:
     try:
         yield
     except _WRONG as error:
+        told = str(error) if isinstance(error, msgspec.ValidationError) else without_values(error)
         raise StateError(
-            f"{what} can't be read: {without_values(error)}",
+            f"{what} can't be read: {told}",
             hint="was the state changed by hand, or saved by another release?",
         ) from error
+
+
+def read_as(value: object, kind: type[_T]) -> _T:
+    """A value of exactly this type, element by element. Raises ValueError with the place of the fault."""
+    return msgspec.convert(value, kind)
 
 
 def read_integer(value: object, *, most: int = LARGEST) -> int:

@@ -1,18 +1,43 @@
-"""Strict reading of the saved state of a MongoDB source: StateError for anything invalid. Pure."""
+"""What a saved state keeps for MongoDB: its form, and how it is read strictly. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NotRequired, TypeAlias, TypedDict
 
 from adapters.mongodb.events import transactions
 from adapters.mongodb.log.position import checked
-from engine.saved import read_integer, read_mapping, read_position, read_text, reading_saved
+from engine.saved import Natural, read_as, read_position, read_text, reading_saved
 
 if TYPE_CHECKING:
     from adapters.mongodb.events.transactions import OpenTransaction
     from engine.job.state import State
     from engine.model import Position
+
+Order: TypeAlias = list[int | str]
+"""A position's elements; `log.position` knows them."""
+
+
+class Began(TypedDict):
+    """Which run began the initial snapshot, and where its log began. Older states lack the former."""
+
+    run: NotRequired[str]
+    begins_at: NotRequired[Order | None]
+
+
+class SavedTransaction(TypedDict):
+    """A transaction that may have further events, with its events so far by collection."""
+
+    id: str
+    collections: list[tuple[str, Natural]]
+
+
+class Memory(TypedDict):
+    """The form in the state. `event` is the last streamed event. Older states lack some."""
+
+    transaction: NotRequired[SavedTransaction | None]
+    first: NotRequired[Began]
+    event: NotRequired[Order | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,22 +50,17 @@ class Saved:
 
 def saved_of(state: State) -> Saved:
     """What the state remembers of the stream. Raises StateError for invalid content."""
-    memory = state.memory
     with reading_saved("what the saved state keeps of the change stream"):
+        memory = read_as(state.memory, Memory)
         if state.position is not None:
             checked(state.position)
         for value in state.identity.values():
             read_text(value)
-        _position(read_mapping(memory.get("first", {})).get("begins_at"))
+        _position(memory.get("first", Began()).get("begins_at"))
         transaction = transactions.from_json(memory.get("transaction"))
-        if transaction is not None:
-            read_text(transaction.id)
-            for name, count in transaction.collections:
-                read_text(name)
-                read_integer(count)
         return Saved(_position(memory.get("event")), transaction)
 
 
-def _position(saved: object) -> Position | None:
+def _position(saved: Order | None) -> Position | None:
     position = read_position(saved)
     return position and checked(position)

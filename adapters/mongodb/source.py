@@ -10,7 +10,7 @@ import logging
 from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from adapters.mongodb.documents.selection import FieldRule, FieldRules
 from adapters.mongodb.events import transactions, untold
@@ -37,10 +37,11 @@ from engine.saved import saved_position
 from engine.snapshot.merge import Superseded
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from adapters.mongodb.events.facts import Decoded
     from adapters.mongodb.events.transactions import OpenTransaction
+    from adapters.mongodb.saved import Began, Memory
     from adapters.mongodb.server.questions import Questions
     from adapters.mongodb.snapshot.window import MongoWindow
     from adapters.mongodb.tools import SourceTools
@@ -158,11 +159,11 @@ class MongoSource:
         """Close the connections."""
         self._questions.close()
 
-    def memory(self) -> Mapping[str, Any]:
+    def memory(self) -> Memory:
         """The open transaction, the beginning of the initial snapshot, and the last event."""
         return {
             "transaction": transactions.to_json(self._transaction),
-            "first": self._first.memory(),
+            "first": cast("Began", self._first.memory()),
             "event": saved_position(self._event),
         }
 

@@ -1,21 +1,81 @@
-"""What a saved state keeps for PostgreSQL, read strictly: a value, or a StateError. Pure."""
+"""What a saved state keeps for PostgreSQL: its form, and how it is read strictly. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from adapters.postgres.log import pending_visibility
 from adapters.postgres.log.timeline import TransactionContext
-from adapters.postgres.server.membership import Members
 from adapters.postgres.server.position import LAST_LSN, checked
-from engine.saved import read_integer, read_mapping, read_text, read_texts, reading_saved
+from engine.saved import Natural, read_as, read_integer, read_text, reading_saved
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from adapters.postgres.log.pending_visibility import PendingVisibility
     from engine.job.state import State
+
+
+class Began(TypedDict):
+    """Which run began the initial snapshot, and at which LSN its log began."""
+
+    run: str
+    begins_at: int | None
+
+
+class OpenTransaction(TypedDict):
+    """`TransactionContext`."""
+
+    xid: int | None
+    commit_lsn: int
+    commit_ts_us: int
+    last_commit_end: int | None
+    sequence: Natural
+    events: Natural
+    collections: tuple[tuple[str, Natural], ...]
+
+
+class Published(TypedDict):
+    """Which tables are published how (a digest), and the newest transaction when that was noted."""
+
+    marks: str
+    xmax: Natural
+
+
+class SavedMembers(TypedDict):
+    """The publication, and the tables by their entry in it."""
+
+    publication: str
+    entries: dict[str, list[Natural]]
+
+
+class StreamedMemory(TypedDict):
+    """How far the log was streamed. Older states lack some.
+
+    - `last_commit`: end, transaction and time of the last commit that was sent
+    - `unsettled`: what transactions touched that may not be visible yet; `pending_visibility` has its form
+    """
+
+    last_commit_end: NotRequired[int | None]
+    last_commit: NotRequired[tuple[int, Natural, int] | None]
+    unsettled: NotRequired[list[dict[str, Any]]]
+    transaction: NotRequired[OpenTransaction | None]
+
+
+class Memory(StreamedMemory):
+    """The form in the state. Older states lack some.
+
+    - `keys`: the key columns by the table's oid, as the log has them
+    - `partitions`: a digest of the partitions by their root's oid
+    """
+
+    subscription: NotRequired[str]
+    keys: NotRequired[dict[str, tuple[str, ...]]]
+    first: NotRequired[Began]
+    published: NotRequired[Published | None]
+    members: NotRequired[SavedMembers | None]
+    partitions: NotRequired[dict[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,70 +91,45 @@ class Saved:
 
 def saved_of(state: State) -> Saved:
     """What the state remembers of the log. Raises StateError for anything that was never saved that way."""
-    memory = state.memory
     with reading_saved("what the saved state keeps of the log"):
+        memory = read_as(state.memory, Memory)
         if state.position is not None:
             checked(state.position)
-        _check_beside(state.identity, memory)
-        commit = memory.get("last_commit")
+        _check_identity(state.identity)
+        _check_lsns(memory)
+        for root in memory.get("partitions", {}):
+            int(root)
         return Saved(
             pending_visibility.from_json(memory.get("unsettled", ())),
-            _lsn(memory.get("last_commit_end")),
-            None if commit is None else _commit(*commit),
+            memory.get("last_commit_end"),
+            memory.get("last_commit"),
             _context(memory.get("transaction")),
-            {int(oid): read_texts(key) for oid, key in read_mapping(memory.get("keys", {})).items()},
+            {int(oid): key for oid, key in memory.get("keys", {}).items()},
         )
 
 
-def _check_beside(identity: Mapping[str, Any], memory: Mapping[str, Any]) -> None:
-    """Check the parts that other modules read; errors become a StateError in `reading_saved`."""
+def _check_identity(identity: Mapping[str, Any]) -> None:
     if identity:
         for name in ("system", "database"):
             read_text(identity[name])
     int(read_text(identity.get("timeline", "1")))
-    _lsn(read_mapping(memory.get("first", {})).get("begins_at"))
-    published = memory.get("published")
-    if published is not None:
-        read_text(published["marks"])
-        read_integer(published["xmax"])
-    members = Members.from_json(memory.get("members"))
-    if members is not None:
-        read_text(members.publication)
-        for oid, entry in members.entries.items():
-            read_integer(oid)
-            read_text(entry)
-    for root, digest in read_mapping(memory.get("partitions", {})).items():
-        int(root)
-        read_text(digest)
 
 
-def _lsn(value: object) -> int | None:
-    return None if value is None else read_integer(value, most=LAST_LSN)
+def _check_lsns(memory: Memory) -> None:
+    """Check the bounds of positions in the log, which have 64 bits without a sign."""
+    commit, transaction, began = memory.get("last_commit"), memory.get("transaction"), memory.get("first")
+    found = [memory.get("last_commit_end"), commit and commit[0], began and began["begins_at"]]
+    if transaction is not None:
+        found += [transaction["commit_lsn"], transaction["last_commit_end"]]
+    for lsn in found:
+        if lsn is not None:
+            read_integer(lsn, most=LAST_LSN)
 
 
-def _commit(end: object, xid: object, time_us: object) -> tuple[int, int, int]:
-    if not isinstance(time_us, int):
-        raise TypeError("not a time")
-    return read_integer(end, most=LAST_LSN), read_integer(xid), time_us
-
-
-def _context(saved: Mapping[str, Any] | None) -> TransactionContext | None:
+def _context(saved: OpenTransaction | None) -> TransactionContext | None:
     if saved is None:
         return None
-    context = TransactionContext(
-        **{
-            **saved,
-            "collections": tuple(
-                (read_text(name), read_integer(count)) for name, count in saved["collections"]
-            ),
-        }
-    )
+    context = TransactionContext(**saved)
     if context.xid is not None:
         read_integer(context.xid)
-    if not isinstance(context.commit_ts_us, int):
-        raise TypeError("not a time")
-    _lsn(context.last_commit_end)
-    read_integer(context.commit_lsn, most=LAST_LSN)
-    read_integer(context.sequence)
-    read_integer(context.events)
     return context

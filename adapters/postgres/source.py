@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from adapters.postgres.log.opening import await_past, open_stream
 from adapters.postgres.log.reader import PostgresLog, Span, Start
@@ -35,9 +35,10 @@ from engine.isolation.incomplete import Cause, Incomplete
 from engine.model import CollectionId
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from adapters.postgres.log.takeover import Takeover
+    from adapters.postgres.saved import Began, Memory
     from adapters.postgres.snapshot.tables import PostgresTables
     from adapters.postgres.snapshot.window import PostgresWindow
     from adapters.postgres.tools import SourceTools
@@ -184,7 +185,7 @@ class PostgresSource:
             raise InvariantError("the source was used before its log was opened")
         return self._open
 
-    def memory(self) -> Mapping[str, Any]:
+    def memory(self) -> Memory:
         """What to save: the last commit, an open transaction's counters, pending transactions, keys, …"""
         opened = self._opened()
         session = opened.session
@@ -192,7 +193,7 @@ class PostgresSource:
             **opened.streamed.memory(),
             "subscription": self._tools.slot.subscription,
             "keys": {str(oid): key for oid, key in session.relations.keys.items()},
-            "first": self._first.memory(),
+            "first": cast("Began", self._first.memory()),
             "published": self._published.to_json(),
             "members": session.membership.members.saved,
             "partitions": session.extents.partitions.digests,

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict, astuple, dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self, cast
 
 from adapters.postgres.log.pending_visibility import PendingVisibility
 from adapters.postgres.saved import saved_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from adapters.postgres.log.reader import Span
     from adapters.postgres.log.timeline import TransactionContext
+    from adapters.postgres.saved import OpenTransaction, StreamedMemory
     from engine.job.state import State
 
 
@@ -41,12 +40,14 @@ class Streamed:
         """Forget the last commit: the log goes on somewhere else."""
         self.last_commit = self.last_commit_end = self.context = None
 
-    def memory(self) -> Mapping[str, Any]:
+    def memory(self) -> StreamedMemory:
         """What to save with a turn."""
         context = self.context
         return {
             "last_commit_end": self.last_commit_end,
             "last_commit": self.last_commit,
             "unsettled": self.pending.to_json(),
-            "transaction": asdict(context) if context and context.xid is not None else None,
+            "transaction": cast("OpenTransaction", asdict(context))
+            if context and context.xid is not None
+            else None,
         }

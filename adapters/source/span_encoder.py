@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
@@ -73,6 +74,7 @@ class SpanEncoder:
 
     def __init__(self, executors: Executors, store: BlockStore, *, local_rows: int) -> None:
         self._executors, self._store, self.local_rows = executors, store, local_rows
+        self._names = (f"span-{number}.arrow" for number in count())
 
     def encode(
         self,
@@ -111,7 +113,7 @@ class SpanEncoder:
         def saved(entries: Any) -> StagedBatches:
             if isinstance(entries, StagedBatches):
                 return entries
-            made.append(stage(self._store, entries))
+            made.append(stage(self._store, entries, next(self._names)))
             return made[-1]
 
         try:

@@ -1,63 +1,86 @@
-"""Strict reading of the saved state of a SQL Server source: StateError for anything else. Pure."""
+"""What a saved state keeps for SQL Server: its form, and how it is read strictly. Pure."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, get_type_hints
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
-from adapters.sqlserver.events import transactions
 from adapters.sqlserver.log.capture_instances import marks_of
-from adapters.sqlserver.schema import table_schemas
 from adapters.sqlserver.server.position import check_lsn, places_of
-from adapters.sqlserver.server.table import Column
+from adapters.sqlserver.server.table import Column  # noqa: TC001  the form is read at run time
 from adapters.sqlserver.snapshot.initial import began_at
-from engine.saved import read_integer, read_mapping, read_text, read_texts, reading_saved
+from engine.saved import Natural, read_as, read_text, reading_saved
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+    from collections.abc import Sequence
 
-    from adapters.sqlserver.events.transactions import OpenTransaction
     from engine.job.state import State
 
-_KINDS = get_type_hints(Column)
+
+class Began(TypedDict):
+    """Which run began the initial snapshot, and where its log began.
+
+    That is a place by database; in older states the places in the order of the databases.
+    """
+
+    run: NotRequired[str]
+    begins_at: NotRequired[dict[str, str] | list[int | str] | None]
+
+
+class SavedTransaction(TypedDict):
+    """A transaction that may have further changes, with its events so far by table."""
+
+    id: str
+    collections: list[tuple[str, Natural]]
+
+
+class SavedTable(TypedDict):
+    """A table's schema as it was last seen in the stream."""
+
+    name: tuple[str, str, str]
+    columns: list[Column]
+    primary_key: list[str]
+    unique_key: list[str]
+
+
+class SavedDatabase(TypedDict):
+    """The capture instances, each by name, object id and first LSN."""
+
+    instances: NotRequired[list[tuple[str, Natural, str]]]
+
+
+class StreamedMemory(TypedDict):
+    """What was seen in the stream. Older states lack some."""
+
+    transactions: NotRequired[dict[str, SavedTransaction | None]]
+    shapes: NotRequired[list[SavedTable] | None]
+
+
+class Memory(StreamedMemory):
+    """The form in the state. Older states lack some."""
+
+    names: NotRequired[list[str] | None]
+    databases: NotRequired[dict[str, SavedDatabase]]
+    first: NotRequired[Began]
 
 
 def check_saved(state: State) -> None:
     """Raise StateError where the state's part about the change tables can't be read."""
-    memory = state.memory
     with reading_saved("what the saved state keeps of the change tables"):
+        memory = read_as(state.memory, Memory)
         places = places_of(state.position) if state.position is not None else ()
         names = memory.get("names")
-        if names is not None and len(read_texts(names)) != len(places):
+        if names is not None and len(names) != len(places):
             raise ValueError("not as many places as databases")
         for value in state.identity.values():
             read_text(value)
-        read_mapping(memory.get("first", {}))
         began_at(memory)
-        for one in read_mapping(memory.get("transactions", {})).values():
-            _check_transaction(transactions.from_json(one))
-        for kept in read_mapping(memory.get("databases", {})).values():
-            for mark in marks_of(kept.get("instances", ())):
-                check_lsn(mark.start)
-                read_integer(mark.object_id)
-        _check_shapes(memory)
+        for transaction in memory.get("transactions", {}).values():
+            if transaction is not None:
+                check_lsn(transaction["id"])
+        for database in memory.get("databases", {}).values():
+            _check_instances(database.get("instances", ()))
 
 
-def _check_transaction(transaction: OpenTransaction | None) -> None:
-    if transaction is not None:
-        check_lsn(read_text(transaction.id))
-        for name, count in transaction.collections:
-            read_text(name)
-            read_integer(count)
-
-
-def _check_shapes(memory: Mapping[str, Any]) -> None:
-    saved = memory.get("shapes")
-    for name, table in (table_schemas.from_json(saved) if saved is not None else {}).items():
-        if len(read_texts(name.parts)) != len(("database", "schema", "table")):
-            raise ValueError("not a table's name")
-        read_texts(table.primary_key)
-        read_texts(table.unique_key)
-        for column in table.columns:
-            if not all(isinstance(getattr(column, field), kind) for field, kind in _KINDS.items()):
-                raise TypeError("not a column")
+def _check_instances(instances: Sequence[tuple[str, int, str]]) -> None:
+    for mark in marks_of(instances):
+        check_lsn(mark.start)

@@ -9,7 +9,7 @@ import logging
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from adapters.sqlserver.checks import DatabaseChecks, check_identity
 from adapters.sqlserver.events.codecs import Codecs
@@ -26,10 +26,11 @@ from adapters.sqlserver.spans import StreamedSpans
 from engine.errors import InvariantError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from adapters.source.initial import InitialSnapshot
     from adapters.sqlserver.databases import Databases
+    from adapters.sqlserver.saved import Began, Memory
     from adapters.sqlserver.server.connection import Server
     from adapters.sqlserver.snapshot.initial import Held
     from adapters.sqlserver.snapshot.window import SqlServerWindow
@@ -146,7 +147,7 @@ class SqlServerSource:
         if self._tools.history is not None:
             self._tools.history.close()
 
-    def memory(self) -> Mapping[str, Any]:
+    def memory(self) -> Memory:
         """Open transactions, shapes, capture instances, and the beginning of the initial snapshot."""
         return {
             "names": list(self._databases.names),
@@ -155,7 +156,7 @@ class SqlServerSource:
                 name: {"instances": marks_out(self._databases.instances(name).marks)}
                 for name in self._databases.names
             },
-            "first": self._first.memory(),
+            "first": cast("Began", self._first.memory()),
         }
 
     def tick(self, state: State) -> Sequence[Incomplete]:

@@ -7,7 +7,7 @@ That is each database's open transaction, whose events are counted, and the tabl
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from adapters.source.span_encoder import EncodePart
 from adapters.source.table_faults import encode_without_faults
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from adapters.sqlserver.events.schema_changes import SchemaChange
     from adapters.sqlserver.events.transactions import OpenTransaction
     from adapters.sqlserver.log.reader import LogSlice, Span
+    from adapters.sqlserver.saved import SavedTable, StreamedMemory
     from adapters.sqlserver.server.position import Place
     from adapters.sqlserver.snapshot.windows import OpenWindows
     from adapters.sqlserver.tools import SourceTools
@@ -70,11 +71,11 @@ class StreamedSpans:
         """Whether spans are still to come that report the shapes found when the log was opened."""
         return self._announced > 0
 
-    def memory(self) -> dict[str, Any]:
+    def memory(self) -> StreamedMemory:
         """Open transactions and shapes, as the state keeps them."""
         return {
             "transactions": {name: transactions.to_json(one) for name, one in self._open.items()},
-            "shapes": self._tracker.memory(),
+            "shapes": cast("list[SavedTable]", self._tracker.memory()),
         }
 
     def encode(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 import pyarrow as pa
 
@@ -32,9 +31,9 @@ class StagedBatches:
         self.block.remove()
 
 
-def stage(store: BlockStore, batches: pa.Table | pa.RecordBatch, name: str = "") -> StagedBatches:
-    """Stage batches under this name or a unique one. Raises SinkError if there is no room."""
-    block = ArrowBlock(store.create(name or f"span-{uuid4().hex}.arrow"), batches.schema)
+def stage(store: BlockStore, batches: pa.Table | pa.RecordBatch, name: str) -> StagedBatches:
+    """Stage batches under a name that nothing else in the store has. Raises SinkError if there is no room."""
+    block = ArrowBlock(store.create(name), batches.schema)
     try:
         block.write(batches)
         return StagedBatches(block.finish())

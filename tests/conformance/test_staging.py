@@ -235,7 +235,7 @@ def test_an_attempt_is_a_run_of_its_own(area):
 
 def test_entries_come_back_as_they_were_staged(store):
     entries = pa.record_batch({"entry": pa.array([b"a", None, b"c"], pa.large_binary())})
-    handle = pickle.loads(pickle.dumps(stage(store.within("log"), entries)))  # noqa: S301  our own bytes
+    handle = pickle.loads(pickle.dumps(stage(store.within("log"), entries, "span.arrow")))  # noqa: S301  our own bytes
     loaded = handle.load()
 
     assert loaded == [entries]
@@ -247,7 +247,7 @@ def test_entries_come_back_as_they_were_staged(store):
 
 
 def test_entries_of_several_parts_are_apart(store):
-    one, other = (stage(store, pa.record_batch({"entry": pa.array([name])})) for name in ("a", "b"))
+    one, other = (stage(store, pa.record_batch({"entry": pa.array([name])}), name) for name in ("a", "b"))
     one.remove()
 
     assert other.load()[0].to_pylist() == [{"entry": "b"}]

@@ -14,6 +14,7 @@ from engine.config.shapes import TEXT
 from engine.errors import InvariantError, SinkRefused
 from engine.events.batch import EventForm
 from engine.model import Part
+from engine.staging.event_rows import EventRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -57,6 +58,7 @@ class ShelfWriter:
 
 class ShelfSink:
     form: Final = EventForm.RECORDS
+    row_form: Final = EventRows()
 
     def __init__(self, name: str) -> None:
         self._name, self._shelf = name, SHELVES[name]

@@ -19,6 +19,7 @@ from engine.events.record.transactions import ended
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from adapters.mongodb.saved import SavedTransaction
     from engine.events.settings import EventSettings
 
 
@@ -51,11 +52,11 @@ class OpenTransaction:
         return f'{{"id":{embedded(self.id)},"total_order":{self.events},"data_collection_order":{own}}}'
 
 
-def to_json(transaction: OpenTransaction | None) -> dict[str, Any] | None:
+def to_json(transaction: OpenTransaction | None) -> SavedTransaction | None:
     """Encode for the state."""
     if transaction is None:
         return None
-    return {"id": transaction.id, "collections": [list(pair) for pair in transaction.collections]}
+    return {"id": transaction.id, "collections": list(transaction.collections)}
 
 
 def from_json(saved: Mapping[str, Any] | None) -> OpenTransaction | None:

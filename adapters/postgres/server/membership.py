@@ -20,6 +20,7 @@ from engine.isolation.incomplete import Cause, Incomplete
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from adapters.postgres.saved import SavedMembers
     from adapters.postgres.server.publication import Publication
     from adapters.postgres.server.questions.questions import Questions
 
@@ -45,7 +46,7 @@ class Members:
         return cls(publication, {oid: entry for oid, (_publication, entry) in split.items()})
 
     @cached_property
-    def saved(self) -> dict[str, Any]:
+    def saved(self) -> SavedMembers:
         """The form saved with each turn: oids by entry, since many tables may share one."""
         by_entry: dict[str, list[int]] = {}
         for oid, entry in sorted(self.entries.items()):

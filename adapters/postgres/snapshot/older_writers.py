@@ -21,6 +21,7 @@ from engine.errors import TableBusy
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from adapters.postgres.saved import Published
     from adapters.postgres.server.questions.locks import Locks
     from engine.clock import Clock
     from engine.model import CollectionId
@@ -46,7 +47,7 @@ class PublishedTables:
             return cls(marks, int(saved["xmax"]))
         return noted
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Published:
         """The form in the saved state: a digest of the marks."""
         text = "\n".join(f"{oid} {mark}" for oid, mark in sorted(self.marks.items()))
         return {"marks": sha256(text.encode()).hexdigest(), "xmax": self.xmax}

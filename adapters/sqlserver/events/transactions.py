@@ -23,6 +23,7 @@ from engine.events.values.text import Ints, Text, digits, join
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from adapters.sqlserver.saved import SavedTransaction
     from engine.events.record.drafts import Draft
     from engine.events.settings import EventSettings
 
@@ -39,11 +40,11 @@ class OpenTransaction:
     collections: Counts = ()
 
 
-def to_json(transaction: OpenTransaction | None) -> dict[str, Any] | None:
+def to_json(transaction: OpenTransaction | None) -> SavedTransaction | None:
     """Encode for the state."""
     if transaction is None:
         return None
-    return {"id": transaction.id, "collections": [list(pair) for pair in transaction.collections]}
+    return {"id": transaction.id, "collections": list(transaction.collections)}
 
 
 def from_json(saved: Mapping[str, Any] | None) -> OpenTransaction | None:

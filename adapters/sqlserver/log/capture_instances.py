@@ -62,9 +62,9 @@ def marks_of(saved: Sequence[Sequence[Any]]) -> tuple[Mark, ...]:
     return tuple(Mark(str(name), int(object_id), str(start)) for name, object_id, start in saved)
 
 
-def marks_out(marks: Sequence[Mark]) -> list[list[Any]]:
+def marks_out(marks: Sequence[Mark]) -> list[tuple[str, int, str]]:
     """Encode for the state."""
-    return [[one.name, one.object_id, one.start] for one in marks]
+    return [(mark.name, mark.object_id, mark.start) for mark in marks]
 
 
 def gone(known: Sequence[Mark], found: Sequence[Capture]) -> list[tuple[str, int]]:

@@ -93,7 +93,7 @@ def test_large_spans_go_to_the_executors(sink, task, tmp_path, parts, entries, r
 
 def test_entries_in_files_go_to_the_executors_and_stay_there(sink, task, tmp_path):
     executors, (entries,) = Executors(), raw(b"a")
-    file = stage(FileBlocks(str(tmp_path)), entries)
+    file = stage(FileBlocks(str(tmp_path)), entries, "span.arrow")
     decoded = SpanEncoder(executors, FileBlocks(str(tmp_path)), local_rows=10).encode(
         task, [((file,), "c")], 1
     )
@@ -115,7 +115,8 @@ def test_no_file_is_left_when_the_executors_fail(task, tmp_path):
 def test_what_one_part_leaves_open_passes_to_the_next(sink, task, tmp_path, staged):
     executors = Executors()
     parts: list[Any] = [raw(b"a", b"b"), raw(b"c"), raw(b"d")]
-    given = [(stage(FileBlocks(str(tmp_path)), one),) for (one,) in parts] if staged else parts
+    store = FileBlocks(str(tmp_path))
+    given = [(stage(store, one, f"{at}.arrow"),) for at, (one,) in enumerate(parts)] if staged else parts
     encoder = SpanEncoder(executors, FileBlocks(str(tmp_path)), local_rows=0)
     decoded = encoder.encode(
         task, [(part, "first") for part in given], 4, lambda part, last: f"{part} after {last.last}"
