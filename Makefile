@@ -15,7 +15,7 @@ LOCK_BUILD := echo 'setuptools>=77' | $(COMPILE) - --output-file .ci/build.lock
 TOOL := $(BIN)/python -m uv tool run --from
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format unit test integration test-sqlserver older-release bench bench-peers floats consumers idle torture demo demo-kafka demo-mongodb golden fuzz lock audit sbom base-digest clean
+.PHONY: help setup check format unit test integration test-sqlserver test-newest older-release bench bench-peers floats consumers idle torture demo demo-kafka demo-mongodb golden fuzz lock audit sbom base-digest clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
@@ -56,6 +56,9 @@ golden: setup ## compare our events with the recorded ones, case by case
 test-sqlserver: setup ## SQL Server 2019, 2022 and 2025 from Microsoft's images: what the stand-in is tested with, and more
 	@docker info > /dev/null || { echo "test-sqlserver needs Docker"; exit 1; }
 	$(PYTEST) tests/integration/test_sqlserver_containers.py $(ARGS)
+
+test-newest: setup ## check, unit tests, a test of each source and the demo on PySpark 4.3; ARGS="3.12", STEPS="check unit"
+	@STEPS="$(STEPS)" .ci/newest $(ARGS)
 
 older-release: setup ## the last commit before version 2 of the state continues a state saved by this one, and back
 	$(PYTEST) tests/integration/check_older_release.py $(ARGS)
