@@ -16,7 +16,7 @@ from engine.errors import ConfigError, SinkError, TidemarkError
 from engine.events.batch import no_events
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator, Mapping, MutableMapping
+    from collections.abc import Callable, Container, Iterator, Mapping, MutableMapping, Sequence
 
     import pyarrow as pa
 
@@ -35,6 +35,10 @@ class DecodedPart(Protocol):
     @property
     def events(self) -> pa.RecordBatch:
         """The events, in order."""
+
+    @property
+    def columns(self) -> Sequence[pa.RecordBatch]:
+        """Events as typed columns, if the sink takes them."""
 
     @property
     def faults(self) -> Mapping[Any, str]:
@@ -64,15 +68,16 @@ def note_fault(faults: MutableMapping[Name, str], table: Name, error: Exception)
 
 
 def write_part(writer: PartWriter, number: int, decoded: Decoded, *, again: bool) -> Decoded:
-    """Write a part's events; returns the facts without the events, and the written part in `part`.
+    """Write a part's events, columns first; returns the facts without them, and the written part in `part`.
 
     With faults nothing is written. `again`: an attempt with more tables may have left a part with this
     number, which is replaced even if no events are left.
     """
     part = None
-    if (decoded.events.num_rows or again) and not decoded.faults:
-        part = writer.write(number, [decoded.events])
-    return replace(decoded, events=no_events(), part=part if part and part.events else None)
+    batches = [*decoded.columns, decoded.events]
+    if (any(batch.num_rows for batch in batches) or again) and not decoded.faults:
+        part = writer.write(number, batches)
+    return replace(decoded, events=no_events(), columns=(), part=part if part and part.events else None)
 
 
 def encode_without_faults(

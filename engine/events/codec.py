@@ -10,21 +10,26 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from engine.events.record.envelope import around_read
-from engine.events.record.field import Field, Mask, object_pieces
+from engine.events.record.field import Field, Mask, object_pieces, struct_array
 from engine.events.record.headers import simple_texts
 from engine.events.values.text import Piece, Text, join, slices, text_parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from engine.events.record.schema import RecordSchemas
     from engine.model import CollectionId
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An encoded batch of rows: the keys' JSON (None if the table has no key) and the rows' pieces."""
+    """An encoded batch of rows: the keys' JSON (None if the table has no key) and the rows' pieces.
+
+    Typed rows have one piece: a struct array of `key`, if there is one, and `row`.
+    """
 
     key: Text | None
     pieces: list[Piece]
@@ -42,6 +47,7 @@ class TableCodec:
     - `never_filled` are columns whose unchanged values are not taken from old rows.
     - `bag`: rows have no key. All columns together identify a row, and duplicates are possible.
     - `emit` false: no events. `signal` true: the rows are signals.
+    - `schemas` are those of typed events; None for rendered ones.
     """
 
     collection: CollectionId
@@ -59,16 +65,28 @@ class TableCodec:
     signal: bool = False
     warnings: tuple[str, ...] = field(default=(), compare=False)
     header_wrap: tuple[str, str] | None = None
+    schemas: RecordSchemas | None = None
 
     def row(self, columns: Sequence[Text], unchanged: Sequence[Mask | None] | None = None) -> Row:
         """Encode rows. `unchanged[i]` marks the values of column i that the log left out."""
         rows = len(columns[0]) if columns else 0
         marks = unchanged or [None] * len(columns)
+        if self.schemas is not None:
+            return Row(self._key(columns, {}, rows, marks), [self._typed(columns, marks)])
         encoded = {}
         for one in self.fields:
             encoded[one.name, one.column] = one.pieces(columns[one.column], marks[one.column])
         shown = [encoded[one.name, one.column] for one in self.fields]
         return Row(self._key(columns, encoded, rows, marks), object_pieces(self.fields, shown))
+
+    def _typed(self, columns: Sequence[Text], marks: Sequence[Mask | None]) -> pa.StructArray:
+        """The rows, and their keys if they have any, as one array."""
+        members = {"row": self.fields, "key": self.key} if self.key else {"row": self.fields}
+        arrays = [
+            struct_array(fields, [one.typed(columns[one.column], marks[one.column]) for one in fields])
+            for fields in members.values()
+        ]
+        return pa.StructArray.from_arrays(arrays, list(members))
 
     def _key(
         self,
@@ -79,10 +97,10 @@ class TableCodec:
     ) -> Text | None:
         if not self.key:
             return None
-        plain = {one.column for one in self.fields if one.shape is None}
+        plain = {(one.name, one.column) for one in self.fields if one.shape is None} & encoded.keys()
         shown = [
             encoded[one.name, one.column]
-            if one.column in plain
+            if (one.name, one.column) in plain
             else one.pieces(columns[one.column], marks[one.column])
             for one in self.key
         ]

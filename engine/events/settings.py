@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from engine.events.batch import EventForm
+
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
@@ -134,6 +136,7 @@ class EventSettings:
     exclude_message_prefixes: tuple[str, ...] = ()
     signal_collection: str = ""
     kept_faults: frozenset[Fault] = frozenset()
+    form: EventForm = EventForm.RECORDS
     extra: dict[str, str] = field(default_factory=dict)
 
     @property

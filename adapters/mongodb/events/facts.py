@@ -86,3 +86,4 @@ class Decoded:
     emptied: tuple[Emptied, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     faults: Mapping[CollectionId, str] = field(default_factory=dict)
+    columns: tuple[pa.RecordBatch, ...] = ()

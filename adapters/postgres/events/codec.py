@@ -24,6 +24,7 @@ from engine.events.record.columns import (
     header_wrap,
     key_field,
     key_wrap,
+    record_schemas,
     unmasked,
     value_field,
     value_wrap,
@@ -75,6 +76,7 @@ def codec_for(
         signal=str(relation.id) == settings.signal_collection,
         warnings=(*collisions(fields), *unmasked(included, shown.id, settings)),
         header_wrap=header_wrap(topic, key, settings),
+        schemas=record_schemas(topic, key, fields, SOURCE, settings),
     )
 
 

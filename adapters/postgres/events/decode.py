@@ -37,9 +37,9 @@ from adapters.postgres.log.touched_keys import (
 from adapters.postgres.server.visibility import format_lsn
 from adapters.source.signal_rows import signal_rows
 from adapters.source.table_faults import noting_faults
-from engine.events.record.assemble import EventGroup, event_batch
-from engine.events.record.drafts import TOMBSTONE_TURN, Change, Draft, drafts
-from engine.events.record.envelope import source_head, value_pieces
+from engine.events.record.drafts import Change, Draft, drafts
+from engine.events.record.envelope import source_head
+from engine.events.record.finish import Events
 from engine.events.record.transactions import number_events
 from engine.events.values.text import Ints, Piece, Text, digits, join, scalar
 
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from adapters.postgres.events.source_block import Moment
     from engine.events.codec import TableCodec
+    from engine.events.record.assemble import EventGroup
     from engine.events.settings import EventSettings
     from engine.model import Part, SignalRow
 
@@ -56,7 +57,8 @@ if TYPE_CHECKING:
 class Decoded:
     """What a part contains: its events in log order, and what the driver needs to know.
 
-    `signals` are the rows inserted into the signal table, `signals_deleted` the ids of those deleted from it.
+    `events` are the rendered ones, `columns` those of a sink that takes columns. `signals` are the rows
+    inserted into the signal table, `signals_deleted` the ids of those deleted from it.
     `touched` has the schema `TOUCHED`, `incomplete` has `LACKING`, `copies` has `COUNTED`. `truncated` are
     all truncated relations, captured or not, each with the 32-bit id of the transaction. `entries` counts
     row, truncate and message entries. `part` is the written part, once the events are written. `faults` are
@@ -74,6 +76,7 @@ class Decoded:
     signals_deleted: tuple[str | None, ...] = ()
     part: Part | None = None
     faults: Mapping[int, str] = field(default_factory=dict)
+    columns: tuple[pa.RecordBatch, ...] = ()
 
 
 def decode(
@@ -110,10 +113,14 @@ def decode(
             if codec.emit:
                 made += drafts(_change(entries, codec), codec, settings)
     emptied, truncated = _truncates(messages, line, codecs, settings)
-    groups, context = _events(messages, line, [*made, *emptied], part.context, settings, moment)
-    groups += message_events(messages, line, settings, moment)
+    events = Events(moment.now_ms)
+    made += emptied
+    blocks, boundaries, context = _metadata(messages, line, made, part.context, settings)
+    for draft, block in zip(made, blocks, strict=True):
+        events.add(draft, source_pieces(messages, line, draft, settings, moment.xmin), block)
+    events.groups.extend([*boundaries, *message_events(messages, line, settings, moment)])
     return Decoded(
-        event_batch(groups),
+        events.records(),
         tuple(row for _position, row in sorted(signals, key=itemgetter(0))),
         together(keys),
         together(lacking, LACKING),
@@ -123,6 +130,7 @@ def decode(
         copies=in_order(counted),
         signals_deleted=tuple(deleted),
         faults=faults,
+        columns=events.columns(),
     )
 
 
@@ -133,48 +141,23 @@ def _change(entries: Entries, codec: TableCodec) -> Change:
     return Change(entries.op, entries.messages, old, new)
 
 
-def _events(
+def _metadata(
     messages: Messages,
     line: Timeline,
     made: Sequence[Draft],
     context: TransactionContext,
     settings: EventSettings,
-    moment: Moment,
-) -> tuple[list[EventGroup], TransactionContext]:
-    groups = []
-    blocks: list[Text | None] = [None] * len(made)
-    if settings.transaction_metadata:
-        orders, counts = number_events(made, line.ordinal, len(line.xids), context.collections)
-        for place, (draft, (total, own)) in enumerate(zip(made, orders, strict=True)):
-            xids = line.xids[line.ordinal[draft.messages]]
-            blocks[place] = transactions.blocks(xids, messages.lsns[draft.messages], total, own)
-        groups += transactions.boundaries(messages, line, counts, settings)
-        end = transactions.with_counts(line.end, counts)
-    else:
-        end = line.end
-    for draft, block in zip(made, blocks, strict=True):
-        groups.append(_finished(messages, line, draft, block, settings, moment))
-        if draft.tombstone:
-            groups.append(
-                EventGroup(draft.codec.topic, draft.messages, TOMBSTONE_TURN, draft.key, None, draft.headers)
-            )
-    return groups, end
-
-
-def _finished(
-    messages: Messages,
-    line: Timeline,
-    draft: Draft,
-    block: Text | None,
-    settings: EventSettings,
-    moment: Moment,
-) -> EventGroup:
-    before, after = draft.codec.value_wrap
-    tail: list[Piece] = [f'{moment.now_ms},"transaction":', "null" if block is None else block, f"}}{after}"]
-    source = source_pieces(messages, line, draft, settings, moment.xmin)
-    pieces = value_pieces(draft.before, draft.after, source, draft.op, tail)
-    value = join([before, *pieces], len(draft.messages))
-    return EventGroup(draft.codec.topic, draft.messages, draft.turn, draft.key, value, draft.headers)
+) -> tuple[Sequence[Text | None], list[EventGroup], TransactionContext]:
+    """Transaction metadata: the drafts' blocks, BEGIN and END events, and the context after the part."""
+    if not settings.transaction_metadata:
+        return [None] * len(made), [], line.end
+    orders, counts = number_events(made, line.ordinal, len(line.xids), context.collections)
+    blocks = []
+    for draft, (total, own) in zip(made, orders, strict=True):
+        xids = line.xids[line.ordinal[draft.messages]]
+        blocks.append(transactions.blocks(xids, messages.lsns[draft.messages], total, own))
+    boundaries = transactions.boundaries(messages, line, counts, settings)
+    return blocks, boundaries, transactions.with_counts(line.end, counts)
 
 
 def source_pieces(

@@ -23,6 +23,7 @@ from engine.events.record.columns import (
     header_wrap,
     key_field,
     key_wrap,
+    record_schemas,
     unmasked,
     value_field,
     value_wrap,
@@ -73,6 +74,7 @@ def codec_for(
         signal=str(table.id) == settings.signal_collection if signal is None else signal,
         warnings=(*_left_out(table), *collisions(fields), *unmasked(included, named, settings)),
         header_wrap=header_wrap(topic, key, settings),
+        schemas=record_schemas(topic, key, fields, SOURCE, settings),
     )
 
 

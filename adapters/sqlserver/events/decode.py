@@ -32,11 +32,11 @@ from adapters.sqlserver.log.entries import (
     updates,
 )
 from engine.events.damaged import reading_bytes
-from engine.events.record.assemble import EventGroup, event_batch
-from engine.events.record.drafts import TOMBSTONE_TURN, Change, Draft, drafts
-from engine.events.record.envelope import source_head, value_pieces
+from engine.events.record.drafts import Change, Draft, drafts
+from engine.events.record.envelope import source_head
+from engine.events.record.finish import Events
 from engine.events.values.stamps import stamp_values
-from engine.events.values.text import Ints, Piece, Text, digits, join
+from engine.events.values.text import Ints, Piece, Text, digits
 from engine.snapshot.merge import Superseded
 from engine.snapshot.merge_key import merge_keys
 
@@ -75,8 +75,8 @@ class Watch:
 class Decoded:
     """A decoded part: its events in order, and the facts that the driver needs. `entries` counts rows.
 
-    `part` is the written file of the events, once there is one. `faults` maps tables whose rows can't be
-    decoded to the reason.
+    `events` are the rendered ones, `columns` those of a sink that takes columns. `part` is the written file
+    of the events, once there is one. `faults` maps tables whose rows can't be decoded to the reason.
     """
 
     events: pa.RecordBatch
@@ -86,6 +86,7 @@ class Decoded:
     entries: int
     part: Part | None = None
     faults: Mapping[CollectionId, str] = field(default_factory=dict)
+    columns: tuple[pa.RecordBatch, ...] = ()
 
 
 def decode(
@@ -118,10 +119,20 @@ def decode(
             if codec.emit:
                 for change in _changes(rows, entries):
                     made += drafts(change, codec, rules.settings)
-    groups, left = _events(entries, made, rules, now_ms, before)
-    groups += [schema_change_group(one, entries.from_commit(one.commit), rules.settings) for one in changes]
-    rows_of_signals = tuple(row for _place, row in sorted(signals, key=itemgetter(0)))
-    return Decoded(event_batch(groups), rows_of_signals, Superseded(keys), left, len(entries), faults=faults)
+    events = Events(now_ms)
+    left = _complete(events, entries, made, rules, before)
+    events.groups.extend(
+        schema_change_group(one, entries.from_commit(one.commit), rules.settings) for one in changes
+    )
+    return Decoded(
+        events.records(),
+        tuple(row for _place, row in sorted(signals, key=itemgetter(0))),
+        Superseded(keys),
+        left,
+        len(entries),
+        faults=faults,
+        columns=events.columns(),
+    )
 
 
 def _changes(rows: InstanceRows, entries: Entries) -> Iterator[Change]:
@@ -153,23 +164,20 @@ def _signals(rows: InstanceRows, entries: Entries) -> list[tuple[Place, SignalRo
     return list(zip(places, signal_rows(labels, columns, codec.columns), strict=True))
 
 
-def _events(
-    entries: Entries, made: Sequence[Draft], rules: Rules, now_ms: int, before: OpenTransaction | None
-) -> tuple[list[EventGroup], OpenTransaction | None]:
-    times = _times(entries, rules, now_ms)
-    groups: list[EventGroup] = []
+def _complete(
+    events: Events, entries: Entries, made: Sequence[Draft], rules: Rules, before: OpenTransaction | None
+) -> OpenTransaction | None:
+    """Add the drafts and the transaction metadata to the events; returns the transaction left open."""
+    times = _times(entries, rules, events.now_ms)
     blocks: Sequence[Text | None] = [None] * len(made)
     if rules.settings.transaction_metadata:
         line = commits(entries.commits, times, new_groups(entries.keys), before)
         heard = told(made, line, before, rules.settings)
         blocks, before = heard.blocks, heard.open
-        groups += heard.groups
+        events.groups.extend(heard.groups)
     for draft, block in zip(made, blocks, strict=True):
-        groups.append(_finished(entries, draft, block, times, rules, now_ms))
-        if draft.tombstone:
-            topic = draft.codec.topic
-            groups.append(EventGroup(topic, draft.messages, TOMBSTONE_TURN, draft.key, None, draft.headers))
-    return groups, before
+        events.add(draft, _source(entries, draft, times, rules.settings), block)
+    return before
 
 
 def _times(entries: Entries, rules: Rules, now_ms: int) -> Ints:
@@ -180,17 +188,6 @@ def _times(entries: Entries, rules: Rules, now_ms: int) -> Ints:
     if entries.committed.null_count:
         times[pc.is_null(entries.committed).to_numpy(zero_copy_only=False)] = now_ms
     return times
-
-
-def _finished(
-    entries: Entries, draft: Draft, block: Text | None, times: Ints, rules: Rules, now_ms: int
-) -> EventGroup:
-    before, after = draft.codec.value_wrap
-    tail: list[Piece] = [f'{now_ms},"transaction":', "null" if block is None else block, f"}}{after}"]
-    source = _source(entries, draft, times, rules.settings)
-    pieces = value_pieces(draft.before, draft.after, source, draft.op, tail)
-    value = join([before, *pieces], len(draft.messages))
-    return EventGroup(draft.codec.topic, draft.messages, draft.turn, draft.key, value, draft.headers)
 
 
 def _source(entries: Entries, draft: Draft, times: Ints, settings: EventSettings) -> list[Piece]:

@@ -42,8 +42,13 @@ class EventGroup:
     @property
     def places(self) -> Ints:
         """Sort keys that give the log order."""
-        places: Ints = (self.messages << _TURNS) + self.turn
-        return places
+        return places_of(self.messages, self.turn)
+
+
+def places_of(messages: Ints, turn: int) -> Ints:
+    """Sort keys that give the log order to events of these messages."""
+    places: Ints = (messages << _TURNS) + turn
+    return places
 
 
 def event_batch(groups: Sequence[EventGroup]) -> pa.RecordBatch:

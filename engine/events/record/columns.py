@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 import orjson
 import pyarrow as pa
 
+from engine.events.batch import EventForm
 from engine.events.names import field_name, schema_name
 from engine.events.record import shaping
 from engine.events.record.envelope import envelope_schema
-from engine.events.record.field import Field
-from engine.events.record.schema import Schema, struct, with_schema
+from engine.events.record.field import Field, struct_of
+from engine.events.record.schema import RecordSchemas, Schema, with_schema
 from engine.events.settings import HeaderConverter
 from engine.events.values.text import join
 from engine.expressions import matches
@@ -110,9 +111,19 @@ def collisions(fields: Sequence[Field]) -> tuple[str, ...]:
     )
 
 
+def record_schemas(
+    topic: str, key: Sequence[Field], fields: Sequence[Field], source: Schema, settings: EventSettings
+) -> RecordSchemas | None:
+    """The schemas of a table's typed events; None where the sink takes rendered ones."""
+    if settings.form is EventForm.RECORDS:
+        return None
+    keys = struct_of(schema_name(topic, "Key", settings), key) if key else None
+    return RecordSchemas(keys, _envelope(topic, fields, source, settings))
+
+
 def key_wrap(topic: str, key: Sequence[Field], settings: EventSettings) -> tuple[str, str]:
     """The text before and after the key's payload."""
-    schema = struct(schema_name(topic, "Key", settings), *((one.name, one.schema) for one in key))
+    schema = struct_of(schema_name(topic, "Key", settings), key)
     return with_schema(schema, enabled=settings.key_schemas)
 
 
@@ -127,9 +138,13 @@ def value_wrap(
     topic: str, fields: Sequence[Field], source: Schema, settings: EventSettings
 ) -> tuple[str, str]:
     """The text before and after a value's payload; `source` is the source block's schema."""
-    row = struct(schema_name(topic, "Value", settings), *((one.name, one.schema) for one in fields))
-    schema = envelope_schema(schema_name(topic, "Envelope", settings), row, source)
+    schema = _envelope(topic, fields, source, settings)
     return with_schema(schema, enabled=settings.value_schemas)
+
+
+def _envelope(topic: str, fields: Sequence[Field], source: Schema, settings: EventSettings) -> Schema:
+    row = struct_of(schema_name(topic, "Value", settings), fields)
+    return envelope_schema(schema_name(topic, "Envelope", settings), row, source)
 
 
 def _default(one: Described, conversion: Conversion) -> str | None:

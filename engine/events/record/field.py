@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.events.record.schema import Schema, struct
+from engine.events.record.typed import arrow_type, constant, typed_values
 from engine.events.values.text import Piece, Text, escape, fill, join, quote, scalar
-
-if TYPE_CHECKING:
-    from engine.events.record.schema import Schema
 
 Encode = Callable[[Text], Text]
 Mask = npt.NDArray[np.bool_]
@@ -74,6 +72,30 @@ class Field:
         shown = join(self._show(texts), len(texts))
         return [pc.if_else(pa.array(unchanged), scalar(self.conversion.placeholder), shown)]
 
+    def typed(self, texts: Text, unchanged: Mask | None = None) -> pa.Array:
+        """The column as typed values, the same that `pieces` writes."""
+        conversion, kind = self.conversion, arrow_type(self.schema)
+        if conversion.lost:
+            texts = pa.nulls(len(texts), pa.large_string())
+        if self.shape is not None:
+            shaped = self.shape(self._raw(texts, unchanged))
+            return (
+                shaped
+                if self.missing == "null"
+                else fill(shaped, constant(self.missing, self.schema).as_py())
+            )
+        if texts.null_count == len(texts):
+            values = pa.nulls(len(texts), kind)
+        elif conversion.plain is not None:
+            values = conversion.plain(texts)
+        else:
+            values = typed_values(conversion.encode(texts), self.schema)
+        if self.missing != "null" and texts.null_count:
+            values = pc.if_else(pc.is_null(texts), constant(self.missing, self.schema), values)
+        if unchanged is None or conversion.placeholder is None:
+            return values
+        return pc.if_else(pa.array(unchanged), constant(conversion.placeholder, self.schema), values)
+
     def _raw(self, texts: Text, unchanged: Mask | None) -> Text:
         texts = texts if self.conversion.plain is None else self.conversion.plain(texts)
         if unchanged is not None and self.raw_placeholder is not None:
@@ -97,6 +119,16 @@ class Field:
         whole = join(['"', shown, '"'], len(shown)) if self.conversion.quoted else shown
         missing = pc.if_else(pc.is_null(texts), scalar(self.missing), scalar("null"))
         return pc.coalesce(whole, missing)
+
+
+def struct_array(fields: tuple[Field, ...], columns: list[pa.Array]) -> pa.StructArray:
+    """The rows of the columns that belong to these fields."""
+    return pa.StructArray.from_arrays(columns, fields=list(arrow_type(struct_of("", fields))))
+
+
+def struct_of(name: str, fields: Iterable[Field]) -> Schema:
+    """The schema of rows of these fields."""
+    return struct(name, *((field.name, field.schema) for field in fields))
 
 
 def object_pieces(fields: tuple[Field, ...], shown: list[list[Piece]]) -> list[Piece]:

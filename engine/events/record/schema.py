@@ -68,6 +68,18 @@ def struct(
     return Schema("struct", optional, name, version, doc, fields=fields)
 
 
+@dataclass(frozen=True, slots=True)
+class RecordSchemas:
+    """The schemas of a table's events: of their keys, if it has a key, and of their envelopes."""
+
+    key: Schema | None
+    envelope: Schema
+
+    def member(self, name: str) -> Schema:
+        """The schema of a member of the envelope: `before`, `after`, `source`, `transaction`."""
+        return dict(self.envelope.fields)[name]
+
+
 def array(items: Schema) -> Schema:
     """An array of `items`."""
     return Schema("array", items=items)

@@ -27,6 +27,7 @@ class Decoded:
     events: pa.RecordBatch
     part: Part | None = None
     faults: dict[Any, str] = field(default_factory=dict)
+    columns: tuple[pa.RecordBatch, ...] = ()
 
 
 class Writer:

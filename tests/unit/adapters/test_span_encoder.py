@@ -30,6 +30,7 @@ class Decoded:
     last: str
     part: Part | None = None
     faults: dict[Any, str] = field(default_factory=dict)
+    columns: tuple[pa.RecordBatch, ...] = ()
 
 
 def decode(raw: Sequence[pa.RecordBatch], context: str) -> Decoded:

@@ -1,0 +1,123 @@
+"""Events as typed columns, for sinks that don't take rendered records.
+
+A batch has events of one table under one schema, one row for each record that there would be:
+
+| column | content |
+|---|---|
+| `order` | ascends with the log over the batches of a part; null for a row that was read: it has no place |
+| `op` | c, u, d, t (truncate) or r (read); null for a tombstone |
+| `key` | the key as a struct; null for a truncate, and in a table without a key |
+| `before`, `after` | the rows as structs, null where there is none |
+| `source` | the source block: position, transaction, time, snapshot marker |
+| `ts_ms`, `transaction` | as in the record |
+| `headers` | the record's headers as in `EVENTS`: what a changed key was or becomes |
+
+A tombstone has only `order`, `key` and `headers`. The schema's metadata has the `topic` and the parts of the
+`collection`'s name as JSON. The metadata of `key`, `before`, `after`, `source` and `transaction` has the
+Connect `schema` of the column as JSON; `engine.events.record.typed` says how its types become Arrow's.
+
+Events that are no rows of a table (transaction metadata, logical messages, schema changes, heartbeats) reach
+such a sink as batches of `EVENTS`, behind the rows of their part.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.errors import InvariantError
+from engine.events.batch import EVENTS
+from engine.events.record.assemble import places_of
+from engine.events.record.drafts import TOMBSTONE_TURN
+from engine.events.record.envelope import TRANSACTION_BLOCK
+from engine.events.record.typed import arrow_type, from_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from engine.events.codec import TableCodec
+    from engine.events.record.drafts import Draft
+    from engine.events.record.schema import RecordSchemas, Schema
+    from engine.events.values.text import Piece, Text
+
+_MEMBERS: Final = ("before", "after", "source")
+
+
+def schema_of(codec: TableCodec) -> pa.Schema:
+    """The schema of a table's batches."""
+    schemas = schemas_of(codec)
+    fields = [
+        pa.field("order", pa.int64()),
+        pa.field("op", pa.string()),
+        _field("key", schemas.key),
+        *(_field(name, schemas.member(name)) for name in _MEMBERS),
+        pa.field("ts_ms", pa.int64()),
+        _field("transaction", TRANSACTION_BLOCK),
+        EVENTS.field("headers"),
+    ]
+    return pa.schema(fields, {"topic": codec.topic, "collection": orjson.dumps(codec.collection.parts)})
+
+
+def schemas_of(codec: TableCodec) -> RecordSchemas:
+    """The schemas of a codec that types events."""
+    if codec.schemas is None:
+        raise InvariantError(f"the codec of {codec.collection} renders records")
+    return codec.schemas
+
+
+def _field(name: str, schema: Schema | None) -> pa.Field:
+    if schema is None:
+        return pa.field(name, pa.null())
+    return pa.field(name, arrow_type(schema), metadata={"schema": schema.json()})
+
+
+def typed_events(draft: Draft, source: Text, block: Text | None, now_ms: int) -> list[pa.RecordBatch]:
+    """The events of a draft, and their tombstones. `source` and `block` are the JSON of these members."""
+    rows, schema = len(draft.messages), schema_of(draft.codec)
+    before, after = _members(draft.before), _members(draft.after)
+    common = {"key": (after or before).get("key"), "headers": draft.headers}
+    events = {
+        **common,
+        "order": pa.array(places_of(draft.messages, draft.turn)),
+        "op": pa.repeat(pa.scalar(draft.op), rows),
+        "before": before.get("row"),
+        "after": after.get("row"),
+        "source": from_json(source, schemas_of(draft.codec).member("source")),
+        "ts_ms": pa.repeat(pa.scalar(now_ms, pa.int64()), rows),
+        "transaction": None if block is None else from_json(block, TRANSACTION_BLOCK),
+    }
+    made = [_batch(events, rows, schema)]
+    if draft.tombstone:
+        tombstones = {**common, "order": pa.array(places_of(draft.messages, TOMBSTONE_TURN))}
+        made.append(_batch(tombstones, rows, schema))
+    return made
+
+
+def _members(pieces: list[Piece] | None) -> dict[str, pa.Array]:
+    """The key and the rows of typed rows."""
+    if pieces is None:
+        return {}
+    typed: Any = pieces[0]
+    return {member.name: typed.field(member.name) for member in typed.type}
+
+
+def _batch(columns: Mapping[str, pa.Array | None], rows: int, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch of these columns, null in all others."""
+    given = [columns.get(field.name) for field in schema]
+    arrays = [
+        pa.nulls(rows, field.type) if array is None else array
+        for array, field in zip(given, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def in_order(batches: Iterable[pa.RecordBatch]) -> tuple[pa.RecordBatch, ...]:
+    """One batch for each table and schema, in log order."""
+    by_schema: dict[pa.Schema, list[pa.RecordBatch]] = {}
+    for batch in batches:
+        by_schema.setdefault(batch.schema, []).append(batch)
+    joined = (pa.concat_batches(found) for found in by_schema.values())
+    return tuple(batch.take(pc.sort_indices(batch.column("order"))) for batch in joined)
