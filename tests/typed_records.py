@@ -49,16 +49,15 @@ def _parsed(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def _record(event: dict[str, Any], schema: pa.Schema) -> dict[str, Any]:
-    made = {
+    value = {
         field.name: json_value(event[field.name], orjson.loads(field.metadata[b"schema"]))
         for field in schema
         if field.metadata
     }
-    members = {name: made[name] for name in ("before", "after", "source")}
-    value = members | {"op": event["op"], "ts_ms": event["ts_ms"], "transaction": made["transaction"]}
+    key = value.pop("key", None)
     return {
         "topic": schema.metadata[b"topic"].decode(),
-        "key": made.get("key"),
+        "key": key,
         "value": None if event["op"] is None else value,
         "headers": event["headers"],
     }

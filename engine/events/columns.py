@@ -5,16 +5,18 @@ A batch has events of one table under one schema, one row for each record that t
 | column | content |
 |---|---|
 | `order` | ascends with the log over the batches of a part; null for a row that was read: it has no place |
-| `op` | c, u, d, t (truncate) or r (read); null for a tombstone |
 | `key` | the key as a struct; null for a truncate, and in a table without a key |
-| `before`, `after` | the rows as structs, null where there is none |
-| `source` | the source block: position, transaction, time, snapshot marker |
-| `ts_ms`, `transaction` | as in the record |
+| the members of the envelope | `op` is c, u, d, t (truncate) or r (read), and null for a tombstone |
 | `headers` | the record's headers as in `EVENTS`: what a changed key was or becomes |
 
-A tombstone has only `order`, `key` and `headers`. The schema's metadata has the `topic` and the parts of the
-`collection`'s name as JSON. The metadata of `key`, `before`, `after`, `source` and `transaction` has the
-Connect `schema` of the column as JSON; `engine.events.record.typed` says how its types become Arrow's.
+The envelope of a table has `before` and `after`, the rows as structs or null; `source` with position,
+transaction, time and snapshot marker; `op`, `ts_ms` and `transaction`. In a collection of documents `before`
+and `after` are JSON texts, as in its records, and there is an `updateDescription`. A tombstone has only
+`order`, `key` and `headers`.
+
+The schema's metadata has the `topic` and the parts of the `collection`'s name as JSON. The metadata of the
+key and of each member has its Connect `schema` as JSON; `engine.events.record.typed` says which Arrow type
+each of these becomes.
 
 Events that are no rows of a table (transaction metadata, logical messages, schema changes, heartbeats) reach
 such a sink as batches of `EVENTS`, behind the rows of their part.
@@ -22,7 +24,7 @@ such a sink as batches of `EVENTS`, behind the rows of their part.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 import pyarrow as pa
@@ -36,41 +38,46 @@ from engine.events.record.envelope import TRANSACTION_BLOCK
 from engine.events.record.typed import arrow_type, from_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from engine.events.codec import TableCodec
     from engine.events.record.drafts import Draft
     from engine.events.record.schema import RecordSchemas, Schema
     from engine.events.values.text import Piece, Text
+    from engine.model import CollectionId
 
-_MEMBERS: Final = ("before", "after", "source")
+
+class Typing(Protocol):
+    """A codec whose events are typed if it has their schemas."""
+
+    @property
+    def topic(self) -> str:
+        """The topic of the events."""
+
+    @property
+    def collection(self) -> CollectionId:
+        """The table or collection."""
+
+    @property
+    def schemas(self) -> RecordSchemas | None:
+        """The schemas of the events; None if they are rendered."""
 
 
-def schema_of(codec: TableCodec) -> pa.Schema:
+def schema_of(codec: Typing) -> pa.Schema:
     """The schema of a table's batches."""
-    schemas = schemas_of(codec)
-    fields = [
-        pa.field("order", pa.int64()),
-        pa.field("op", pa.string()),
-        _field("key", schemas.key),
-        *(_field(name, schemas.member(name)) for name in _MEMBERS),
-        pa.field("ts_ms", pa.int64()),
-        _field("transaction", TRANSACTION_BLOCK),
-        EVENTS.field("headers"),
-    ]
+    schemas = _schemas(codec)
+    key = pa.field("key", pa.null()) if schemas.key is None else _field("key", schemas.key)
+    members = (_field(name, schema) for name, schema in schemas.envelope.fields)
+    fields = [pa.field("order", pa.int64()), key, *members, EVENTS.field("headers")]
     return pa.schema(fields, {"topic": codec.topic, "collection": orjson.dumps(codec.collection.parts)})
 
 
-def schemas_of(codec: TableCodec) -> RecordSchemas:
-    """The schemas of a codec that types events."""
+def _schemas(codec: Typing) -> RecordSchemas:
     if codec.schemas is None:
         raise InvariantError(f"the codec of {codec.collection} renders records")
     return codec.schemas
 
 
-def _field(name: str, schema: Schema | None) -> pa.Field:
-    if schema is None:
-        return pa.field(name, pa.null())
+def _field(name: str, schema: Schema) -> pa.Field:
     return pa.field(name, arrow_type(schema), metadata={"schema": schema.json()})
 
 
@@ -85,7 +92,7 @@ def typed_events(draft: Draft, source: Text, block: Text | None, now_ms: int) ->
         "op": pa.repeat(pa.scalar(draft.op), rows),
         "before": before.get("row"),
         "after": after.get("row"),
-        "source": from_json(source, schemas_of(draft.codec).member("source")),
+        "source": from_json(source, _schemas(draft.codec).member("source")),
         "ts_ms": pa.repeat(pa.scalar(now_ms, pa.int64()), rows),
         "transaction": None if block is None else from_json(block, TRANSACTION_BLOCK),
     }
@@ -114,10 +121,23 @@ def _batch(columns: Mapping[str, pa.Array | None], rows: int, schema: pa.Schema)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+def parsed_events(
+    codec: Typing, order: Sequence[int], keys: Sequence[str], values: Sequence[str | None]
+) -> pa.RecordBatch:
+    """Events from the JSON of their keys and values without schemas; a value of None is a tombstone."""
+    schemas = _schemas(codec)
+    envelope = from_json(pa.array(values, pa.large_string()), schemas.envelope)
+    key = None if schemas.key is None else from_json(pa.array(keys, pa.large_string()), schemas.key)
+    members = dict(zip(envelope.type.names, envelope.flatten(), strict=True))
+    columns = {"order": pa.array(order, pa.int64()), "key": key, **members}
+    return _batch(columns, len(order), schema_of(codec))
+
+
 def in_order(batches: Iterable[pa.RecordBatch]) -> tuple[pa.RecordBatch, ...]:
     """One batch for each table and schema, in log order."""
-    by_schema: dict[pa.Schema, list[pa.RecordBatch]] = {}
+    by_schema: dict[bytes, list[pa.RecordBatch]] = {}
     for batch in batches:
-        by_schema.setdefault(batch.schema, []).append(batch)
+        # Schemas are equal whatever their metadata, which name the table.
+        by_schema.setdefault(batch.schema.serialize().to_pybytes(), []).append(batch)
     joined = (pa.concat_batches(found) for found in by_schema.values())
     return tuple(batch.take(pc.sort_indices(batch.column("order"))) for batch in joined)

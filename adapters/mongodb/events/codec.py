@@ -14,9 +14,10 @@ from adapters.mongodb.documents.bson_walk import Kind, documents, elements, fiel
 from adapters.mongodb.documents.extended_json import STRICT, UPDATED, text, tree, value_text
 from adapters.mongodb.documents.selection import FieldRules
 from adapters.mongodb.events.source_block import CONNECTOR, envelope_schema, key_schema, source_collection
+from engine.events.batch import EventForm
 from engine.events.names import schema_name, topic_of
 from engine.events.record.envelope import source_head
-from engine.events.record.schema import with_schema
+from engine.events.record.schema import RecordSchemas, with_schema
 from engine.events.values.text import quote
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ class CollectionCodec:
     """How the documents of one collection become events. A plain value.
 
     `key_wrap` and `value_wrap` surround the payloads (with the schemas, if they are on). `source` is the
-    constant middle of the source block, `head` its beginning.
+    constant middle of the source block, `head` its beginning. `schemas` are those of typed events, whose
+    payloads nothing surrounds; None for rendered ones.
     """
 
     collection: CollectionId
@@ -58,6 +60,7 @@ class CollectionCodec:
     source: str
     field_rules: FieldRules
     signal: bool = False
+    schemas: RecordSchemas | None = None
 
     def key(self, id_json: str) -> str:
         """The key of an event."""
@@ -104,15 +107,17 @@ def codec_of(collection: CollectionId, rules: Rules) -> CollectionCodec:
     topic = topic_of(collection, settings)
     key = key_schema(schema_name(topic, "Key", settings))
     value = envelope_schema(schema_name(topic, "Envelope", settings))
+    typed = settings.form is EventForm.COLUMNS
     return CollectionCodec(
         collection,
         topic,
-        with_schema(key, enabled=settings.key_schemas),
-        with_schema(value, enabled=settings.value_schemas),
+        with_schema(key, enabled=settings.key_schemas and not typed),
+        with_schema(value, enabled=settings.value_schemas and not typed),
         source_head(CONNECTOR, settings),
         source_collection(collection, rules.replica_set),
         rules.field_rules.of(collection),
         signal=collection == rules.signal,
+        schemas=RecordSchemas(key, value) if typed else None,
     )
 
 

@@ -37,12 +37,13 @@ from adapters.mongodb.log.options import EMPTYING
 from adapters.source.table_faults import note_fault
 from engine.errors import SourceError
 from engine.events.batch import EVENTS, no_events
+from engine.events.columns import parsed_events
 from engine.model import SignalRow
 from engine.snapshot.merge import Superseded
 from engine.snapshot.merge_key import merge_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from adapters.mongodb.documents.bson_walk import Value
     from adapters.mongodb.events.codec import CollectionCodec, Rules
@@ -171,7 +172,9 @@ class _Part:
         self._tail = f',"ts_ms":{now_ms},"transaction":'
         self._codecs: dict[CollectionId, CollectionCodec | None] = {}
         self._topics: dict[str, int] = {}
+        self._events = 0
         self._columns: tuple[list[int], list[str], list[str | None]] = ([], [], [])
+        self._typed: dict[CollectionId, tuple[list[int], list[str], list[str | None]]] = {}
         self._noted, self._signals = _SupersedingKeys(), list[SignalRow]()
         self._emptied, self._left_out = list[Emptied](), list[LeftOut]()
 
@@ -221,7 +224,14 @@ class _Part:
             entries,
             emptied=tuple(self._emptied),
             left_out=tuple(self._left_out),
+            columns=tuple(self._typed_batches()),
         )
+
+    def _typed_batches(self) -> Iterator[pa.RecordBatch]:
+        for collection, (order, keys, values) in self._typed.items():
+            codec = self._codec(collection)
+            if codec is not None:
+                yield parsed_events(codec, order, keys, values)
 
     def _batch(self) -> pa.RecordBatch:
         indices, keys, values = self._columns
@@ -277,9 +287,9 @@ class _Part:
             f',"lsid":{session},"txnNumber":{"null" if number is None else number}}},"op":"{op}"'
             f"{self._tail}{block}}}{codec.value_wrap[1]}"
         )
-        self._append(codec.topic, key, value)
+        self._add(codec, key, value)
         if op == "d" and self._rules.settings.tombstones:
-            self._append(codec.topic, key, None)
+            self._add(codec, key, None)
 
     def _block(self, codec: CollectionCodec, lsid: str | None, number: int | None, seconds: int) -> str:
         if not self._rules.settings.transaction_metadata:
@@ -290,6 +300,16 @@ class _Part:
         if transaction is None:
             return "null"
         return self._boundaries.count(f"{self._rules.replica_set}.{codec.collection}")
+
+    def _add(self, codec: CollectionCodec, key: str, value: str | None) -> None:
+        if codec.schemas is None:
+            self._append(codec.topic, key, value)
+            return
+        order, keys, values = self._typed.setdefault(codec.collection, ([], [], []))
+        order.append(self._events)
+        keys.append(key)
+        values.append(value)
+        self._events += 1
 
     def _append(self, topic: str, key: str, value: str | None) -> None:
         indices, keys, values = self._columns
