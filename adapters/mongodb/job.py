@@ -72,7 +72,7 @@ def building(
 
 
 def _wired(settings: Settings, spark: SparkSession, places: Places) -> Wired:
-    source = make_source(settings, spark, places)
+    source = make_source(settings.in_form(places.form), spark, places)
     return Wired(source, source.close, shown, done=source.done, marks=frozenset({Marker.LAST}))
 
 

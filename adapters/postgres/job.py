@@ -96,6 +96,7 @@ def building(
 
 
 def _wired(settings: Settings, spark: SparkSession, places: Places) -> Wired:
+    settings = settings.in_form(places.form)
     server, clock = make_server(settings.postgres, places.owner), places.clock
     locks = LockWatch(partial(server.open, within_s=ANSWERED_WITHIN_S), clock.monotonic)
     chosen = snapshotter(settings.snapshot)

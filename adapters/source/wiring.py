@@ -32,6 +32,7 @@ from adapters.storage.workspace import staging_base, take_workspace, workspace_o
 from adapters.system import system_clock
 from engine.config.settings import Destination, SinkAhead, SinkKind, StateForm, TableErrors
 from engine.errors import LeaseLost, SourceError
+from engine.events.batch import EventForm
 from engine.events.names import topic_of
 from engine.events.record.heartbeat import heartbeat
 from engine.job.heartbeat import Heartbeat
@@ -70,8 +71,8 @@ class Places:
 
     `windows` is for the rows of windows, `spans` for the entries of spans. `clock` is what the source knows
     of time. `owner` and `previous` are the current and the previous holder of the checkpoint's lease; empty
-    if there is none. `admit` asks the sink whether it accepts these collections' events, before the source is
-    made to keep a log for them; it raises SinkError.
+    if there is none. `form` is the sink's. `admit` asks the sink whether it accepts these collections'
+    events, before the source is made to keep a log for them; it raises SinkError.
     """
 
     checkpoint: str
@@ -81,6 +82,7 @@ class Places:
     clock: Clock
     owner: str = ""
     previous: str = ""
+    form: EventForm = EventForm.RECORDS
     admit: Callable[[Sequence[CollectionId]], None] = lambda _collections: None
 
 
@@ -228,7 +230,7 @@ def building(
         previous = states.previous.id if states.previous else ""
         admit = partial(_admit, settings, sink)
         clock = system_clock(sleep)
-        wired = wire(Places(checkpoint, staging, windows, spans, clock, claim.id, previous, admit))
+        wired = wire(Places(checkpoint, staging, windows, spans, clock, claim.id, previous, sink.form, admit))
         held.callback(wired.close)
         desk = make_desk(settings.signals, settings.events.topic_prefix, clock.now(), onlookers.answer)
         held.callback(desk.close)

@@ -94,7 +94,7 @@ def _wired(
     reach: ReachOf,
     places: Places,
 ) -> Wired:
-    source = make_source(settings, spark, places, reach)
+    source = make_source(settings.in_form(places.form), spark, places, reach)
     return Wired(
         source,
         source.close,

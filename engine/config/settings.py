@@ -7,7 +7,7 @@ name says seconds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from engine.model import Channel
 
 if TYPE_CHECKING:
     from engine.config.plugins import MakeSink
+    from engine.events.batch import EventForm
     from engine.events.settings import EventSettings
     from engine.model import CollectionId
 
@@ -307,6 +308,10 @@ class Settings:
     job: JobSettings
     warnings: tuple[str, ...] = ()
     runs: str = ""
+
+    def in_form(self, form: EventForm) -> Settings:
+        """The settings of a job whose sink takes events in this form."""
+        return self if form is self.events.form else replace(self, events=replace(self.events, form=form))
 
     @property
     def postgres(self) -> PostgresSettings:

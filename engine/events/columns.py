@@ -40,6 +40,7 @@ from engine.events.record.typed import arrow_type, from_json
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from engine.events.codec import TableCodec
     from engine.events.record.drafts import Draft
     from engine.events.record.schema import RecordSchemas, Schema
     from engine.events.values.text import Piece, Text
@@ -89,7 +90,7 @@ def typed_events(draft: Draft, source: Text, block: Text | None, now_ms: int) ->
     events = {
         **common,
         "order": pa.array(places_of(draft.messages, draft.turn)),
-        "op": pa.repeat(pa.scalar(draft.op), rows),
+        "op": pa.repeat(pa.scalar(draft.op, pa.large_string()), rows),
         "before": before.get("row"),
         "after": after.get("row"),
         "source": from_json(source, _schemas(draft.codec).member("source")),
@@ -121,16 +122,39 @@ def _batch(columns: Mapping[str, pa.Array | None], rows: int, schema: pa.Schema)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def parsed_events(
-    codec: Typing, order: Sequence[int], keys: Sequence[str], values: Sequence[str | None]
-) -> pa.RecordBatch:
-    """Events from the JSON of their keys and values without schemas; a value of None is a tombstone."""
+def parsed_events(codec: Typing, order: pa.Int64Array, keys: Text, values: Text) -> pa.RecordBatch:
+    """Events from the JSON of their keys and values without schemas; a null value is a tombstone."""
     schemas = _schemas(codec)
-    envelope = from_json(pa.array(values, pa.large_string()), schemas.envelope)
-    key = None if schemas.key is None else from_json(pa.array(keys, pa.large_string()), schemas.key)
+    envelope = from_json(values, schemas.envelope)
+    key = None if schemas.key is None else from_json(keys, schemas.key)
     members = dict(zip(envelope.type.names, envelope.flatten(), strict=True))
-    columns = {"order": pa.array(order, pa.int64()), "key": key, **members}
+    columns = {"order": order, "key": key, **members}
     return _batch(columns, len(order), schema_of(codec))
+
+
+def typed_reads(codec: TableCodec, columns: Sequence[Text], source: str, now_ms: int) -> pa.RecordBatch:
+    """READ events of rows with these columns. `source` is the source block of all of them."""
+    rows, members = len(columns[0]), _members(codec.row(columns).pieces)
+    block = from_json(pa.array([source], pa.large_string()), _schemas(codec).member("source"))
+    events = {
+        "key": members.get("key"),
+        "after": members["row"],
+        "source": pa.repeat(block[0], rows),
+        "op": pa.repeat(pa.scalar("r", pa.large_string()), rows),
+        "ts_ms": pa.repeat(pa.scalar(now_ms, pa.int64()), rows),
+    }
+    return _batch(events, rows, schema_of(codec))
+
+
+def marked(events: pa.RecordBatch, marker: str) -> pa.RecordBatch:
+    """The events with this snapshot marker in their source blocks."""
+    at = events.schema.get_field_index("source")
+    source, field = events.column(at), events.schema.field(at)
+    members = dict(zip(source.type.names, source.flatten(), strict=True))
+    members["snapshot"] = pa.repeat(pa.scalar(marker, pa.large_string()), len(source))
+    return events.set_column(
+        at, field, pa.StructArray.from_arrays(list(members.values()), fields=list(field.type))
+    )
 
 
 def in_order(batches: Iterable[pa.RecordBatch]) -> tuple[pa.RecordBatch, ...]:

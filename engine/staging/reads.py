@@ -9,16 +9,18 @@ import numpy as np
 import pyarrow as pa
 
 from engine.events.batch import EVENTS
+from engine.events.columns import typed_reads
 from engine.events.values.row_texts import split_rows
 from engine.snapshot.merge_key import KEY_TYPE, merge_keys
 from engine.staging.rows import STAGED
 from engine.staging.surroundings import Surroundings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from engine.events.codec import TableCodec
     from engine.events.values.row_texts import RowMode, RowShape
+    from engine.events.values.text import Text
 
 _TEXT = EVENTS.field("key").type
 
@@ -54,16 +56,24 @@ class ReadEvents:
         return self.codec.around_reads(source_json, self.ts_ms)
 
     def staged(self, rows: pa.Array, mode: RowMode) -> pa.RecordBatch:
-        """The rows as a batch of STAGED. Raises SeparatorInData in FAST mode."""
+        """The rows as a batch of STAGED, or as typed events with their merge keys.
+
+        Raises SeparatorInData in FAST mode.
+        """
         columns = split_rows(rows, self.shape, mode)
+        if self.codec.schemas is not None:
+            events = typed_reads(self.codec, columns, self.source_json, self.ts_ms)
+            return events.append_column(STAGED.field("merge_key"), self._merge_keys(columns))
         keys, values = self.codec.reads(columns)
         count = len(values)
-        chosen = [columns[at] for at in self.codec.merge_key]
-        merge = merge_keys(chosen) if chosen else pa.repeat(pa.scalar(b"", KEY_TYPE), count)
         topics = pa.DictionaryArray.from_arrays(
             pa.array(np.zeros(count, np.int32)), pa.array([self.codec.topic], pa.string())
         )
         shown = pa.nulls(count, _TEXT) if keys is None else keys
         return pa.RecordBatch.from_arrays(
-            [topics, shown, values, pa.nulls(count, _TEXT), merge], schema=STAGED
+            [topics, shown, values, pa.nulls(count, _TEXT), self._merge_keys(columns)], schema=STAGED
         )
+
+    def _merge_keys(self, columns: Sequence[Text]) -> pa.LargeBinaryArray:
+        chosen = [columns[at] for at in self.codec.merge_key]
+        return merge_keys(chosen) if chosen else pa.repeat(pa.scalar(b"", KEY_TYPE), len(columns[0]))

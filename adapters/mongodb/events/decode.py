@@ -231,7 +231,8 @@ class _Part:
         for collection, (order, keys, values) in self._typed.items():
             codec = self._codec(collection)
             if codec is not None:
-                yield parsed_events(codec, order, keys, values)
+                text = pa.large_string()
+                yield parsed_events(codec, pa.array(order), pa.array(keys, text), pa.array(values, text))
 
     def _batch(self) -> pa.RecordBatch:
         indices, keys, values = self._columns

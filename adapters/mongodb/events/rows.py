@@ -16,6 +16,7 @@ from adapters.mongodb.documents.columns import id_columns, written
 from adapters.mongodb.documents.extended_json import value_text
 from adapters.mongodb.documents.keys import key_text
 from engine.events.batch import EVENTS
+from engine.events.columns import parsed_events
 from engine.events.damaged import reading_bytes
 from engine.events.values.text import escape, join
 from engine.snapshot.merge_key import merge_keys
@@ -59,7 +60,7 @@ class ReadEvents:
         return f'{before}{{"before":null,"after":"', tail + after
 
     def batches(self, raw: bytes, starts: Ints) -> list[pa.RecordBatch]:
-        """The staged rows of the documents at these offsets (ascending).
+        """The staged rows of the documents at these offsets (ascending): of STAGED, or typed events.
 
         Raises SourceError if one is damaged.
         """
@@ -94,6 +95,10 @@ class ReadEvents:
         before, after = codec.key_wrap
         keys = join([f'{before}{{"id":"', escape(ids), f'"}}{after}'], rows)
         values = join(embedded, rows)
+        if codec.schemas is not None:
+            whole = join([self.around.before, values, self.around.after], rows)
+            events = parsed_events(codec, pa.nulls(rows, pa.int64()), keys, whole)
+            return events.append_column(STAGED.field("merge_key"), merge_keys([merge]))
         topics = pa.DictionaryArray.from_arrays(
             pa.array(np.zeros(rows, np.int32)), pa.array([codec.topic], pa.string())
         )

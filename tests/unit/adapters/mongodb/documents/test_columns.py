@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import struct
+from dataclasses import replace
 from typing import Any
 
 import bson
@@ -26,11 +27,14 @@ from adapters.mongodb.documents.extended_json import STRICT, document_text
 from adapters.mongodb.documents.selection import FieldRule, FieldRules
 from adapters.mongodb.events.codec import Rules, codec_of
 from adapters.mongodb.events.rows import ReadEvents
+from adapters.mongodb.events.source_block import read_source
 from engine.config.settings import CaptureSettings
+from engine.events.batch import EventForm
 from engine.events.settings import EventSettings
 from engine.events.values.text import escape, join
 from engine.model import CollectionId
 from tests.raw_ids import document, int32, invalid
+from tests.typed_records import parsed, records
 
 COLLECTION = CollectionId(("inventory", "t"))
 VALUES = {
@@ -133,6 +137,24 @@ def test_both_roads_give_the_same_events(value: object):
     single = [batch for start in starts for batch in events.batches(raw, np.array([start]))]
 
     assert together.to_pylist() == [row for batch in single for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("value", [1, "é", {"a": 1.0}], ids=repr)
+def test_typed_documents_are_the_records(value: object):
+    settings = EventSettings("tm", "", key_schemas=False, value_schemas=False)
+    source = read_source(settings, COLLECTION, "rs0", (5, 6), "true")
+    raw, starts = places([bson.encode({"_id": value, "n": n, "s": 'q"\\'}) for n in range(3)])
+    found = []
+    for form in EventForm:
+        rules = Rules(replace(settings, form=form), CaptureSettings(), "rs0")
+        events = ReadEvents(codec_of(COLLECTION, rules), source, 7)
+        found += events.batches(raw, starts)
+    shown, typed = found
+    values = join([events.around.before, shown.column("value"), events.around.after], 3)
+    wanted = parsed(shown.select(["topic", "key", "value", "headers"]).set_column(2, "value", values))
+
+    assert records([typed.drop_columns("merge_key")]) == wanted
+    assert typed.column("merge_key") == shown.column("merge_key")
 
 
 @pytest.mark.parametrize("schemas", [False, True])

@@ -13,8 +13,14 @@ import pytest
 
 from adapters.postgres.events.builtin_types import BUILTIN
 from adapters.postgres.events.codec import codec_for
+from adapters.postgres.events.decode import decode
+from adapters.postgres.events.rows import row_shape
+from adapters.postgres.events.source_block import Moment, ReadPlace, read_source
+from adapters.postgres.log.timeline import SpanPart, TransactionContext
+from adapters.postgres.log.touched_keys import Watch
 from adapters.postgres.server.table import Column, PgType, Table, relation_of
 from engine.events.batch import EventForm
+from engine.events.columns import marked
 from engine.events.settings import (
     BinaryMode,
     ColumnMask,
@@ -23,15 +29,27 @@ from engine.events.settings import (
     IntervalMode,
     TimeMode,
 )
+from engine.events.values.row_texts import RowMode
 from engine.events.values.text import join
 from engine.model import CollectionId
+from engine.staging.reads import ReadEvents
 from tests.typed_records import json_value, parsed, records
-from tests.unit.adapters.postgres.events.test_decode import LINES, ORDERS, OTHER, PLAIN, run
+from tests.unit.adapters.postgres.events.test_decode import (
+    LINES,
+    ORDERS,
+    OTHER,
+    PLAIN,
+    SIGNALS,
+    TABLES,
+    codecs,
+    run,
+)
 from tests.unit.adapters.postgres.messages import UNCHANGED, Log
 
 HSTORE = PgType(90_000, "hstore")
 OID = {kind.name: oid for oid, kind in {**BUILTIN, 90_000: HSTORE}.items()}
 NUMERIC_12_2, NUMERIC_50_2, NUMERIC_100_2 = ((digits << 16 | 2) + 4 for digits in (12, 50, 100))
+TWIN = 5
 NOON = dt.datetime(2024, 2, 29, 12, 0, 0, 500_000)  # noqa: DTZ001  it has no zone
 OTHERS = {
     "decimals": DecimalMode.STRING,
@@ -195,6 +213,59 @@ def test_columns_are_the_records(metadata, most):
         assert records(part.columns) == [one for one in wanted if one["topic"] in tables]
         assert parsed(part.events) == [one for one in wanted if one["topic"] not in tables]
     assert sum(len(part.columns) for part in columns) >= 2
+
+
+def test_tables_of_one_shape_keep_their_own_batches():
+    log = Log()
+    log.begin(7)
+    log.insert(SIGNALS, "1", "log", None)
+    log.insert(TWIN, "2", "b", None)
+    log.insert(SIGNALS, "3", "log", None)
+    log.commit()
+    config = replace(PLAIN, form=EventForm.COLUMNS)
+    twin = replace(TABLES[SIGNALS], oid=TWIN, id=CollectionId(("s", "twin")))
+    known = {**codecs(config), TWIN: codec_for(relation_of(twin), twin, config, {})}
+    part = SpanPart(pa.array(log.messages, pa.large_binary()), TransactionContext())
+    found = decode(part, known, config, Watch(), Moment(7)).columns
+
+    assert [batch.schema.metadata[b"topic"] for batch in found] == [b"p.s.signals", b"p.s.twin"]
+    assert [[key["id"] for key in batch.column("key").to_pylist()] for batch in found] == [["1", "3"], ["2"]]
+
+
+@pytest.mark.parametrize("key", [("id",), ()])
+def test_rows_that_are_read_are_the_records(key):
+    table = replace(TABLES[LINES], primary_key=key)
+    texts = pa.array(["f\x1f1\x1fx\x1flong", "t\x1f2\x1fy\x1f"], pa.large_string())
+    place = ReadPlace(5, 6, 7, snapshot="true")
+    batches, around = [], ("", "")
+    for form in EventForm:
+        config = replace(PLAIN, form=form)
+        codec = codec_for(relation_of(table), table, config, {})
+        shape = row_shape(relation_of(table), table, {})
+        events = ReadEvents(codec, shape, read_source(config, table.id, place), 9)
+        batches.append(events.staged(texts, RowMode.FAST))
+        around = codec.around_reads(events.source_json, 9)
+    shown, typed = batches
+    values = join([around[0], shown.column("value"), around[1]], len(texts))
+    wanted = parsed(shown.select(["topic", "key", "value", "headers"]).set_column(2, "value", values))
+    for one in wanted:
+        one.pop("topic")
+    found = records([typed.drop_columns("merge_key")])
+
+    assert [{name: value for name, value in one.items() if name != "topic"} for one in found] == wanted
+    assert typed.column("merge_key") == shown.column("merge_key")
+    assert typed.column("order").null_count == 2
+
+
+def test_a_marker_is_in_the_source_block_of_marked_rows_only():
+    config = replace(PLAIN, form=EventForm.COLUMNS)
+    (part,) = run(changes(), config)
+    batch = part.columns[1].slice(0, 1)
+    (event,) = records([marked(batch, "last")])
+    (plain,) = records([batch])
+
+    assert event["value"]["source"] == {**plain["value"]["source"], "snapshot": "last"}
+    assert plain["value"]["source"]["snapshot"] == "false"
 
 
 def test_a_batch_tells_its_table_and_its_order():
