@@ -11,6 +11,7 @@ import pyarrow as pa
 from engine.errors import SinkRefused
 from engine.events.batch import EVENTS, EventForm
 from engine.model import Part
+from engine.staging.column_rows import ColumnRows
 from engine.staging.files import sink_errors
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class ColumnSink:
     """Keeps turns as directories below one directory."""
 
     form: Final = EventForm.COLUMNS
+    row_form: Final = ColumnRows()
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
