@@ -4,8 +4,9 @@ A window's tasks stage the rows that they read, already encoded and with their m
 the superseded rows and gives the rest to the sink. So the rows that Spark reads are not collected in the
 driver, and the log is streamed while a window is read.
 
-Owns where a task stages (`StagingArea`) and what both forms have in common: the batches that they are given,
-and the merge keys by which rows are left out. The forms are `event_rows.py`, `text_rows.py` and `column_rows.py`.
+Owns where a task stages (`StagingArea`) and what all forms have in common: the batches that they are given,
+and the merge keys by which rows are left out. The forms are `event_rows.py`, `text_rows.py` and
+`column_rows.py`.
 """
 
 from __future__ import annotations
