@@ -60,6 +60,10 @@ def clock() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+def _clock() -> float:
+    return clock()
+
+
 @dataclass(frozen=True, slots=True)
 class Process:
     """A process, described so that others on the same machine can tell whether it still runs.
@@ -145,11 +149,12 @@ class Claim:
     ttl_ms: int = 6_000
     wait: bool = True
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    process: Process = field(default_factory=lambda: this_process())  # noqa: PLW0108  tests replace it
 
     @property
     def owner(self) -> Owner:
-        """This process as the owner."""
-        return Owner(self.id, self.job, this_process(), self.ttl_ms)
+        """The claiming process as the owner."""
+        return Owner(self.id, self.job, self.process, self.ttl_ms)
 
 
 @dataclass(slots=True)
@@ -178,8 +183,10 @@ class FileLease:
         claim: Claim,
         prefix: str = "",
         epoch_in: Callable[[Iterable[str]], int] = lambda _names: 0,
+        now_s: Callable[[], float] | None = None,
     ) -> None:
         self._storage, self._claim, self._prefix, self._epoch_in = storage, claim, prefix, epoch_in
+        self._now_s = now_s or _clock
         self._watched: _Watched | None = None
         self.epoch = 0
         self.previous: Owner | None = None
@@ -224,15 +231,15 @@ class FileLease:
         owner, watched = self._owner(newest), self._watch(newest)
         self.previous = owner
         free = owner.released or owner.process.gone
-        expired = clock() - watched.since_s > (owner.ttl_ms or self._claim.ttl_ms) / 1000
+        expired = self._now_s() - watched.since_s > (owner.ttl_ms or self._claim.ttl_ms) / 1000
         return newest, None if free or expired else owner
 
     def _watch(self, epoch: int) -> _Watched:
         stamp, watched = self._stamp(epoch), self._watched
         if watched is None or watched.epoch != epoch:
-            self._watched = _Watched(epoch, stamp, clock())
+            self._watched = _Watched(epoch, stamp, self._now_s())
         elif watched.stamp != stamp:
-            self._watched = _Watched(epoch, stamp, clock(), lives=True)
+            self._watched = _Watched(epoch, stamp, self._now_s(), lives=True)
         else:
             return watched
         return self._watched
@@ -281,8 +288,15 @@ class Leases:
     `start` runs their renewal beside the turns; `renew` is one step of it.
     """
 
-    def __init__(self, claim: Claim, leases: Sequence[FileLease], start: StartBeside = start_thread) -> None:
+    def __init__(
+        self,
+        claim: Claim,
+        leases: Sequence[FileLease],
+        start: StartBeside = start_thread,
+        now_s: Callable[[], float] | None = None,
+    ) -> None:
         self._claim, self._leases, self._start = claim, leases, start
+        self._now_s = now_s or _clock
         self._ttl_s = claim.ttl_ms / 1000
         self._renewed_s = 0.0
         self._lost: LeaseLost | None = None
@@ -322,7 +336,7 @@ class Leases:
         return True
 
     def _begin_renewing(self) -> None:
-        self._renewed_s = clock()
+        self._renewed_s = self._now_s()
         if self._thread is None:
             self._thread = self._start(self._keep_renewing, "tidemark-lease")
 
@@ -332,7 +346,7 @@ class Leases:
 
     def renew(self) -> None:
         """Show once that the holder is alive. What fails shows in `check`."""
-        begun_s = clock()
+        begun_s = self._now_s()
         try:
             for lease in self._leases:
                 if lease.epoch:
@@ -349,9 +363,10 @@ class Leases:
         """Raise LeaseLost if another job has taken a lease, or may have because it could not be renewed."""
         if self._lost is not None:
             raise self._lost
-        if self._thread is not None and clock() - self._renewed_s > self._ttl_s:
+        unrenewed_s = self._now_s() - self._renewed_s
+        if self._thread is not None and unrenewed_s > self._ttl_s:
             raise LeaseLost(
-                f"not renewed for {clock() - self._renewed_s:.1f} s; another job may have taken over",
+                f"not renewed for {unrenewed_s:.1f} s; another job may have taken over",
                 place=self._leases[0].place,
                 hint="the machine or its storage stood still; tidemark.lease.ttl.ms allows for longer",
             )
