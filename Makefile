@@ -15,10 +15,10 @@ LOCK_BUILD := echo 'setuptools>=77' | $(COMPILE) - --output-file .ci/build.lock
 TOOL := $(BIN)/python -m uv tool run --from
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format unit test integration test-sqlserver test-newest older-release bench bench-peers floats consumers idle torture demo demo-kafka demo-mongodb golden fuzz lock audit sbom base-digest clean
+.PHONY: help setup check format unit test integration test-sqlserver test-newest older-release bench bench-peers floats consumers idle torture demo demo-kafka demo-mongodb golden fuzz lock audit sbom base-digest clean simulate simulate-mutants
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## make .venv with the locked dependencies, and make sure of Java 17 or later, libcurl and unixODBC
 	@.ci/java
@@ -84,6 +84,12 @@ idle: setup ## a job with nothing to do for an hour, through Kafka, and then a r
 
 torture: setup ## random histories with crashes, judged by an oracle; ARGS="--seed 1 --minutes 60" or "--mutate"
 	$(BIN)/python -m tests.torture $(ARGS)
+
+simulate: setup ## simulated histories, replayed by their seed; ARGS="--seed 1 --count 1000", "--minutes 60 --processes 2"
+	$(BIN)/python -m tests.simulation $(ARGS)
+
+simulate-mutants: setup ## mutants of what decides, each to be caught by the simulator; ARGS="--only fencing"
+	$(BIN)/python -m tests.simulation.mutants $(ARGS)
 
 demo: setup ## a snapshot under a live write load, compared with its source; MODE=initial: before the log
 	$(BIN)/python -m tests.demo $(if $(filter initial,$(MODE)),--initial) $(ARGS)

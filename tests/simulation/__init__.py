@@ -1,0 +1,1 @@
+"""The deterministic simulator: the engine's own code over a simulated world. See SPECIFICATION.md."""

@@ -1,0 +1,117 @@
+"""Plays simulated histories: `python -m tests.simulation --seed 1 --count 1000`.
+
+A failing history is cut down, told as a story and saved; `--replay FILE` plays it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+from tests.simulation.figures import missed, table
+from tests.simulation.script import History, draw, from_json, to_json
+from tests.simulation.shrink import shrunk
+from tests.simulation.story import told
+from tests.simulation.world import World
+
+_AT_ONCE = 200
+_SAVED = Path("build/simulation")
+
+
+def violation_of(history: History) -> str:
+    """What a history violates, empty for nothing."""
+    return World(history).play().violation
+
+
+def tell(history: History) -> str:
+    """Print a history's story; returns its violation."""
+    played = World(history, story=True).play()
+    print("\n".join(told(played.story)))
+    return played.violation
+
+
+def report(seed: int, violation: str) -> None:
+    """Cut a failing history down, tell it, and say how to play it again."""
+    history = draw(seed)
+    print(f"\nseed {seed}: {violation}\ncutting it down …", flush=True)
+    small = shrunk(history, lambda candidate: bool(violation_of(candidate)))
+    _SAVED.mkdir(parents=True, exist_ok=True)
+    path = _SAVED / f"seed-{seed}.json"
+    path.write_text(to_json(small))
+    print(f"{len(history.steps)} steps became {len(small.steps)}; {small.setup}\n")
+    tell(small)
+    print(f"\nagain: .venv/bin/python -m tests.simulation --replay {path}")
+    print(f"whole: .venv/bin/python -m tests.simulation --seed {seed} --count 1 --story")
+
+
+def play(first: int, count: int) -> tuple[Counter[str], list[tuple[int, str]]]:
+    """Play the histories of some seeds; returns what happened, and the seeds that failed."""
+    happened: Counter[str] = Counter()
+    failed = []
+    for seed in range(first, first + count):
+        played = World(draw(seed)).play()
+        happened += played.happened
+        if played.violation:
+            failed.append((seed, played.violation))
+    gc.collect()
+    return happened, failed
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="the first seed")
+    parser.add_argument("--count", type=int, default=1000, help="how many histories")
+    parser.add_argument("--minutes", type=float, help="as many histories as fit into this time")
+    parser.add_argument("--processes", type=int, default=1, help="how many processes play")
+    parser.add_argument("--story", action="store_true", help="tell each history")
+    parser.add_argument("--replay", type=Path, help="play a saved history, and tell it")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Play; the exit code says whether all was well."""
+    arguments = _arguments()
+    if arguments.replay:
+        return bool(tell(from_json(arguments.replay.read_bytes())))
+    if arguments.story:
+        seeds = range(arguments.seed, arguments.seed + arguments.count)
+        return max(bool(tell(draw(seed))) for seed in seeds)
+    begun, cpu = time.monotonic(), time.process_time()
+    happened: Counter[str] = Counter()
+    failed: list[tuple[int, str]] = []
+    histories = 0
+    until = None if arguments.minutes is None else begun + 60 * arguments.minutes
+    with ProcessPoolExecutor(arguments.processes, mp_context=get_context("spawn")) as pool:
+        run = map if arguments.processes == 1 else pool.map
+        while not failed and (time.monotonic() < until if until else histories < arguments.count):
+            size = _AT_ONCE if until else min(_AT_ONCE, arguments.count - histories)
+            pieces = [(arguments.seed + histories + size * at, size) for at in range(arguments.processes)]
+            if not until:
+                pieces = [
+                    (first, least)
+                    for first, size in pieces
+                    if (least := min(size, arguments.seed + arguments.count - first)) > 0
+                ]
+            for found, violations in run(play, *zip(*pieces, strict=True)):
+                happened += found
+                failed += violations
+            histories += sum(size for _first, size in pieces)
+    took, used = time.monotonic() - begun, time.process_time() - cpu
+    print("\n".join(table(histories, happened)))
+    print(f"{histories} histories in {took:.1f} s: {histories / took:.0f} a second", end="")
+    print(f", {histories / used:.0f} a second of processor" if arguments.processes == 1 else "")
+    for seed, violation in failed[:1]:
+        report(seed, violation)
+    short = list(missed(histories, happened))
+    print("\n".join(f"too rare: {line}" for line in short))
+    return bool(failed or short)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

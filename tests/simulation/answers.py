@@ -1,0 +1,80 @@
+"""The judge of signals: each is taken once and answered once, and liveness makes the answers come.
+
+An answer is given after its turn was saved; after a crash the last answers may be given again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from signals.answers import Outcome
+from tests.simulation.violation import Violation
+
+if TYPE_CHECKING:
+    from engine.model import CollectionId
+    from signals.answers import Answer
+
+_FINAL = (Outcome.FINISHED, Outcome.STOPPED, Outcome.FAILED, Outcome.REJECTED)
+_INITIAL = "initial"
+
+
+@dataclass(slots=True)
+class Asked:
+    """A signal: what it asked for, where in the log, and its outcomes by collection ("": as a whole)."""
+
+    kind: str
+    collections: tuple[CollectionId, ...]
+    at: int
+    turn: int = 0
+    outcomes: dict[str, list[Outcome]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Answers:
+    """The signals of a history and their answers, by label."""
+
+    asked: dict[str, Asked] = field(default_factory=dict)
+    pardons: int = 0
+    given: int = 0
+    failed: set[CollectionId] = field(default_factory=set)
+
+    def ask(self, label: str, asked: Asked) -> None:
+        """Note a signal that was sent."""
+        self.asked[label] = asked
+
+    def hear(self, answer: Answer) -> tuple[Asked, CollectionId] | None:
+        """Take in an answer. Returns the request and the collection of one that says finished, new."""
+        self.given += 1
+        asked = self.asked.get(answer.label)
+        if asked is None:
+            raise Violation(f"an answer to no signal: {answer.label} {answer.outcome}")
+        about = next((one for one in asked.collections if answer.text.startswith(f"{one} ")), None)
+        final = about is not None and asked.kind in {"execute", _INITIAL} and answer.outcome in _FINAL
+        found = asked.outcomes.setdefault(str(about) if final else "", [])
+        if found and (found[-1] is not answer.outcome or len(found) > self.pardons):
+            raise Violation(
+                f"signal at {answer.label} was answered {found[-1]} and then {answer.outcome}"
+                f" about {about or 'all of it'} without a crash in between"
+            )
+        found.append(answer.outcome)
+        if answer.outcome is Outcome.FAILED and about is not None:
+            self.failed.add(about)
+        if final and about is not None and answer.outcome is Outcome.FINISHED and len(found) == 1:
+            return asked, about
+        return None
+
+    def waiting(self) -> list[str]:
+        """What has no answer yet."""
+        found = []
+        for label, asked in self.asked.items():
+            if asked.kind == _INITIAL:
+                wanted = [str(one) for one in asked.collections]
+            elif asked.kind == "execute" and Outcome.REJECTED not in asked.outcomes.get("", ()):
+                wanted = ["", *map(str, asked.collections)]
+            else:
+                wanted = [""]
+            found += [
+                f"signal at {label} about {one or 'all'}" for one in wanted if one not in asked.outcomes
+            ]
+        return found

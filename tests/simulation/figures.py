@@ -1,0 +1,76 @@
+"""What histories must be worth: averages for each, and floors per thousand for what is rare."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Iterator, Mapping
+
+FEWEST = 300
+"""Fewer histories than this prove nothing about what is rare."""
+AVERAGES: Mapping[str, float] = {"steps": 40, "overlapping windows": 2, "crashes": 1}
+"""The least that a history has on average; a step is anything but the job's own calls."""
+FLOORS: Mapping[str, int] = {
+    "rows superseded": 300,
+    "spans that supersede": 300,
+    "transactions that took long": 250,
+    "shown late": 400,
+    "truncates beside windows": 5,
+    "second jobs": 100,
+    "sleepers woken": 100,
+    "leases lost": 30,
+    "freezes": 200,
+    "clock jumps": 200,
+    "definitions changed": 200,
+    "rows that can't be read": 200,
+    "turns sent again": 15,
+    "answered failed": 50,
+    "answered stopped": 300,
+    "answered rejected": 150,
+    **{
+        f"fault: {port}": floor
+        for port, floor in {
+            "boundaries": 40,
+            "busy": 40,
+            "changed": 40,
+            "commit": 60,
+            "create": 60,
+            "executors": 5,
+            "failed": 100,
+            "gone": 40,
+            "login": 40,
+            "measure": 40,
+            "open_log": 50,
+            "open_window": 50,
+            "rename": 60,
+            "room": 40,
+            "take": 60,
+            "write": 15,
+            "writer": 50,
+            "yield": 40,
+        }.items()
+    },
+}
+"""How often a thousand histories must have had it: about a third of what was seen."""
+
+
+def missed(histories: int, happened: Counter[str]) -> Iterator[str]:
+    """What happened too rarely, in words."""
+    if histories < FEWEST:
+        return
+    for name, least in AVERAGES.items():
+        average = happened[name] / histories
+        if average < least:
+            yield f"{name}: {average:.2f} in a history on average, and {least} are wanted"
+    for name, per_thousand in FLOORS.items():
+        floor = per_thousand * histories // 1000
+        if happened[name] < floor:
+            yield f"{name}: {happened[name]} in {histories} histories, and {floor} are wanted"
+
+
+def table(histories: int, happened: Counter[str]) -> Iterator[str]:
+    """One line for each figure, as averages per history."""
+    for name in sorted(happened):
+        yield f"{name:32} {happened[name]:9} {happened[name] / histories:9.2f}"

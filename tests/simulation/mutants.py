@@ -1,0 +1,210 @@
+"""Mutants of what decides, and whether the simulator catches each: `python -m tests.simulation.mutants`.
+
+Each mutant is played in a process of its own, forked before any of the engine is imported, until a history
+violates something. A mutant that changes nothing that anyone could observe is listed with its proof.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.machinery
+import importlib.util
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.equivalent import EQUIVALENT
+from tests.simulation.mutate import Mutation, mutated, mutations
+
+if TYPE_CHECKING:
+    import types
+    from collections.abc import Iterator, Sequence
+
+_ROOT = Path(__file__).parents[2]
+_HANG_S = 40
+TARGETS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
+    "merge rule": (
+        ("engine/snapshot/merge.py", ()),
+        ("engine/snapshot/copies.py", ("together", "taken", "left")),
+    ),
+    "windows": (("engine/job/windows.py", ()), ("engine/snapshot/extent.py", ("Advance.applied", "_less"))),
+    "failure policy": (
+        ("engine/snapshot/failure_policy.py", ()),
+        ("engine/job/window_scheduler.py", ("WindowScheduler.failed", "WindowScheduler.crowded")),
+    ),
+    "state protocol": (
+        ("engine/job/loop.py", ("Job.settle", "Job._committed", "Job._commit", "Job._send", "Job._take")),
+        (
+            "adapters/storage/state.py",
+            (
+                "FileStateStore.load",
+                "FileStateStore._taken_over",
+                "FileStateStore.promote",
+                "FileStateStore.discard",
+            ),
+        ),
+    ),
+    "fencing": (
+        ("engine/job/loop.py", ("Job._undisturbed",)),
+        (
+            "adapters/storage/lease.py",
+            (
+                "FileLease.try_take",
+                "FileLease._holder",
+                "FileLease._watch",
+                "FileLease.renew",
+                "FileLease._owner",
+                "Leases.check",
+                "Leases.confirm",
+                "Leases.renew",
+            ),
+        ),
+    ),
+}
+"""By group: files, and the functions in them; without any, all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A mutation of a file."""
+
+    group: str
+    path: str
+    mutation: Mutation
+
+    @property
+    def name(self) -> str:
+        """The file's name, the function, the node and the operator."""
+        return f"{Path(self.path).stem}.{self.mutation.name}"
+
+
+def all_mutants() -> list[Mutant]:
+    """Every mutant, in order."""
+    return [
+        Mutant(group, path, mutation)
+        for group, places in TARGETS.items()
+        for path, functions in places
+        for mutation in mutations((_ROOT / path).read_text())
+        if not functions or mutation.function in functions
+    ]
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Loads a module with the mutation."""
+
+    mutation: Mutation
+
+    def get_code(self, fullname: str) -> types.CodeType:
+        """Compile the mutated tree; no cache."""
+        path = self.get_filename(fullname)
+        return compile(mutated(Path(path).read_text(), self.mutation), path, "exec")
+
+
+class _Finder:
+    """Finds the one module that is mutated."""
+
+    def __init__(self, mutant: Mutant) -> None:
+        self._mutant = mutant
+        self._module = mutant.path.removesuffix(".py").replace("/", ".")
+
+    def find_spec(self, fullname: str, _path: Any = None, _target: Any = None) -> Any:
+        """The spec of the mutated module, None for others."""
+        if fullname != self._module:
+            return None
+        loader = _Loader(fullname, str(_ROOT / self._mutant.path))
+        loader.mutation = self._mutant.mutation
+        return importlib.util.spec_from_loader(fullname, loader)
+
+
+def preload() -> None:
+    """Import what is large and not under test, once for all forks."""
+    import numpy  # noqa: F401, ICN001, PLC0415
+    import orjson  # noqa: F401, PLC0415
+    import py4j.protocol  # type: ignore[import-untyped] # noqa: F401, PLC0415
+    import pyarrow.compute  # noqa: F401, PLC0415
+    import pyspark.errors  # noqa: F401, PLC0415
+    import re2  # noqa: F401, PLC0415
+    import xxhash  # noqa: F401, PLC0415
+
+
+def _played(mutant: Mutant, first: int, count: int) -> str:
+    """In a fork: what caught the mutant, empty for nothing."""
+    sys.meta_path.insert(0, _Finder(mutant))
+    try:
+        from tests.simulation.script import draw  # noqa: PLC0415
+        from tests.simulation.world import World  # noqa: PLC0415
+
+        for seed in range(first, first + count):
+            if violation := World(draw(seed)).play().violation:
+                return f"seed {seed}: {violation}"
+    except Exception as error:  # noqa: BLE001  a mutant that can't even run is caught, too
+        return f"broken: {type(error).__name__}: {error}"
+    return ""
+
+
+def caught(mutant: Mutant, first: int, count: int) -> str:
+    """What caught the mutant, empty for nothing; a mutant that hangs is caught."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(reading)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(_HANG_S + count // 5)
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, 2)
+        found = _played(mutant, first, count)
+        os.write(writing, f"{found or 'survived'}".encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        said = pipe.read().decode()
+    os.waitpid(child, 0)
+    return "" if said == "survived" else said or "hung"
+
+
+def survivors(mutants: Sequence[Mutant], first: int, count: int) -> Iterator[Mutant]:
+    """Play each mutant, print what became of it, and give those that nothing caught."""
+    for number, mutant in enumerate(mutants, 1):
+        begun = time.monotonic()
+        found = caught(mutant, first, count)
+        took = time.monotonic() - begun
+        print(
+            f"{number}/{len(mutants)} {mutant.group}: {mutant.name} (line {mutant.mutation.line}): "
+            f"{found[:110] or 'SURVIVED'} [{took:.1f} s]",
+            flush=True,
+        )
+        if not found:
+            yield mutant
+
+
+def main() -> int:
+    """Play all mutants, or a sample; the exit code says whether one survived."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants", description=__doc__)
+    parser.add_argument("--only", default="", help="part of the name, or of the group")
+    parser.add_argument("--every", type=int, default=1, help="take every n-th mutant")
+    parser.add_argument("--offset", type=int, default=0, help="begin with this one")
+    parser.add_argument("--seed", type=int, default=1, help="the first seed")
+    parser.add_argument("--count", type=int, default=2000, help="how many histories a mutant may survive")
+    parser.add_argument("--list", action="store_true", help="only list them")
+    arguments = parser.parse_args()
+    mutants = [
+        m for m in all_mutants() if arguments.only in f"{m.group} {m.name}" and m.name not in EQUIVALENT
+    ]
+    mutants = mutants[arguments.offset :: arguments.every]
+    if arguments.list:
+        print("\n".join(f"{mutant.group}: {mutant.name} (line {mutant.mutation.line})" for mutant in mutants))
+        return 0
+    preload()
+    begun = time.monotonic()
+    left = list(survivors(mutants, arguments.seed, arguments.count))
+    print(f"{len(mutants) - len(left)} of {len(mutants)} caught in {time.monotonic() - begun:.0f} s")
+    print("\n".join(f"survived: {mutant.name} ({mutant.path}:{mutant.mutation.line})" for mutant in left))
+    return bool(left)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,195 @@
+"""The judge: what it was told by the sink, held against the database. Knows nothing of the engine.
+
+It follows the log as its entries come out of the sink, and so knows each table at the place that the stream
+has reached. Every entry must come once and in order, READ events in between. A READ must show the row exactly
+as it stands at that place: an older row would follow a newer change, a newer one would precede a change that
+it contains. It also keeps a consumer's copy, made from the events alone.
+
+Of the table without a key it judges counts: a turn reads a row at most as often as it exists there, and a
+finished snapshot has read it at least as often as it existed all the time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tests.simulation.database import SIGNALS, B, T, U, apply, count
+from tests.simulation.sink import Read
+from tests.simulation.violation import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.model import CollectionId
+    from tests.simulation.database import Database, Entry, Key, Rows
+    from tests.simulation.sink import Event
+
+
+@dataclass(slots=True)
+class Oracle:
+    """Judges one history.
+
+    `position` is how far the stream has come, `begins` where each turn began, `sent` how often it was sent;
+    `pardons` counts crashes and failures, each of which lets one turn be sent again. `whole` are the tables
+    of which a snapshot was finished, and whose copy must therefore equal them.
+    """
+
+    database: Database
+    knows: bool
+    position: int = 0
+    started: bool = False
+    rows: dict[CollectionId, Rows] = field(default_factory=lambda: {T: {}, U: {}})
+    copies: dict[Key, int] = field(default_factory=dict)
+    consumer: dict[CollectionId, Rows] = field(default_factory=lambda: {T: {}, U: {}})
+    touched: dict[CollectionId, set[Key]] = field(default_factory=lambda: {T: set(), U: set()})
+    begins: dict[int, int] = field(default_factory=dict)
+    last_turn: int = 0
+    pardons: int = 0
+    resent: int = 0
+    reads: int = 0
+    whole: set[CollectionId] = field(default_factory=set)
+    bag_reads: list[tuple[int, Key]] = field(default_factory=list)
+    bag_past: list[tuple[int, dict[Key, int]]] = field(default_factory=list)
+    first: int = 0
+
+    def begin(self, at: int) -> None:
+        """The log begins here: what precedes it is known to snapshots alone."""
+        self.position = self.first = 0
+        for entry in self.database.log[:at]:
+            self._apply(entry)
+        self.position = self.first = at
+        for table in (T, U):
+            self.consumer[table].clear()
+            self.touched[table].clear()
+        self.bag_past = [(at, dict(self.copies))]
+
+    # Events.
+
+    def turn(self, number: int, events: Sequence[Event]) -> None:
+        """Take in the events of a turn, or of an attempt at one."""
+        if number <= self.last_turn:
+            self._again(number)
+        elif number != self.last_turn + 1 and self.last_turn:
+            raise Violation(f"turn {number} was sent after turn {self.last_turn}")
+        self.last_turn = number
+        self.begins[number] = self.position
+        read: Counter[Key] = Counter()
+        for event in events:
+            if isinstance(event, Read):
+                self._read(event, number, read)
+            else:
+                self._entry(event, number)
+
+    def _again(self, number: int) -> None:
+        if self.knows:
+            raise Violation(f"turn {number} was sent again, and the sink knows what it has")
+        self.resent += 1
+        if self.resent > self.pardons:
+            raise Violation(f"turn {number} was sent again without a crash")
+        begin = self.begins.get(number)
+        if begin is None or number < self.last_turn:
+            raise Violation(f"turn {number} was sent again after turn {self.last_turn}")
+        self.rows = {T: {}, U: {}}
+        self.copies = {}
+        for entry in self.database.log[:begin]:
+            self._apply(entry)
+        self.position = begin
+
+    def _apply(self, entry: Entry) -> None:
+        if entry.collection == B:
+            count(self.copies, entry)
+        elif entry.collection != SIGNALS:
+            apply(self.rows[entry.collection], entry)
+
+    def _entry(self, event: Entry, turn: int) -> None:
+        if event.at != self.position:
+            raise Violation(f"turn {turn}: the log goes on with entry {self.position}, sent was {event.at}")
+        if event.collection == B and event.op == "u":
+            # For a moment the copy is gone, even if the new row is like the old one.
+            self.bag_past.append((self.position, {**self.copies, event.old: self.copies[event.old] - 1}))
+        self._apply(event)
+        self.position += 1
+        if event.collection == B:
+            self.bag_past.append((self.position, dict(self.copies)))
+        elif event.collection != SIGNALS:
+            apply(self.consumer[event.collection], event)
+            self.touched[event.collection] |= {event.old, event.key}
+
+    def _read(self, event: Read, turn: int, read: Counter[Key]) -> None:
+        self.reads += 1
+        if event.collection == B:
+            read[event.key] += 1
+            self.bag_reads.append((turn, event.key))
+            if read[event.key] > self.copies.get(event.key, 0):
+                raise Violation(
+                    f"turn {turn}: {read[event.key]} copies of {event.key} were read, there are"
+                    f" {self.copies.get(event.key, 0)}"
+                )
+            return
+        row = self.rows[event.collection].get(event.key)
+        name = f"{event.collection.parts[-1]} {event.key}"
+        if row is None:
+            raise Violation(f"turn {turn}: READ of {name} as of entry {event.at}, which is gone here")
+        if event.at > row.at:
+            raise Violation(
+                f"turn {turn}: READ of {name} precedes entry {event.at}, which it contains (stream at"
+                f" {self.position})"
+            )
+        if event.at < row.at:
+            raise Violation(
+                f"turn {turn}: READ of {name} as of entry {event.at} follows its newer change {row.at}"
+            )
+        if (event.value, event.large) != (row.value, row.large):
+            raise Violation(f"turn {turn}: READ of {name} shows {event!r}, the row is {row!r}")
+        self.consumer[event.collection][event.key] = row
+
+    # Answers.
+
+    def finished(self, collection: CollectionId, since: int, since_turn: int) -> None:
+        """A snapshot asked for at `since` was answered as finished: everything in its scope was delivered."""
+        if collection == B:
+            self._finished_copies(since, since_turn)
+            return
+        self.whole.add(collection)
+        self._check_copy(collection)
+
+    def _check_copy(self, collection: CollectionId) -> None:
+        copy, rows = self.consumer[collection], self.rows[collection]
+        name = collection.parts[-1]
+        if copy == rows:
+            return
+        for key in sorted(copy.keys() | rows.keys(), key=str):
+            if copy.get(key) != rows.get(key):
+                raise Violation(
+                    f"the snapshot of {name} is finished; row {key} is {rows.get(key)!r}, consumers have"
+                    f" {copy.get(key)!r}"
+                )
+
+    def _finished_copies(self, since: int, since_turn: int) -> None:
+        read = Counter(key for turn, key in self.bag_reads if turn >= since_turn)
+        before = [copies for at, copies in self.bag_past if at <= since][-1:]
+        during = [copies for at, copies in self.bag_past if at > since]
+        for key in sorted({key for copies in before for key in copies}, key=str):
+            least = min(copies.get(key, 0) for copies in (*before, *during))
+            if read[key] < least:
+                raise Violation(
+                    f"the snapshot of b is finished; {key} existed at least {least} times, read"
+                    f" {read[key]} times"
+                )
+
+    def end(self) -> None:
+        """The history is over: everything was streamed, and what was finished is complete."""
+        if self.position != len(self.database.log):
+            raise Violation(f"the stream ended at entry {self.position} of {len(self.database.log)}")
+        for collection in (T, U):
+            if collection in self.whole:
+                self._check_copy(collection)
+            rows, copy = self.rows[collection], self.consumer[collection]
+            for key in sorted(copy.keys() | (self.touched[collection] & rows.keys()), key=str):
+                mine, its = copy.get(key), rows.get(key)
+                if mine is None or its is None or (mine.at, mine.value) != (its.at, its.value):
+                    raise Violation(
+                        f"in the end row {key} of {collection.parts[-1]} is {its!r}, consumers have {mine!r}"
+                    )

@@ -1,0 +1,193 @@
+"""A history as data: the setup, and the steps that the world takes. Drawn from a seed, saved as JSON.
+
+A step is a tuple: its verb, then integers and words. `go n` lets the running job make n calls of its ports;
+everything else happens between two such calls. A step that makes no sense where it comes does nothing, so any
+part of a history is a history, too: that is what makes shrinking simple.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import orjson
+
+from tests.simulation.generator import Generator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Step: TypeAlias = "tuple[Any, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What holds for a whole history. Times are in milliseconds.
+
+    `rows` are there before the log begins. `knows`: the sink knows its turns after a restart. `late`: the log
+    is delivered only when the script says so. `call_ms` passes with every call.
+    """
+
+    rows: int = 6
+    initial: bool = False
+    knows: bool = True
+    late: bool = False
+    span_rows: int = 3
+    reading_polls: int = 2
+    chunk_rows: int = 2
+    window_rows: int = 4
+    whole_rows: int = 0
+    slice_bytes: int = 1
+    tasks: int = 2
+    most_reread: int = 100
+    window_retries: int = 1
+    call_ms: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A setup and its steps."""
+
+    setup: Setup
+    steps: tuple[Step, ...]
+
+    def only(self, kept: list[int]) -> History:
+        """The same with some of its steps."""
+        return History(self.setup, tuple(self.steps[at] for at in kept))
+
+
+def to_json(history: History) -> str:
+    """One line for the setup and one for each step."""
+    lines = ",\n  ".join(orjson.dumps(step).decode() for step in history.steps)
+    default = asdict(Setup())
+    setup = {name: value for name, value in asdict(history.setup).items() if value != default[name]}
+    return f'{{\n "setup": {orjson.dumps(setup).decode()},\n "steps": [\n  {lines}\n ]\n}}\n'
+
+
+def from_json(text: str | bytes) -> History:
+    """Read a saved history."""
+    document = orjson.loads(text)
+    known = {field.name for field in fields(Setup)}
+    setup = {name: value for name, value in document["setup"].items() if name in known}
+    return History(Setup(**setup), tuple(_tuple(step) for step in document["steps"]))
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(_tuple(one) for one in value) if isinstance(value, list) else value
+
+
+_KEYS: Final = 8
+_TABLES: Final = ("t", "t", "t", "u", "b")
+_CHANGES: Final = ("put", "put", "put", "delete", "touch", "touch", "move", "slip", "shift")
+_HITS: Final = ("put", "put", "delete", "touch", "touch", "move", "slip", "shift", "truncate")
+"""What happens to a row that an open window reads."""
+_FAULTS: Final = (
+    *("take", "commit", "create", "rename", "write", "writer", "open_window", "measure", "boundaries"),
+    *("executors", "open_log", "failed", "failed", "gone", "busy", "login", "yield", "changed", "room"),
+)
+_HOW: Final = ("before", "before", "after", "torn")
+_VERBS: Final = (
+    *(["go"] * 34),
+    *(["tx"] * 16),
+    *(["hit"] * 22),
+    *(["change"] * 8),
+    *(["commit"] * 5),
+    *(["settle"] * 5),
+    *(["deliver"] * 5),
+    *(["execute"] * 6),
+    "stop-snapshot",
+    *(["crash"] * 2),
+    *(["fault"] * 7),
+    "straggle",
+    "poison",
+    "heal",
+    "alter",
+    "abort",
+    "jump",
+    "freeze",
+    "bad-signal",
+    "rival",
+    "switch",
+    "switch",
+    "restart",
+)
+
+
+def draw(seed: int) -> History:
+    """The history of a seed."""
+    choose = Generator(seed)
+    setup = _setup(choose)
+    length = choose.between(40, 85)
+    steps: list[Step] = [("execute", 7)] if not setup.initial or choose.chance(30) else []
+    steps += [_step(choose, setup) for _ in range(length)]
+    return History(setup, tuple(steps))
+
+
+def _setup(choose: Generator) -> Setup:
+    return Setup(
+        rows=choose.between(2, 8),
+        initial=choose.chance(30),
+        knows=choose.chance(75),
+        late=choose.chance(40),
+        span_rows=choose.between(1, 6),
+        reading_polls=choose.between(1, 3),
+        chunk_rows=choose.between(1, 2),
+        window_rows=choose.between(1, 4),
+        whole_rows=choose.pick((0, 0, 0, 3)),
+        slice_bytes=choose.pick((1, 1, 1000)),
+        tasks=choose.between(1, 2),
+        most_reread=choose.pick((100, 100, 3)),
+        window_retries=choose.between(0, 2),
+        call_ms=choose.pick((1, 5, 20, 100)),
+    )
+
+
+def _step(choose: Generator, setup: Setup) -> Step:
+    verb = choose.pick(_VERBS)
+    if verb == "deliver" and not setup.late:
+        verb = "settle"
+    more = _ARGUMENTS.get(verb)
+    return (verb, *more(choose, setup)) if more else (verb,)
+
+
+_ARGUMENTS: Final[dict[str, Callable[[Generator, Setup], Step]]] = {
+    "go": lambda choose, _setup: (1 + choose.below(1 + choose.below(70)),),
+    "tx": lambda choose, setup: (*_changes(choose, setup.rows), int(choose.chance(60))),
+    "hit": lambda choose, _setup: (
+        choose.below(2),
+        choose.pick(_HITS),
+        choose.below(8),
+        choose.between(-1, 9),
+        int(choose.chance(60)),
+    ),
+    "change": lambda choose, setup: (choose.below(3), *_changes(choose, setup.rows, 2)),
+    "commit": lambda choose, _setup: (choose.below(3), int(choose.chance(60))),
+    "settle": lambda choose, _setup: (choose.below(3),),
+    "abort": lambda choose, _setup: (choose.below(3),),
+    "deliver": lambda choose, _setup: (choose.between(0, 6),),
+    "execute": lambda choose, _setup: (choose.between(1, 7),),
+    "stop-snapshot": lambda choose, _setup: (choose.below(8),),
+    "fault": lambda choose, _setup: (choose.pick(_FAULTS), choose.pick(_HOW), choose.between(1, 2)),
+    "straggle": lambda choose, _setup: (choose.between(1, 4),),
+    "poison": lambda choose, _setup: (choose.pick(("t", "u", "b")), choose.below(_KEYS)),
+    "alter": lambda choose, _setup: (choose.pick(("t", "u", "b")),),
+    "jump": lambda choose, _setup: (choose.between(-20, 20),),
+    "freeze": lambda choose, _setup: (choose.between(1, 16),),
+    "bad-signal": lambda choose, _setup: (choose.below(4),),
+}
+"""What follows each verb; nothing follows the others."""
+
+
+def _changes(choose: Generator, rows: int, most: int = 3) -> list[Step]:
+    return [_change(choose, rows) for _ in range(choose.between(1, most))]
+
+
+def _change(choose: Generator, rows: int) -> Step:
+    table, what = choose.pick(_TABLES), choose.pick(_CHANGES)
+    if choose.chance(2):
+        return (table, "truncate")
+    if what in {"move", "slip"}:
+        return (table, what, choose.below(rows + 1), choose.below(rows + 3))
+    if what == "shift":
+        return (table, what, choose.below(rows + 1), choose.between(-2, 9))
+    return (table, what, choose.below(rows + 2))

@@ -1,0 +1,71 @@
+"""Cuts a failing history down to the steps that matter: fewer steps first, then smaller ones.
+
+Only the invariant must stay violated, not the very message: a smaller history may name other rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING
+
+from tests.simulation.script import History, Setup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_MOST_TRIES = 3_000
+
+
+def shrunk(history: History, fails: Callable[[History], bool]) -> History:
+    """The smallest history found that still fails."""
+    tries = 0
+
+    def still(candidate: History) -> bool:
+        nonlocal tries
+        tries += 1
+        return tries <= _MOST_TRIES and fails(candidate)
+
+    before = None
+    while before != history and tries < _MOST_TRIES:
+        before = history
+        history = _fewer(history, still)
+        for candidate in _smaller(history):
+            if len(candidate.steps) == len(history.steps) and still(candidate):
+                history = candidate
+    return history
+
+
+def _fewer(history: History, fails: Callable[[History], bool]) -> History:
+    """Leave out ever smaller pieces, from the end."""
+    size = max(1, len(history.steps) // 2)
+    while size:
+        end = len(history.steps)
+        while end > 0:
+            begin = max(0, end - size)
+            candidate = replace(history, steps=history.steps[:begin] + history.steps[end:])
+            if fails(candidate):
+                history = candidate
+            end = begin
+        size //= 2
+    return history
+
+
+def _smaller(history: History) -> Iterator[History]:
+    """The history with one simpler setting, or one smaller step."""
+    default = Setup()
+    for one in fields(Setup):
+        if getattr(history.setup, one.name) != getattr(default, one.name):
+            yield replace(history, setup=replace(history.setup, **{one.name: getattr(default, one.name)}))
+    for at, step in enumerate(history.steps):
+        for less in _less(step):
+            yield replace(history, steps=(*history.steps[:at], less, *history.steps[at + 1 :]))
+
+
+def _less(step: tuple[object, ...]) -> Iterator[tuple[object, ...]]:
+    if step[0] == "go" and isinstance(step[1], int) and step[1] > 1:
+        yield ("go", step[1] // 2)
+        yield ("go", step[1] - 1)
+    changes = [at for at, part in enumerate(step) if isinstance(part, tuple)]
+    if len(changes) > 1:
+        for at in changes:
+            yield step[:at] + step[at + 1 :]

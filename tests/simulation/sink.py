@@ -1,0 +1,165 @@
+"""A simulated sink: crashes, tears, stalls or refuses between any two steps; knows or forgets its turns.
+
+files   knows after a restart which turns it has, and fences: a job that was relieved commits nothing
+topics  forgets; a failed commit may leave the first of a turn's events, and the turn is sent again
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
+
+from engine.errors import InvariantError, SinkError
+from engine.events.batch import EventForm
+from engine.model import CollectionId, Part
+from tests.simulation.database import Entry
+from tests.simulation.faults import fallible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from tests.simulation.database import Key
+    from tests.simulation.faults import Process
+
+
+class Read(NamedTuple):
+    """A READ event: a row, and the number of the entry that changed it last before it was read."""
+
+    collection: CollectionId
+    key: Key
+    at: int
+    value: str
+    large: str | None
+
+
+Event: TypeAlias = "Entry | Read"
+
+
+def read_text(at: int, value: str, large: str | None, place: int) -> str:
+    """The value of a READ event."""
+    return f"{at}|{value}|{'' if large is None else large}|{place}"
+
+
+def read_of(topic: str, key: str, value: str) -> Read:
+    """The READ event of a record."""
+    at, text, large, _place = value.split("|")
+    named = CollectionId(tuple(topic.split(".")))
+    return Read(named, key if key[:1] == "r" else int(key), int(at), text, large or None)
+
+
+@dataclass
+class Sent:
+    """What the outside world holds: the turns, and the newest process that took the sink."""
+
+    knows: bool
+    judge: Callable[[int, int, Sequence[Event]], None]
+    turns: dict[int, int] = field(default_factory=dict)
+    owner: int = 0
+    crashed: int = 0
+
+    def deliver(self, turn: int, process: int, events: Sequence[Event], *, whole: bool) -> None:
+        """Make events visible; those of a turn that was torn count as another attempt of it."""
+        self.judge(turn, process, events)
+        if whole:
+            self.turns[turn] = process
+
+
+class SimSink:
+    """The `Sink` of one process."""
+
+    form: ClassVar[EventForm] = EventForm.RECORDS
+
+    def __init__(self, sent: Sent, process: Process, number: int) -> None:
+        self._sent, self._process, self._number = sent, process, number
+        self._begun: tuple[int, SimWriter] | None = None
+        self._applied: set[int] = set()
+        sent.owner = number
+
+    def writer(self, turn: int) -> SimWriter:
+        """Begin a turn from scratch."""
+        with fallible(self._process, "writer"):
+            if self.applied(turn):
+                raise InvariantError(f"turn {turn} is committed already")
+            self._begun = (turn, SimWriter(self._process))
+            return self._begun[1]
+
+    def withhold(self, parts: Sequence[Part], topic: str) -> Iterable[pa.RecordBatch]:  # noqa: ARG002
+        """No topic is refused."""
+        return ()
+
+    def commit(self, turn: int, parts: Sequence[Part]) -> None:
+        """Make a turn visible."""
+        with fallible(self._process, "commit") as fault:
+            if self.applied(turn):
+                return
+            if self._begun is None or self._begun[0] != turn:
+                raise InvariantError(f"turn {turn} is committed without having been begun")
+            written = self._begun[1].parts
+            if {one.number: one.events for one in parts} != {at: len(found) for at, found in written.items()}:
+                raise SinkError("the turn's parts are not those that were written")
+            if self._sent.knows and self._sent.owner != self._number:
+                raise SinkError("the turn's files were removed by a newer job")
+            events = [event for number in sorted(written) for event in written[number]]
+            if fault == "torn":
+                if not self._sent.knows:
+                    self._sent.deliver(turn, self._number, events[: len(events) // 2], whole=False)
+            else:
+                self._sent.deliver(turn, self._number, events, whole=True)
+                self._applied.add(turn)
+            self._begun = None
+
+    def applied(self, turn: int) -> bool:
+        """Whether the turn is committed, as far as this sink can know."""
+        return turn in (self._sent.turns if self._sent.knows else self._applied)
+
+    def newest(self) -> int | None:
+        """The newest committed turn, as far as this sink can know."""
+        return max(self._sent.turns, default=None) if self._sent.knows else None
+
+    def resume(self, saved: Mapping[str, str]) -> None:
+        """Nothing is kept."""
+
+    def memory(self) -> Mapping[str, str]:
+        """Nothing is kept."""
+        return {}
+
+    def identity(self) -> str:
+        """Nothing distinguishes it."""
+        return ""
+
+    def close(self) -> None:
+        """Forget what was begun."""
+        self._begun = None
+
+
+class SimWriter:
+    """Keeps the parts of a turn."""
+
+    def __init__(self, process: Process) -> None:
+        self.parts: dict[int, list[Event]] = {}
+        self._process = process
+
+    def write_entries(self, part: int, entries: Sequence[Entry]) -> Part:
+        """Write a span's entries, whose events are themselves."""
+        self.parts[part] = list(entries)
+        return Part(part, len(entries))
+
+    def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> Part:
+        """Write READ events."""
+        with fallible(self._process, "write"):
+            events: list[Event] = []
+            for batch in batches:
+                topic, key, value = (batch.column(at).to_pylist() for at in range(3))
+                events += map(read_of, topic, key, value)
+            self.parts[part] = events
+            return Part(part, len(events))
+
+    def write_texts(self, part: int, texts: Any) -> Part:
+        """No texts are rendered."""
+        raise NotImplementedError
+
+    def take(self, *_args: Any) -> Part:
+        """No texts are rendered."""
+        raise NotImplementedError

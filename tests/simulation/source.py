@@ -1,0 +1,459 @@
+"""The simulated database as the engine's `Source`: what an adapter tells, it tells, by the same rules.
+
+Owns the adapter's half of the merge rule (which entries a snapshot contains, which transactions are streamed
+and not yet visible), so that the engine's half is judged alone; the three adapters have a depth of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from engine.errors import SchemaChanged, SignalError, SourceError, TableBusy
+from engine.events.batch import EVENTS
+from engine.model import Position, SignalRow, Staged
+from engine.ports import Encoded
+from engine.snapshot import copies
+from engine.snapshot.extent import Extent
+from engine.snapshot.merge import Superseded
+from engine.snapshot.merge_key import KEY_TYPE
+from engine.staging.staged_rows import STAGED, StagingArea
+from tests.simulation.database import SIGNALS, TABLES, B, T, U
+from tests.simulation.faults import ERRORS, fallible
+from tests.simulation.sink import read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from engine.isolation.incomplete import Incomplete
+    from engine.job.state import State
+    from engine.model import CollectionId, Run, Target, Window
+    from engine.ports import Moved, PartWriter, Reading, Span
+    from tests.simulation.database import Entry, Key
+    from tests.simulation.world import Life
+
+_LEAST = -(10**9)
+_TEXT = EVENTS.field("key").type
+_ROW_BYTES = 100
+
+
+def merge_key(key: Key) -> bytes:
+    """The bytes of `engine.snapshot.merge_key.merge_keys` for one column, without Arrow."""
+    text = str(key).encode()
+    return len(text).to_bytes(4, "big") + text
+
+
+@cache
+def _columns(topic: str, rows: int) -> tuple[pa.Array, pa.Array]:
+    """The columns that are alike for all windows."""
+    topics = pa.DictionaryArray.from_arrays(
+        pa.array(np.zeros(rows, np.int32)), pa.array([topic], pa.string())
+    )
+    return topics, pa.nulls(rows, _TEXT)
+
+
+class SimSpan(NamedTuple):
+    """Entries of the log."""
+
+    end: Position
+    logged: tuple[Entry, ...]
+    silent: bool = False
+    committed_at_s: float = 0.0
+
+    @property
+    def entries(self) -> int:
+        """Their number."""
+        return len(self.logged)
+
+
+class SimLog:
+    """A session of the log: it hands over what was delivered, in spans that may end inside a transaction."""
+
+    def __init__(self, life: Life, start: int) -> None:
+        self._life, self._at = life, start
+        self._share = 1.0
+
+    def take(self, timeout_s: float) -> SimSpan | None:
+        """The next entries; None after waiting in vain."""
+        life = self._life
+        with fallible(life, "take"):
+            database, most = life.world.database, life.world.setup.span_rows
+            end = min(self._at + max(1, int(most * self._share)), database.delivered)
+            if end <= self._at:
+                life.world.pass_time(timeout_s)
+                return None
+            logged = tuple(database.log[self._at : end])
+            self._at = end
+            return SimSpan(Position((end,)), logged, committed_at_s=life.world.now())
+
+    def acknowledge(self, position: Position) -> None:
+        """Let the database discard what was saved."""
+        self._life.step("acknowledge")
+        self._life.world.acknowledged(int(position.order[0]))
+
+    def hurry(self, *, on: bool) -> None:
+        """Nothing hurries."""
+
+    def limit(self, share: float) -> None:
+        """Take less at once."""
+        self._share = share
+
+    def close(self) -> None:
+        """End the session."""
+
+
+class SimSource:
+    """The engine's `Source` and `Tables` for one process."""
+
+    def __init__(self, life: Life) -> None:
+        self._life, self._database = life, life.world.database
+        self._setup = life.world.setup
+        self._pending: dict[int, list[int]] = {}
+        self._held: frozenset[int] | None = None
+        self.windows: list[SimWindow] = []
+
+    # The log.
+
+    def open_log(self, state: State) -> tuple[State, SimLog]:
+        """Begin at the saved position, or at the slot's."""
+        with fallible(self._life, "open_log"):
+            if self._setup.initial and state.position is None:
+                state = self._begun(state)
+            elif not state.snapshot.initial:
+                self._held = None
+            position = state.position or Position((self._database.acknowledged,))
+            unsettled = state.memory.get("unsettled", {})
+            self._pending = {int(id_): list(ats) for id_, ats in unsettled.items()}
+            return replace(state, position=position), SimLog(self._life, int(position.order[0]))
+
+    def _begun(self, state: State) -> State:
+        """Queue everything: in the snapshot of a new slot, or beside a slot whose first turn was lost."""
+        database = self._database
+        if database.slot is None:
+            database.slot = database.acknowledged = len(database.log)
+            self._held = frozenset(entry.transaction for entry in database.log)
+            self._life.world.begun(database.slot)
+        snapshot = state.snapshot.begin(TABLES, "initial")
+        return replace(state, position=Position((database.slot,)), snapshot=snapshot)
+
+    def encode(
+        self,
+        span: Span,
+        writer: PartWriter,
+        aside: Collection[CollectionId] = (),  # noqa: ARG002  no table is set aside
+        reading: Reading = MappingProxyType({}),
+    ) -> Encoded:
+        """Write the span's entries, and say what they supersede."""
+        if not isinstance(span, SimSpan):
+            raise TypeError("a span of another source")
+        self._life.step("encode")
+        visible = self._database.visible
+        for entry in span.logged:
+            if entry.transaction not in visible:
+                self._pending.setdefault(entry.transaction, []).append(entry.at)
+        part = writer.write_entries(0, span.logged)  # type: ignore[attr-defined]  # the simulated sink's own
+        superseded = {
+            window.id: superseding([entry for entry in span.logged if entry.transaction not in window.shown])
+            for window in self.windows
+        }
+        self._life.world.superseded(superseded.values())
+        return Encoded(
+            parts=(part,),
+            signals=tuple(_signal(entry) for entry in span.logged if entry.collection == SIGNALS),
+            superseded_in=superseded,
+            moved=_moved(span.logged, reading),
+        )
+
+    def tick(self, state: State) -> Sequence[Incomplete]:  # noqa: ARG002  the port's
+        """Nothing to look after."""
+        self._life.step("tick")
+        return ()
+
+    def holds_log(self, state: State) -> bool:
+        """Whether the log waits for the snapshot before it."""
+        if not state.snapshot.initial:
+            self._held = None
+        return self._held is not None
+
+    def memory(self) -> dict[str, Any]:
+        """The transactions that were streamed and that no snapshot has shown yet."""
+        return {"unsettled": {str(id_): ats for id_, ats in self._pending.items()}}
+
+    def hidden_moves(self, reading: Reading) -> Moved:
+        """Moves of rows that measuring could not see."""
+        return _moved(self._missed(), reading)
+
+    def _missed(self) -> list[Entry]:
+        return [self._database.log[at] for ats in self._pending.values() for at in ats]
+
+    # The catalog.
+
+    def tables(self) -> SimSource:
+        """Itself."""
+        return self
+
+    def captured(self) -> Sequence[CollectionId]:
+        """The three tables."""
+        return TABLES
+
+    def groups(self) -> dict[CollectionId, Sequence[CollectionId]]:
+        """None."""
+        return {}
+
+    def key(self, collection: CollectionId) -> tuple[str, ...]:
+        """What a table is cut by now."""
+        return (self._database.cuts[collection], str(self._database.forms[collection]))
+
+    def measure(
+        self, targets: Sequence[Target], *, bounded: bool = False
+    ) -> list[Extent | SignalError | TableBusy]:
+        """The extents of tables."""
+        with fallible(self._life, "measure"):
+            return [self._measured(target, bounded=bounded) for target in targets]
+
+    def _measured(self, target: Target, *, bounded: bool) -> Extent | SignalError | TableBusy:
+        shown = self._shown(initial=target.initial)
+        if shown is None:
+            return TableBusy("waits for what was committed before the log began", place=target.collection)
+        places = sorted(place for place, _key, _text in self._rows(target.collection, shown))
+        whole = len(places) <= self._setup.whole_rows and not bounded
+        greatest = (_bound(places[-1]),) if places and not whole else None
+        return Extent(
+            rows=len(places),
+            bytes=10 * len(places),
+            whole=whole,
+            greatest=greatest,
+            key=self.key(target.collection),
+        )
+
+    def boundaries(
+        self,
+        target: Target,
+        after: tuple[str | None, ...] | None,
+        upto: tuple[str | None, ...],
+        step_rows: int,
+        count: int,
+    ) -> Sequence[tuple[str | None, ...]]:
+        """Bounds for runs."""
+        with fallible(self._life, "boundaries"):
+            low, high = _place_of(target.collection, after), _place_of(target.collection, upto)
+            rows = self._rows(target.collection, frozenset(self._database.visible))
+            places = sorted({place for place, _key, _text in rows if low < place < high})
+            return [(_bound(place),) for place in places[step_rows - 1 :: step_rows][:count]]
+
+    def _rows(self, collection: CollectionId, shown: frozenset[int]) -> list[tuple[Any, Key, str]]:
+        """What a snapshot shows: each row's place in what cuts the table, its key and its event's value."""
+        database = self._database
+        if collection == B:
+            shows = database.copies_shown(shown)
+            return [
+                (key, key, read_text(0, str(key), "", 0))
+                for key, times in shows.items()
+                for _ in range(times)
+            ]
+        by_place = database.cuts[collection] == "place"
+        return [
+            (row.place if by_place else key, key, read_text(*row))
+            for key, row in database.rows_shown(collection, shown).items()
+        ]
+
+    def _shown(self, *, initial: bool) -> frozenset[int] | None:
+        """What is read now; None while the log's beginning is hidden."""
+        if initial and self._held is not None:
+            return self._held
+        shown = frozenset(self._database.visible)
+        if not initial:
+            return shown
+        before = {entry.transaction for entry in self._database.log[: self._database.slot]}
+        return None if before - shown else shown
+
+    # Windows.
+
+    def open_window(self, window: Window) -> SimWindow:
+        """Take a snapshot, and read the runs in the background."""
+        with fallible(self._life, "open_window"):
+            for run in window.runs:
+                if run.key and run.key != self.key(run.target.collection):
+                    raise SchemaChanged("its definition has changed", place=run.target.collection)
+            shown = self._shown(initial=window.initial)
+            if shown is None:
+                raise TableBusy("waits for what was committed before the log began")
+            horizon, before = 0, Superseded()
+            if not window.initial or self._held is None:
+                self._pending = {id_: ats for id_, ats in self._pending.items() if id_ not in shown}
+                before = superseding(self._missed())
+                log = self._database.log
+                horizon = next((entry.at + 1 for entry in reversed(log) if entry.transaction in shown), 0)
+            opened = SimWindow(self, self._life, window, shown, before, horizon)
+            self.windows.append(opened)
+            self._life.world.opened(len(self.windows))
+            return opened
+
+    def reads(self, window: SimWindow) -> tuple[CollectionId, list[Key]]:
+        """The first table that a window reads, and the rows that it reads of it."""
+        run = window.window.runs[0]
+        collection = run.target.collection
+        low, high = _place_of(collection, run.after), _place_of(collection, run.upto, open_end=True)
+        rows = self._rows(collection, window.shown)
+        if collection != B and self.key(collection) != run.key:
+            return collection, sorted(key for _place, key, _text in rows)
+        return collection, sorted(key for place, key, _text in rows if low < place <= high)
+
+    def staged(self, window: SimWindow, index: int, run: Run) -> Staged:
+        """Read one run under the window's snapshot, and stage it."""
+        collection = run.target.collection
+        low, high = _place_of(collection, run.after), _place_of(collection, run.upto, open_end=True)
+        wanted = {str(key[0]) for key in run.keys}
+        rows = sorted(
+            (place, key, text)
+            for place, key, text in self._rows(collection, window.shown)
+            if (str(key) in wanted if wanted else low < place <= high)
+        )
+        if any(key in self._database.poisoned[collection] for _place, key, _text in rows):
+            raise SourceError("a row can't be read", place=collection)
+        topics, headers = _columns(str(collection), len(rows))
+        keys = [key for _place, key, _text in rows]
+        columns = [
+            topics,
+            pa.array(map(str, keys), _TEXT),
+            pa.array([text for _place, _key, text in rows], _TEXT),
+            headers,
+            pa.array(map(merge_key, keys), KEY_TYPE),
+        ]
+        events = pa.RecordBatch.from_arrays(columns, schema=STAGED)
+        path = f"{self._life.world.staging}/{window.id}-{index}.arrow"
+        with StagingArea(self._life.world.staging).file(path, ("", "")) as file:
+            file.write(events)
+        size = _ROW_BYTES * len(rows)
+        return Staged(run.ticket, collection, path, len(rows), size, index, *file.checksums)
+
+
+class SimWindow:
+    """Rows read under one snapshot; staged once it was polled often enough."""
+
+    def __init__(
+        self,
+        source: SimSource,
+        life: Life,
+        window: Window,
+        shown: frozenset[int],
+        superseded: Superseded,
+        horizon: int,
+    ) -> None:
+        self._source, self._life, self.window = source, life, window
+        self.shown, self.superseded, self._horizon = shown, superseded, horizon
+        self._polls = life.world.setup.reading_polls + life.world.straggling()
+        self._staged: list[Staged] | None = None
+        self.gives_way = False
+        self._forms = {run.target.collection: source.key(run.target.collection) for run in window.runs}
+
+    @property
+    def id(self) -> str:
+        """The window's id."""
+        return self.window.id
+
+    @property
+    def locks(self) -> bool:
+        """Whether it is being read, and so keeps others from altering its tables."""
+        return self._staged is None
+
+    def reads(self, collection: CollectionId) -> bool:
+        """Whether it holds a lock on a table."""
+        return collection in self._forms
+
+    def poll(self) -> list[Staged] | None:
+        """The staged rows, once all are read."""
+        life = self._life
+        life.step("poll")
+        if self.gives_way and self._staged is None:
+            raise ERRORS["yield"]()  # noqa: RSE102  it makes the error
+        for fault in ("yield", "changed", "failed", "gone", "busy", "login", "room"):
+            if self._staged is None and life.fault(fault):
+                raise ERRORS[fault]()  # noqa: RSE102  it makes the error
+        self._polls -= 1
+        if self._polls > 0:
+            return None
+        if self._staged is None:
+            self._staged = [
+                self._source.staged(self, index, run) for index, run in enumerate(self.window.runs)
+            ]
+        return self._staged
+
+    def reached(self, position: Position) -> bool:
+        """Whether the stream has passed every change that the snapshot shows."""
+        return int(position.order[0]) >= self._horizon
+
+    def close(self) -> None:
+        """Stop, and remove the rows."""
+        for one in self._staged or ():
+            Path(one.path).unlink(missing_ok=True)
+        if self in self._source.windows:
+            self._source.windows.remove(self)
+
+
+def superseding(entries: Sequence[Entry]) -> Superseded:
+    """What these entries supersede in a window that contains none of them."""
+    if not entries:
+        return Superseded()
+    keys: dict[CollectionId, list[bytes]] = {}
+    lacking: dict[CollectionId, tuple[tuple[bytes | None, bytes], ...]] = {}
+    balances: dict[CollectionId, tuple[pa.Table, ...]] = {}
+    truncated = set()
+    for entry in entries:
+        collection = entry.collection
+        if entry.op == "t":
+            truncated.add(collection)
+        elif collection == B:
+            balances[B] = (*balances.get(B, ()), _balance(entry))
+        elif collection in {T, U} and entry.op != "c":
+            old, new = merge_key(entry.old), merge_key(entry.key)
+            touched = keys.setdefault(collection, [])
+            touched += [old] if old == new else [old, new]
+            if entry.op == "u" and entry.large is None:
+                lacking[collection] = (*lacking.get(collection, ()), (old, new))
+    arrays = {name: (pa.array(found, KEY_TYPE),) for name, found in keys.items()}
+    return Superseded(arrays, frozenset(truncated), lacking, balances)
+
+
+def _balance(entry: Entry) -> pa.Table:
+    signs = {"c": [1], "d": [-1], "u": [-1, 1]}[entry.op]
+    keys = {"c": [entry.key], "d": [entry.old], "u": [entry.old, entry.key]}[entry.op]
+    return copies.changes(pa.array([merge_key(key) for key in keys], KEY_TYPE), np.array(signs, np.int64))
+
+
+def _moved(entries: Iterable[Entry], reading: Reading) -> Moved:
+    """The rows that lack a value and may have moved out of what is still to be read."""
+    moved: dict[CollectionId, frozenset[tuple[bytes | None, bytes]]] = {}
+    for entry in entries:
+        cuts = reading.get(entry.collection)
+        if cuts is None or entry.op != "u" or entry.large is not None:
+            continue
+        if entry.old != entry.key or any(cut[:1] != ("key",) for cut in cuts):
+            pair = (merge_key(entry.old), merge_key(entry.key))
+            moved[entry.collection] = moved.get(entry.collection, frozenset()) | {pair}
+    return moved
+
+
+def _signal(entry: Entry) -> SignalRow:
+    id_, type_, data = entry.value.split("|", 2)
+    return SignalRow(str(entry.at), id_, type_, data)
+
+
+def _bound(place: int | str) -> str:
+    return str(place)
+
+
+def _place_of(
+    collection: CollectionId, bound: tuple[str | None, ...] | None, *, open_end: bool = False
+) -> Any:
+    """A bound as what cuts the table."""
+    text = None if bound is None else bound[0]
+    if collection == B:
+        return text if text is not None else ("s" if open_end else "")
+    return int(text) if text is not None else (-_LEAST if open_end else _LEAST)

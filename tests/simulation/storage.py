@@ -1,0 +1,109 @@
+"""A directory in memory for the real state store and the real lease, with faults between any two steps.
+
+It checks the state protocol while it stores: a state is promoted after its turn was sent, and nothing is
+written under the epoch of a job that has been relieved.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from engine.errors import StateError
+from tests.simulation.faults import fallible
+from tests.simulation.violation import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.simulation.faults import Process
+
+_PROMOTED = re.compile(r"turn-(\d+)\.json")
+
+
+@dataclass
+class Directory:
+    """The files, which outlive every job."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    stamps: dict[str, int] = field(default_factory=dict)
+    changes: int = 0
+    sent: Callable[[int], bool] = lambda _turn: True
+    """Whether the sink has a turn."""
+
+    def write(self, name: str, content: bytes) -> None:
+        """Put a file there at once."""
+        self.changes += 1
+        self.files[name] = content
+        self.stamps[name] = self.changes
+
+
+class MemoryStorage:
+    """The `Storage` of one process over a directory."""
+
+    place = "memory"
+
+    def __init__(self, directory: Directory, process: Process) -> None:
+        self._directory, self._process = directory, process
+
+    def names(self) -> list[str]:
+        """All files."""
+        self._process.step("names")
+        return list(self._directory.files)
+
+    def read(self, name: str) -> bytes:
+        """A file's content."""
+        self._process.step("read")
+        try:
+            return self._directory.files[name]
+        except KeyError:
+            raise StateError("there is no such file", place=name) from None
+
+    def create(self, name: str, content: bytes) -> None:
+        """Write a file; torn, it leaves a partial file that nobody may read."""
+        with fallible(self._process, "create") as fault:
+            if fault == "torn":
+                self._directory.write(
+                    f".{name}.{self._directory.changes:032x}.partial", content[: len(content) // 2]
+                )
+            else:
+                self._directory.write(name, content)
+
+    def create_new(self, name: str, content: bytes) -> bool:
+        """Write a file unless it exists."""
+        self._process.step("create_new")
+        if name in self._directory.files:
+            return False
+        self._directory.write(name, content)
+        return True
+
+    def refresh(self, name: str, content: bytes) -> None:
+        """Give a file another stamp."""
+        self._directory.write(name, content)
+
+    def stamp(self, name: str) -> str:
+        """What changes with each write."""
+        if name not in self._directory.files:
+            raise StateError("there is no such file", place=name)
+        return str(self._directory.stamps[name])
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file."""
+        with fallible(self._process, "rename") as fault:
+            if source not in self._directory.files:
+                raise StateError("there is no such file", place=source)
+            if fault != "torn":
+                promoted = _PROMOTED.fullmatch(target)
+                if promoted and not self._directory.sent(int(promoted[1])):
+                    raise Violation(f"state {target} was promoted, and its turn was not sent")
+                self._directory.write(target, self._directory.files.pop(source))
+
+    def delete(self, name: str) -> None:
+        """Remove a file, if it exists."""
+        self._process.step("delete")
+        self._directory.files.pop(name, None)
+
+    def exists(self, name: str) -> bool:
+        """Whether a file exists."""
+        return name in self._directory.files

@@ -1,0 +1,112 @@
+"""A sample of the simulator: histories, their worth, their determinism, shrinking, and a few mutants."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from engine.snapshot.merge_key import merge_keys
+from tests.simulation.__main__ import play, violation_of
+from tests.simulation.figures import missed
+from tests.simulation.generator import Generator
+from tests.simulation.script import History, Setup, draw, from_json, to_json
+from tests.simulation.shrink import shrunk
+from tests.simulation.source import merge_key
+from tests.simulation.story import told
+from tests.simulation.world import World
+
+SEEDS = sorted((Path(__file__).parent / "regressions").glob("*.json"))
+_HISTORIES = 400
+_ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.slow
+def test_histories_violate_nothing_and_are_worth_the_name():
+    happened, failed = play(1, _HISTORIES)
+
+    assert failed == []
+    assert list(missed(_HISTORIES, happened)) == []
+
+
+@pytest.mark.parametrize("path", SEEDS, ids=lambda path: path.stem)
+def test_what_was_found_once_is_not_found_again(path):
+    assert violation_of(from_json(path.read_bytes())) == ""
+
+
+def test_a_run_that_is_worth_little_fails():
+    assert list(missed(1000, Counter(steps=1)))
+
+
+def test_the_generator_is_the_same_everywhere():
+    choose = Generator(7)
+
+    assert [choose.below(1000) for _ in range(6)] == FROM_SEVEN
+
+
+FROM_SEVEN = [721, 649, 549, 604, 348, 182]
+
+_PRINTS = """
+import sys
+from tests.simulation.script import draw, to_json
+from tests.simulation.story import told
+from tests.simulation.world import World
+for seed in range(900, 925):
+    print(to_json(draw(seed)))
+    print("\\n".join(told(World(draw(seed), story=True).play().story)))
+"""
+
+
+def test_a_seed_gives_the_same_history_to_the_byte_in_every_process():
+    stories = [
+        subprocess.run(
+            [sys.executable, "-c", _PRINTS],
+            cwd=_ROOT,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "77")
+    ]
+
+    assert len(stories[0]) > 10_000
+    assert stories[0] == stories[1]
+
+
+def test_a_history_survives_being_saved():
+    history = draw(11)
+
+    assert from_json(to_json(history)) == history
+
+
+def test_a_failing_history_is_cut_down_to_what_matters():
+    def fails(history: History) -> bool:
+        verbs = [step[0] for step in history.steps]
+        return "crash" in verbs and "hit" in verbs[verbs.index("crash") :]
+
+    failing = next(history for seed in range(100) if fails(history := draw(seed)))
+
+    small = shrunk(failing, fails)
+
+    assert [step[0] for step in small.steps] == ["crash", "hit"]
+    assert small.setup == Setup()
+
+
+def test_a_story_has_columns_over_time():
+    lines = list(told(World(draw(5), story=True).play().story))
+
+    assert lines[0].startswith("transactions, log, faults")
+    assert any("READ" in line for line in lines)
+
+
+def test_merge_keys_made_without_arrow_are_the_same():
+    keys: list[int | str] = [0, 17, "r3"]
+
+    expected = merge_keys([pa.array([str(key) for key in keys], pa.large_string())]).to_pylist()
+
+    assert [merge_key(key) for key in keys] == expected

@@ -1,0 +1,683 @@
+"""The world: plays a history's steps between the calls of the job's ports, and ends it in peace.
+
+One thing happens at a time. A job runs until it has made as many calls as the script grants. Then the world
+takes its next steps, right there inside the call, and the job continues, fails, or is killed. When the script
+is over, faults end, everything becomes visible, and the job must come to rest within a bounded number of
+turns.
+
+A second job runs in a thread of its own, but never at the same time: whoever holds the baton runs.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import tempfile
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from adapters.storage.lease import Claim, FileLease, Leases, Process
+from adapters.storage.state import FileStateStore, newest_epoch
+from engine.errors import LeaseLost, TidemarkError
+from engine.job.heartbeat import Heartbeat
+from engine.job.loop import Job
+from engine.job.parts import JobParts, Pace
+from signals.desk import Desk
+from tests.simulation.answers import Answers, Asked
+from tests.simulation.database import SIGNALS, TABLES, B, Database, T, U
+from tests.simulation.faults import fallible
+from tests.simulation.oracle import Oracle
+from tests.simulation.sink import Read, Sent, SimSink
+from tests.simulation.source import SimSource
+from tests.simulation.storage import Directory, MemoryStorage
+from tests.simulation.violation import Killed, Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from engine.model import CollectionId
+    from engine.snapshot.merge import Superseded
+    from signals.answers import Answer
+    from tests.simulation.script import History, Step
+    from tests.simulation.sink import Event
+
+NAMES = {"t": T, "u": U, "b": B}
+_SUPERSEDED = re.compile(r"(\d+) of them superseded")
+_TTL_MS = 8_000
+_MOST_TURNS = 600
+_MOST_CALLS = 60_000
+
+
+class Life:
+    """One process: a job from its start to its end. Every port of it asks here before it does anything."""
+
+    def __init__(self, world: World, seat: int) -> None:
+        world.processes += 1
+        self.world, self.seat, self.number = world, seat, world.processes
+        self.dead = False
+        self.source: SimSource | None = None
+        self.leases: Leases | None = None
+        self.renewed_ms = 0
+        self.renewing = False
+
+    def step(self, port: str) -> None:
+        """A call of a port begins."""
+        if self.renewing:
+            return
+        if self.dead:
+            raise Killed
+        self.world.step(self, port)
+        if self.dead:
+            raise Killed
+
+    def fault(self, port: str) -> str:
+        """How this call fails, if it does."""
+        return self.world.fault(port)
+
+    # The job's parts.
+
+    def run(self) -> None:
+        """Stand by for the lease, then run the job."""
+        world = self.world
+        claim = Claim(
+            f"job {self.seat}", _TTL_MS, id=f"process {self.number}", process=Process("host", self.number)
+        )
+        storage = MemoryStorage(world.directory, self)
+        lease = FileLease(storage, claim, epoch_in=newest_epoch, now_s=world.clock)
+        self.leases = Leases(claim, [lease], now_s=world.clock, own_thread=False)
+        if not self.leases.take(self._sleep):
+            return
+        self.source = SimSource(self)
+        desk = Desk(world.hear)
+        parts = JobParts(
+            source=self.source,
+            sink=SimSink(world.sent, self, self.number),
+            store=FileStateStore(storage, lease.epoch),
+            executors=_Executors(self),
+            desk=desk,
+            pulse=Heartbeat(0.0, _no_event, _nothing),
+            now=world.now,
+            clock=world.clock,
+            sleep=self._sleep,
+            local_rows=1,
+            marks=frozenset(),
+            lease=self.leases,
+        )
+        world.note(f"process {self.number} begins (epoch {lease.epoch})")
+        job = Job(parts, world.pace, world.observe)
+        job.run(lambda: world.turn_begins(self, job))
+        self.leases.release()
+
+    def _sleep(self, seconds: float) -> bool:
+        self.step("sleep")
+        self.world.pass_time(seconds)
+        return self.world.over
+
+    def forget(self) -> None:
+        """Whoever wants the lease next sees that this process has ended, as on the same machine."""
+        if self.leases is not None:
+            self.renewing = True
+            self.leases.release()
+
+    def renew(self) -> None:
+        """The lease's thread, were it one."""
+        if self.leases is not None and self.world.time_ms - self.renewed_ms >= _TTL_MS // 4:
+            self.renewed_ms = self.world.time_ms
+            self.renewing = True
+            self.leases.renew()
+            self.renewing = False
+
+
+@dataclass
+class _Executors:
+    """Tasks that die, all or after half of them."""
+
+    life: Life
+
+    def map(self, task: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        """Run a task on every item."""
+        with fallible(self.life, "executors") as fault:
+            some = items[: len(items) // 2] if fault == "torn" else items
+            return [task(item) for item in some]
+
+
+def _no_event(_now_ms: int) -> Any:
+    raise NotImplementedError
+
+
+def _nothing() -> None:
+    """No statement is run."""
+
+
+@dataclass
+class Played:
+    """What a history came to."""
+
+    happened: Counter[str]
+    story: list[tuple[str, str]]
+    violation: str = ""
+
+
+class World:
+    """Plays one history."""
+
+    def __init__(self, history: History, *, story: bool = False, staging: str | None = None) -> None:
+        self.setup, self._steps = history.setup, history.steps
+        self._at = 0
+        self._told: list[tuple[str, str]] | None = [] if story else None
+        self.staging = staging or _staging()
+        self.database = Database()
+        self.directory = Directory()
+        self.oracle = Oracle(self.database, self.setup.knows)
+        self.sent = Sent(self.setup.knows, self._judge)
+        self.directory.sent = lambda turn: turn in self.sent.turns
+        self.answers = Answers()
+        self.happened: Counter[str] = Counter()
+        self.time_ms, self._ahead_ms = 1_000_000, 0
+        self._budget, self.calls = 0, 0
+        self._faults: dict[str, list[str]] = {}
+        self._straggling = 0
+        self._altering: list[CollectionId] = []
+        self.draining = self.over = False
+        self._drained_turns = 0
+        self.processes = 0
+        self.pace = Pace(
+            chunk_rows=self.setup.chunk_rows,
+            window_rows=self.setup.window_rows,
+            tasks=self.setup.tasks,
+            slice_s=0.0,
+            slice_bytes=self.setup.slice_bytes,
+            max_lag_s=1e12,
+            save_s=2.0,
+            window_retries=self.setup.window_retries,
+            reread_rounds=4,
+            most_reread=self.setup.most_reread,
+            backoff_s=0.2,
+            longest_backoff_s=0.8,
+            retries=None,
+            first_retries=20,
+            idle_s=0.5,
+            waiting_s=0.2,
+        )
+        self._lives: dict[int, Life] = {}
+        self._seats: dict[int, threading.Semaphore] = {}
+        self._threads: list[threading.Thread] = []
+        self._verdict: Violation | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        database = self.database
+        for key in range(self.setup.rows):
+            database.begin(9)
+            database.change(database.open[9], T, "put", key)
+            if key % 2:
+                database.change(database.open[9], U, "put", key)
+            if key % 3 == 0:
+                database.change(database.open[9], B, "put", key)
+                database.change(database.open[9], B, "put", key)
+            database.commit(9, visible=True)
+        if not self.setup.initial:
+            self.begun(len(database.log))
+        database.acknowledged = database.delivered = len(database.log)
+
+    def begun(self, slot: int) -> None:
+        """The log begins."""
+        self.database.delivered = max(self.database.delivered, slot)
+        self.oracle.begin(slot)
+        if self.setup.initial:
+            self.answers.asked.clear()  # what was sent before is in no log
+            self.answers.ask("initial", Asked("initial", TABLES, slot, 1))
+        self.oracle.started = True
+
+    # Playing.
+
+    def play(self) -> Played:
+        """Play the history to its end."""
+        violation = ""
+        try:
+            self._sit(0)
+            if self._verdict is not None:
+                raise self._verdict
+            self.oracle.end()
+        except Violation as found:
+            violation = str(found)
+            self.note(f"VIOLATION: {violation}", "judge")
+        finally:
+            self._end_threads()
+        self.happened["turns"] += self.oracle.last_turn
+        self.happened["READ events"] += self.oracle.reads
+        self.happened["turns sent again"] += self.oracle.resent
+        return Played(self.happened, self._told or [], violation)
+
+    def _sit(self, seat: int) -> None:
+        """Run one process after the other on a seat."""
+        while not self.over:
+            life = self._lives[seat] = Life(self, seat)
+            try:
+                life.run()
+            except Killed:
+                self._pardon()
+                if self.processes % 4:
+                    life.forget()
+            except LeaseLost as error:
+                self.note(f"process {life.number} stands by: {error}")
+                self.happened["leases lost"] += 1
+                self._pardon()
+            except TidemarkError as error:
+                raise Violation(f"the job ended: {type(error).__name__}: {error}") from error
+            except Violation:
+                raise
+            except Exception as error:
+                raise Violation(f"the job broke: {type(error).__name__}: {error}") from error
+            life.dead = True
+            if self.calls > _MOST_CALLS:
+                raise Violation("the history does not end")
+
+    def _pardon(self) -> None:
+        self.oracle.pardons += 1
+        self.answers.pardons += 1
+
+    # What processes see.
+
+    def now(self) -> float:
+        """The wall clock, which may jump."""
+        return (self.time_ms + self._ahead_ms) / 1000
+
+    def clock(self) -> float:
+        """The clock that never goes back."""
+        return self.time_ms / 1000
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass, in which threads of the running process go on."""
+        left_ms = int(seconds * 1000)
+        while left_ms > 0:
+            some = min(left_ms, _TTL_MS // 4)
+            self.time_ms += some
+            left_ms -= some
+            life = self._lives.get(self._running)
+            if life is not None and not life.dead:
+                life.renew()
+
+    _running = 0
+
+    def step(self, life: Life, port: str) -> None:
+        """A call of a port: time passes, and the script goes on when the budget is used up."""
+        self.calls += 1
+        self.time_ms += self.setup.call_ms
+        life.renew()
+        while self._budget <= 0 and not self.draining:
+            self._next(life, port)
+            if life.dead:
+                return
+        self._budget -= 1
+        if self.calls > _MOST_CALLS:
+            raise Violation("the history does not end")
+
+    def fault(self, port: str) -> str:
+        """Take an armed fault."""
+        armed = self._faults.get(port)
+        if not armed:
+            return ""
+        how = armed.pop()
+        self.happened[f"fault: {port}"] += 1
+        self.note(f"{port} fails ({how})", "fault")
+        self._pardon()
+        return how
+
+    def straggling(self) -> int:
+        """How much longer the next window is read."""
+        polls, self._straggling = self._straggling, 0
+        return polls
+
+    def opened(self, count: int) -> None:
+        """A window was opened beside others."""
+        self.happened["windows"] += 1
+        if count > 1:
+            self.happened["overlapping windows"] += 1
+        self.note(f"window opens, {count} in progress", "window")
+
+    def superseded(self, found: Iterable[Superseded]) -> None:
+        """Entries were streamed beside open windows."""
+        found = list(found)
+        self.happened["truncates beside windows"] += any(one.truncated for one in found)
+        if any(one.keys or one.truncated or one.copies for one in found):
+            self.happened["spans that supersede"] += 1
+
+    def hear(self, answer: Answer) -> None:
+        """An answer was given."""
+        self.happened[f"answered {answer.outcome}"] += 1
+        self.note(f"{answer.label} {answer.outcome}: {answer.text}", "answer")
+        done = self.answers.hear(answer)
+        if found := _SUPERSEDED.search(answer.text):
+            self.happened["rows superseded"] += int(found[1])
+        if done is None:
+            return
+        asked, collection = done
+        if collection == B and B in self.answers.failed:
+            return
+        self.oracle.finished(collection, asked.at, asked.turn)
+
+    def observe(self, seen: Any) -> None:
+        """A turn was saved."""
+        self.note(f"turn {seen.state.turn} saved at {seen.state.position.order[0]}", "turn")
+
+    def acknowledged(self, at: int) -> None:
+        """The database may forget the log before this place: everything there must have been sent."""
+        if at > self.oracle.position:
+            raise Violation(f"entry {at} was acknowledged, and the stream is at {self.oracle.position}")
+        self.database.acknowledged = max(self.database.acknowledged, at)
+
+    def _judge(self, turn: int, process: int, events: Sequence[Event]) -> None:
+        if self._told is not None:
+            for event in events:
+                self.note(_shown(event), "sink")
+        newest = max(self._lives.values(), key=lambda life: life.number if life.leases else 0)
+        if self.setup.knows and process < self.sent.owner <= newest.number:
+            raise Violation(f"process {process} wrote turn {turn}, and {self.sent.owner} has taken the sink")
+        before = self.oracle.reads
+        self.oracle.turn(turn, events)
+        self.happened["turns with READs"] += self.oracle.reads > before
+
+    def turn_begins(self, life: Life, job: Job) -> bool:
+        """Whether the job is to stop: at the end of the history, once it has come to rest."""
+        self.step(life, "turn")
+        if life.dead:
+            raise Killed
+        if not self.draining:
+            return False
+        self._alter_now()
+        state = job.state
+        self._drained_turns += 1
+        self.happened["turns in the end"] += 1
+        at = state.position.order[0] if state.position else -1
+        if at == len(self.database.log) and not state.snapshot.tables and not self.answers.waiting():
+            self.over = True
+            return True
+        if self._drained_turns > _MOST_TURNS:
+            waiting = ", ".join(self.answers.waiting()) or "nothing"
+            raise Violation(
+                f"not at rest after {_MOST_TURNS} turns without a fault: stream at {at} of"
+                f" {len(self.database.log)}, {len(state.snapshot.tables)} tables queued,"
+                f" waiting for {waiting}"
+            )
+        return False
+
+    # The script.
+
+    def _next(self, life: Life, port: str) -> None:
+        """Take the next step of the script, or end it."""
+        if self._at >= len(self._steps):
+            self._drain(life)
+            return
+        step = self._steps[self._at]
+        self._at += 1
+        verb = step[0]
+        if verb == "go":
+            self._budget = step[1]
+            return
+        self.happened["steps"] += 1
+        getattr(self, _VERBS[verb])(life, *step[1:])
+        if self._told is not None and verb not in _SILENT:
+            self.note(f"{_words(step)} (before {port})", "script")
+        if not self.setup.late:
+            self.database.delivered = len(self.database.log)
+        if self._altering:
+            self._alter_now()
+
+    def _drain(self, life: Life) -> None:
+        """The script is over: faults end, and everything is delivered and visible."""
+        self.draining, database = True, self.database
+        self.note("the script is over: no more faults", "script")
+        self._faults.clear()
+        for slot in sorted(database.open):
+            database.abort(slot)
+        for transaction in list(database.hidden):
+            database.show(transaction)
+        for rows in database.poisoned.values():
+            rows.clear()
+        database.delivered = len(database.log)
+        for other in self._lives.values():
+            if other is not life:
+                other.dead = True
+
+    def _tx(self, _life: Life, *rest: Any) -> None:
+        *changes, visible = rest
+        database = self.database
+        transaction = database.begin(8)
+        for table, what, *where in changes:
+            database.change(transaction, NAMES[table], what, *where)
+        if database.commit(8, visible=bool(visible)):
+            self.happened["transactions"] += 1
+
+    def _hit(self, life: Life, newest: int, what: str, index: int, other: int, visible: int) -> None:
+        """Change a row that a window in progress reads; any row of `t` if there is no window."""
+        source = life.source
+        windows = source.windows if source else []
+        if source is None or not windows:
+            self._tx(life, ("t", what, index, other), visible)
+            return
+        collection, keys = source.reads(windows[-1 if newest else 0])
+        if not keys:
+            return
+        key = keys[index % len(keys)]
+        number = int(key[1:]) if isinstance(key, str) else key
+        if collection != B and what in {"move", "slip"} and other % 3 == 0:
+            # Within the window, or just behind it.
+            other = number + 1
+        self._tx(life, (collection.parts[1], what, number, other), visible)
+        self.happened["rows hit in a window"] += 1
+
+    def _change(self, _life: Life, slot: int, *changes: Step) -> None:
+        transaction = self.database.begin(slot)
+        for table, what, *where in changes:
+            self.database.change(transaction, NAMES[table], what, *where)
+
+    def _commit(self, _life: Life, slot: int, visible: int) -> None:
+        if self.database.commit(slot, visible=bool(visible)):
+            self.happened["transactions"] += 1
+            self.happened["transactions that took long"] += 1
+
+    def _abort(self, _life: Life, slot: int) -> None:
+        self.database.abort(slot)
+
+    def _settle(self, _life: Life, index: int) -> None:
+        hidden = self.database.hidden
+        for transaction in hidden[index : index + 1]:
+            self.database.show(transaction)
+            self.happened["shown late"] += 1
+
+    def _deliver(self, _life: Life, count: int) -> None:
+        database = self.database
+        left = len(database.log) - database.delivered
+        database.delivered += left if count == 0 else min(count, left)
+
+    def _execute(self, _life: Life, mask: int) -> None:
+        chosen = tuple(table for bit, table in enumerate(TABLES) if mask >> bit & 1)
+        data = orjson.dumps({"data-collections": [f"public.{one.parts[1]}" for one in chosen]}).decode()
+        self._signal("execute", chosen, f"s{self._at}|execute-snapshot|{data}")
+
+    def _stop_snapshot(self, _life: Life, mask: int) -> None:
+        chosen = tuple(table for bit, table in enumerate(TABLES) if mask >> bit & 1)
+        fields: dict[str, Any] = {"type": "incremental"}
+        if chosen:
+            fields["data-collections"] = [f"public.{one.parts[1]}" for one in chosen]
+        self._signal("stop", chosen, f"s{self._at}|stop-snapshot|{orjson.dumps(fields).decode()}")
+
+    def _bad_signal(self, _life: Life, which: int) -> None:
+        texts = (
+            "|execute-snapshot|{",
+            "|execute-snapsht|{}",
+            "||",
+            '|execute-snapshot|{"data-collections": ["public.none"]}',
+        )
+        self._signal("bad", (), f"s{self._at}{texts[which]}")
+
+    def _signal(self, kind: str, chosen: tuple[CollectionId, ...], text: str) -> None:
+        at = self.database.signal(text, visible=True)
+        hidden = set(self.database.hidden)
+        since = next((entry.at for entry in self.database.log if entry.transaction in hidden), at)
+        self.answers.ask(str(at), Asked(kind, chosen, min(at, since), self.oracle.last_turn))
+        self.happened[f"signal: {kind}"] += 1
+
+    def _crash(self, life: Life) -> None:
+        self.happened["crashes"] += 1
+        life.dead = True
+
+    def _fault(self, _life: Life, port: str, how: str, times: int) -> None:
+        self._faults.setdefault(port, [])[:] = [how] * times
+
+    def _straggle(self, _life: Life, polls: int) -> None:
+        self._straggling = polls
+
+    def _poison(self, _life: Life, table: str, key: int) -> None:
+        self.database.poisoned[NAMES[table]].add(f"r{key % 4}" if table == "b" else key)
+        self.happened["rows that can't be read"] += 1
+
+    def _heal(self, _life: Life) -> None:
+        for rows in self.database.poisoned.values():
+            rows.clear()
+
+    def _alter(self, _life: Life, table: str) -> None:
+        self._altering.append(NAMES[table])
+
+    def _alter_now(self) -> None:
+        """Change definitions as soon as no window reads the table; windows are told to give way."""
+        readers = [
+            window
+            for life in self._lives.values()
+            if not life.dead and life.source
+            for window in life.source.windows
+            if window.locks
+        ]
+        waiting = []
+        for collection in self._altering:
+            if any(window.reads(collection) for window in readers):
+                waiting.append(collection)
+                for window in readers:
+                    window.gives_way |= window.reads(collection)
+            else:
+                self.database.alter(collection)
+                self.happened["definitions changed"] += 1
+        self._altering = waiting
+
+    def _jump(self, _life: Life, seconds: int) -> None:
+        self._ahead_ms += 1000 * seconds
+        self.happened["clock jumps"] += 1
+
+    def _freeze(self, _life: Life, seconds: int) -> None:
+        self.time_ms += 1000 * seconds
+        self.happened["freezes"] += 1
+
+    def _restart(self, life: Life) -> None:
+        """A kill that comes between turns as well as within one."""
+        self._crash(life)
+
+    # The second job.
+
+    def _rival(self, life: Life) -> None:
+        """A second job starts, and the running one falls asleep."""
+        if not self.setup.knows or len(self._seats) > 1:
+            self._switch(life)
+            return
+        self.happened["second jobs"] += 1
+        self._seats = {0: threading.Semaphore(0), 1: threading.Semaphore(0)}
+        thread = threading.Thread(target=self._second, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+        self._hand_over(life.seat, 1)
+
+    def _second(self) -> None:
+        self._seats[1].acquire()
+        try:
+            if not self.over:
+                self._sit(1)
+        except Violation as found:
+            self._verdict = found
+        finally:
+            self.over = True
+            for life in self._lives.values():
+                life.dead = True
+            self._running = 0
+            self._seats[0].release()
+
+    def _switch(self, life: Life) -> None:
+        """The sleeper wakes, and the other one falls asleep."""
+        if len(self._seats) > 1:
+            self.happened["sleepers woken"] += 1
+            self._hand_over(life.seat, 1 - life.seat)
+
+    def _hand_over(self, mine: int, other: int) -> None:
+        self._running = other
+        self._pardon()
+        self.note(f"job {mine} sleeps, job {other} runs", "script")
+        self._seats[other].release()
+        self._seats[mine].acquire()
+        self._running = mine
+
+    def _end_threads(self) -> None:
+        self.over = True
+        for life in self._lives.values():
+            life.dead = True
+        for thread in self._threads:
+            self._seats[1].release()
+            thread.join()
+
+    # The story.
+
+    def note(self, text: str, column: str = "job") -> None:
+        """Note a line of the story, if one is told."""
+        if self._told is not None:
+            self._told.append((column, text))
+
+
+_SILENT = {"go", "rival", "switch"}
+_VERBS = {
+    "tx": "_tx",
+    "hit": "_hit",
+    "change": "_change",
+    "commit": "_commit",
+    "abort": "_abort",
+    "settle": "_settle",
+    "deliver": "_deliver",
+    "execute": "_execute",
+    "stop-snapshot": "_stop_snapshot",
+    "bad-signal": "_bad_signal",
+    "crash": "_crash",
+    "restart": "_restart",
+    "fault": "_fault",
+    "straggle": "_straggle",
+    "poison": "_poison",
+    "heal": "_heal",
+    "alter": "_alter",
+    "jump": "_jump",
+    "freeze": "_freeze",
+    "rival": "_rival",
+    "switch": "_switch",
+}
+_STAGING: list[tempfile.TemporaryDirectory[str]] = []
+
+
+def _staging() -> str:
+    """A directory in memory, one for all histories of this process."""
+    if not _STAGING:
+        logging.getLogger("engine").setLevel(logging.CRITICAL + 1)
+        logging.getLogger("signals").setLevel(logging.CRITICAL + 1)
+        logging.getLogger("adapters").setLevel(logging.CRITICAL + 1)
+        _STAGING.append(tempfile.TemporaryDirectory(dir="/dev/shm"))
+    return _STAGING[0].name
+
+
+def _words(step: Step) -> str:
+    return " ".join(str(part) for part in step)
+
+
+def _shown(event: Event) -> str:
+    if isinstance(event, Read):
+        return f"READ {event.collection.parts[-1]} {event.key} = {event.value} (as of {event.at})"
+    if event.collection == SIGNALS:
+        return f"{event.at} signal"
+    return f"{event.at} {event.op} {event.collection.parts[-1]} {event.old}→{event.key} {event.value}"
