@@ -2,5 +2,20 @@
 
 from __future__ import annotations
 
-EQUIVALENT: dict[str, str] = {}
+_COMPACTION = (
+    "balances of the same entries, merged sooner, later or never: `together` gives, for each row, the sum and"
+    " the lowest running sum, and both are the same however consecutive entries were grouped before"
+)
+_NO_KEYS = (
+    "no keys name nothing: `pc.is_in` marks no row, and where no row is marked the result is None as well"
+)
+_NO_ARRAYS = "no arrays, put together with the key's type, are an empty array of that type"
+EQUIVALENT: dict[str, str] = {
+    "merge.Superseded.__or__: always: len(parts) < _COMPACTED": _COMPACTION,
+    "merge.Superseded.__or__: never: len(parts) < _COMPACTED": _COMPACTION,
+    "merge.Superseded.__or__: boundary: len(parts) < _COMPACTED": _COMPACTION,
+    "merge.Superseded.of: always: arrays": _NO_ARRAYS,
+    "merge.Newer.survivors: never: not len(self.keys) or not len(keys)": _NO_KEYS,
+    "merge.Newer.survivors: both: not len(self.keys) or not len(keys)": _NO_KEYS,
+}
 """By name (`Mutant.name`)."""

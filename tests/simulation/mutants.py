@@ -10,21 +10,27 @@ import argparse
 import importlib.machinery
 import importlib.util
 import os
+import re
+import resource
 import signal
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from tests.simulation.equivalent import EQUIVALENT
 from tests.simulation.mutate import Mutation, mutated, mutations
 
 if TYPE_CHECKING:
     import types
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 _ROOT = Path(__file__).parents[2]
+REGRESSIONS = Path(__file__).parent / "regressions"
 _HANG_S = 40
 TARGETS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "merge rule": (
@@ -78,7 +84,7 @@ class Mutant:
 
     @property
     def name(self) -> str:
-        """The file's name, the function, the node and the operator."""
+        """The file's name, the function, the operator and what it changes."""
         return f"{Path(self.path).stem}.{self.mutation.name}"
 
 
@@ -123,7 +129,6 @@ class _Finder:
 def preload() -> None:
     """Import what is large and not under test, once for all forks."""
     import numpy  # noqa: F401, ICN001, PLC0415
-    import orjson  # noqa: F401, PLC0415
     import py4j.protocol  # type: ignore[import-untyped] # noqa: F401, PLC0415
     import pyarrow.compute  # noqa: F401, PLC0415
     import pyspark.errors  # noqa: F401, PLC0415
@@ -131,33 +136,65 @@ def preload() -> None:
     import xxhash  # noqa: F401, PLC0415
 
 
-def _played(mutant: Mutant, first: int, count: int) -> str:
+def _played(_mutant: Mutant, first: int, count: int) -> str:
     """In a fork: what caught the mutant, empty for nothing."""
-    sys.meta_path.insert(0, _Finder(mutant))
-    try:
-        from tests.simulation.script import draw  # noqa: PLC0415
-        from tests.simulation.world import World  # noqa: PLC0415
+    from tests.simulation.script import draw  # noqa: PLC0415  it imports what is mutated
+    from tests.simulation.world import World  # noqa: PLC0415
 
-        for seed in range(first, first + count):
-            if violation := World(draw(seed)).play().violation:
-                return f"seed {seed}: {violation}"
-    except Exception as error:  # noqa: BLE001  a mutant that can't even run is caught, too
-        return f"broken: {type(error).__name__}: {error}"
+    for seed in range(first, first + count):
+        if violation := World(draw(seed)).play().violation:
+            return f"seed {seed}: {violation}"
     return ""
 
 
-def caught(mutant: Mutant, first: int, count: int) -> str:
-    """What caught the mutant, empty for nothing; a mutant that hangs is caught."""
+def _replayed(document: bytes) -> str:
+    """In a fork: what a saved history violates."""
+    from tests.simulation.script import from_json  # noqa: PLC0415  it imports what is mutated
+    from tests.simulation.world import World  # noqa: PLC0415
+
+    return World(from_json(document)).play().violation
+
+
+def _saved(mutant: Mutant, first: int, count: int) -> str:
+    """In a fork: find a history that catches the mutant, cut it down and save it."""
+    from tests.simulation.script import draw, to_json  # noqa: PLC0415  it imports what is mutated
+    from tests.simulation.shrink import shrunk  # noqa: PLC0415
+    from tests.simulation.world import World  # noqa: PLC0415
+
+    for seed in range(first, first + count):
+        if violation := World(draw(seed)).play().violation:
+            small = shrunk(draw(seed), lambda history: bool(World(history).play().violation))
+            violation = World(small).play().violation
+            path = REGRESSIONS / f"{_slug(mutant.name)}.json"
+            path.write_text(to_json(small, {"catches": mutant.name, "says": violation}))
+            return f"seed {seed}: {violation}"
+    return ""
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:70].strip("-")
+
+
+def in_fork(mutant: Mutant | None, play: Callable[[], str], hang_s: int = _HANG_S) -> str:
+    """What `play` says in a fork with the mutant: empty for nothing. A mutant that hangs is caught.
+
+    It hangs if it uses `hang_s` of processor time, or ten times that of any time.
+    """
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
         os.close(reading)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(_HANG_S + count // 5)
-        devnull = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(devnull, 2)
-        found = _played(mutant, first, count)
-        os.write(writing, f"{found or 'survived'}".encode())
+        signal.alarm(10 * hang_s)
+        resource.setrlimit(resource.RLIMIT_CPU, (hang_s, hang_s))
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        if mutant is not None:
+            sys.meta_path.insert(0, _Finder(mutant))
+        try:
+            found = play() or "survived"
+        except Exception as error:  # noqa: BLE001  a mutant that can't even run is caught, too
+            found = f"broken: {type(error).__name__}: {error}"
+        os.write(writing, found.encode())
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
@@ -166,11 +203,13 @@ def caught(mutant: Mutant, first: int, count: int) -> str:
     return "" if said == "survived" else said or "hung"
 
 
-def survivors(mutants: Sequence[Mutant], first: int, count: int) -> Iterator[Mutant]:
+def survivors(
+    mutants: Sequence[Mutant], play: Callable[[Mutant, int, int], str], first: int, count: int
+) -> Iterator[Mutant]:
     """Play each mutant, print what became of it, and give those that nothing caught."""
     for number, mutant in enumerate(mutants, 1):
         begun = time.monotonic()
-        found = caught(mutant, first, count)
+        found = in_fork(mutant, partial(play, mutant, first, count), _HANG_S + count // 4)
         took = time.monotonic() - begun
         print(
             f"{number}/{len(mutants)} {mutant.group}: {mutant.name} (line {mutant.mutation.line}): "
@@ -181,6 +220,29 @@ def survivors(mutants: Sequence[Mutant], first: int, count: int) -> Iterator[Mut
             yield mutant
 
 
+def replayed() -> int:
+    """Play each saved history, with its mutant and without; returns how many are not as they should be."""
+    known = {mutant.name: mutant for mutant in all_mutants()}
+    wrong = 0
+    for path in sorted(REGRESSIONS.glob("*.json")):
+        document = path.read_bytes()
+        says = in_fork(None, partial(_replayed, document))
+        name = orjson.loads(document).get("catches")
+        if says:
+            print(f"{path.name}: {says}")
+        elif name is None:
+            continue
+        elif name not in known:
+            print(f"{path.name}: there is no mutant {name!r} any more; save another one with --save")
+        elif not (says := in_fork(known[name], partial(_replayed, document))):
+            print(f"{path.name}: does not catch {name!r} any more; save another one with --save")
+        else:
+            print(f"{path.name}: {says[:110]}")
+            continue
+        wrong += 1
+    return wrong
+
+
 def main() -> int:
     """Play all mutants, or a sample; the exit code says whether one survived."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants", description=__doc__)
@@ -189,8 +251,13 @@ def main() -> int:
     parser.add_argument("--offset", type=int, default=0, help="begin with this one")
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--count", type=int, default=2000, help="how many histories a mutant may survive")
+    parser.add_argument("--save", action="store_true", help="save the history that catches each")
     parser.add_argument("--list", action="store_true", help="only list them")
+    parser.add_argument("--saved", action="store_true", help="play what was saved")
     arguments = parser.parse_args()
+    if arguments.saved:
+        preload()
+        return replayed()
     mutants = [
         m for m in all_mutants() if arguments.only in f"{m.group} {m.name}" and m.name not in EQUIVALENT
     ]
@@ -200,7 +267,8 @@ def main() -> int:
         return 0
     preload()
     begun = time.monotonic()
-    left = list(survivors(mutants, arguments.seed, arguments.count))
+    play = _saved if arguments.save else _played
+    left = list(survivors(mutants, play, arguments.seed, arguments.count))
     print(f"{len(mutants) - len(left)} of {len(mutants)} caught in {time.monotonic() - begun:.0f} s")
     print("\n".join(f"survived: {mutant.name} ({mutant.path}:{mutant.mutation.line})" for mutant in left))
     return bool(left)

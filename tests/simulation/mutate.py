@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import copy
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -33,37 +34,56 @@ _QUIET: Final = {"warning", "info", "error", "debug", "log"}
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """One change: in a function, at the n-th node of its tree, by an operator."""
+    """One change: in a function, by an operator, to an expression or statement (the n-th with that text)."""
 
     function: str
-    node: int
     operator: str
+    text: str
+    number: int
     line: int
 
     @property
     def name(self) -> str:
-        """Stable as long as the function is."""
-        return f"{self.function}:{self.node}:{self.operator}"
+        """Stable as long as the function says this."""
+        times = f" #{self.number}" if self.number > 1 else ""
+        return f"{self.function}: {self.operator}: {self.text}{times}"
 
 
 def mutations(source: str) -> Iterator[Mutation]:
     """All mutations of a module's functions."""
-    for function, tree in _functions(ast.parse(source)):
-        for number, node in enumerate(ast.walk(tree)):
-            for operator in _operators(node):
-                yield Mutation(function, number, operator, getattr(node, "lineno", tree.lineno))
+    for _node, mutation in _found(ast.parse(source)):
+        yield mutation
 
 
 def mutated(source: str, mutation: Mutation) -> ast.Module:
     """The module's tree with the mutation."""
     module = ast.parse(source)
-    for function, tree in _functions(module):
-        if function == mutation.function:
-            for number, node in enumerate(ast.walk(tree)):
-                if number == mutation.node:
-                    _change(node, mutation.operator)
-                    return ast.fix_missing_locations(module)
+    for node, found in _found(module):
+        if found == mutation:
+            _change(node, mutation.operator)
+            return ast.fix_missing_locations(module)
     raise LookupError(mutation.name)
+
+
+def _found(module: ast.Module) -> Iterator[tuple[ast.AST, Mutation]]:
+    for function, tree in _functions(module):
+        seen: Counter[tuple[str, str]] = Counter()
+        says = isinstance(tree.returns, ast.Name) and tree.returns.id == "bool"
+        for node in [inner for statement in tree.body for inner in ast.walk(statement)]:
+            answers = says and isinstance(node, ast.Return)
+            for operator in ("always", "never") if answers else _operators(node):
+                text = _text(node)
+                seen[operator, text] += 1
+                line = getattr(node, "lineno", tree.lineno)
+                yield node, Mutation(function, operator, text, seen[operator, text], line)
+
+
+def _text(node: ast.AST) -> str:
+    if isinstance(node, ast.comprehension):
+        return " and ".join(map(ast.unparse, node.ifs))
+    if isinstance(node, ast.If | ast.IfExp | ast.While):
+        return ast.unparse(node.test)
+    return ast.unparse(node)
 
 
 def _functions(module: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:

@@ -8,6 +8,7 @@ part of a history is a history, too: that is what makes shrinking simple.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import orjson
@@ -15,7 +16,7 @@ import orjson
 from tests.simulation.generator import Generator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 Step: TypeAlias = "tuple[Any, ...]"
 
@@ -56,12 +57,13 @@ class History:
         return History(self.setup, tuple(self.steps[at] for at in kept))
 
 
-def to_json(history: History) -> str:
-    """One line for the setup and one for each step."""
+def to_json(history: History, about: Mapping[str, str] = MappingProxyType({})) -> str:
+    """One line for the setup and one for each step, behind what is said about it."""
     lines = ",\n  ".join(orjson.dumps(step).decode() for step in history.steps)
     default = asdict(Setup())
     setup = {name: value for name, value in asdict(history.setup).items() if value != default[name]}
-    return f'{{\n "setup": {orjson.dumps(setup).decode()},\n "steps": [\n  {lines}\n ]\n}}\n'
+    said = "".join(f' "{name}": {orjson.dumps(text).decode()},\n' for name, text in about.items())
+    return f'{{\n{said} "setup": {orjson.dumps(setup).decode()},\n "steps": [\n  {lines}\n ]\n}}\n'
 
 
 def from_json(text: str | bytes) -> History:
