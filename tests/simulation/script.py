@@ -127,7 +127,7 @@ def draw(seed: int) -> History:
 
 def _setup(choose: Generator) -> Setup:
     return Setup(
-        rows=choose.between(2, 8),
+        rows=choose.between(4, 9),
         initial=choose.chance(30),
         knows=choose.chance(75),
         late=choose.chance(40),
