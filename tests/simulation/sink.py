@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 from engine.errors import InvariantError, SinkError
 from engine.events.batch import EventForm
 from engine.model import CollectionId, Part
+from engine.staging.event_rows import EventRows
 from tests.simulation.database import Entry
 from tests.simulation.faults import fallible
 
@@ -70,6 +71,7 @@ class SimSink:
     """The `Sink` of one process."""
 
     form: ClassVar[EventForm] = EventForm.RECORDS
+    row_form: ClassVar[EventRows] = EventRows()
 
     def __init__(self, sent: Sent, process: Process, number: int) -> None:
         self._sent, self._process, self._number = sent, process, number

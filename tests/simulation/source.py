@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,7 +22,8 @@ from engine.snapshot import copies
 from engine.snapshot.extent import Extent
 from engine.snapshot.merge import Superseded
 from engine.snapshot.merge_key import KEY_TYPE
-from engine.staging.staged_rows import STAGED, StagingArea
+from engine.staging.rows import STAGED
+from engine.staging.surroundings import Surroundings
 from tests.simulation.database import SIGNALS, TABLES, B, T, U
 from tests.simulation.faults import ERRORS, fallible
 from tests.simulation.sink import read_text
@@ -327,11 +327,10 @@ class SimSource:
             pa.array(map(merge_key, keys), KEY_TYPE),
         ]
         events = pa.RecordBatch.from_arrays(columns, schema=STAGED)
-        path = f"{self._life.world.staging}/{window.id}-{index}.arrow"
-        with StagingArea(self._life.world.staging).file(path, ("", "")) as file:
-            file.write(events)
+        with self._life.world.staging.within(window.id).run(index, Surroundings()) as staging:
+            staging.write(events)
         size = _ROW_BYTES * len(rows)
-        return Staged(run.ticket, collection, path, len(rows), size, index, *file.checksums)
+        return Staged(run.ticket, collection, staging.complete, len(rows), size, index)
 
 
 class SimWindow:
@@ -391,8 +390,7 @@ class SimWindow:
 
     def close(self) -> None:
         """Stop, and remove the rows."""
-        for one in self._staged or ():
-            Path(one.path).unlink(missing_ok=True)
+        self._life.world.staging.within(self.id).clear()
         if self in self._source.windows:
             self._source.windows.remove(self)
 

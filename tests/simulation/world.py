@@ -12,20 +12,23 @@ from __future__ import annotations
 
 import logging
 import re
-import tempfile
 import threading
 from collections import Counter
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from adapters.staging.memory_blocks import MemoryBlocks
 from adapters.storage.lease import Claim, FileLease, Leases, Process
 from adapters.storage.state import FileStateStore, newest_epoch
 from engine.errors import LeaseLost, TidemarkError
 from engine.job.heartbeat import Heartbeat
 from engine.job.loop import Job
 from engine.job.parts import JobParts, Pace
+from engine.staging.event_rows import EventRows
+from engine.staging.rows import StagingArea
 from signals.desk import Desk
 from tests.simulation.answers import Answers, Asked
 from tests.simulation.database import SIGNALS, TABLES, B, Database, T, U
@@ -88,7 +91,7 @@ class Life:
         )
         storage = MemoryStorage(world.directory, self)
         lease = FileLease(storage, claim, epoch_in=newest_epoch, now_s=world.clock)
-        self.leases = Leases(claim, [lease], now_s=world.clock, own_thread=False)
+        self.leases = Leases(claim, [lease], _nothing_beside, world.clock)
         if not self.leases.take(self._sleep):
             return
         self.source = SimSource(self)
@@ -103,6 +106,7 @@ class Life:
             now=world.now,
             clock=world.clock,
             sleep=self._sleep,
+            new_id=world.new_id,
             local_rows=1,
             marks=frozenset(),
             lease=self.leases,
@@ -165,11 +169,12 @@ class Played:
 class World:
     """Plays one history."""
 
-    def __init__(self, history: History, *, story: bool = False, staging: str | None = None) -> None:
+    def __init__(self, history: History, *, story: bool = False) -> None:
         self.setup, self._steps = history.setup, history.steps
         self._at = 0
         self._told: list[tuple[str, str]] | None = [] if story else None
-        self.staging = staging or _staging()
+        self.staging = StagingArea(MemoryBlocks(), EventRows())
+        self._ids = count(1)
         self.database = Database()
         self.directory = Directory()
         self.oracle = Oracle(self.database, self.setup.knows)
@@ -282,6 +287,10 @@ class World:
         self.answers.pardons += 1
 
     # What processes see.
+
+    def new_id(self) -> str:
+        """A window's id, which no other window of this world has."""
+        return f"window {next(self._ids)}"
 
     def now(self) -> float:
         """The wall clock, which may jump."""
@@ -668,17 +677,19 @@ _VERBS = {
     "rival": "_rival",
     "switch": "_switch",
 }
-_STAGING: list[tempfile.TemporaryDirectory[str]] = []
+for _name in ("engine", "signals", "adapters"):
+    logging.getLogger(_name).setLevel(logging.CRITICAL + 1)
 
 
-def _staging() -> str:
-    """A directory in memory, one for all histories of this process."""
-    if not _STAGING:
-        logging.getLogger("engine").setLevel(logging.CRITICAL + 1)
-        logging.getLogger("signals").setLevel(logging.CRITICAL + 1)
-        logging.getLogger("adapters").setLevel(logging.CRITICAL + 1)
-        _STAGING.append(tempfile.TemporaryDirectory(dir="/dev/shm"))
-    return _STAGING[0].name
+class _Nothing:
+    """Nothing runs beside the turns: the world takes the steps itself."""
+
+    def join(self, timeout: float | None = None) -> None:
+        """Return at once."""
+
+
+def _nothing_beside(run: Callable[[], None], name: str) -> _Nothing:  # noqa: ARG001  nothing runs
+    return _Nothing()
 
 
 def _words(step: Step) -> str:
