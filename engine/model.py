@@ -99,6 +99,22 @@ class StopSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class PauseSnapshot:
+    """Pause these collections until they are resumed, or everything when `collections` is None."""
+
+    signal: str
+    collections: tuple[CollectionId, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeSnapshot:
+    """Resume these collections, or everything when `collections` is None."""
+
+    signal: str
+    collections: tuple[CollectionId, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
 class LogMessage:
     """Write this line to the job's log, so that a log can be marked from the database."""
 
@@ -106,7 +122,7 @@ class LogMessage:
     message: str
 
 
-Command: TypeAlias = ExecuteSnapshot | StopSnapshot | LogMessage
+Command: TypeAlias = ExecuteSnapshot | StopSnapshot | PauseSnapshot | ResumeSnapshot | LogMessage
 
 
 @dataclass(frozen=True, slots=True)

@@ -426,5 +426,11 @@ class SignalDesk(Protocol):
     def stopped(self, table: Table, why: str = "") -> None:
         """Answer that a collection left the queue before its end; `why` if no signal asked for it."""
 
+    def paused(self, table: Table) -> None:
+        """Answer that a collection is read no further until it is resumed."""
+
+    def resumed(self, table: Table) -> None:
+        """Answer that a paused collection is read further."""
+
     def failed(self, table: Table, error: Exception) -> None:
         """Answer that a collection could not be read, and why."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
-from engine.model import ExecuteSnapshot, LogMessage, StopSnapshot
+from engine.model import ExecuteSnapshot, LogMessage, PauseSnapshot, ResumeSnapshot, StopSnapshot
 from engine.saved import read_text
 from signals.model import Signal
 
@@ -34,6 +34,8 @@ class Outcome(StrEnum):
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"
+    PAUSED = "paused"
+    RESUMED = "resumed"
     FINISHED = "finished"
     STOPPED = "stopped"
     FAILED = "failed"
@@ -42,6 +44,8 @@ class Outcome(StrEnum):
 _LEVELS: Final = {
     Outcome.ACCEPTED: logging.INFO,
     Outcome.REJECTED: logging.WARNING,
+    Outcome.PAUSED: logging.INFO,
+    Outcome.RESUMED: logging.INFO,
     Outcome.FINISHED: logging.INFO,
     Outcome.STOPPED: logging.INFO,
     Outcome.FAILED: logging.ERROR,
@@ -112,14 +116,20 @@ def _promise(command: Command) -> str:
             return "nothing to do, 'data-collections' is empty"
         case ExecuteSnapshot(targets=targets):
             return f"incremental snapshot of {_listed([target.collection for target in targets])}"
-        case StopSnapshot(collections=None):
-            return "every snapshot in progress will stop"
         case StopSnapshot(collections=collections):
-            return f"the snapshot of {_listed(collections or ())} will stop"
+            return f"{_meant(collections)} will stop"
+        case PauseSnapshot(collections=collections):
+            return f"{_meant(collections)} will pause until it is resumed"
+        case ResumeSnapshot(collections=collections):
+            return f"{_meant(collections)} will go on if it is paused"
         case LogMessage(message=message):
             return message
         case _:
             assert_never(command)
+
+
+def _meant(collections: Sequence[object] | None) -> str:
+    return "every snapshot in progress" if collections is None else f"the snapshot of {_listed(collections)}"
 
 
 def _listed(collections: Sequence[object]) -> str:

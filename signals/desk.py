@@ -148,6 +148,16 @@ class Desk:
         because = f": {why}" if why else ""
         self._say(table, Outcome.STOPPED, f"{table.target.collection} stopped after {rows} rows{because}")
 
+    def paused(self, table: Table) -> None:
+        """Answer that a collection is read no further until it is resumed."""
+        rows = table.progress.rows if table.progress else 0
+        self._say(table, Outcome.PAUSED, f"{table.target.collection} paused after {rows} rows")
+
+    def resumed(self, table: Table) -> None:
+        """Answer that a paused collection is read further."""
+        rows = table.progress.rows if table.progress else 0
+        self._say(table, Outcome.RESUMED, f"{table.target.collection} goes on after {rows} rows")
+
     def failed(self, table: Table, error: Exception) -> None:
         """Answer that a collection could not be read, and what is missing."""
         missing = _missing(table.progress.lacks) if table.progress else ""

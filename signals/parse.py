@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import orjson
 
 from engine.errors import SignalError
-from engine.model import Command, ExecuteSnapshot, LogMessage, StopSnapshot, Target
+from engine.model import (
+    Command,
+    ExecuteSnapshot,
+    LogMessage,
+    PauseSnapshot,
+    ResumeSnapshot,
+    StopSnapshot,
+    Target,
+)
 from signals.budget import MAX_CONDITIONED, MAX_DATA, MAX_ID, MAX_NOTES, check_depth
 from signals.model import WINDOW_TYPES
 from signals.names import Known, match_names, shown
@@ -30,7 +38,7 @@ _CONDITIONS: Final = "additional-conditions"
 _SURROGATE: Final = "surrogate-key"
 _TYPE: Final = "type"
 
-_NOT_YET: Final = frozenset({"pause-snapshot", "resume-snapshot", "schema-changes"})
+_NOT_YET: Final = frozenset({"schema-changes"})
 _MAX_NAMED: Final = 5
 
 _Fields: TypeAlias = dict[str, object]
@@ -91,6 +99,29 @@ def _stop(signal: Signal, known: Known) -> Accepted:
     return Accepted(StopSnapshot(signal.label, collections), (*notes, *unknown))
 
 
+def _pause(signal: Signal, known: Known) -> Accepted:
+    collections, notes = _which(signal, known)
+    return Accepted(PauseSnapshot(signal.label, collections), notes)
+
+
+def _resume(signal: Signal, known: Known) -> Accepted:
+    collections, notes = _which(signal, known)
+    return Accepted(ResumeSnapshot(signal.label, collections), notes)
+
+
+def _which(signal: Signal, known: Known) -> tuple[tuple[CollectionId, ...] | None, tuple[str, ...]]:
+    """The collections to pause or resume, None for all, and notes. Debezium needs no data here."""
+    data = signal.data if signal.data and signal.data.strip() else "{}"
+    fields = _fields(data)
+    unknown = _ignored(fields, (_TYPE, _COLLECTIONS))
+    _check_snapshot_type(_text(fields, _TYPE) or "incremental")
+    patterns = _patterns(fields)
+    if not patterns:
+        return None, unknown
+    collections, notes = _named(patterns, known)
+    return collections, (*notes, *unknown)
+
+
 def _log(signal: Signal, _known: Known) -> Accepted:
     fields = _fields(signal.data)
     message = _text(fields, "message")
@@ -104,6 +135,8 @@ def _log(signal: Signal, _known: Known) -> Accepted:
 _READERS: Final[dict[str, Callable[[Signal, Known], Accepted]]] = {
     "execute-snapshot": _execute,
     "stop-snapshot": _stop,
+    "pause-snapshot": _pause,
+    "resume-snapshot": _resume,
     "log": _log,
 }
 

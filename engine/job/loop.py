@@ -49,7 +49,7 @@ from engine.job.state import State
 from engine.job.turn_size import TurnSize
 from engine.job.window_scheduler import with_moved
 from engine.job.windows import Windows
-from engine.model import ExecuteSnapshot, LogMessage, StopSnapshot
+from engine.model import ExecuteSnapshot, LogMessage, PauseSnapshot, ResumeSnapshot, StopSnapshot
 from engine.ports import Encoded
 from engine.snapshot.groups import spread
 from engine.snapshot.queue import Table
@@ -441,6 +441,17 @@ class Job:
                 for table in stopped:
                     self._parts.desk.stopped(table)
                 self._windows.drop(stopped)
+                return replace(state, snapshot=snapshot)
+            case PauseSnapshot():
+                snapshot, paused = state.snapshot.pause(command)
+                for table in paused:
+                    self._parts.desk.paused(table)
+                self._windows.drop(paused)
+                return replace(state, snapshot=snapshot)
+            case ResumeSnapshot():
+                snapshot, resumed = state.snapshot.resume(command)
+                for table in resumed:
+                    self._parts.desk.resumed(table)
                 return replace(state, snapshot=snapshot)
             case LogMessage():
                 return state

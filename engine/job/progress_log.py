@@ -47,7 +47,8 @@ class TableReport:
 
 
 def table_report(tables: tuple[Table, ...], now_s: float) -> TableReport | None:
-    """The report on the first collection in the queue; None if it has not begun."""
+    """The report on the first collection that is not paused; None if it has not begun."""
+    tables = tuple(table for table in tables if not table.paused)
     if not tables or tables[0].progress is None:
         return None
     table, progress = tables[0], tables[0].progress
@@ -71,7 +72,8 @@ def goes_on(tables: tuple[Table, ...]) -> str | None:
         return None
     first, more = tables[0], f", and {len(tables) - 1} more are queued" if len(tables) > 1 else ""
     percent = 100 * fraction_read(first.progress) if first.progress else 0.0
-    return f"the snapshot of {first.target.collection} goes on at {percent:.0f} %{more}"
+    does = "is paused" if first.paused else "goes on"
+    return f"the snapshot of {first.target.collection} {does} at {percent:.0f} %{more}"
 
 
 def _estimated(progress: Progress, fraction: float) -> int:

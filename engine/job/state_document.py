@@ -92,6 +92,7 @@ class _Table(_Target, kw_only=True):
     merged: tuple[tuple[str, str | None], ...] = ()
     progress: _Progress | None
     resumes: _Failed | None = None
+    paused: bool = False
     at: int | UnsetType = UNSET
 
 
@@ -102,6 +103,7 @@ class _Queue(Struct, kw_only=True):
     conditions: tuple[str, ...] = ()
     tables: tuple[_Table, ...]
     failed: tuple[_Failed, ...] = ()
+    paused: bool = False
 
 
 class _Incomplete(Struct, kw_only=True):
@@ -178,6 +180,7 @@ def to_json(state: State, version: int = PREVIOUS) -> bytes:
             conditions=tuple(conditions),
             tables=tables,
             failed=failed,
+            paused=state.snapshot.paused,
         ),
         queue_document=state.beside,
         memory=state.memory,
@@ -256,6 +259,7 @@ def _state(document: Previous | Current, waiting: Waiting | None) -> State:
             tables=tuple(tables),
             next_ticket=queue.next_ticket,
             failed=tuple(_failed_in(failed, queue.conditions) for failed in queue.failed),
+            paused=queue.paused,
         ),
         identity=document.identity,
         memory=document.memory,
@@ -299,6 +303,7 @@ def _table_out(table: Table, conditions: dict[str, int], **changed: Any) -> _Tab
         "merged": _requests_out(table.merged),
         "progress": None if table.progress is None else _converted(table.progress, _Progress),
         "resumes": None if table.resumes is None else _failed_out(table.resumes, conditions),
+        "paused": table.paused,
     }
     return _Table(**fields | changed)
 
@@ -313,6 +318,7 @@ def _table_in(table: _Table, conditions: tuple[str, ...]) -> Table:
         resumes=None if table.resumes is None else _failed_in(table.resumes, conditions),
         place=table.place,
         merged=_requests_in(table.merged),
+        paused=table.paused,
     )
 
 

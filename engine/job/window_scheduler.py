@@ -173,24 +173,24 @@ class WindowScheduler:
         `ahead` is what the window in front has read but not emitted yet.
         """
         now_s = self._parts.clock()
-        if not state.snapshot.tables or now_s < self._open_after_s:
+        if not state.snapshot.active.tables or now_s < self._open_after_s:
             return state, None
         if lag_s > self._pace.max_lag_s:
             self._note_lag(lag_s, now_s)
             self._open_after_s = now_s + 1.0
             return state, None
         self._lagging_since_s = None
-        if ahead and not _follows(state.snapshot, ahead):
+        if ahead and not _follows(state.snapshot.active, ahead):
             return state, None
         state = self._measured(state, ahead)
         state = ended(state, self._parts.desk)
         try:
-            snapshot = _after(self._free(state.snapshot), ahead)
+            snapshot = _after(self._free(state.snapshot.active), ahead)
             runs = plan_window(snapshot, self._budget(), self._parts.source.tables().boundaries)
         except (TableBusy, SchemaChanged) as error:
             return self.refused(state, error, behind=bool(ahead)), None
         if ahead:
-            initial = state.snapshot.tables[0].initial
+            initial = state.snapshot.active.tables[0].initial
             runs = tuple(takewhile(lambda run: run.target.initial == initial and not run.keys, runs))
         return state, Window(self._parts.new_id(), runs) if runs else None
 
@@ -274,7 +274,7 @@ class WindowScheduler:
 
     def _measured(self, state: State, ahead: Sequence[Advance]) -> State:
         """Measure the next collections in the queue. Refuse those that can't be read."""
-        left = _after(state.snapshot, ahead).tables
+        left = _after(state.snapshot.active, ahead).tables
         waiting = [table for table in left if table.progress is None]
         if not waiting:
             return state
@@ -294,7 +294,7 @@ class WindowScheduler:
                     self.gave_way()
             else:
                 snapshot = snapshot.began(table.ticket, extent, now_ms)
-        if all(table.progress is None for table in snapshot.tables):
+        if all(table.progress is None for table in snapshot.active.tables):
             self._open_after_s = self._parts.clock() + self._pace.backoff_s
         return replace(state, snapshot=self._with_hidden(snapshot))
 

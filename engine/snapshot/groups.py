@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from engine.model import ExecuteSnapshot, StopSnapshot
+from engine.model import ExecuteSnapshot, PauseSnapshot, ResumeSnapshot, StopSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,9 @@ def spread(command: Command, groups: Groups) -> Command:
             first = {target.collection: target for target in reversed(targets)}
             kept = dict.fromkeys(first[target.collection] for target in targets)
             return replace(command, targets=tuple(kept))
-        case StopSnapshot(collections=named) if named is not None:
+        case StopSnapshot() | PauseSnapshot() | ResumeSnapshot() if (
+            named := command.collections
+        ) is not None:
             return replace(command, collections=_members(named, groups))
         case _:
             return command

@@ -4,9 +4,9 @@ Commands and finished windows go in; a new value and answers come out. `plan.py`
 reads, `merge.py` which rows survive.
 
 A collection is *queued* until a window reads it. From then on `progress` says what is left. It leaves the
-queue as completed, stopped or failed. A repeated request joins the existing entry until a row of it is read;
-after that it gets an entry of its own. What a failed entry lacks is remembered, and the next request for the
-same target reads just that.
+queue as completed, stopped or failed. A *paused* one stays, and no window reads it until it is resumed. A
+repeated request joins the existing entry until a row of it is read; after that it gets an entry of its own.
+What a failed entry lacks is remembered, and the next request for the same target reads just that.
 """
 
 from __future__ import annotations
@@ -22,7 +22,14 @@ from engine.snapshot.extent import Advance, Extent, Failed, Progress
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from engine.model import CollectionId, ExecuteSnapshot, Key, StopSnapshot
+    from engine.model import (
+        CollectionId,
+        ExecuteSnapshot,
+        Key,
+        PauseSnapshot,
+        ResumeSnapshot,
+        StopSnapshot,
+    )
 
 Pairs: TypeAlias = "frozenset[tuple[Key | None, Key]]"
 _REMEMBERED = 1_000
@@ -43,7 +50,7 @@ class Table:
 
     `signal` and `id` are the first request's (see `Request`); `merged` holds the requests that joined while
     the entry waited. `resumes` is what an earlier entry failed to read. `place` is set for entries of the
-    initial snapshot: table n of m of its database, from 1.
+    initial snapshot: table n of m of its database, from 1. `paused` entries wait for a signal.
     """
 
     ticket: int
@@ -54,6 +61,7 @@ class Table:
     resumes: Failed | None = None
     place: tuple[int, int] | None = None
     merged: tuple[Request, ...] = ()
+    paused: bool = False
 
     @property
     def requests(self) -> tuple[Request, ...]:
@@ -90,11 +98,12 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The queue in reading order, and what failed before."""
+    """The queue in reading order, and what failed before. With `paused` on, new entries are paused."""
 
     tables: tuple[Table, ...] = ()
     next_ticket: int = 1
     failed: tuple[Failed, ...] = ()
+    paused: bool = False
 
     def execute(self, command: ExecuteSnapshot, reading: Collection[int] = ()) -> Snapshot:
         """Append the command's collections to the queue.
@@ -115,10 +124,22 @@ class Snapshot:
         known = {one.target: one for one in self.failed if one.target not in waiting}
         new = [target for target in command.targets if target not in waiting]
         added = tuple(
-            Table(ticket, command.signal, target, id=command.id, resumes=known.pop(target, None))
+            Table(
+                ticket,
+                command.signal,
+                target,
+                id=command.id,
+                resumes=known.pop(target, None),
+                paused=self.paused,
+            )
             for ticket, target in enumerate(new, self.next_ticket)
         )
-        return Snapshot(tables + added, self.next_ticket + len(added), tuple(known.values()))
+        return replace(
+            self,
+            tables=tables + added,
+            next_ticket=self.next_ticket + len(added),
+            failed=tuple(known.values()),
+        )
 
     def begin(
         self,
@@ -195,11 +216,44 @@ class Snapshot:
 
         Initial entries stay, since no signal asked for them.
         """
-        named = command.collections
-        stopped = tuple(
-            t for t in self.tables if not t.initial and (named is None or t.target.collection in named)
-        )
+        stopped = self._named(command.collections)
         return self.without(stopped), stopped
+
+    def pause(self, command: PauseSnapshot) -> tuple[Snapshot, tuple[Table, ...]]:
+        """Pause the command's collections, or all and those to come; also returns what was not paused before.
+
+        Initial entries go on, since the log may wait for them.
+        """
+        paused = tuple(table for table in self._named(command.collections) if not table.paused)
+        whole = self.paused or command.collections is None
+        return replace(self._marked(paused, paused=True), paused=whole), paused
+
+    def resume(self, command: ResumeSnapshot) -> tuple[Snapshot, tuple[Table, ...]]:
+        """Undo `pause` for the command's collections, or for all; also returns what was paused."""
+        resumed = tuple(table for table in self._named(command.collections) if table.paused)
+        whole = self.paused and command.collections is not None
+        return replace(self._marked(resumed, paused=False), paused=whole), resumed
+
+    @property
+    def active(self) -> Snapshot:
+        """The queue without paused entries."""
+        if not any(table.paused for table in self.tables):
+            return self
+        return replace(self, tables=tuple(table for table in self.tables if not table.paused))
+
+    def _named(self, collections: tuple[CollectionId, ...] | None) -> tuple[Table, ...]:
+        """The entries that a signal means: those of these collections, or all. Never initial ones."""
+        return tuple(
+            table
+            for table in self.tables
+            if not table.initial and (collections is None or table.target.collection in collections)
+        )
+
+    def _marked(self, tables: Iterable[Table], *, paused: bool) -> Snapshot:
+        tickets = {table.ticket for table in tables}
+        return replace(
+            self, tables=tuple(replace(t, paused=paused) if t.ticket in tickets else t for t in self.tables)
+        )
 
     def without(self, tables: Iterable[Table]) -> Snapshot:
         """The queue without these entries."""

@@ -133,6 +133,7 @@ class World:
 
     def drain(self) -> None:
         self.fuse.left = None
+        self.database.signal("r", "resume-snapshot", "{}")
         self.database.visible |= {entry.transaction for entry in self.database.log}
         for _ in range(400):
             self.turn()
@@ -164,6 +165,8 @@ _actions = st.one_of(
     st.tuples(st.just("turns"), st.integers(1, 4)),
     st.tuples(st.just("execute")),
     st.tuples(st.just("stop")),
+    st.tuples(st.just("pause")),
+    st.tuples(st.just("resume")),
     st.tuples(st.just("crash"), st.integers(0, 12)),
     st.tuples(st.just("disconnect")),
 )
@@ -192,8 +195,10 @@ def act(world: World, action: tuple[Any, ...]) -> None:
                 world.turn()
         case ("execute",):
             database.signal("s", "execute-snapshot", '{"data-collections": ["public.[tu]"]}')
-        case ("stop",):
-            database.signal("s", "stop-snapshot", '{"data-collections": ["public.t"], "type": "incremental"}')
+        case ("stop" | "pause" | "resume" as what,):
+            database.signal(
+                "s", f"{what}-snapshot", '{"data-collections": ["public.t"], "type": "incremental"}'
+            )
         case ("crash", steps):
             world.fuse.left = steps
         case ("disconnect",):

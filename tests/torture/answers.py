@@ -25,7 +25,10 @@ _FINAL = {"execute": ("finished", "stopped", "failed", "rejected"), "unreadable"
 """The possible outcomes for each collection of an accepted signal, by the signal's kind."""
 _SUPERSEDED = re.compile(r"(\d+) of them superseded")
 _MEANT, _QUOTED = re.compile(r"\(did you mean [^)]*\)"), re.compile(r"'([^']*)'")
-_ONLY = {"malformed": "rejected", "log": "accepted", "stop": "accepted"}
+_ONLY = {
+    "malformed": "rejected",
+    **dict.fromkeys(("log", "stop", "pause", "resume"), "accepted"),
+}
 
 
 @dataclass(slots=True)
@@ -50,13 +53,17 @@ class Asked:
 
 @dataclass(slots=True)
 class Answers:
-    """Judges the answers of one history. While there are two jobs, either may give a missing answer."""
+    """Judges the answers of one history. While there are two jobs, either may give a missing answer.
+
+    `judges_pauses` is off where rows may go out later than they were read, or are read by no signal.
+    """
 
     asked: dict[str, Asked] = field(default_factory=dict)
     outcomes: Counter[str] = field(default_factory=Counter)
     repeated: int = 0
     superseded: int = 0
     failures: list[str] = field(default_factory=list)
+    judges_pauses: bool = True
     _sent: bool = False
     _two: bool = False
     _last: tuple[int, set[_About]] = (0, set())
@@ -101,6 +108,8 @@ class Answers:
         asked.unmatched |= set(_QUOTED.findall(lacking))
         if outcome == "failed":
             self.failures.append(text)
+        if outcome in {"paused", "resumed"}:
+            return
         collection = next((name for name in asked.sent.collections if text.startswith(f"{name} ")), None)
         if collection is None or outcome == "accepted" or asked.sent.kind not in _FINAL:
             asked.outcomes.append(outcome)
@@ -124,6 +133,8 @@ class Answers:
             self._coverage(asked, tables)
         for table in tables.values():
             self._asked_for(table)
+            if self.judges_pauses:
+                self._obeyed(table)
 
     def _settle_one(self, asked: Asked) -> None:
         sent = asked.sent
@@ -165,6 +176,20 @@ class Answers:
                         f"signal {asked.sent.id} is finished with {name}, but row {key!r} was not read"
                         f" in turns {asked.turn} to {last}"
                     )
+
+    def _obeyed(self, table: Table) -> None:
+        """No row is read from the turn that obeys a pause until the one that obeys the next resume."""
+        turns = {
+            kind: sorted(
+                asked.turn for asked in self.asked.values() if asked.turn and asked.sent.kind == kind
+            )
+            for kind in ("pause", "resume")
+        }
+        for pause in turns["pause"]:
+            resume = next((turn for turn in turns["resume"] if turn >= pause), 1 << 60)
+            for turn in {turn for turns in table.read_in.values() for turn in turns}:
+                if pause <= turn < resume:
+                    raise Violation(f"{table.name} was read in turn {turn}, paused from {pause} to {resume}")
 
     def _asked_for(self, table: Table) -> None:
         spans = [

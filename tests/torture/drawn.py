@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tests.torture.statements import Step
 
 INITIAL, SLEEPS, ALIKE, FENCED = 0.4, 0.3, 0.4, 0.4
+_PAUSED = 0.3
 
 
 def write(seed: str, wanted: Wanted = ANYTHING) -> Script:
@@ -89,7 +90,19 @@ def drawn_rounds(
         writers = [[transaction() for _ in range(draw.randint(3, 25))] for _ in range(draw.randint(1, 4))]
         return Round(writers, [signal() for _ in range(draw.choice([1, 1, 2, 2, 4]))])
 
-    return [drawn_round() for _ in range(draw.randint(1, 3))]
+    rounds = [drawn_round() for _ in range(draw.randint(1, 3))]
+    for number, drawn in enumerate(rounds):
+        if draw.random() < _PAUSED:
+            drawn.signals[:] = _with_pause(draw, number, drawn.signals)
+    return rounds
+
+
+def _with_pause(draw: Random, number: int, signals: list[Sent]) -> list[Sent]:
+    """Pause everything somewhere among the signals, and resume it after the last."""
+    at = draw.randint(0, len(signals))
+    pause = Sent(draw.choice([0.0, 0.1, 0.3]), f"pause{number}", "pause-snapshot", "{}", "pause")
+    resume = Sent(draw.choice([0.1, 0.3, 0.8]), f"resume{number}", "resume-snapshot", "{}", "resume")
+    return [*signals[:at], pause, *signals[at:], resume]
 
 
 @dataclass(slots=True)

@@ -86,6 +86,7 @@ class Play:
         """Play it. Raises Violation."""
         self.folder.mkdir(parents=True)
         self.topics = Topics(self.oracle)
+        self.answers.judges_pauses = self.broker is None and not self.script.initial
         journal = JournalReader(self.folder / "journal")
         self.site.prepare()
         events = (

@@ -71,7 +71,8 @@ class Transaction:
 class Sent:
     """A row for the signal table, and what it requests in the oracle's terms.
 
-    `kind` is execute, unreadable (accepted, then rejected when it is measured), stop, log or malformed.
+    `kind` is execute, unreadable (accepted, then rejected when it is measured), stop, pause, resume, log or
+    malformed.
     `collections` are those that it names (none: all).
     """
 

@@ -7,7 +7,16 @@ import logging
 import pytest
 
 from engine.errors import SignalError
-from engine.model import Channel, CollectionId, ExecuteSnapshot, LogMessage, StopSnapshot, Target
+from engine.model import (
+    Channel,
+    CollectionId,
+    ExecuteSnapshot,
+    LogMessage,
+    PauseSnapshot,
+    ResumeSnapshot,
+    StopSnapshot,
+    Target,
+)
 from signals.answers import Answer, Outcome, accepted, line, log_answer, rejected
 from signals.model import Signal
 from signals.parse import Accepted
@@ -26,6 +35,10 @@ TABLES = tuple(CollectionId(("public", f"t{number}")) for number in range(12))
         ),
         (StopSnapshot("0/1A", None), "every snapshot in progress will stop"),
         (StopSnapshot("0/1A", TABLES[:1]), "the snapshot of public.t0 will stop"),
+        (PauseSnapshot("0/1A", None), "every snapshot in progress will pause until it is resumed"),
+        (PauseSnapshot("0/1A", TABLES[:1]), "the snapshot of public.t0 will pause until it is resumed"),
+        (ResumeSnapshot("0/1A", None), "every snapshot in progress will go on if it is paused"),
+        (ResumeSnapshot("0/1A", TABLES[:1]), "the snapshot of public.t0 will go on if it is paused"),
         (LogMessage("0/1A", "hello"), "hello"),
     ],
 )

@@ -281,6 +281,17 @@ def test_a_table_read_to_its_end_is_counted(desk, answers, about, expected):
     assert answers == [Answer("0/1A/1", "monday", Outcome.FINISHED, expected)]
 
 
+def test_a_paused_table_says_how_far_it_came_and_where_it_goes_on(desk, answers):
+    desk.paused(read(10, 8))
+    desk.resumed(read(10, 8))
+    desk.tell()
+
+    assert [(one.outcome, one.text) for one in answers] == [
+        ("paused", "public.t paused after 10 rows"),
+        ("resumed", "public.t goes on after 10 rows"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("about", "expected"),
     [(read(10, 8), "public.t stopped after 10 rows"), (table(None), "public.t stopped after 0 rows")],

@@ -6,7 +6,16 @@ import orjson
 import pytest
 
 from engine.errors import SignalError
-from engine.model import Channel, CollectionId, ExecuteSnapshot, LogMessage, StopSnapshot, Target
+from engine.model import (
+    Channel,
+    CollectionId,
+    ExecuteSnapshot,
+    LogMessage,
+    PauseSnapshot,
+    ResumeSnapshot,
+    StopSnapshot,
+    Target,
+)
 from signals.budget import MAX_DATA
 from signals.model import Signal
 from signals.names import Known
@@ -231,6 +240,37 @@ def test_stop_of_what_is_not_there_is_refused():
     assert "no collection matches 'public.nosuch'" in refusal(STOP, data)
 
 
+@pytest.mark.parametrize(
+    ("type_", "command"), [("pause-snapshot", PauseSnapshot), ("resume-snapshot", ResumeSnapshot)]
+)
+class TestPauseAndResume:
+    """Debezium's have no data and mean everything; ours may name collections."""
+
+    @pytest.mark.parametrize(
+        "data", [None, "", " ", "{}", '{"type": "incremental"}', '{"data-collections": []}']
+    )
+    def test_without_collections_everything_is_meant(self, type_, command, data):
+        assert read(type_, data).command == command("0/1A", None)
+
+    def test_collections_may_be_named(self, type_, command):
+        accepted = read(type_, {"data-collections": [r"public\.(orders|comp)"], "why": "load"})
+
+        assert accepted.command == command("0/1A", (ORDERS, COMP))
+        assert accepted.notes == ("the field 'why' has no effect",)
+
+    @pytest.mark.parametrize(
+        ("data", "said"),
+        [
+            ("{", "no valid JSON"),
+            ("[]", "must be a JSON object"),
+            ('{"type": "blocking"}', "'blocking' is not supported"),
+            ('{"data-collections": ["public.nosuch"]}', "no collection matches"),
+        ],
+    )
+    def test_what_can_t_be_meant_is_refused(self, type_, command, data, said):  # noqa: ARG002
+        assert said in refusal(type_, data)
+
+
 def test_log_puts_the_position_in_the_first_braces():
     accepted = read("log", {"message": "hello {} {}"})
 
@@ -249,9 +289,10 @@ def test_log_without_message_is_refused(data):
         ("", "no type"),
         ("execute-snapsht", "did you mean 'execute-snapshot'?"),
         ("EXECUTE-SNAPSHOT", "did you mean 'execute-snapshot'?"),
-        ("unknown-type", "no signal type 'unknown-type'; known: execute-snapshot, stop-snapshot, log"),
-        ("pause-snapshot", "not supported yet"),
-        ("resume-snapshot", "not supported yet"),
+        (
+            "unknown-type",
+            "no signal type 'unknown-type'; known: execute-snapshot, stop-snapshot, pause-snapshot",
+        ),
         ("schema-changes", "not supported yet"),
         ("snapshot-window-open", "marks a window"),
     ],

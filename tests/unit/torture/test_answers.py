@@ -50,6 +50,26 @@ def test_a_snapshot_answered_and_read_in_between_is_right():
     assert (answers.superseded, answers.repeated, tables[T].whole) == (2, 0, True)
 
 
+def paused_from(pause: int, resume: int) -> Answers:
+    answers = asked()
+    answers.asked["p"] = Asked(Sent(0.0, "p", "", None, "pause"), turn=pause, outcomes=["accepted"])
+    answers.asked["r"] = Asked(Sent(0.0, "r", "", None, "resume"), turn=resume, outcomes=["accepted"])
+    answers.hear([committed(3), ACCEPTED, told(3), committed(5), answer("paused", 5, f"{T} paused"), told(5)])
+    answers.hear([committed(9), FINISHED | {"turn": 9}, told(9)])
+    return answers
+
+
+@pytest.mark.parametrize("turn", [3, 4, 7, 9])
+def test_rows_read_before_a_pause_and_after_it_are_right(turn: int):
+    paused_from(5, 7).settle(table(turn))
+
+
+@pytest.mark.parametrize("turn", [5, 6])
+def test_one_read_while_everything_is_paused_is_a_violation(turn: int):
+    with pytest.raises(Violation, match=rf"public\.t was read in turn {turn}, paused from 5 to 7"):
+        paused_from(5, 7).settle(table(turn))
+
+
 @pytest.mark.parametrize(("exchanged_in", "whole"), [(4, True), (5, False), (6, False)])
 def test_a_snapshot_tells_nothing_of_rows_that_got_the_name_later(exchanged_in: int, whole: bool):  # noqa: FBT001
     answers, tables = asked(), table(4)

@@ -8,7 +8,7 @@ import resource
 import signal
 import time
 from dataclasses import replace
-from itertools import count, groupby
+from itertools import groupby
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -213,15 +213,23 @@ def broken(_file: int) -> None:
 def test_texts_that_were_not_forced_to_disk_are_not_staged(tmp_path, monkeypatch, failing):
     """Linux tells of it once, to whoever forces the file next."""
     monkeypatch.setattr(file_blocks, "_FORCED_BYTES", 1)
-    asked = count(1)
-    monkeypatch.setattr(os, "fsync", lambda file: broken(file) if next(asked) == failing else None)
+    forced: list[int] = []
+
+    def force(file: int) -> None:
+        forced.append(file)
+        if len(forced) == failing:
+            broken(file)
+
+    monkeypatch.setattr(os, "fsync", force)
 
     def stage() -> None:
         area = texts_in(tmp_path)
         with area.run(0, NOTHING_AROUND) as file:
-            for at in range(0, 1000, 50):
+            for number, at in enumerate(range(0, 1000, 50), 1):
                 file.write(rows(*MANY[at : at + 50]))
-                time.sleep(0.002)  # the force under way may end
+                until = time.monotonic() + 10
+                while len(forced) < number and time.monotonic() < until:
+                    time.sleep(0.001)  # each write is forced by itself
 
     with pytest.raises(SinkError, match="input/output error"):
         stage()

@@ -56,6 +56,68 @@ def until_two(bench: Bench) -> None:
         bench.turns(1)
 
 
+class TestPaused:
+    """Snapshots that wait until they are resumed."""
+
+    def pause(self, bench: Bench, *names: str) -> None:
+        bench.database.signal("p", "pause-snapshot", orjson.dumps({"data-collections": names}).decode())
+
+    def resume(self, bench: Bench) -> None:
+        bench.database.signal("r", "resume-snapshot", "{}")
+
+    def read(self, bench: Bench) -> list[tuple[str, Any]]:
+        """Table and key of the rows that were read and sent."""
+        return [(topic, key) for op, topic, key in bench.events() if op == "r"]
+
+    def test_a_window_in_progress_is_given_up_and_its_rows_are_read_after_the_pause(self, tmp_path):
+        bench = Bench(tmp_path, window_rows=2)
+        bench.execute()
+        bench.turns(2)
+        self.pause(bench)
+        bench.turns(5)
+        meanwhile, sent = bench.job.window, self.read(bench)
+        bench.turns(5)
+        assert meanwhile is None
+        assert self.read(bench) == sent
+
+        self.resume(bench)
+        bench.turns(12)
+
+        assert bench.told()[-1] == "finished public.t"
+        assert sorted(key for _topic, key in self.read(bench)) == [1, 2, 3, 4, 5]
+
+    def test_others_go_on_while_one_is_paused(self, bench):
+        bench.execute(BOTH)
+        self.pause(bench, "public.t")
+        bench.turns(6)
+
+        assert "finished public.u" in bench.told()
+        assert "finished public.t" not in bench.told()
+        assert {topic.rpartition(".")[2] for topic, _key in self.read(bench)} == {"u"}
+
+    def test_a_pause_outlives_the_job(self, bench):
+        bench.execute()
+        self.pause(bench)
+        bench.turns(3)
+        bench.new_job().settle()
+        bench.turns(6)
+
+        assert self.read(bench) == []
+        assert [table.paused for table in bench.job.state.snapshot.tables] == [True]
+
+    def test_what_changes_meanwhile_is_streamed_and_not_read_older(self, bench):
+        bench.execute()
+        self.pause(bench)
+        bench.turns(3)
+        bench.database.commit(Change(T, 1, "newer"))
+        bench.turns(2)
+        self.resume(bench)
+        bench.turns(6)
+
+        values = [orjson.loads(event["value"]) for event in bench.sink.events() if event["key"] == "1"]
+        assert [value["value"] for value in values] == ["newer", "newer"]
+
+
 class TestWindows:
     def test_a_window_is_hurried_once_its_rows_are_read(self, bench):
         bench.execute()

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from engine.model import CollectionId, ExecuteSnapshot, LogMessage, StopSnapshot, Target
+from engine.model import (
+    CollectionId,
+    ExecuteSnapshot,
+    LogMessage,
+    PauseSnapshot,
+    ResumeSnapshot,
+    StopSnapshot,
+    Target,
+)
 from engine.snapshot.groups import spread
 
 ROOT, A, B, OTHER = (CollectionId(("s", name)) for name in ("root", "a", "b", "other"))
@@ -24,8 +32,9 @@ def test_a_collection_named_beside_its_group_is_read_once_as_it_was_named_first(
 
 
 def test_a_group_is_stopped_whole():
-    assert spread(StopSnapshot("1", (ROOT, B)), GROUPS) == StopSnapshot("1", (A, B))
-    assert spread(StopSnapshot("1", None), GROUPS) == StopSnapshot("1", None)
+    for command in (StopSnapshot, PauseSnapshot, ResumeSnapshot):
+        assert spread(command("1", (ROOT, B)), GROUPS) == command("1", (A, B))
+        assert spread(command("1", None), GROUPS) == command("1", None)
 
 
 def test_what_names_nothing_stays_as_it_is():

@@ -7,7 +7,16 @@ from dataclasses import replace
 import pytest
 
 from engine.errors import InvariantError
-from engine.model import CollectionId, ExecuteSnapshot, Range, Run, StopSnapshot, Target
+from engine.model import (
+    CollectionId,
+    ExecuteSnapshot,
+    PauseSnapshot,
+    Range,
+    ResumeSnapshot,
+    Run,
+    StopSnapshot,
+    Target,
+)
 from engine.snapshot.extent import Advance, Extent, Failed, Gap, Progress
 from engine.snapshot.queue import Request, Snapshot, Table
 
@@ -89,6 +98,68 @@ def test_stop_takes_out_every_entry_of_what_it_names(named, left):
     assert sorted(
         [*tickets(after), *((one.ticket, one.target) for one in stopped)], key=lambda one: one[0]
     ) == tickets(before)
+
+
+class TestPaused:
+    """Entries that wait until they are resumed."""
+
+    def test_a_paused_entry_is_not_active_and_stays(self):
+        snapshot, paused = queued(A, B).pause(PauseSnapshot("p", (A.collection,)))
+
+        assert [table.target for table in paused] == [A]
+        assert tickets(snapshot.active) == [(2, B)]
+        assert tickets(snapshot) == [(1, A), (2, B)]
+
+    def test_what_is_asked_for_meanwhile_waits_only_where_everything_is_paused(self):
+        one, _paused = queued(A).pause(PauseSnapshot("p", (A.collection,)))
+        all_, _paused = queued(A).pause(PauseSnapshot("p", None))
+        ask = ExecuteSnapshot("s", (B,))
+
+        assert tickets(one.execute(ask).active) == [(2, B)]
+        assert tickets(all_.execute(ask).active) == []
+
+    def test_resuming_everything_is_as_if_nothing_was_paused(self):
+        before = queued(A, B)
+        paused, _tables = before.pause(PauseSnapshot("p", None))
+        after, resumed = paused.resume(ResumeSnapshot("r", None))
+
+        assert after == before
+        assert [table.target for table in resumed] == [A, B]
+
+    def test_one_of_several_can_be_resumed(self):
+        paused, _tables = queued(A, B).pause(PauseSnapshot("p", None))
+        after, resumed = paused.resume(ResumeSnapshot("r", (B.collection,)))
+
+        assert tickets(after.active) == [(2, B)]
+        assert [table.target for table in resumed] == [B]
+        assert tickets(after.execute(ExecuteSnapshot("s", (C,))).active) == [(2, B)]
+
+    def test_pausing_again_tells_of_nothing(self):
+        paused, _tables = queued(A).pause(PauseSnapshot("p", None))
+
+        assert paused.pause(PauseSnapshot("p", None)) == (paused, ())
+        assert queued(A).resume(ResumeSnapshot("r", None)) == (queued(A), ())
+
+    def test_an_initial_snapshot_goes_on(self):
+        snapshot = Snapshot().begin([A.collection], "initial")
+
+        assert snapshot.pause(PauseSnapshot("p", None))[0].active.tables == snapshot.tables
+
+    def test_a_paused_entry_can_be_stopped(self):
+        paused, _tables = queued(A, B).pause(PauseSnapshot("p", None))
+        after, stopped = paused.stop(StopSnapshot("s", (A.collection,)))
+
+        assert [table.target for table in stopped] == [A]
+        assert tickets(after) == [(2, B)]
+
+    def test_rows_that_move_meanwhile_are_read_again(self):
+        begun = queued(A).began(1, EXTENT, 5)
+        paused, _tables = begun.pause(PauseSnapshot("p", None))
+        (moved,) = paused.moved(A.collection, frozenset({(("1",), ("9",))})).tables
+
+        assert moved.progress is not None
+        assert moved.progress.reread == (("9",),)
+        assert moved.paused
 
 
 def run(after: str | None, upto: str | None, chunks: int = 2) -> Run:
