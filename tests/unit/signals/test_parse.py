@@ -291,7 +291,7 @@ def test_log_without_message_is_refused(data):
         ("EXECUTE-SNAPSHOT", "did you mean 'execute-snapshot'?"),
         (
             "unknown-type",
-            "no signal type 'unknown-type'; known: execute-snapshot, stop-snapshot, pause-snapshot",
+            "no signal type 'unknown-type'; known: execute-snapshot, stop-snapshot",
         ),
         ("schema-changes", "not supported yet"),
         ("snapshot-window-open", "marks a window"),
