@@ -14,6 +14,7 @@ import logging
 import re
 import threading
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -40,7 +41,7 @@ from tests.simulation.storage import Directory, MemoryStorage
 from tests.simulation.violation import Killed, Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from engine.model import CollectionId
     from engine.snapshot.merge import Superseded
@@ -244,7 +245,8 @@ class World:
         """Play the history to its end."""
         violation = ""
         try:
-            self._sit(0)
+            with _silent():
+                self._sit(0)
             if self._verdict is not None:
                 raise self._verdict
             self.oracle.end()
@@ -677,8 +679,20 @@ _VERBS = {
     "rival": "_rival",
     "switch": "_switch",
 }
-for _name in ("engine", "signals", "adapters"):
-    logging.getLogger(_name).setLevel(logging.CRITICAL + 1)
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Log nothing meanwhile: a history fails in too many ways to tell of each."""
+    loggers = [logging.getLogger(name) for name in ("engine", "signals", "adapters")]
+    levels = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL + 1)
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 class _Nothing:
