@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
 from adapters.postgres.snapshot import chunk_reader
+from engine.staging.rows import ROWS
 from tests.driven import SIGNAL_TABLE, Driven, driven
 
 if TYPE_CHECKING:
+    from engine.staging.port import Block
     from tests.servers.postgres import Database
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -38,7 +39,7 @@ def fill(database: Database, *, large: str, rows: int) -> None:
 
 
 def staged(job: Driven) -> list[list[int]]:
-    """Turn until the snapshot is finished; gives the bytes of each batch of every window's files."""
+    """Turn until the snapshot is finished; gives the bytes of each batch of every window's rows."""
     windows: list[list[int]] = []
     seen: str | None = None
 
@@ -49,17 +50,18 @@ def staged(job: Driven) -> list[list[int]]:
             opened: Any = job.job._windows._opened[-1]
             seen = window.id
             # Not all files of its directory: an attempt that failed may have left one half written.
-            files = opened.reading._rows._staged.result()
-            windows.append([size for one in files for size in batch_sizes(Path(one.path))])
+            runs = opened.reading._rows._staged.result()
+            windows.append([size for run in runs for size in batch_sizes(run.content.keys)])
         return bool(job.answered("finished"))
 
     job.until(finished, timeout_s=120)
     return windows
 
 
-def batch_sizes(path: Path) -> list[int]:
-    with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as batches:
-        return [batch.nbytes for batch in batches]
+def batch_sizes(keys: Block) -> list[int]:
+    """The bytes of text in each batch of a run."""
+    with keys.open(ROWS) as content, pa.ipc.open_stream(content) as batches:
+        return [sum(batch.column("size").to_pylist()) for batch in batches]
 
 
 def ids(job: Driven) -> list[int]:
