@@ -55,18 +55,20 @@ class Isolation:
     def moved(self, state: State) -> State:
         """The state after a change of destination. Events kept for the old one become a gap."""
         found = tuple(
-            Incomplete(one.collection, Cause.GAP, one.since, _MOVED) if one.cause is Cause.REFUSED else one
-            for one in state.incomplete
+            Incomplete(fault.collection, Cause.GAP, fault.since, _MOVED)
+            if fault.cause is Cause.REFUSED
+            else fault
+            for fault in state.incomplete
         )
         return replace(state, incomplete=found)
 
     def resume(self, state: State) -> State:
         """Log what is incomplete, and remove the letters of turns that were not saved."""
-        for one in state.incomplete:
-            _log.warning("%s; %s", one, _advice(one))
+        for fault in state.incomplete:
+            _log.warning("%s; %s", fault, _advice(fault))
         letters = self._parts.letters
-        letters.settle(state.turn, [one.collection for one in state.incomplete])
-        marked = tuple(under_epoch(one, state.turn + 1, letters.epoch) for one in state.incomplete)
+        letters.settle(state.turn, [fault.collection for fault in state.incomplete])
+        marked = tuple(under_epoch(fault, state.turn + 1, letters.epoch) for fault in state.incomplete)
         return state if marked == state.incomplete else replace(state, incomplete=marked)
 
     def refused(self, refused: TopicsRefused) -> None:
@@ -91,7 +93,8 @@ class Isolation:
         queued = [table.target.collection for table in state.snapshot.tables]
         collections = dict.fromkeys((*job_parts.source.tables().captured(), *queued))
         found = {
-            topic: [one for one in collections if job_parts.topic(one) == topic] for topic in self._refused
+            topic: [candidate for candidate in collections if job_parts.topic(candidate) == topic]
+            for topic in self._refused
         }
         for topic, theirs in found.items():
             if not theirs:
@@ -115,11 +118,11 @@ class Isolation:
 
     def _withheld(self, known: Iterable[Incomplete]) -> dict[str, CollectionId]:
         """As `withheld`. A topic shared by refused collections is left out: its events can't be separated."""
-        refused = [one.collection for one in known if one.cause is Cause.REFUSED]
+        refused = [fault.collection for fault in known if fault.cause is Cause.REFUSED]
         topics = Counter(map(self._parts.topic, refused))
         aside = incomplete.aside(known) & frozenset(refused)
-        found = {self._parts.topic(one): one for one in aside}
-        return {topic: one for topic, one in found.items() if topics[topic] == 1}
+        found = {self._parts.topic(collection): collection for collection in aside}
+        return {topic: collection for topic, collection in found.items() if topics[topic] == 1}
 
     def withhold(self, state: State, parts: Sequence[Part], withheld: Mapping[str, CollectionId]) -> State:
         """Keep a turn's events for topics that refuse them, instead of sending them."""
@@ -155,7 +158,7 @@ class Isolation:
         if not state.incomplete or self._refused:
             return None
         mine = set(self._withheld(state.incomplete).values())
-        releasable = [one for one in state.incomplete if one.collection in mine]
+        releasable = [fault for fault in state.incomplete if fault.collection in mine]
         return self._releases.next(releasable, self._parts.clock())
 
     def released(self, piece: Piece) -> None:
@@ -182,16 +185,16 @@ class Isolation:
 
         Raises PositionLost if a table's fault is to stop the job.
         """
-        new = [one for one in encoded.incomplete if not _known(state, one)]
-        for one in new:
-            isolates = self._pace.isolates or one.cause is Cause.DELETIONS
-            if not isolates and not self._is_remade(one.collection):
-                raise PositionLost(one.why, place=one.collection, hint="see tidemark.table.errors")
-            _log.error("%s; %s", one, _advice(one))
+        new = [fault for fault in encoded.incomplete if not _known(state, fault)]
+        for fault in new:
+            isolates = self._pace.isolates or fault.cause is Cause.DELETIONS
+            if not isolates and not self._is_remade(fault.collection):
+                raise PositionLost(fault.why, place=fault.collection, hint="see tidemark.table.errors")
+            _log.error("%s; %s", fault, _advice(fault))
         state = replace(state, incomplete=incomplete.noted(state.incomplete, encoded.incomplete))
-        for one in encoded.incomplete:
-            if one.collection not in encoded.replaced:
-                state = self._interrupted(state, one)
+        for fault in encoded.incomplete:
+            if fault.collection not in encoded.replaced:
+                state = self._interrupted(state, fault)
         return self._kept(self._begun_anew(state, encoded.replaced), encoded.letters)
 
     def _begun_anew(self, state: State, replaced: Mapping[CollectionId, tuple[int, ...]]) -> State:
@@ -235,13 +238,13 @@ class Isolation:
         return snapshot.execute(ExecuteSnapshot(f"topic {reason.topic} made anew", (target,)))
 
     def _kept(self, state: State, letters: Mapping[CollectionId, Letters]) -> State:
-        room = self._pace.letters_bytes - sum(one.size for one in state.incomplete)
+        room = self._pace.letters_bytes - sum(fault.size for fault in state.incomplete)
         kept = []
-        for collection, found in letters.items():
-            if found.size <= room:
-                self._parts.letters.keep(state.turn, collection, found.lines())
+        for collection, entries in letters.items():
+            if entries.size <= room:
+                self._parts.letters.keep(state.turn, collection, entries.lines())
                 kept.append(collection)
-                room -= found.size
+                room -= entries.size
         return replace(state, incomplete=incomplete.counted(state.incomplete, letters, kept))
 
     def settle(self, state: State) -> State:
@@ -262,16 +265,16 @@ class Isolation:
 
     def saved(self, before: State, after: State) -> None:
         """After a turn is saved, drop the letters of collections that are complete again."""
-        for one in after.incomplete:
-            reason = self._refused.get(self._parts.topic(one.collection))
+        for fault in after.incomplete:
+            reason = self._refused.get(self._parts.topic(fault.collection))
             if reason is not None and not _remade(reason):
-                self._releases.refused(one.collection, self._parts.clock())
+                self._releases.refused(fault.collection, self._parts.clock())
         self._refused.clear()
-        left = {one.collection for one in after.incomplete}
-        for one in before.incomplete:
-            if one.collection not in left:
-                _log.info("%s is complete again", one.collection)
-                self._parts.letters.drop(one.collection)
+        left = {fault.collection for fault in after.incomplete}
+        for fault in before.incomplete:
+            if fault.collection not in left:
+                _log.info("%s is complete again", fault.collection)
+                self._parts.letters.drop(fault.collection)
 
 
 def _advice(one: Incomplete) -> str:
@@ -295,6 +298,6 @@ def _why(error: SinkError) -> str:
 
 def _known(state: State, new: Incomplete) -> bool:
     return any(
-        (one.collection, one.cause, one.taken_up) == (new.collection, new.cause, 0)
-        for one in state.incomplete
+        (fault.collection, fault.cause, fault.taken_up) == (new.collection, new.cause, 0)
+        for fault in state.incomplete
     )

@@ -96,7 +96,7 @@ class _Opened:
     @property
     def waiting(self) -> list[Staged]:
         """The files that are not yet emitted."""
-        return [one for one in self.staged or () if one.run >= self.sent]
+        return [file for file in self.staged or () if file.run >= self.sent]
 
     def next_slice(self, most_bytes: float) -> tuple[int, list[Staged]]:
         """The next slice: the number of the run behind it, and its files.
@@ -105,11 +105,11 @@ class _Opened:
         """
         size = 0
         taken: list[Staged] = []
-        for one in self.waiting:
-            size += one.bytes
+        for file in self.waiting:
+            size += file.bytes
             if taken and size > most_bytes:
-                return one.run, taken
-            taken.append(one)
+                return file.run, taken
+            taken.append(file)
         return len(self.window.runs), taken
 
     def ahead(self) -> list[Advance]:
@@ -119,9 +119,9 @@ class _Opened:
         size: Counter[int] = Counter()
         for run in self.window.runs[self.sent :]:
             runs.setdefault(run.ticket, []).append(run)
-        for one in self.waiting:
-            rows[one.ticket] += one.rows
-            size[one.ticket] += one.bytes
+        for file in self.waiting:
+            rows[file.ticket] += file.rows
+            size[file.ticket] += file.bytes
         return [
             Advance(ticket, tuple(its), rows=rows[ticket], bytes=size[ticket]) for ticket, its in runs.items()
         ]
@@ -144,12 +144,12 @@ class Windows:
     @property
     def tickets(self) -> frozenset[int]:
         """The queue entries that the windows in progress read."""
-        return frozenset(run.ticket for one in self._opened for run in one.window.runs)
+        return frozenset(run.ticket for opened in self._opened for run in opened.window.runs)
 
     @property
     def read(self) -> bool:
         """Whether any window is read to its end and waits, for the stream or for its turn to be emitted."""
-        return any(one.staged is not None for one in self._opened)
+        return any(opened.staged is not None for opened in self._opened)
 
     def close(self) -> None:
         """Give up all windows in progress. Their rows will be read again."""
@@ -158,14 +158,14 @@ class Windows:
     def drop(self, tables: Sequence[Table]) -> None:
         """Give up the first window that reads one of these queue entries, and the window behind it."""
         tickets = {table.ticket for table in tables}
-        self._give_up(next((at for at, one in enumerate(self._opened) if one.reads(tickets)), _AT_ONCE))
+        self._give_up(next((at for at, opened in enumerate(self._opened) if opened.reads(tickets)), _AT_ONCE))
 
     def _give_up(self, first: int) -> None:
         """Close this window and those behind it, which start where it would have ended."""
         self._opened, given_up = self._opened[:first], self._opened[first:]
         with ExitStack() as closing:
-            for one in given_up:
-                closing.callback(one.reading.close)
+            for opened in given_up:
+                closing.callback(opened.reading.close)
 
     # Emitting.
 
@@ -238,25 +238,25 @@ class Windows:
         opened = self._opened[0]
         if not opened.sent:
             self._note(opened, opened.staged, state.position)
-            self._opening.went_well(opened.window, sum(one.rows for one in opened.waiting), opened.read_s)
+            self._opening.went_well(opened.window, sum(file.rows for file in opened.waiting), opened.read_s)
         end, files = opened.next_slice(self._slices.most_bytes)
         runs = opened.window.runs[opened.sent : end]
         known = self._parts.marks
-        marked = [one.among(known) for one in marks(state.snapshot, runs, files)]
-        collections = {one.collection for one in files}
+        marked = [markers.among(known) for markers in marks(state.snapshot, runs, files)]
+        collections = {file.collection for file in files}
         newer = {collection: opened.superseded.of(collection) for collection in collections}
         emissions = [
-            Emission(one, newer[one.collection], part, its)
-            for part, (one, its) in enumerate(zip(files, marked, strict=True), first_part)
+            Emission(file, newer[file.collection], part, its)
+            for part, (file, its) in enumerate(zip(files, marked, strict=True), first_part)
         ]
-        self._slices.begin(sum(one.bytes for one in files), self._parts.clock())
+        self._slices.begin(sum(file.bytes for file in files), self._parts.clock())
         emitted = self._write(emissions, writer)
         state = self._record(state, opened, runs, list(zip(files, emitted, strict=True)))
         opened.sent = end
         if end == len(opened.window.runs):
             del self._opened[0]
             opened.reading.close()
-        return state, [one.part for one in emitted]
+        return state, [result.part for result in emitted]
 
     def committed(self) -> None:
         """Note that the sink has committed a turn, to learn how long a slice takes."""
@@ -303,11 +303,11 @@ class Windows:
         if crowded:
             self.drop(crowded)
             state = self._opening.crowded(state, crowded)
-        if len(self._opened) == _AT_ONCE or any(one.staged is None for one in self._opened):
+        if len(self._opened) == _AT_ONCE or any(opened.staged is None for opened in self._opened):
             return state
         try:
             state, window = self._opening.next(
-                state, lag_s, [advance for one in self._opened for advance in one.ahead()]
+                state, lag_s, [advance for opened in self._opened for advance in opened.ahead()]
             )
             if window is None:
                 return state
@@ -321,7 +321,7 @@ class Windows:
             _log.warning("the next window does not open yet: %s", error)
             self._opening.gave_way()
             return state
-        before = {run.ticket for one in self._opened[:-1] for run in one.window.runs}
+        before = {run.ticket for opened in self._opened[:-1] for run in opened.window.runs}
         tickets = {run.ticket for run in window.runs} - before
         return replace(state, snapshot=state.snapshot.opened(tickets, int(self._parts.now() * 1000)))
 
