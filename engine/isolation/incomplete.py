@@ -110,7 +110,7 @@ def letter(position: str, transaction: int | str | None, operation: str, message
 
 def aside(known: Iterable[Incomplete]) -> frozenset[CollectionId]:
     """The collections that are set aside now."""
-    return frozenset(one.collection for one in known if one.aside)
+    return frozenset(fault.collection for fault in known if fault.aside)
 
 
 def undecodable(faults: Mapping[CollectionId, str], since: str) -> tuple[Incomplete, ...]:
@@ -120,7 +120,7 @@ def undecodable(faults: Mapping[CollectionId, str], since: str) -> tuple[Incompl
 
 def noted(known: Sequence[Incomplete], found: Iterable[Incomplete]) -> tuple[Incomplete, ...]:
     """Add what was found. A collection that was incomplete before keeps its older `since`."""
-    collections = {one.collection: one for one in known}
+    collections = {fault.collection: fault for fault in known}
     for new in found:
         before = collections.get(new.collection)
         if before is None:
@@ -137,7 +137,7 @@ def noted(known: Sequence[Incomplete], found: Iterable[Incomplete]) -> tuple[Inc
 
 def with_gap(known: Iterable[Incomplete], collection: CollectionId) -> tuple[Incomplete, ...]:
     """Note that a collection lacks more than what is kept of it."""
-    return tuple(replace(one, gap=True) if one.collection == collection else one for one in known)
+    return tuple(replace(fault, gap=True) if fault.collection == collection else fault for fault in known)
 
 
 def counted(
@@ -166,7 +166,7 @@ def taken_up(known: Iterable[Incomplete], tables: Iterable[Table], turn: int) ->
     for table in tables:
         if table.target.condition is None:
             tickets.setdefault(table.target.collection, []).append(table.ticket)
-    return tuple(_taken_up(one, _ticket(one, tickets.get(one.collection, [])), turn) for one in known)
+    return tuple(_taken_up(fault, _ticket(fault, tickets.get(fault.collection, [])), turn) for fault in known)
 
 
 def _taken_up(one: Incomplete, ticket: int, turn: int) -> Incomplete:
@@ -181,7 +181,7 @@ def _ticket(one: Incomplete, tickets: Sequence[int]) -> int:
 
 def completed(known: Iterable[Incomplete], table: Table) -> tuple[Incomplete, ...]:
     """Remove the collection that an entry of the queue has read completely, if it read all rows."""
-    return tuple(one for one in known if not _made_whole(one, table))
+    return tuple(fault for fault in known if not _made_whole(fault, table))
 
 
 def _made_whole(one: Incomplete, table: Table) -> bool:

@@ -55,8 +55,8 @@ class Piece:
 
     def taken(self, known: Sequence[Incomplete]) -> tuple[Incomplete, ...]:
         """The incomplete collections once the piece is sent."""
-        left = (self.after if one == self.before else one for one in known)
-        return tuple(one for one in left if one is not None)
+        left = (self.after if fault == self.before else fault for fault in known)
+        return tuple(fault for fault in left if fault is not None)
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class Releases:
 
     def next(self, known: Sequence[Incomplete], now_s: float) -> Piece | None:
         """The next piece to send, if one is due."""
-        return next((self._piece(one) for one in known if self._is_due(one, now_s)), None)
+        return next((self._piece(fault) for fault in known if self._is_due(fault, now_s)), None)
 
     def taken(self, piece: Piece) -> bool:
         """Note that a piece was sent and saved; more may follow at once. Returns whether it was the first."""
@@ -106,14 +106,14 @@ class Releases:
         lines: list[bytes] = []
         emptied: list[Bundle] = []
         out, rest = one.out, True
-        for bundle, begin, found in self._bundles(one):
+        for bundle, begin, kept_lines in self._bundles(one):
             size = size_of(lines)
             if lines and (len(lines) >= most or size >= _PIECE_BYTES):
                 break
-            taken = found[begin : begin + most - len(lines)]
+            taken = kept_lines[begin : begin + most - len(lines)]
             lines += taken
             out = (bundle.turn, bundle.number, begin + len(taken))
-            if out[2] < len(found):
+            if out[2] < len(kept_lines):
                 break
             emptied.append(bundle)
         else:
