@@ -101,7 +101,7 @@ class Progress:
     @property
     def lacks(self) -> tuple[Gap, ...]:
         """What would be missing if the snapshot ended now."""
-        left = tuple(Gap(one) for one in self.left)
+        left = tuple(Gap(unread) for unread in self.left)
         return self.missing + left + ((Gap(None, self.reread),) if self.reread else ())
 
 
@@ -206,4 +206,4 @@ def _less(left: Sequence[Range], runs: Sequence[Run]) -> tuple[Range, ...]:
 
 
 def _shown(key: Key | None) -> str | None:
-    return None if key is None else "(" + ", ".join("NULL" if one is None else one for one in key) + ")"
+    return None if key is None else "(" + ", ".join("NULL" if value is None else value for value in key) + ")"

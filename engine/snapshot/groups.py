@@ -20,9 +20,9 @@ def spread(command: Command, groups: Groups) -> Command:
     match command:
         case ExecuteSnapshot():
             targets = [
-                replace(target, collection=one)
+                replace(target, collection=collection)
                 for target in command.targets
-                for one in groups.get(target.collection, (target.collection,))
+                for collection in groups.get(target.collection, (target.collection,))
             ]
             first = {target.collection: target for target in reversed(targets)}
             kept = dict.fromkeys(first[target.collection] for target in targets)
@@ -36,4 +36,4 @@ def spread(command: Command, groups: Groups) -> Command:
 
 
 def _members(named: Iterable[CollectionId], groups: Groups) -> tuple[CollectionId, ...]:
-    return tuple(dict.fromkeys(one for name in named for one in groups.get(name, (name,))))
+    return tuple(dict.fromkeys(collection for name in named for collection in groups.get(name, (name,))))

@@ -137,7 +137,9 @@ def to_read(
     `snapshot.include.collection.list`; empty means all.
     """
     chosen = [
-        one for one in collections if capture.captures(*one.parts) and (not only or matches(only, str(one)))
+        collection
+        for collection in collections
+        if capture.captures(*collection.parts) and (not only or matches(only, str(collection)))
     ]
     return sorted(chosen, key=lambda one: (first_found(capture.include_tables, str(one)), _utf16(str(one))))
 

@@ -38,13 +38,13 @@ class Markers:
 
     def among(self, known: Collection[Marker]) -> Markers:
         """Only the markers that the source's events may carry."""
-        first, last = (one if one in known else None for one in (self.first, self.last))
+        first, last = (marker if marker in known else None for marker in (self.first, self.last))
         return Markers(first, last)
 
     @property
     def single(self) -> Marker | None:
         """The marker of a row that is both first and last."""
-        both = [one for one in Marker if one in {self.first, self.last}]
+        both = [marker for marker in Marker if marker in {self.first, self.last}]
         return both[0] if both else None
 
 
@@ -58,9 +58,11 @@ def marks(snapshot: Snapshot, runs: Sequence[Run], staged: Sequence[Staged]) -> 
     came; the last is the one after which no table is left. Each database is a snapshot of its own.
     """
     found = [NO_MARKERS] * len(staged)
-    tables = {one.ticket: one for one in snapshot.tables if one.initial and one.place and one.progress}
-    left = Counter(one.target.collection.database for one in snapshot.tables if one.initial)
-    begun = {one.target.collection.database for one in tables.values() if _has_begun(one, left)}
+    tables = {
+        table.ticket: table for table in snapshot.tables if table.initial and table.place and table.progress
+    }
+    left = Counter(table.target.collection.database for table in snapshot.tables if table.initial)
+    begun = {table.target.collection.database for table in tables.values() if _has_begun(table, left)}
     for ticket in dict.fromkeys(run.ticket for run in runs):
         progress = tables[ticket].progress if ticket in tables else None
         if progress is None:
@@ -69,7 +71,7 @@ def marks(snapshot: Snapshot, runs: Sequence[Run], staged: Sequence[Staged]) -> 
         advance = Advance(ticket, tuple(run for run in runs if run.ticket == ticket))
         ends = advance.applied(progress).done
         left[database] -= ends
-        files = [at for at, one in enumerate(staged) if one.ticket == ticket and one.rows]
+        files = [at for at, file in enumerate(staged) if file.ticket == ticket and file.rows]
         if not files:
             begun |= {database} if ends else set()
             continue

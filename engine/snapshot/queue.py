@@ -121,7 +121,7 @@ class Snapshot:
         request = Request(command.signal, command.id)
         tickets = {waiting[target] for target in asked if target in waiting}
         tables = tuple(_merged(t, request) if t.ticket in tickets else t for t in self.tables)
-        known = {one.target: one for one in self.failed if one.target not in waiting}
+        known = {failed.target: failed for failed in self.failed if failed.target not in waiting}
         new = [target for target in command.targets if target not in waiting]
         added = tuple(
             Table(
@@ -151,8 +151,8 @@ class Snapshot:
 
         `conditions` filter some of them. `Table.place` is counted per database.
         """
-        targets = [Target(one, conditions.get(one), initial=True) for one in collections]
-        totals = Counter(one.database for one in collections)
+        targets = [Target(collection, conditions.get(collection), initial=True) for collection in collections]
+        totals = Counter(collection.database for collection in collections)
         counted: Counter[str] = Counter()
         added = []
         for ticket, target in enumerate(targets, self.next_ticket):
@@ -178,7 +178,8 @@ class Snapshot:
     def forgot(self, collections: Collection[CollectionId]) -> Snapshot:
         """The queue without its memory of failures of these collections. They must be read in full."""
         return replace(
-            self, failed=tuple(one for one in self.failed if one.target.collection not in collections)
+            self,
+            failed=tuple(failed for failed in self.failed if failed.target.collection not in collections),
         )
 
     def replaced(
@@ -262,8 +263,8 @@ class Snapshot:
 
     def gave_up(self, tables: Iterable[Table]) -> Snapshot:
         """The queue without these failed entries. What they lack is remembered."""
-        lost = {one.target: one for one in map(_failed, tables) if one}
-        kept = tuple(one for one in self.failed if one.target not in lost)
+        lost = {failed.target: failed for failed in map(_failed, tables) if failed}
+        kept = tuple(failed for failed in self.failed if failed.target not in lost)
         return replace(self.without(tables), failed=(*kept, *lost.values())[-_REMEMBERED:])
 
     def began(self, ticket: int, extent: Extent, now_ms: int) -> Snapshot:
@@ -324,7 +325,10 @@ class Snapshot:
         tables = (
             _moved(table, pairs) if table.target.collection == collection else table for table in self.tables
         )
-        failed = (one.with_keys(keys) if one.target.collection == collection else one for one in self.failed)
+        failed = (
+            failure.with_keys(keys) if failure.target.collection == collection else failure
+            for failure in self.failed
+        )
         return replace(self, tables=tuple(tables), failed=tuple(failed))
 
     def postponed(self, tables: Iterable[Table]) -> Snapshot:

@@ -32,14 +32,16 @@ def snapshotter(settings: SnapshotSettings) -> Snapshotter:
         made = _class(name)()
     except (ImportError, AttributeError, TypeError) as error:
         raise ConfigError(f"the snapshotter {name!r} can't be made: {error}", hint=_hint()) from error
-    lacking = [one for one in ("should_snapshot", "should_stream", "statement") if not hasattr(made, one)]
+    lacking = [
+        method for method in ("should_snapshot", "should_stream", "statement") if not hasattr(made, method)
+    ]
     if lacking:
         raise ConfigError(f"{name!r} is no snapshotter: it has no {', '.join(lacking)}")
     return cast("Snapshotter", made)
 
 
 def _class(name: str) -> type:
-    known = {one.name: one for one in metadata.entry_points(group=GROUP)}
+    known = {entry_point.name: entry_point for entry_point in metadata.entry_points(group=GROUP)}
     if name in known:
         return cast("type", known[name].load())
     module, separator, attribute = name.partition(":")
@@ -49,5 +51,7 @@ def _class(name: str) -> type:
 
 
 def _hint() -> str:
-    known = ", ".join(sorted(one.name for one in metadata.entry_points(group=GROUP))) or "none"
+    known = (
+        ", ".join(sorted(entry_point.name for entry_point in metadata.entry_points(group=GROUP))) or "none"
+    )
     return f"give package.module:Name, or an entry point of group {GROUP}; known: {known}"
