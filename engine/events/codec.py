@@ -74,16 +74,18 @@ class TableCodec:
         if self.schemas is not None:
             return Row(self._key(columns, {}, rows, marks), [self._typed(columns, marks)])
         encoded = {}
-        for one in self.fields:
-            encoded[one.name, one.column] = one.pieces(columns[one.column], marks[one.column])
-        shown = [encoded[one.name, one.column] for one in self.fields]
+        for member in self.fields:
+            encoded[member.name, member.column] = member.pieces(columns[member.column], marks[member.column])
+        shown = [encoded[member.name, member.column] for member in self.fields]
         return Row(self._key(columns, encoded, rows, marks), object_pieces(self.fields, shown))
 
     def _typed(self, columns: Sequence[Text], marks: Sequence[Mask | None]) -> pa.StructArray:
         """The rows, and their keys if they have any, as one array."""
         members = {"row": self.fields, "key": self.key} if self.key else {"row": self.fields}
         arrays = [
-            struct_array(fields, [one.typed(columns[one.column], marks[one.column]) for one in fields])
+            struct_array(
+                fields, [member.typed(columns[member.column], marks[member.column]) for member in fields]
+            )
             for fields in members.values()
         ]
         return pa.StructArray.from_arrays(arrays, list(members))
@@ -97,12 +99,14 @@ class TableCodec:
     ) -> Text | None:
         if not self.key:
             return None
-        plain = {(one.name, one.column) for one in self.fields if one.shape is None} & encoded.keys()
+        plain = {
+            (member.name, member.column) for member in self.fields if member.shape is None
+        } & encoded.keys()
         shown = [
-            encoded[one.name, one.column]
-            if (one.name, one.column) in plain
-            else one.pieces(columns[one.column], marks[one.column])
-            for one in self.key
+            encoded[member.name, member.column]
+            if (member.name, member.column) in plain
+            else member.pieces(columns[member.column], marks[member.column])
+            for member in self.key
         ]
         return join([self.key_wrap[0], *object_pieces(self.key, shown), self.key_wrap[1]], rows)
 

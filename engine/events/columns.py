@@ -163,5 +163,5 @@ def in_order(batches: Iterable[pa.RecordBatch]) -> tuple[pa.RecordBatch, ...]:
     for batch in batches:
         # Schemas are equal whatever their metadata, which name the table.
         by_schema.setdefault(batch.schema.serialize().to_pybytes(), []).append(batch)
-    joined = (pa.concat_batches(found) for found in by_schema.values())
+    joined = (pa.concat_batches(group) for group in by_schema.values())
     return tuple(batch.take(pc.sort_indices(batch.column("order"))) for batch in joined)

@@ -96,16 +96,21 @@ def _shaped(made: Field, mask: ColumnMask, length: int | None) -> Field:
 def unmasked(columns: Iterable[Described], named: CollectionId, settings: EventSettings) -> tuple[str, ...]:
     """Warnings about columns that should be masked but hold no text."""
     found = []
-    for one in columns:
-        mask = shaping.mask_of(named, one.name, settings)
-        if mask is not None and not mask.truncate and one.conversion is not None and not one.conversion.text:
-            found.append(f"column {one.name!r} is not masked: a {one.type} is no text")
+    for column in columns:
+        mask = shaping.mask_of(named, column.name, settings)
+        if (
+            mask is not None
+            and not mask.truncate
+            and column.conversion is not None
+            and not column.conversion.text
+        ):
+            found.append(f"column {column.name!r} is not masked: a {column.type} is no text")
     return tuple(found)
 
 
 def collisions(fields: Sequence[Field]) -> tuple[str, ...]:
     """Warnings about columns that become the same field."""
-    names = [one.name for one in fields]
+    names = [field.name for field in fields]
     return tuple(
         f"several columns become the field {name!r}" for name in dict.fromkeys(names) if names.count(name) > 1
     )

@@ -61,7 +61,10 @@ def _simple_text(payload: str, fields: dict[str, Schema]) -> str:
 
 def _is_logical(schema: Schema) -> bool:
     """Whether this type, or one within it, is a logical type, written by its meaning."""
-    inner = [*(one for _, one in schema.fields), *(one for one in (schema.keys, schema.items) if one)]
+    inner = [
+        *(member for _, member in schema.fields),
+        *(nested for nested in (schema.keys, schema.items) if nested),
+    ]
     return _logical_name(schema) in _LOGICALS or any(map(_is_logical, inner))
 
 

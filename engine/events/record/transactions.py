@@ -73,7 +73,7 @@ def _counts(names: list[str], pairs: Ints, transactions: int, before: Counts) ->
     for at in np.argsort(firsts):
         ordinal, place = divmod(int(found[at]), len(names))
         counts[ordinal][names[place]] = counts[ordinal].get(names[place], 0) + int(sizes[at])
-    return [tuple(one.items()) for one in counts]
+    return [tuple(by_collection.items()) for by_collection in counts]
 
 
 def ended(counts: Counts) -> str:

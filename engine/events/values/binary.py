@@ -111,7 +111,7 @@ def _each_as_base64(raw: Bytes, sizes: Ints, texts: Text) -> Text:
     """Value by value: for large values, for which padding in bulk would cost sixteen bytes per byte."""
     ends = np.cumsum(sizes)
     shown = [base64.b64encode(raw[end - size : end].tobytes()) for end, size in zip(ends, sizes, strict=True)]
-    starts = np.concatenate([[0], np.cumsum([len(one) for one in shown])])
+    starts = np.concatenate([[0], np.cumsum([len(value) for value in shown])])
     return text_from(starts, b"".join(shown), texts)
 
 

@@ -69,7 +69,7 @@ def split_rows(texts: pa.Array, shape: RowShape, mode: RowMode) -> list[Text]:
         with reading_bytes("a row with lengths"):
             return _split_exact(texts, offsets, data, shape)
     columns = _split_fast(offsets, data, shape)
-    return [_unescaped(one) for one in columns] if mode is RowMode.ESCAPED else columns
+    return [_unescaped(column) for column in columns] if mode is RowMode.ESCAPED else columns
 
 
 def _unescaped(texts: Text) -> Text:

@@ -65,7 +65,7 @@ def json_text(value: object) -> str:
     if isinstance(value, str):
         return quote(value)
     if isinstance(value, dict):
-        return "{" + ",".join(f"{quote(name)}:{json_text(one)}" for name, one in value.items()) + "}"
+        return "{" + ",".join(f"{quote(name)}:{json_text(member)}" for name, member in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(json_text, value)) + "]"
     return "null" if value is None else str(value).lower()
