@@ -35,7 +35,9 @@ def connector_of(properties: Mapping[str, str]) -> Connector | None:
 
 def unknown_connector(properties: Mapping[str, str]) -> str:
     """The problem with a connector that is unknown."""
-    *names, last = [repr(name) for name in (*(one.classes[0] for one in _BUILT_IN), *registered(SOURCES))]
+    *names, last = [
+        repr(name) for name in (*(connector.classes[0] for connector in _BUILT_IN), *registered(SOURCES))
+    ]
     named = shown_value(_CLASS, properties.get(_CLASS, ""))
     return f"{_CLASS!r} is {named!r}; it must be {', '.join(names)} or {last}"
 

@@ -74,5 +74,5 @@ def _secrets(text: str, *, address: bool) -> Iterator[tuple[int, int]]:
         before = text[start : text.rfind("@")]
         user, colon, password = before.partition(":")
         yield from [(start + len(user) + len(colon), start + len(before))] if password else []
-    for found in _PARAMETER.finditer(text, start):
-        yield found.span("secret")
+    for match in _PARAMETER.finditer(text, start):
+        yield match.span("secret")

@@ -129,7 +129,7 @@ def fresh(value: str) -> str:
 def may_change(value: str) -> bool:
     """Whether a provider may return another value later. A process's environment never changes."""
     template = value.template if isinstance(value, Hidden) else ""
-    return any(found["provider"] != "env" for found in _REFERENCE.finditer(template))
+    return any(reference["provider"] != "env" for reference in _REFERENCE.finditer(template))
 
 
 def refuse() -> None:

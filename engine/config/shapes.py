@@ -88,7 +88,7 @@ def java_class(members: type[StrEnum]) -> Shape:
 
     def convert(raw: str) -> StrEnum | None:
         name = raw.strip()
-        return next((one for one in members if name in {one, one.rpartition(".")[2]}), None)
+        return next((member for member in members if name in {member, member.rpartition(".")[2]}), None)
 
     return Shape("one of " + ", ".join(members), convert)
 

@@ -231,4 +231,4 @@ class SqlServerSettings:
 
     def signal_table(self, database: str) -> CollectionId | None:
         """The signal table of a database."""
-        return next((one for one in self.signal_tables if one.parts[0] == database), None)
+        return next((table for table in self.signal_tables if table.parts[0] == database), None)

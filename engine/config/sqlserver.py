@@ -51,7 +51,7 @@ def _table_names(raw: str) -> tuple[CollectionId, ...] | None:
         return ()
     if re.fullmatch(rf"{name}(?:,{name})*", raw) is None:
         return None
-    return tuple(CollectionId(tuple(map(_unquoted, found.groups()))) for found in re.finditer(name, raw))
+    return tuple(CollectionId(tuple(map(_unquoted, match.groups()))) for match in re.finditer(name, raw))
 
 
 def _unquoted(part: str) -> str:
