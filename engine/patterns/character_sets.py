@@ -131,7 +131,7 @@ def property_set(name: str, *, ignore_case: bool) -> CharacterSet | None:
     wanted = _GROUPS.get(name) or {known for known in _categories() if known == name or known[0] == name}
     if not wanted:
         return None
-    return CharacterSet.of(one for known in wanted for one in _categories()[known])
+    return CharacterSet.of(span for known in wanted for span in _categories()[known])
 
 
 @cache
