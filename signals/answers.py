@@ -66,12 +66,12 @@ def answers_in(saved: Iterable[Mapping[str, Any]]) -> list[Answer]:
     """Read saved answers: their fields by name. Raises the errors that `reading_saved` converts."""
     return [
         Answer(
-            read_text(one["label"]),
-            None if one["id"] is None else read_text(one["id"]),
-            Outcome(one["outcome"]),
-            read_text(one["text"]),
+            read_text(fields["label"]),
+            None if fields["id"] is None else read_text(fields["id"]),
+            Outcome(fields["outcome"]),
+            read_text(fields["text"]),
         )
-        for one in saved
+        for fields in saved
     ]
 
 
@@ -133,7 +133,7 @@ def _meant(collections: Sequence[object] | None) -> str:
 
 
 def _listed(collections: Sequence[object]) -> str:
-    names = ", ".join(str(one) for one in collections[:_MAX_NAMED])
+    names = ", ".join(str(collection) for collection in collections[:_MAX_NAMED])
     more = len(collections) - _MAX_NAMED
     return f"{names} and {more} more" if more > 0 else names
 
@@ -141,4 +141,4 @@ def _listed(collections: Sequence[object]) -> str:
 def _printable(text: str) -> str:
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)

@@ -61,7 +61,7 @@ class Desk:
         """
         with reading_saved("the saved answers"):
             answers = answers_in(saved.get(_ANSWERS, ()))
-        self._untold = [one for one in answers if one not in self._told]
+        self._untold = [answer for answer in answers if answer not in self._told]
         self._noted = bool(answers)
         self._saved = saved
         for name, channel in self._channels.items():
@@ -76,7 +76,7 @@ class Desk:
         self._noted = bool(self._untold)
         places = {str(name): channel.memory() for name, channel in self._channels.items()}
         kept = {name: place for name, place in self._saved.items() if name != _ANSWERS}
-        answers = {_ANSWERS: [asdict(one) for one in self._untold]} if self._untold else {}
+        answers = {_ANSWERS: [asdict(answer) for answer in self._untold]} if self._untold else {}
         return {**kept, **places, **answers}
 
     def tell(self) -> None:
@@ -105,12 +105,12 @@ class Desk:
         budget = Budget()
         named = Known(known(), budget.check)
         commands: list[Command] = []
-        for number, one in enumerate(received):
+        for number, signal in enumerate(received):
             if number == MAX_AT_ONCE or budget.spent:
                 self._untold.append(rejected_together(received[number:]))
                 break
             budget.begin()
-            command = self._judged(one, named)
+            command = self._judged(signal, named)
             commands += [] if command is None else [command]
         return commands
 
@@ -167,7 +167,7 @@ class Desk:
         self._say(table, outcome, f"{name} not read: {said.removeprefix(f'{name}: ')}{missing}")
 
     def _say(self, table: Table, outcome: Outcome, text: str) -> None:
-        self._untold += (Answer(one.signal, one.id, outcome, text) for one in table.requests)
+        self._untold += (Answer(request.signal, request.id, outcome, text) for request in table.requests)
 
 
 def _missing(gaps: Sequence[Gap]) -> str:

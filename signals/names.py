@@ -46,8 +46,8 @@ class Known:
     def __init__(self, collections: Iterable[CollectionId], check: Callable[[], None] = lambda: None) -> None:
         self.collections = tuple(dict.fromkeys(collections))
         self.check = check
-        self._names = [str(one) for one in self.collections]
-        self._by_parts = {one.parts: one for one in self.collections}
+        self._names = [str(collection) for collection in self.collections]
+        self._by_parts = {collection.parts: collection for collection in self.collections}
         self._by_length: dict[int, list[int]] = {}
         self._by_end: dict[tuple[int, int, bool], dict[str, list[tuple[int, str]]]] = {}
         self._by_name: dict[str, list[int]] = {}

@@ -80,7 +80,9 @@ def _execute(signal: Signal, known: Known) -> Accepted:
     collections, notes = _named(patterns, known)
     conditions = _conditions(fields, Known(collections, known.check))
     _check_conditions(conditions)
-    targets = tuple(Target(one, conditions.get(one), surrogate_key) for one in collections)
+    targets = tuple(
+        Target(collection, conditions.get(collection), surrogate_key) for collection in collections
+    )
     return Accepted(ExecuteSnapshot(signal.label, targets, signal.id), (*notes, *unknown))
 
 
