@@ -54,12 +54,16 @@ def codec_for(
     shown = garbled(relation, settings)
     seen = table if shown.id == relation.id else None
     described = [_described(shown, seen, index, settings, types) for index in range(len(shown.columns))]
-    included = [one for one in described if shaping.is_included(shown.id, one.name, settings)]
+    included = [
+        description for description in described if shaping.is_included(shown.id, description.name, settings)
+    ]
     topic = topic_of(shown.id, settings)
-    by_name = {one.name: one for one in described}
+    by_name = {description.name: description for description in described}
     wanted = [by_name[name] for name in _key_names(shown, seen, settings) if name in by_name]
-    fields = tuple(field for one in included if (field := value_field(one, shown.id, settings)))
-    key = tuple(field for one in wanted if (field := key_field(one, settings)))
+    fields = tuple(
+        field for description in included if (field := value_field(description, shown.id, settings))
+    )
+    key = tuple(field for description in wanted if (field := key_field(description, settings)))
     names = tuple(column.name for column in relation.columns)
     return TableCodec(
         relation.id,

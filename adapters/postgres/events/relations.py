@@ -78,11 +78,13 @@ class Relations:
         A relation that is set aside gets none, and neither does one whose codec can't be built.
         """
         definitions = {oid: definitions[oid] for oid in wanted if oid in definitions}
-        set_aside = {oid for oid, one in definitions.items() if aside and self._named(oid, one) in aside}
+        set_aside = {
+            oid for oid, definition in definitions.items() if aside and self._named(oid, definition) in aside
+        }
         stale = {
-            oid: one
-            for oid, one in definitions.items()
-            if oid not in set_aside and (oid not in self._codecs or self._codecs[oid][0] != one.serial)
+            oid: definition
+            for oid, definition in definitions.items()
+            if oid not in set_aside and (oid not in self._codecs or self._codecs[oid][0] != definition.serial)
         }
         faults = self._build(stale) if stale else {}
         known = ((oid, self._codecs[oid][1]) for oid in definitions if oid not in set_aside | faults.keys())
@@ -98,16 +100,20 @@ class Relations:
 
     def _build(self, definitions: Mapping[int, Definition]) -> dict[int, str]:
         """Build codecs; returns why some can't be built."""
-        relations = {oid: parse_relation(one.message) for oid, one in definitions.items()}
-        captured = {oid: one for oid, one in relations.items() if self._captures(one.namespace, one.name)}
+        relations = {oid: parse_relation(definition.message) for oid, definition in definitions.items()}
+        captured = {
+            oid: relation
+            for oid, relation in relations.items()
+            if self._captures(relation.namespace, relation.name)
+        }
         tables, certain = self._described(list(captured)) if captured else ({}, True)
         self.learn_types(tables.values())
         faults: dict[int, str] = {}
-        for oid, one in definitions.items():
+        for oid, definition in definitions.items():
             with noting_faults(faults, oid):
                 self.ids[oid] = relations[oid].id
                 codec = self._streamed(captured[oid], tables.get(oid)) if oid in captured else None
-                self._codecs[oid] = (one.serial if certain else _UNCERTAIN, codec)
+                self._codecs[oid] = (definition.serial if certain else _UNCERTAIN, codec)
         return faults
 
     def _streamed(self, relation: Relation, table: Table | None) -> TableCodec:

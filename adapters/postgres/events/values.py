@@ -107,7 +107,7 @@ def _intervals_fast(texts: Text) -> Text:
 def _distinct_micros(texts: Text) -> Ints:
     encoded = texts.dictionary_encode()
     micros = [int(interval_micros(text)) for text in encoded.dictionary.to_pylist()]
-    if any(abs(one) > _SAFE for one in micros):
+    if any(abs(duration) > _SAFE for duration in micros):
         raise pa.ArrowInvalid("an interval beyond the centuries")
     chosen: Ints = np.array(micros, np.int64)[encoded.indices.to_numpy()]
     return chosen
