@@ -79,10 +79,13 @@ class Touches:
         for oid, balances in other.copies.items():
             counted[oid] = copies.together([counted[oid], balances]) if oid in counted else balances
         whole |= {
-            oid for held in (keys, lacking, counted) for oid, one in held.items() if len(one) > KEPT_KEYS
+            oid
+            for by_oid in (keys, lacking, counted)
+            for oid, rows in by_oid.items()
+            if len(rows) > KEPT_KEYS
         }
         return Touches(
-            {oid: held for oid, held in keys.items() if oid not in whole},
+            {oid: array for oid, array in keys.items() if oid not in whole},
             self.truncated | other.truncated,
             {oid: pairs for oid, pairs in lacking.items() if oid not in whole},
             whole,
@@ -110,7 +113,7 @@ class PendingVisibility:
         """Add what more entries of transactions touched."""
         held = self.transactions
         return PendingVisibility(
-            {**held, **{xid: held.get(xid, Touches()) | one for xid, one in more.items()}}
+            {**held, **{xid: held.get(xid, Touches()) | touches for xid, touches in more.items()}}
         )
 
     def add_keys(self, touched: pa.Table) -> PendingVisibility:
@@ -132,7 +135,7 @@ class PendingVisibility:
         found: dict[int, dict[int, pa.Table]] = {}
         for xid, oid, rows in _grouped(counted):
             found.setdefault(xid, {})[oid] = copies.together([_balances(rows)])
-        last = max((one.serial for one in self.transactions.values()), default=0)
+        last = max((touches.serial for touches in self.transactions.values()), default=0)
         order = enumerate(counted.column("xid").unique().to_pylist(), last + 1)
         return self.add({xid: Touches(copies=found[xid], serial=serial) for serial, xid in order})
 
@@ -168,12 +171,12 @@ class PendingVisibility:
 
     def keys_of(self, oid: int) -> pa.LargeBinaryArray:
         """The distinct keys of a relation that any of the transactions touched."""
-        return _union([one.keys[oid] for one in self.transactions.values() if oid in one.keys])
+        return _union([touches.keys[oid] for touches in self.transactions.values() if oid in touches.keys])
 
     def copies_of(self, oid: int) -> pa.Table:
         """The balances of a relation's rows without a key, over all transactions in log order."""
-        found = sorted(self.transactions.values(), key=lambda one: one.serial)
-        return copies.together([one.copies[oid] for one in found if oid in one.copies])
+        found = sorted(self.transactions.values(), key=lambda touches: touches.serial)
+        return copies.together([touches.copies[oid] for touches in found if oid in touches.copies])
 
     def truncated(self, oid: int) -> bool:
         """Whether any of the transactions truncated the relation."""
@@ -188,8 +191,8 @@ class PendingVisibility:
         """The number of keys held."""
         return sum(
             len(kept)
-            for one in self.transactions.values()
-            for kept in (*one.keys.values(), *one.copies.values())
+            for touches in self.transactions.values()
+            for kept in (*touches.keys.values(), *touches.copies.values())
         )
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -197,24 +200,24 @@ class PendingVisibility:
         return [
             {
                 "xid": xid,
-                "keys": {str(oid): _packed(keys) for oid, keys in one.keys.items()},
-                "truncated": sorted(one.truncated),
+                "keys": {str(oid): _packed(keys) for oid, keys in touches.keys.items()},
+                "truncated": sorted(touches.truncated),
                 "lacking": {
                     str(oid): [[_key_out(key) for key in pair] for pair in _sorted(pairs)]
-                    for oid, pairs in one.lacking.items()
+                    for oid, pairs in touches.lacking.items()
                 },
-                "whole": sorted(one.whole),
+                "whole": sorted(touches.whole),
                 "copies": {
                     str(oid): {
                         **_packed(balances.column("key").combine_chunks()),
                         "net": balances.column("net").to_pylist(),
                         "low": balances.column("low").to_pylist(),
                     }
-                    for oid, balances in one.copies.items()
+                    for oid, balances in touches.copies.items()
                 },
-                "serial": one.serial,
+                "serial": touches.serial,
             }
-            for xid, one in self.transactions.items()
+            for xid, touches in self.transactions.items()
         ]
 
 
@@ -222,19 +225,22 @@ def from_json(saved: Iterable[dict[str, Any]]) -> PendingVisibility:
     """Read what `to_json` wrote. Raises LookupError, TypeError or ValueError for anything else."""
     return PendingVisibility(
         {
-            read_integer(one["xid"]): Touches(
-                {int(oid): _unpacked(**keys) for oid, keys in one["keys"].items()},
-                frozenset(map(read_integer, one["truncated"])),
+            read_integer(transaction["xid"]): Touches(
+                {int(oid): _unpacked(**keys) for oid, keys in transaction["keys"].items()},
+                frozenset(map(read_integer, transaction["truncated"])),
                 {
                     int(oid): frozenset((_key_in(before), b64decode(after)) for before, after in pairs)
-                    for oid, pairs in one["lacking"].items()
+                    for oid, pairs in transaction["lacking"].items()
                 },
-                frozenset(map(read_integer, one["whole"])),
+                frozenset(map(read_integer, transaction["whole"])),
                 # States of older versions have none.
-                {int(oid): _balances_in(**balances) for oid, balances in one.get("copies", {}).items()},
-                read_integer(one.get("serial", 0)),
+                {
+                    int(oid): _balances_in(**balances)
+                    for oid, balances in transaction.get("copies", {}).items()
+                },
+                read_integer(transaction.get("serial", 0)),
             )
-            for one in saved
+            for transaction in saved
         }
     )
 
