@@ -126,11 +126,11 @@ class Catalog:
         tables, and raises TableBusy if one is not granted soon. Without `defaults` nothing is locked.
         """
         wanted = list(tables)
-        named = [one for one in wanted if isinstance(one, CollectionId)]
+        named = [table for table in wanted if isinstance(table, CollectionId)]
         asked: dict[str, Sequence[object]] = {
-            "oids": [one for one in wanted if isinstance(one, int)],
-            "schemas": [one.parts[0] for one in named],
-            "names": [one.parts[-1] for one in named],
+            "oids": [table for table in wanted if isinstance(table, int)],
+            "schemas": [collection.parts[0] for collection in named],
+            "names": [collection.parts[-1] for collection in named],
         }
         columns_query = _COLUMNS if defaults else _COLUMNS.replace(_DEFAULT, "NULL::text")
         found, columns, keys, leaves = self._queries(_TABLES, columns_query, _KEYS, _LEAVES, asked=asked)
@@ -192,7 +192,7 @@ def _table(row: tuple[Any, ...], columns: list[Column], indexes: list[_Index], l
     not_null = {column.name for column in columns if not column.nullable}
     primary = next((index for index in indexes if index.primary), None)
     others = (index for index in indexes if index.whole and not index.primary)
-    unique = tuple(one.columns for one in others if not_null.issuperset(one.columns))
+    unique = tuple(other.columns for other in others if not_null.issuperset(other.columns))
     chosen = next((index.columns for index in indexes if index.identity), ())
     if identity == "d":
         # A deferrable key is checked at the end of a transaction and identifies no row before that.

@@ -49,15 +49,17 @@ class Publication:
     def captured(self, asked: Publications) -> list[CollectionId]:
         """The names of the captured tables, in order."""
         found = _by_table(asked.entries(self.name))
-        return [one[0].id for one in found if _as_itself(one) and self._captures(*one[0].id.parts)]
+        return [
+            entries[0].id for entries in found if _as_itself(entries) and self._captures(*entries[0].id.parts)
+        ]
 
     def marks(self, asked: Publications) -> dict[int, str]:
         """The marks of the captured tables, by oid (`Share.mark`)."""
         found = _by_table(asked.entries(self.name))
         return {
-            one[0].oid: _share(one).mark
-            for one in found
-            if _as_itself(one) and self._captures(*one[0].id.parts)
+            entries[0].oid: _share(entries).mark
+            for entries in found
+            if _as_itself(entries) and self._captures(*entries[0].id.parts)
         }
 
     def groups(self, asked: Publications) -> dict[CollectionId, list[CollectionId]]:
@@ -72,7 +74,7 @@ class Publication:
     def shares(self, asked: Publications, oids: Sequence[int]) -> dict[int, Share]:
         """What is published of these tables, by oid; a table not published under its own name is left out."""
         found = _by_table(asked.entries(self.name, oids))
-        return {one[0].oid: _share(one) for one in found if _as_itself(one)}
+        return {entries[0].oid: _share(entries) for entries in found if _as_itself(entries)}
 
     def lacking(self, asked: Publications) -> str:
         """The operations that are not published, as a comma-separated list; empty if all are."""

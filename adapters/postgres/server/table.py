@@ -166,15 +166,18 @@ def as_logged(relation: Relation, table: Table | None, key: tuple[str, ...] = ()
     marked = tuple(column.name for column in relation.columns if column.key)
     if table is None:
         columns = (
-            Column(one.name, one.type, one.typmod, nullable=one.name not in marked)
-            for one in relation.columns
+            Column(attribute.name, attribute.type, attribute.typmod, nullable=attribute.name not in marked)
+            for attribute in relation.columns
         )
         gone = Table(relation.oid, relation.id, "r", tuple(columns), identity=relation.identity)
         known = marked if relation.identity == "d" else key if names.issuperset(key) else ()
         return replace(gone, primary_key=known, identity_key=marked)
     if relation.identity != "d" or names.intersection(_default_identity(table)) == set(marked):
         return table
-    columns = (replace(one, nullable=one.nullable and one.name not in marked) for one in table.columns)
+    columns = (
+        replace(attribute, nullable=attribute.nullable and attribute.name not in marked)
+        for attribute in table.columns
+    )
     return replace(table, columns=tuple(columns), primary_key=marked, identity_key=marked)
 
 
