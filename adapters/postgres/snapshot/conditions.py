@@ -236,7 +236,7 @@ def named_column(reference: Reference, table: CollectionId) -> str | None:
 
 def _operator(writer: Writer, sign: str, *operands: exp.Expr | None) -> str:
     """An operator of pg_catalog, or of the schema of its operands' type if an extension defines that."""
-    numbers = [number for one in operands if (number := writer.reference(one)) is not None]
+    numbers = [number for operand in operands if (number := writer.reference(operand)) is not None]
 
     def schema(found: Sequence[Found]) -> str:
         return next((found[at].operators for at in numbers if found[at].operators), "pg_catalog")
@@ -292,16 +292,16 @@ def _among(writer: Writer, node: exp.Expr) -> str:
     """IN: one comparison with an array if all values are of one kind, otherwise one comparison per value."""
     value, among = node.this, node.expressions
     operator, text = _operator(writer, "=", value), writer.operand(value, node)
-    values = [writer.within(one) for one in among]
+    values = [writer.within(member) for member in among]
     number = writer.reference(value)
-    plain = [one for one in among if not isinstance(one, exp.Null)]
-    if number is not None and all(_is_text(one) for one in plain):
+    plain = [member for member in among if not isinstance(member, exp.Null)]
+    if number is not None and all(_is_text(member) for member in plain):
         kind = writer.gap(lambda found: found[number].type)
         return f"({text} {operator} ANY (CAST(ARRAY[{', '.join(values)}] AS {kind}[])))"
-    if all(isinstance(one, (exp.Literal, exp.Neg)) and not _is_text(one) for one in plain):
+    if all(isinstance(member, (exp.Literal, exp.Neg)) and not _is_text(member) for member in plain):
         return f"({text} {operator} ANY (ARRAY[{', '.join(values)}]))"
     writer.repeated(text, len(values))
-    return f"({' OR '.join(f'({text} {operator} {one})' for one in values)})"
+    return f"({' OR '.join(f'({text} {operator} {operand})' for operand in values)})"
 
 
 def _is_text(node: exp.Expr) -> bool:
@@ -400,11 +400,11 @@ def _boolean(_writer: Writer, node: exp.Expr) -> str:
 
 
 def _array(writer: Writer, node: exp.Expr) -> str:
-    return f"ARRAY[{', '.join(writer.within(one) for one in node.expressions)}]"
+    return f"ARRAY[{', '.join(writer.within(expression) for expression in node.expressions)}]"
 
 
 def _row(writer: Writer, node: exp.Expr) -> str:
-    return f"ROW({', '.join(writer.within(one) for one in node.expressions)})"
+    return f"ROW({', '.join(writer.within(expression) for expression in node.expressions)})"
 
 
 def _interval(writer: Writer, node: exp.Expr) -> str:
@@ -431,7 +431,7 @@ def _keyword(word: str) -> Writing:
 
 
 def _function(writer: Writer, name: str, arguments: Sequence[exp.Expr]) -> str:
-    written = ", ".join(writer.within(one) for one in arguments)
+    written = ", ".join(writer.within(argument) for argument in arguments)
     return f"{name.upper()}({written})" if name in _CONSTRUCTS else f"pg_catalog.{name}({written})"
 
 
@@ -493,9 +493,9 @@ def _type(node: exp.Expr) -> str:
     if name not in _KINDS or others or (node.expressions and name not in _WITH_LENGTH):
         raise Unwritable(f"a cast to {node.sql('postgres')[:60]!r} is not in the list")
     lengths = [
-        digits(one.this)
-        for one in node.expressions
-        if isinstance(one, exp.DataTypeParam) and isinstance(one.this, exp.Literal)
+        digits(parameter.this)
+        for parameter in node.expressions
+        if isinstance(parameter, exp.DataTypeParam) and isinstance(parameter.this, exp.Literal)
     ]
     if len(lengths) < len(node.expressions):
         raise Unwritable(f"a cast to {node.sql('postgres')[:60]!r} is not in the list")

@@ -77,9 +77,9 @@ class ReadTable:
     @property
     def fingerprint(self) -> tuple[str, ...]:
         """What its ranges depend on (`Extent.key`)."""
-        keys = [f"{KEY}{one}" for one in self.keyset.fingerprint]
+        keys = [f"{KEY}{column}" for column in self.keyset.fingerprint]
         if self.merge != self.keyset:
-            keys += [f"{KEY}{one}{MERGED}" for one in self.merge.fingerprint]
+            keys += [f"{KEY}{column}{MERGED}" for column in self.merge.fingerprint]
         return (*keys, *self.traits)
 
 
@@ -126,7 +126,10 @@ class Readable:
 
     def looked_up(self, names: Sequence[CollectionId], *, defaults: bool = False) -> CatalogAnswer:
         """Look these tables up in the catalog, in a fixed number of queries."""
-        tables = {one.id: one for one in self._questions.catalog.describe(names, defaults=defaults).values()}
+        tables = {
+            described.id: described
+            for described in self._questions.catalog.describe(names, defaults=defaults).values()
+        }
         oids = [table.oid for table in tables.values()]
         shares = self._publication.shares(self._questions.publications, oids) if oids else {}
         return CatalogAnswer(tables, shares, forms(self._questions.layouts, oids) if oids else {})
@@ -142,7 +145,7 @@ class Readable:
         share = self._share(table, looked)
         self._check_leaves(table)
         self._check_rows(table)
-        own, columns = table.primary_key or table.unique_key, [one.name for one in table.columns]
+        own, columns = table.primary_key or table.unique_key, [column.name for column in table.columns]
         keyset = self._keyset(table, key_columns(target, own, columns))
         names = merge_key(table)
         if not names and not is_bag(table):

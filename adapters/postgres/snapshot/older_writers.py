@@ -93,7 +93,7 @@ class Writers:
             left = frozenset(holders) if known is None else known.intersection(holders)
             seen = self._seen[oid] = _Seen(mark, left)
             if left and (asked_before or self._clock.monotonic() >= until_s):
-                raise _busy(name, list(dict.fromkeys(holders[one] for one in sorted(left))))
+                raise _busy(name, list(dict.fromkeys(holders[xid] for xid in sorted(left))))
             if left:
                 self._clock.sleep(_POLL_S)
 

@@ -73,8 +73,8 @@ class Partitions:
 
     def _compare_partitions(self, name: CollectionId, before: Form, now: Form) -> None:
         was, partitions = before.partitions or {}, now.partitions or {}
-        _tell(name, "attached", [partitions[one] for one in partitions if one not in was])
-        _tell(name, "detached", [was[one] for one in was if one not in partitions])
+        _tell(name, "attached", [partitions[partition] for partition in partitions if partition not in was])
+        _tell(name, "detached", [was[partition] for partition in was if partition not in partitions])
         moved = [oid for oid, file in now.files.items() if before.files.get(oid, file) != file]
         if moved and before.partitions_columns == now.partitions_columns:
             self._tell_emptied(name, ", ".join(str(partitions[oid]) for oid in moved))

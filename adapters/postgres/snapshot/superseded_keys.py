@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def by(decoded: Sequence[Decoded], shown: Visibility, ids: Ids) -> Superseded:
     """What the entries supersede in a window whose snapshot shows `shown`."""
     superseded = Superseded()
-    for one in decoded:
-        superseded |= _by_part(one, shown, ids)
+    for part in decoded:
+        superseded |= _by_part(part, shown, ids)
     return superseded
 
 
@@ -68,19 +68,19 @@ def noted(
 ) -> PendingVisibility:
     """Forget transactions that `visibility` shows; add what the entries touched in those it does not."""
     waiting = waiting.seen(visibility)
-    for one in decoded:
-        waiting = waiting.add_keys(pending_visibility.unsettled_rows(one.touched, visibility))
-        waiting = waiting.add_lacking(pending_visibility.unsettled_rows(one.incomplete, visibility))
-        waiting = waiting.add_copies(pending_visibility.unsettled_rows(one.copies, visibility))
-        hidden = visibility.missing({xid for _oid, xid in one.truncated})
-        waiting = waiting.add_truncated((oid, xid) for oid, xid in one.truncated if xid in hidden)
+    for part in decoded:
+        waiting = waiting.add_keys(pending_visibility.unsettled_rows(part.touched, visibility))
+        waiting = waiting.add_lacking(pending_visibility.unsettled_rows(part.incomplete, visibility))
+        waiting = waiting.add_copies(pending_visibility.unsettled_rows(part.copies, visibility))
+        hidden = visibility.missing({xid for _oid, xid in part.truncated})
+        waiting = waiting.add_truncated((oid, xid) for oid, xid in part.truncated if xid in hidden)
     return waiting
 
 
 def moved(decoded: Sequence[Decoded], ids: Ids) -> dict[CollectionId, Pairs]:
     """The old and new keys of rows that lack a value and may have moved in a table being read."""
     found: dict[CollectionId, Pairs] = {}
-    for one in decoded:
-        for oid, keys in pending_visibility.moved_keys(one.incomplete).items():
+    for part in decoded:
+        for oid, keys in pending_visibility.moved_keys(part.incomplete).items():
             found[ids[oid]] = found.get(ids[oid], frozenset()) | keys
     return found
