@@ -79,15 +79,15 @@ class Spans:
         for window in self._windows.opened.values():
             window.watermark.streamed([signal.id for signal in signals], deleted)
         return Encoded(
-            parts=tuple(one.part for one in decoded if one.part),
+            parts=tuple(result.part for result in decoded if result.part),
             signals=signals,
             superseded_in=self._superseded(decoded),
             moved=superseded_keys.moved(decoded, relations.ids),
             incomplete=undecodable(faults, shown_position(span.start)),
             letters={
-                name: Letters(found.count, found.size, found.lines)
-                for name, found in letters.items()
-                if found.count
+                name: Letters(entries.count, entries.size, entries.lines)
+                for name, entries in letters.items()
+                if entries.count
             },
             lag_s=None if now_s is None else max(0.0, now_s - span.committed_at_s),
         )
@@ -107,15 +107,15 @@ class Spans:
             relations.codecs(cut.definitions, relations_in(cut.part.messages), aside) for cut in span.cuts
         ]
         decoded: Sequence[Decoded] = ()
-        faults = {oid: why for one in known for oid, why in one.faults.items()}
+        faults = {oid: why for codecs in known for oid, why in codecs.faults.items()}
         if not faults:
-            parts = [(cut.part, one.codecs) for cut, one in zip(span.cuts, known, strict=True)]
+            parts = [(cut.part, codecs.codecs) for cut, codecs in zip(span.cuts, known, strict=True)]
             # `watch` is called only here: before, a relation's name may be unknown.
             decoded = self._encoder.encode(
                 parts, span.entries, watch(), writer, self._streamed.context, again=again
             )
-            faults = {oid: why for one in decoded for oid, why in one.faults.items()}
-        hidden = set[int]().union(*(one.aside for one in known))
+            faults = {oid: why for part in decoded for oid, why in part.faults.items()}
+        hidden = set[int]().union(*(codecs.aside for codecs in known))
         return (
             EncodedSpan(decoded, _by_name(hidden, relations.ids)),
             {relations.ids[oid]: why for oid, why in faults.items()},
@@ -151,7 +151,7 @@ class Spans:
     def hidden_moves(self, reading: Reading) -> Moved:
         """The old and new keys of rows that lack a value and may have moved, in pending transactions."""
         ids, cuts = self._session.ids, self._cuts(reading)
-        untold = {oid for oid, found in cuts.items() if not all(cut.told for cut in found)}
+        untold = {oid for oid, relation_cuts in cuts.items() if not all(cut.told for cut in relation_cuts)}
         return {
             ids[oid]: keys for oid, keys in self._streamed.pending.moved_keys(untold).items() if oid in cuts
         }
