@@ -301,12 +301,16 @@ class Delivery:
         undelivered, self._undelivered = self._undelivered, []
         if not undelivered:
             return
-        too_large = [one for one in undelivered if one.error.code() == KafkaError.MSG_SIZE_TOO_LARGE]
+        too_large = [
+            failure for failure in undelivered if failure.error.code() == KafkaError.MSG_SIZE_TOO_LARGE
+        ]
         if len(too_large) < len(undelivered):
-            raise self._failed(next(one for one in undelivered if one not in too_large), len(undelivered))
-        for one in too_large:
-            if one.record[0] not in self._refused:
-                self._set_aside(one, too_large)
+            raise self._failed(
+                next(failure for failure in undelivered if failure not in too_large), len(undelivered)
+            )
+        for failure in too_large:
+            if failure.record[0] not in self._refused:
+                self._set_aside(failure, too_large)
 
     def _note_refused(self) -> None:
         """Record topics that refuse events. Other undelivered records for them no longer count."""
@@ -317,8 +321,8 @@ class Delivery:
                 self._refused[topic] = sink_error(record.error, text, topic)
         # A refused event aborts a transaction with everything in it; the turn is sent again.
         ended = _PURGED if self.transactional_id and self._refused else frozenset[int]()
-        left = (one for one in self._undelivered if one.error.code() not in ended)
-        self._undelivered = [one for one in left if one.record[0] not in self._refused]
+        left = (failure for failure in self._undelivered if failure.error.code() not in ended)
+        self._undelivered = [failure for failure in left if failure.record[0] not in self._refused]
 
     def _failed(self, one: Undelivered, count: int) -> SinkError:
         text = f"{count} events were not delivered: {said(one.error)}"
@@ -395,7 +399,7 @@ def _headers(text: str | None) -> list[Header] | None:
     """Headers as Kafka Connect's JsonConverter writes them: each value as JSON text."""
     if text is None:
         return None
-    return [(one["key"], one["value"]) for one in orjson.loads(text)]
+    return [(header["key"], header["value"]) for header in orjson.loads(text)]
 
 
 def truncated(batch: pa.RecordBatch) -> set[str]:

@@ -134,7 +134,7 @@ class KafkaSink:
 
     def resume(self, saved: Mapping[str, str]) -> None:
         """Restore the topics' ids from the saved state, and stop the producers of the job that saved it."""
-        self._topics.resume({name: found for name, found in saved.items() if not is_fence(name)})
+        self._topics.resume({name: topic_id for name, topic_id in saved.items() if not is_fence(name)})
         if self._fence is not None:
             self._fence.resume(saved)
             if self._delivery is not None and self._delivery.transactional_id != self._id(0):
@@ -231,9 +231,9 @@ class KafkaSink:
             send = SendTopics(self._settings, self._parts.spilled(parts))
             groups = enumerate(shares(events, self._tasks), 1)
             delivered = self._executors.map(send, [(self._id(number), group) for number, group in groups])
-        self._warn(frozenset().union(*(one.truncated for one in delivered)))
-        for one in delivered:
-            refused |= one.refused
+        self._warn(frozenset().union(*(outcome.truncated for outcome in delivered)))
+        for outcome in delivered:
+            refused |= outcome.refused
         if refused:
             raise TopicsRefused(refused)
 
@@ -250,7 +250,7 @@ class KafkaSink:
                 hint="set tidemark.sink.topic.recreated=snapshot for one start, which takes one, or =warn",
             )
         snapshot = recreated is TopicRecreated.SNAPSHOT
-        raise TopicsRefused({**refused, **{one: TopicRemade(one, snapshot=snapshot) for one in remade}})
+        raise TopicsRefused({**refused, **{topic: TopicRemade(topic, snapshot=snapshot) for topic in remade}})
 
     def _local(self) -> Delivery:
         if self._delivery is None:

@@ -82,7 +82,7 @@ class Topics:
     def _await(self, asked: Collection[Future[Any]]) -> None:
         """Wait for answers; renews a login that expires meanwhile, as may happen between two lookups."""
         until_s = time.monotonic() + 2 * _TIMEOUT_S
-        while not all(one.done() for one in asked) and time.monotonic() < until_s:
+        while not all(future.done() for future in asked) and time.monotonic() < until_s:
             self._client.poll(_POLL_S)
             if self._reason.refused():
                 with suppress(TidemarkError):  # reported with the answers
