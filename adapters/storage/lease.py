@@ -317,8 +317,8 @@ class Leases:
     def _take(self, lease: FileLease, later: Sequence[FileLease], pause: Callable[[float], object]) -> bool:
         told: str | None = None
         while (owner := lease.try_take()) is not None:
-            for one in later:
-                one.observe()
+            for later_lease in later:
+                later_lease.observe()
             if lease.lives and not self._claim.wait:
                 raise LeaseHeld(
                     f"held by {owner}",

@@ -114,7 +114,7 @@ class FileStateStore:
         for turn, epoch in self._beside:
             if turn < kept:
                 self._storage.delete(_beside_name(turn, epoch))
-        self._beside = [one for one in self._beside if one[0] >= kept]
+        self._beside = [pair for pair in self._beside if pair[0] >= kept]
 
     def promote(self, turn: int) -> None:
         """Rename the pending state, and remove old states."""
