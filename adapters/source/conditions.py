@@ -203,7 +203,7 @@ def _place(error: SqlglotError) -> str:
     The parser's own message is not used: it quotes the condition, which may hold values.
     """
     errors = error.errors if isinstance(error, ParseError) else []
-    at = next((one for one in errors if one.get("line") and one.get("col")), None)
+    at = next((detail for detail in errors if detail.get("line") and detail.get("col")), None)
     return "" if at is None else f", from line {at['line']}, character {at['col']} on"
 
 
@@ -319,7 +319,7 @@ def chain(word: str) -> Writing:
         while type(rest) is kind:
             right.append(rest.args["expression"])
             rest = rest.this
-        parts = [writer.operand(one, node) for one in (rest, *reversed(right))]
+        parts = [writer.operand(operand, node) for operand in (rest, *reversed(right))]
         return f"({f' {word} '.join(parts)})"
 
     return write

@@ -284,7 +284,7 @@ def _destination(settings: Settings, sink: Sink) -> dict[str, str]:
 
 def _admit(settings: Settings, sink: Sink, collections: Sequence[CollectionId]) -> None:
     if isinstance(sink, KafkaSink) and collections:
-        sink.admit(sorted({topic_of(one, settings.events) for one in collections}))
+        sink.admit(sorted({topic_of(collection, settings.events) for collection in collections}))
 
 
 def _excluded(settings: Settings, collection: CollectionId) -> bool:
