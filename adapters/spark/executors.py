@@ -55,7 +55,7 @@ class ThreadExecutors:
         Raises the first error once all have ended.
         """
         with ThreadPoolExecutor(self._threads, thread_name_prefix="tidemark-emit") as pool:
-            return [one.result() for one in [pool.submit(task, item) for item in items]]
+            return [future.result() for future in [pool.submit(task, item) for item in items]]
 
 
 class LocalExecutors:
