@@ -107,6 +107,6 @@ def descendants(process: int) -> list[int]:
             parent = int(entry.read_text().rpartition(")")[2].split()[1])
             children.setdefault(parent, []).append(int(entry.parent.name))
     found = list(children.get(process, ()))
-    for one in found:
-        found += children.get(one, ())
+    for descendant in found:
+        found += children.get(descendant, ())
     return found
