@@ -56,21 +56,21 @@ class DatabaseChecks:
     def check_tables(self, database: str) -> None:
         """Warn of listed tables that are not captured. Raises ConfigError for an unusable signal table."""
         listed = [
-            one
-            for one in self._databases.questions(database).catalog.listed()
-            if self._databases.captures(one.id)
+            table
+            for table in self._databases.questions(database).catalog.listed()
+            if self._databases.captures(table.id)
         ]
         captures = self._databases.instances(database).captures
         signal = self._settings.sqlserver.signal_table(database)
         for name in uncaptured(listed, captures):
             if self._settings.capture.include_tables and name != signal:
                 _log.warning("%s is listed, but CDC does not capture it: its changes are not told", name)
-        for one in listed:
-            if one.indexed and self._settings.capture.include_tables:
-                _log.warning("%s is an indexed view, which CDC can't capture", one.id)
+        for table in listed:
+            if table.indexed and self._settings.capture.include_tables:
+                _log.warning("%s is an indexed view, which CDC can't capture", table.id)
         self._warn_of_limits(database)
         if signal is not None:
-            self._check_signals(signal, {one.id for one in listed})
+            self._check_signals(signal, {table.id for table in listed})
 
     def _warn_of_limits(self, database: str) -> None:
         """Warn of tables and columns that CDC captures incompletely or not faithfully."""

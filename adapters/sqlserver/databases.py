@@ -102,12 +102,12 @@ class Databases:
         catalog = self.questions(database).catalog
         captures = catalog.captures(self.captures)
         tables = catalog.tables(captures)
-        named = {one.name: table for one, table in zip(captures, tables, strict=True)}
+        named = {capture.name: table for capture, table in zip(captures, tables, strict=True)}
         return Instances(captures, named)
 
     def listed(self, database: str) -> list[CollectionId]:
         """All tables of a database, captured or not."""
-        return [one.id for one in self.questions(database).catalog.listed()]
+        return [table.id for table in self.questions(database).catalog.listed()]
 
     def greatest(self, database: str) -> Place:
         """The greatest captured LSN; zero if nothing has been captured."""

@@ -74,7 +74,9 @@ class StreamedSpans:
     def memory(self) -> StreamedMemory:
         """Open transactions and shapes, as the state keeps them."""
         return {
-            "transactions": {name: transactions.to_json(one) for name, one in self._open.items()},
+            "transactions": {
+                name: transactions.to_json(transaction) for name, transaction in self._open.items()
+            },
             "shapes": cast("list[SavedTable]", self._tracker.memory()),
         }
 
@@ -138,7 +140,7 @@ class StreamedSpans:
             PartContext(self._open.get(name), tuple(news)),
             one_by_one=rules.settings.transaction_metadata,
         )
-        return decoded, {table: why for one in decoded for table, why in one.faults.items()}
+        return decoded, {table: why for result in decoded for table, why in result.faults.items()}
 
     def _switch(self, tellers: Mapping[CollectionId, int], taken: LogSlice) -> None:
         """Have tables read again whose change table is gone or replaced: changes in between are missing."""
@@ -150,11 +152,11 @@ class StreamedSpans:
     def _encoded(self, span: Span, decoded: Sequence[Decoded]) -> Encoded:
         signals = tuple(signal for part in decoded for signal in part.signals)
         superseded = Superseded()
-        for one in decoded:
-            superseded |= one.superseded
+        for result in decoded:
+            superseded |= result.superseded
         self._windows.streamed(span.database, [signal.id for signal in signals])
         return Encoded(
-            parts=tuple(one.part for one in decoded if one.part),
+            parts=tuple(result.part for result in decoded if result.part),
             signals=signals,
             superseded=superseded,
             lag_s=span.taken.lag_s(self._tools.clock.monotonic()),
@@ -164,9 +166,9 @@ class StreamedSpans:
         """The shape changes to emit with a span. Open windows are told of those that concern them."""
         # Those emitted before the log are part of a snapshot.
         made = self._tracker.told(database, before, taken, PLAIN if self._announced else "false")
-        for one in made:
-            if one.type is ChangeType.ALTER:
-                self._windows.switched(one.table.id)
+        for change in made:
+            if change.type is ChangeType.ALTER:
+                self._windows.switched(change.table.id)
         return made if self._settings.sqlserver.include_schema_changes else []
 
 
@@ -181,4 +183,4 @@ def _letters(taken: LogSlice, without: Collection[CollectionId]) -> dict[Collect
         return {}
     batches = [batch for part in taken.read.parts for batch in part.load()]
     found = {table: rows_of(batches, instances) for table, instances in indexes.items()}
-    return {table: Letters(one.count, one.size, one.lines) for table, one in found.items() if one.count}
+    return {table: Letters(rows.count, rows.size, rows.lines) for table, rows in found.items() if rows.count}
