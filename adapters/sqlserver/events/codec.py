@@ -51,11 +51,18 @@ def codec_for(
     columns = readable(table)
     names = tuple(column.name for column in columns)
     named = listed_name(table.id)
-    described = {one.name: _described(one, index, settings) for index, one in enumerate(columns)}
-    included = [one for one in described.values() if shaping.is_included(named, one.name, settings)]
+    described = {
+        source_column.name: _described(source_column, index, settings)
+        for index, source_column in enumerate(columns)
+    }
+    included = [
+        description
+        for description in described.values()
+        if shaping.is_included(named, description.name, settings)
+    ]
     topic = topic_of(table.id, settings)
     wanted = shaping.message_key(named, names, settings) or table.key
-    fields = tuple(field for one in included if (field := value_field(one, named, settings)))
+    fields = tuple(field for description in included if (field := value_field(description, named, settings)))
     key = tuple(
         field for name in wanted if name in described and (field := key_field(described[name], settings))
     )

@@ -112,8 +112,8 @@ def decode(
         codec = instance.codec
         rows = of_instance(entries, index, instance)
         with noting_faults(faults, codec.collection):
-            for collection, found in _superseding(rows, watch):
-                keys[collection] = (*keys.get(collection, ()), found)
+            for collection, superseded in _superseding(rows, watch):
+                keys[collection] = (*keys.get(collection, ()), superseded)
             if codec.signal:
                 signals += _signals(rows, entries)
             if codec.emit:
@@ -122,7 +122,8 @@ def decode(
     events = Events(now_ms)
     left = _complete(events, entries, made, rules, before)
     events.groups.extend(
-        schema_change_group(one, entries.from_commit(one.commit), rules.settings) for one in changes
+        schema_change_group(schema_change, entries.from_commit(schema_change.commit), rules.settings)
+        for schema_change in changes
     )
     return Decoded(
         events.records(),

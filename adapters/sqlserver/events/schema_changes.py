@@ -104,7 +104,7 @@ class SchemaChange:
 
 def schema_changes(changes: Sequence[SchemaChange], settings: EventSettings) -> pa.RecordBatch:
     """The events of these changes, in order."""
-    return event_batch([schema_change_group(one, place, settings) for place, one in enumerate(changes)])
+    return event_batch([schema_change_group(change, place, settings) for place, change in enumerate(changes)])
 
 
 def schema_change_group(change: SchemaChange, message: int, settings: EventSettings) -> EventGroup:
@@ -151,12 +151,12 @@ def _table_members(table: Table) -> dict[str, Any]:
         "primaryKeyColumnNames": list(table.key),
         "columns": [
             {
-                **column_members(one, place),
+                **column_members(column, place),
                 "comment": None,
-                "defaultValueExpression": one.default,
+                "defaultValueExpression": column.default,
                 "enumValues": None,
             }
-            for place, one in enumerate(table.columns, 1)
+            for place, column in enumerate(table.columns, 1)
         ],
         "comment": None,
     }

@@ -110,7 +110,7 @@ def told(
     chain = [*still, *met]
     ends = begins[1:] if not still else begins
     groups = (
-        _group("END", ends, [one for one, _next in pairwise(chain)], line, settings),
+        _group("END", ends, [transaction for transaction, _next in pairwise(chain)], line, settings),
         _group("BEGIN", begins, met, line, settings),
     )
     return TransactionEvents(blocks, groups, chain[-1] if chain else None)
@@ -135,8 +135,8 @@ def _group(
     status: str, entries: Ints, named: Sequence[OpenTransaction], line: Commits, settings: EventSettings
 ) -> EventGroup:
     rows = len(entries)
-    ids = pa.array([one.id for one in named], pa.large_string())
-    middle = [ended(one.collections) if status == "END" else _BEGUN for one in named]
+    ids = pa.array([transaction.id for transaction in named], pa.large_string())
+    middle = [ended(transaction.collections) if status == "END" else _BEGUN for transaction in named]
     before, after = with_schema(TRANSACTION_KEY, enabled=settings.key_schemas)
     key = join([f'{before}{{"id":"', ids, f'"}}{after}'], rows)
     before, after = with_schema(TRANSACTION_VALUE, enabled=settings.value_schemas)
