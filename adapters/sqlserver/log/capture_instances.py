@@ -27,25 +27,25 @@ class Instances:
 
     def at(self, place: Place) -> dict[CollectionId, Table]:
         """The tables as the log describes them after a place."""
-        return {one.table: self.tables[one.name] for one in current(self.captures, place)}
+        return {capture.table: self.tables[capture.name] for capture in current(self.captures, place)}
 
     def described(self, table: CollectionId) -> Table | None:
         """A table as its older instance describes it; None if it has no instance."""
-        return next((self.tables[one.name] for one in self.captures if one.table == table), None)
+        return next((self.tables[capture.name] for capture in self.captures if capture.table == table), None)
 
     def tellers(self, place: Place) -> dict[CollectionId, int]:
         """The object id of the change table that each table is read from after a place."""
-        return {one.table: one.object_id for one in current(self.captures, place)}
+        return {capture.table: capture.object_id for capture in current(self.captures, place)}
 
     def since(self, table: CollectionId, place: Place) -> str:
         """The commit from which the table's younger instance has its changes, or the place's if later."""
-        starts = [one.start for one in self.captures if one.table == table]
+        starts = [capture.start for capture in self.captures if capture.table == table]
         return max([place.commit, *starts])
 
     @property
     def marks(self) -> tuple[Mark, ...]:
         """The instances' marks, to be saved with the state."""
-        return tuple(Mark(one.name, one.object_id, one.start) for one in self.captures)
+        return tuple(Mark(capture.name, capture.object_id, capture.start) for capture in self.captures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,8 @@ def marks_out(marks: Sequence[Mark]) -> list[tuple[str, int, str]]:
 
 def gone(known: Sequence[Mark], found: Sequence[Capture]) -> list[tuple[str, int]]:
     """The dropped instances, by name and change table id. Changes not yet read from them are lost."""
-    there = {(one.name, one.object_id) for one in found}
-    return [named for one in known if (named := (one.name, one.object_id)) not in there]
+    there = {(capture.name, capture.object_id) for capture in found}
+    return [named for mark in known if (named := (mark.name, mark.object_id)) not in there]
 
 
 def check_reach(
@@ -80,14 +80,14 @@ def check_reach(
 
     Raises PositionLost where no table with a complete log remains, and for a lost table in `never`.
     """
-    starts = {(one.name, one.object_id): one.start for one in known}
-    there = [one for one in found if (one.name, one.object_id) in starts]
+    starts = {(mark.name, mark.object_id): mark.start for mark in known}
+    there = [capture for capture in found if (capture.name, capture.object_id) in starts]
     lost = {
-        one.table: _lost(one, one.start, place)
-        for one in there
-        if starts[one.name, one.object_id] < one.start and one.start > _next(place)
+        capture.table: _lost(capture, capture.start, place)
+        for capture in there
+        if starts[capture.name, capture.object_id] < capture.start and capture.start > _next(place)
     }
-    return _apart(lost, {one.table for one in there}, never)
+    return _apart(lost, {capture.table for capture in there}, never)
 
 
 def check_kept(

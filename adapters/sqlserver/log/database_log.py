@@ -207,7 +207,9 @@ class DatabaseTail:
             return False
         tables = questions.catalog.tables(captures)
         self._note_gone(gone(self._known, captures))
-        found = Instances(captures, {one.name: table for one, table in zip(captures, tables, strict=True)})
+        found = Instances(
+            captures, {capture.name: table for capture, table in zip(captures, tables, strict=True)}
+        )
         news = found != self._instances
         self._instances, self._known, self._reach = found, found.marks, found.marks
         return news
@@ -234,7 +236,7 @@ class DatabaseTail:
 
     def _note_gone(self, instances: Sequence[tuple[str, int]]) -> None:
         """Log once per instance that it is gone."""
-        for name, _object_id in (one for one in instances if one not in self._asking.gone):
+        for name, _object_id in (instance for instance in instances if instance not in self._asking.gone):
             _log.warning(
                 "capture instance %s of database %s is gone; what it had not told yet is lost",
                 *(name, self._database),

@@ -61,8 +61,8 @@ def instance_of(table: Table, codec: TableCodec, mode: RowMode) -> Instance:
     """
     filled = (
         at
-        for at, one in enumerate(readable(table))
-        if one.large and not one.nullable and one.type not in _OLD_UNKNOWN
+        for at, column in enumerate(readable(table))
+        if column.large and not column.nullable and column.type not in _OLD_UNKNOWN
     )
     return Instance(codec, row_shape(table), mode, tuple(filled))
 

@@ -65,7 +65,7 @@ def shares(captures: Sequence[Capture], after: Place, upto: Place) -> list[Share
     """
     found = []
     for instance, capture in enumerate(captures):
-        ends = [one.start for one in captures if _follows(one, capture)]
+        ends = [other.start for other in captures if _follows(other, capture)]
         last = min([upto, *(Place(after_lsn(start, -1)) for start in ends)])
         found.append(Share(instance, capture, after, last))
     return [share for share in found if not share.empty]
@@ -82,15 +82,15 @@ def _age(capture: Capture) -> tuple[str, str, int]:
 
 def current(captures: Sequence[Capture], place: Place) -> list[Capture]:
     """For each table, the instance that has the next commit after a place."""
-    taken = [one for one in captures if one.start <= after_lsn(place.commit)]
-    waiting = [one for one in captures if one not in taken]
-    chosen = [one for one in taken if not any(_follows(other, one) for other in taken)]
-    tables = {one.table for one in chosen}
+    taken = [capture for capture in captures if capture.start <= after_lsn(place.commit)]
+    waiting = [capture for capture in captures if capture not in taken]
+    chosen = [capture for capture in taken if not any(_follows(other, capture) for other in taken)]
+    tables = {capture.table for capture in chosen}
     # A table that was just enabled starts later, but counts as captured.
-    for one in sorted(waiting, key=_age):
-        if one.table not in tables:
-            tables.add(one.table)
-            chosen.append(one)
+    for capture in sorted(waiting, key=_age):
+        if capture.table not in tables:
+            tables.add(capture.table)
+            chosen.append(capture)
     return chosen
 
 
@@ -128,7 +128,7 @@ class Planned:
         """The shares that each task reads, in log order, without empty ones."""
         edges = [self.after, *self.cuts, self.end]
         found = [_within(self.shares, after, upto) for after, upto in pairwise(edges)]
-        return [one for one in found if one]
+        return [stretch for stretch in found if stretch]
 
 
 def _within(asked: Iterable[Share], after: Place, upto: Place) -> list[Share]:
@@ -168,7 +168,7 @@ def _each(counts: Mapping[Share, int], few: int, rows: int) -> int:
 
 def _large(captures: Sequence[Capture], planned: Planned, each: int, bounds: Bounds, ask: Probes) -> Planned:
     asked = planned.shares
-    reached = [one for one in ask.commits(asked, [each] * len(asked)) if one is not None]
+    reached = [commit for commit in ask.commits(asked, [each] * len(asked)) if commit is not None]
     if not reached:
         return _cut(planned, bounds, ask)
     earliest, first = min(reached), min(filter(None, ask.commits(asked, [0] * len(asked))))
@@ -186,7 +186,7 @@ def _cut(planned: Planned, bounds: Bounds, ask: Probes) -> Planned:
     asked = [share for share in planned.shares for _cut in range(1, bounds.parts)]
     offsets = [place * bounds.part for _share in planned.shares for place in range(1, bounds.parts)]
     found = ask.commits(asked, offsets) if asked else []
-    cuts = {Place(after_lsn(one, -1)) for one in found if one is not None}
+    cuts = {Place(after_lsn(commit, -1)) for commit in found if commit is not None}
     inside = sorted(cut for cut in cuts if planned.after < cut < planned.end)
     return replace(planned, cuts=tuple(_thinned(inside, bounds.parts - 1)))
 
@@ -206,7 +206,7 @@ def _inside(captures: Sequence[Capture], after: Place, bounds: Bounds, ask: Prob
     asked = [share for share, count in zip(asked, counts, strict=True) if count]
     each = max(1, bounds.rows // max(1, len(asked)))
     steps = ask.changes(asked, each) if asked else []
-    ends = sorted({change for one in steps for change in one[:1]})
+    ends = sorted({change for changes in steps for change in changes[:1]})
     end = Place(after.commit, *ends[0], _LAST_OPERATION) if ends else whole
     few = bounds.rows if bounds.rows <= bounds.few else None
     planned = Planned(after, end, tuple(_within(asked, after, end)), few)
@@ -221,6 +221,6 @@ def _cuts_inside(planned: Planned, bounds: Bounds, ask: Probes) -> tuple[Place, 
     if bounds.parts < 2 or not planned.shares:
         return ()
     steps = ask.changes(planned.shares, bounds.part)
-    found = {Place(planned.after.commit, *change, _LAST_OPERATION) for one in steps for change in one}
+    found = {Place(planned.after.commit, *change, _LAST_OPERATION) for changes in steps for change in changes}
     inside = sorted(place for place in found if planned.after < place < planned.end)
     return tuple(_thinned(inside, bounds.parts - 1))

@@ -107,7 +107,7 @@ class ChangeReader:
         if not planned.shares or planned.rows == 0:
             return Read()
         while True:
-            modes = {one.instance: self._mode(one) for one in planned.shares}
+            modes = {share.instance: self._mode(share) for share in planned.shares}
             if planned.rows is not None:
                 read, again = self._local(changes, planned, tables, modes)
             else:
@@ -115,7 +115,7 @@ class ChangeReader:
             if not again:
                 return read
             forget(read.parts)
-            self._escaped |= {one.capture.name for one in planned.shares if one.instance in again}
+            self._escaped |= {share.capture.name for share in planned.shares if share.instance in again}
 
     def _mode(self, share: Share) -> RowMode:
         return RowMode.ESCAPED if share.capture.name in self._escaped else RowMode.FAST
@@ -147,7 +147,7 @@ class ChangeReader:
             for share in asked
         ]
         # By instance first, so that each job has work for many tasks.
-        told.sort(key=lambda one: (one.share.instance, one.task))
+        told.sort(key=lambda share_read: (share_read.share.instance, share_read.task))
         widths = _widths(planned.shares, tables, modes)
         results = [
             result
@@ -159,20 +159,26 @@ class ChangeReader:
             sum(result.bytes for _stretch, result in results),
         )
         parts = _parts(results)
-        committed = max((one.committed for _stretch, one in results if one.committed), default=None)
-        read = Read(parts, modes, committed, unnumbered=_union(one.unnumbered for _stretch, one in results))
-        return read, set(_union(one.again for _stretch, one in results))
+        committed = max(
+            (changes.committed for _stretch, changes in results if changes.committed), default=None
+        )
+        read = Read(
+            parts, modes, committed, unnumbered=_union(changes.unnumbered for _stretch, changes in results)
+        )
+        return read, set(_union(changes.again for _stretch, changes in results))
 
     def _portion(
         self, told: Sequence[change_statements.ShareRead], widths: Mapping[int, int]
     ) -> Iterator[tuple[int, Changes]]:
         """The results of one job's tasks, each with the number of the stretch that the task read."""
-        stretches = sorted({one.task for one in told})
+        stretches = sorted({share_read.task for share_read in told})
         numbers = {stretch: task for task, stretch in enumerate(stretches)}
-        query = change_statements.change_query([replace(one, task=numbers[one.task]) for one in told])
+        query = change_statements.change_query(
+            [replace(share_read, task=numbers[share_read.task]) for share_read in told]
+        )
         stage = StageChanges(self._store, f"changes-{self._new_id()}", widths)
-        for one in self._job(query, len(stretches), stage):
-            yield stretches[one.task], one
+        for changes in self._job(query, len(stretches), stage):
+            yield stretches[changes.task], changes
 
     def _job(self, query: str, tasks: int, stage: StageChanges) -> list[Changes]:
         jdbc = self._jdbc(self._database, query)
@@ -202,8 +208,8 @@ def _parts(results: Sequence[tuple[int, Changes]]) -> tuple[Part, ...]:
     for stretch, result in results:
         found[stretch].append(result)
     return tuple(
-        Part(sum(one.rows for one in of), tuple(one.batches for one in of))
-        for _stretch, of in sorted(found.items())
+        Part(sum(changes.rows for changes in group), tuple(changes.batches for changes in group))
+        for _stretch, group in sorted(found.items())
     )
 
 
@@ -215,7 +221,7 @@ def _raw(found: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
     """A batch from the rows of `ChangeTables.rows`, whose first column is the task."""
     _task, *columns = zip(*found, strict=True)
     kinds = [RAW.field(name).type for name in COLUMNS]
-    return raw_batch([pa.array(one, kind) for one, kind in zip(columns, kinds, strict=True)])
+    return raw_batch([pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)])
 
 
 def _told(
@@ -230,7 +236,7 @@ def _widths(
 ) -> dict[int, int]:
     """The column counts of the instances whose values are read unescaped."""
     return {
-        one.instance: len(readable(tables[one.capture.name]))
-        for one in shares
-        if modes[one.instance] is RowMode.FAST
+        share.instance: len(readable(tables[share.capture.name]))
+        for share in shares
+        if modes[share.instance] is RowMode.FAST
     }
