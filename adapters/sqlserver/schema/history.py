@@ -167,7 +167,7 @@ def _table_members(table: Table) -> dict[str, Any]:
     return {
         "defaultCharsetName": None,
         "primaryKeyColumnNames": list(table.key),
-        "columns": [_column_members(one, place) for place, one in enumerate(table.columns, 1)],
+        "columns": [_column_members(column, place) for place, column in enumerate(table.columns, 1)],
         "attributes": [],
     }
 
@@ -204,7 +204,7 @@ def _apply(change: Mapping[str, Any], tables: dict[CollectionId, Table]) -> None
 
 
 def _named(text: str) -> CollectionId:
-    return CollectionId(tuple(one["name"].replace('""', '"') for one in _QUOTED_NAME.finditer(text)))
+    return CollectionId(tuple(match["name"].replace('""', '"') for match in _QUOTED_NAME.finditer(text)))
 
 
 def _table(collection: CollectionId, members: Mapping[str, Any]) -> Table:

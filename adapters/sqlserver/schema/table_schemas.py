@@ -40,8 +40,8 @@ def change(known: Mapping[CollectionId, Table], table: Table, place: ReadPlace, 
 
 def _told(table: Table) -> tuple[Any, ...]:
     """What events and the schema history say of a table. A history knows no more than this."""
-    members = [tuple(column_members(one, place).items()) for place, one in enumerate(table.columns, 1)]
-    defaults = [one.default for one in table.columns]
+    members = [tuple(column_members(column, place).items()) for place, column in enumerate(table.columns, 1)]
+    defaults = [column.default for column in table.columns]
     return members, defaults, table.key
 
 
@@ -62,11 +62,11 @@ def from_json(saved: Sequence[Mapping[str, Any]]) -> Shapes:
     """Decode from the state."""
     tables = [
         Table(
-            CollectionId(tuple(one["name"])),
-            tuple(Column(**column) for column in one["columns"]),
-            tuple(one["primary_key"]),
-            tuple(one["unique_key"]),
+            CollectionId(tuple(shape["name"])),
+            tuple(Column(**column) for column in shape["columns"]),
+            tuple(shape["primary_key"]),
+            tuple(shape["unique_key"]),
         )
-        for one in saved
+        for shape in saved
     ]
     return {table.id: table for table in tables}

@@ -81,11 +81,11 @@ class SchemaTracker:
             return
         if self._history is not None:
             self._history.record(made)
-        gone = {one.table.id for one in made if one.type is ChangeType.DROP}
-        self._shapes = {**self._shapes, **{one.table.id: one.table for one in made}}
+        gone = {change.table.id for change in made if change.type is ChangeType.DROP}
+        self._shapes = {**self._shapes, **{change.table.id: change.table for change in made}}
         self._shapes = {name: table for name, table in self._shapes.items() if name not in gone}
 
 
 def _begins(instances: Instances, before: Place, end: Place) -> bool:
     """Whether an instance takes over in a span, that is, once all before its start has been streamed."""
-    return any(before.commit <= one.start <= after_lsn(end.commit) for one in instances.captures)
+    return any(before.commit <= capture.start <= after_lsn(end.commit) for capture in instances.captures)
