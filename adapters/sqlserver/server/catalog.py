@@ -105,7 +105,7 @@ class Catalog:
             (self._id(schema, table), name, lsn_of(bytes.fromhex(start)), *rest)
             for name, schema, table, start, *rest in self._rows(doing, metadata.CAPTURES)
         ]
-        chosen = [one for one in found if selected(one[0])]
+        chosen = [instance for instance in found if selected(instance[0])]
         captured: dict[int, list[str]] = defaultdict(list)
         for row in self._rows(doing, metadata.CAPTURED_COLUMNS) if chosen else ():
             captured[row[0]].append(row[1])
@@ -120,10 +120,12 @@ class Catalog:
             return ()
         doing = "reading the capture instances"
         found = _by_object(self._rows(doing, metadata.CAPTURED_COLUMNS))
-        keys = _keys(self._rows(doing, metadata.keys(one.source_object_id for one in captures)))
+        keys = _keys(self._rows(doing, metadata.keys(capture.source_object_id for capture in captures)))
         return tuple(
-            _table(one.table, found.get(one.object_id, ()), keys.get(one.source_object_id, _NO_KEYS))
-            for one in captures
+            _table(
+                capture.table, found.get(capture.object_id, ()), keys.get(capture.source_object_id, _NO_KEYS)
+            )
+            for capture in captures
         )
 
     def listed(self) -> tuple[Listed, ...]:
@@ -141,11 +143,12 @@ class Catalog:
     def describe(self, listed: Iterable[Listed]) -> tuple[Table, ...]:
         """Tables with all their columns, captured or not. A dropped table has none."""
         wanted = list(listed)
-        numbers = [one.object_id for one in wanted]
+        numbers = [table.object_id for table in wanted]
         found = _by_object(self._rows("reading the catalog", metadata.columns(numbers)))
         keys = _keys(self._rows("reading the catalog", metadata.keys(numbers)))
         return tuple(
-            _table(one.id, found.get(one.object_id, ()), keys.get(one.object_id, _NO_KEYS)) for one in wanted
+            _table(table.id, found.get(table.object_id, ()), keys.get(table.object_id, _NO_KEYS))
+            for table in wanted
         )
 
     def _id(self, schema: str, name: str) -> CollectionId:
@@ -162,8 +165,8 @@ _NO_KEYS: _Keys = ((), ())
 
 def uncaptured(listed: Iterable[Listed], captures: Iterable[Capture]) -> tuple[CollectionId, ...]:
     """The tables among `listed` without a capture instance."""
-    known = {one.table for one in captures}
-    return tuple(one.id for one in listed if not one.view and one.id not in known)
+    known = {capture.table for capture in captures}
+    return tuple(table.id for table in listed if not table.view and table.id not in known)
 
 
 def _by_object(found: Iterable[tuple[Any, ...]]) -> dict[int, list[Column]]:

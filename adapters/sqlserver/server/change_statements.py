@@ -193,10 +193,10 @@ def change_query(told: Sequence[ShareRead]) -> str:
 
 def _change_rows(told: Sequence[ShareRead], written: Written) -> str:
     return " UNION ALL ".join(
-        f"SELECT {one.task} AS [task], {one.share.instance} AS [instance], {_COMMIT} AS [commit],"
-        f" {_command(one.share)} AS [command], {_CHANGE} AS [change], c.[__$operation] AS [operation],"
+        f"SELECT {read.task} AS [task], {read.share.instance} AS [instance], {_COMMIT} AS [commit],"
+        f" {_command(read.share)} AS [command], {_CHANGE} AS [change], c.[__$operation] AS [operation],"
         f" CONVERT(varchar(23), m.[tran_end_time], 121) AS [committed],"
-        f" {row_text(one.columns, one.mode, 'c')} AS [r]"
-        f" FROM {_rows(one.share, written, _TIMES)}"
-        for one in told
+        f" {row_text(read.columns, read.mode, 'c')} AS [r]"
+        f" FROM {_rows(read.share, written, _TIMES)}"
+        for read in told
     )

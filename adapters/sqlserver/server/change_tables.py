@@ -93,7 +93,7 @@ class ChangeTables:
             few = asked[first : first + _BRANCHES]
             for share, command, lsn in self._answers(change_statements.changes(few, step)):
                 found[first + share].append((int(command), lsn_of_hex(lsn)))
-        return [sorted(one) for one in found]
+        return [sorted(changes) for changes in found]
 
     def _answers(self, asked: Bound) -> Sequence[tuple[Any, ...]]:
         with source_errors("asking change tables", self._database):

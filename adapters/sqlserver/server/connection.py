@@ -105,7 +105,7 @@ class _Drivers:
         )
 
     def jdbc(self, database: str, query: str, session: Sequence[str] = ()) -> Jdbc:
-        begins = {BEFORE: " ".join(f"{one};" for one in session)} if session else {}
+        begins = {BEFORE: " ".join(f"{statement};" for statement in session)} if session else {}
         properties = jdbc_properties(self.settings, database) | begins
         return Jdbc(jdbc_url(self.settings), JDBC_DRIVER, query, properties)
 

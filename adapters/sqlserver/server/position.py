@@ -78,7 +78,9 @@ def _checked(place: Place) -> Place:
 def position_of(places: Sequence[Place]) -> Position:
     """The position of these places, one per database in a fixed order."""
     return Position(
-        tuple(part for one in places for part in (one.commit, one.command, one.change, one.operation))
+        tuple(
+            part for place in places for part in (place.commit, place.command, place.change, place.operation)
+        )
     )
 
 

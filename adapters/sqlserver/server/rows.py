@@ -25,7 +25,9 @@ def readable(table: Table) -> tuple[Column, ...]:
 def row_shape(table: Table) -> RowShape:
     """The shape of the texts of a table's rows."""
     columns = readable(table)
-    flagged = (index for index, one in enumerate(columns) if one.may_be_null and may_be_empty(one))
+    flagged = (index for index, column in enumerate(columns) if column.may_be_null and may_be_empty(column))
     return RowShape(
-        tuple(one.name for one in columns), tuple(one.may_be_null for one in columns), tuple(flagged)
+        tuple(column.name for column in columns),
+        tuple(column.may_be_null for column in columns),
+        tuple(flagged),
     )

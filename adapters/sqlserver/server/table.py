@@ -70,7 +70,7 @@ class Table:
 
     def column(self, name: str) -> Column | None:
         """The column of that name."""
-        return next((one for one in self.columns if one.name == name), None)
+        return next((column for column in self.columns if column.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)

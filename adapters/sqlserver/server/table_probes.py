@@ -81,7 +81,9 @@ class TableProbes:
         found = rows(self._connection, table_statements.edge(read, order, where, skipped))
         if not found:
             return None
-        return tuple(key_of(column, told) for column, told in zip(read.keyset.columns, found[0], strict=True))
+        return tuple(
+            key_of(column, value) for column, value in zip(read.keyset.columns, found[0], strict=True)
+        )
 
 
 def unlocked(read: ReadTable) -> ReadTable:
