@@ -245,7 +245,7 @@ def _between(writer: Writer, node: exp.Expr) -> str:
 
 
 def _among(writer: Writer, node: exp.Expr) -> str:
-    values = ", ".join(writer.within(one) for one in node.expressions)
+    values = ", ".join(writer.within(expression) for expression in node.expressions)
     return f"({writer.operand(node.this, node)} IN ({values}))"
 
 
@@ -290,7 +290,7 @@ def _call(writer: Writer, name: str, arguments: Sequence[exp.Expr]) -> str:
         if part not in _DATE_PARTS:
             raise Unwritable(f"{part[:40]!r} is no part of a date")
         written = [part.upper()]
-    written += [writer.within(one) for one in arguments]
+    written += [writer.within(argument) for argument in arguments]
     return f"{name.upper()}({', '.join(written)})"
 
 
@@ -314,7 +314,9 @@ def _type(node: exp.Expr) -> str:
     """A type of the server's own. Raises Unwritable for any other."""
     name = getattr(node.this, "name", "")
     others = {key for key, value in node.args.items() if value} - {"this", "expressions", "nested"}
-    lengths = [_length(one.this) for one in node.expressions if isinstance(one, exp.DataTypeParam)]
+    lengths = [
+        _length(parameter.this) for parameter in node.expressions if isinstance(parameter, exp.DataTypeParam)
+    ]
     plain = len(lengths) == len(node.expressions) and name in _TYPES
     if not plain or others or (lengths and name not in _WITH_LENGTH):
         raise Unwritable(f"a conversion to {node.sql('tsql')[:60]!r} is not in the list")
@@ -429,7 +431,9 @@ def derived(statement: str, table: str) -> str:
     """
     try:
         tokens = sqlglot.tokenize(statement, read="tsql")
-        parsed = [one for one in sqlglot.parse(statement, read="tsql") if one is not None]
+        parsed = [
+            expression for expression in sqlglot.parse(statement, read="tsql") if expression is not None
+        ]
     except SqlglotError as error:
         raise _unfit(table, str(error).splitlines()[0].split(". Line")[0].rstrip(".:")) from error
     if len(parsed) != 1 or not isinstance(parsed[0], exp.Query) or parsed[0].args.get("into"):

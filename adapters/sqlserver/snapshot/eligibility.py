@@ -77,7 +77,9 @@ class ReadTable:
             return f"{self.name} AS t{hint}"
         # by name, because * leaves out hidden columns
         columns = [f"q.{quote_ident(name)}" for name in self.there]
-        columns += [f"CONVERT({declared(one)}, NULL) AS {quote_ident(one.name)}" for one in self.missing]
+        columns += [
+            f"CONVERT({declared(column)}, NULL) AS {quote_ident(column.name)}" for column in self.missing
+        ]
         return f"(SELECT {', '.join(columns)} FROM {self.name} AS q{hint}) AS t"
 
     @property
@@ -88,9 +90,9 @@ class ReadTable:
     @property
     def fingerprint(self) -> tuple[str, ...]:
         """What the table's ranges depend on (`Extent.key`): its keys, and the table itself."""
-        keys = [f"key {one}" for one in self.keyset.fingerprint]
+        keys = [f"key {column}" for column in self.keyset.fingerprint]
         if self.merge != self.keyset:
-            keys += [f"key {one} to merge by" for one in self.merge.fingerprint]
+            keys += [f"key {column} to merge by" for column in self.merge.fingerprint]
         return (*keys, f"table {self.object_id}")
 
 

@@ -263,8 +263,8 @@ def by_database(
 ) -> list[CollectionId]:
     """The tables of these names, given without database, in that order within each database."""
     places = {name: place for place, name in enumerate(names)}
-    chosen = [one for one in tables if _short(one) in places]
-    return sorted(chosen, key=lambda one: (databases.index(one.database), places[_short(one)]))
+    chosen = [table for table in tables if _short(table) in places]
+    return sorted(chosen, key=lambda table: (databases.index(table.database), places[_short(table)]))
 
 
 def began_at(memory: Mapping[str, Any]) -> dict[str, Place]:

@@ -33,8 +33,9 @@ class Keyset:
     def fingerprint(self) -> tuple[str, ...]:
         """What bounds depend on: the columns, their types and collations, in order."""
         return tuple(
-            f"{quote_ident(one.name)} {one.type} {one.length} {one.precision} {one.scale} {one.collation}"
-            for one in self.columns
+            f"{quote_ident(column.name)} {column.type} {column.length}"
+            f" {column.precision} {column.scale} {column.collation}"
+            for column in self.columns
         )
 
     @property

@@ -77,13 +77,13 @@ class SqlServerTables:
 
     def captured(self) -> Sequence[CollectionId]:
         """The tables whose changes are captured, by name."""
-        return sorted(one for name in self._databases.names for one in self._databases.logged(name))
+        return sorted(table for name in self._databases.names for table in self._databases.logged(name))
 
     def groups(self) -> Mapping[CollectionId, Sequence[CollectionId]]:
         """Names without database, where only one database has the table."""
         found: dict[CollectionId, list[CollectionId]] = defaultdict(list)
-        for one in self.captured():
-            found[CollectionId(one.parts[1:])].append(one)
+        for table in self.captured():
+            found[CollectionId(table.parts[1:])].append(table)
         return {name: meant for name, meant in found.items() if len(meant) == 1}
 
     def measure(
@@ -103,9 +103,9 @@ class SqlServerTables:
             if database not in self._databases.names:
                 continue
             catalog = self._databases.questions(database).catalog
-            listed = {one.id: one for one in catalog.listed()}
+            listed = {table.id: table for table in catalog.listed()}
             wanted = [listed[name] for name in names if name in listed and not listed[name].view]
-            actual = {one.id: one for one in catalog.describe(wanted)}
+            actual = {table.id: table for table in catalog.describe(wanted)}
             found[database] = Known(self._databases.logged(database), listed, actual)
         return found
 

@@ -51,7 +51,7 @@ class OpenWindows:
     @property
     def merges(self) -> dict[CollectionId, tuple[str, ...]]:
         """The tables being read, with the columns that match their rows to changes."""
-        return {table: names for one in self._windows.values() for table, names in one.merges.items()}
+        return {table: names for window in self._windows.values() for table, names in window.merges.items()}
 
     def watch(self, database: str) -> Watch:
         """The tables of open windows: everything streamed while a window is open supersedes its rows."""
@@ -166,8 +166,8 @@ def merge_columns(reads: Iterable[ReadTable]) -> dict[CollectionId, tuple[str, .
     """
     found: dict[CollectionId, dict[str, Column]] = {}
     for read in reads:
-        found.setdefault(read.table.id, {}).update({one.name: one for one in read.merge.columns})
+        found.setdefault(read.table.id, {}).update({column.name: column for column in read.merge.columns})
     return {
-        table: tuple(name for name, one in columns.items() if not one.large) or tuple(columns)
+        table: tuple(name for name, column in columns.items() if not column.large) or tuple(columns)
         for table, columns in found.items()
     }
