@@ -131,7 +131,9 @@ class MongoSource:
 
     def _made_session(self, replica_set: str) -> Session:
         settings, mongodb = self._settings, self._settings.mongodb
-        fields = (FieldRule(one.database, one.collection, one.path, one.name) for one in mongodb.fields)
+        fields = (
+            FieldRule(field.database, field.collection, field.path, field.name) for field in mongodb.fields
+        )
         rules = Rules(
             settings=settings.events,
             capture=settings.capture,
@@ -220,14 +222,14 @@ class MongoSource:
         signals = tuple(signal for part in decoded for signal in part.signals)
         self._windows.streamed(signal.id for signal in signals)
         superseded = Superseded()
-        for one in decoded:
-            superseded |= one.superseded
-        emptied = [emptying for one in decoded for emptying in one.emptied]
-        left_out = [change for one in decoded for change in one.left_out]
-        for line in filter(None, (untold.taken_away(one, rules.captures) for one in emptied)):
+        for result in decoded:
+            superseded |= result.superseded
+        emptied = [emptying for result in decoded for emptying in result.emptied]
+        left_out = [change for result in decoded for change in result.left_out]
+        for line in filter(None, (untold.taken_away(removal, rules.captures) for removal in emptied)):
             _log.warning("%s", line)
         return Encoded(
-            parts=tuple(one.part for one in decoded if one.part),
+            parts=tuple(result.part for result in decoded if result.part),
             signals=signals,
             superseded=superseded,
             superseded_in=self._windows.emptied(emptied),
