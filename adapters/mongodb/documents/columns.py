@@ -61,7 +61,7 @@ class Written:
 
     def embedded(self) -> list[Piece]:
         """The JSON's pieces, escaped for a JSON string."""
-        return [quote(one)[1:-1] if isinstance(one, str) else escape(one) for one in self.pieces]
+        return [quote(piece)[1:-1] if isinstance(piece, str) else escape(piece) for piece in self.pieces]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def _alike(raw: bytes, data: Data, starts: Ints) -> tuple[Mask, list[_Field]]:
         header = _header(raw, int(at[0]))
         same &= _begins(data, at, header)
         if header == b"\0":
-            return same, fields if same.all() else [one.of(same) for one in fields]
+            return same, fields if same.all() else [field.of(same) for field in fields]
         begin = at + len(header)
         at = np.where(same, _value_ends(data, header[0], begin, same), at)
         fields.append(_Field(header, begin, at))
@@ -225,8 +225,8 @@ def document_texts(raw: bytes, starts: Ints) -> list[str]:
     """The JSON of every document at these offsets (ascending), in order."""
     found, others = written(raw, starts)
     texts = [""] * len(starts)
-    for one in found:
-        for row, text in zip(one.rows.tolist(), one.texts.to_pylist(), strict=True):
+    for shape in found:
+        for row, text in zip(shape.rows.tolist(), shape.texts.to_pylist(), strict=True):
             texts[row] = text
     for row in others:
         texts[row] = document_text(raw, int(starts[row]), STRICT)

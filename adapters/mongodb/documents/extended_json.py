@@ -286,9 +286,11 @@ def text(node: Tree, mode: Mode) -> str:
         return node
     if isinstance(node, dict):
         return (
-            "{" + mode.comma.join([f"{quoted(name)}: {text(one, mode)}" for name, one in node.items()]) + "}"
+            "{"
+            + mode.comma.join([f"{quoted(name)}: {text(value, mode)}" for name, value in node.items()])
+            + "}"
         )
-    return "[" + mode.comma.join([text(one, mode) for one in node]) + "]"
+    return "[" + mode.comma.join([text(value, mode) for value in node]) + "]"
 
 
 def document_text(raw: bytes, start: int, mode: Mode) -> str:

@@ -149,7 +149,7 @@ def _value(raw: bytes, kind: int, start: int, end: int) -> tuple[int, bytes]:
         return Kind.STRING, raw[start:end]
     if kind in _NESTS:
         inner = elements(raw, start)
-        return kind, _document([_named(name, *_value(raw, *found)) for name, *found in inner])
+        return kind, _document([_named(name, *_value(raw, *value)) for name, *value in inner])
     return kind, raw[start:end]
 
 

@@ -54,9 +54,9 @@ class FieldRule:
 
     def _edit_within(self, value: Tree, path: tuple[str, ...]) -> None:
         inner = value if isinstance(value, list) else [value]
-        for one in inner:
-            if isinstance(one, dict):
-                self._edit(one, path)
+        for nested in inner:
+            if isinstance(nested, dict):
+                self._edit(nested, path)
 
     def edit_dotted(self, updated: dict[str, Tree]) -> None:
         """Edit updated fields, whose names are paths."""
@@ -129,7 +129,7 @@ def _without_indexes(dotted: str) -> tuple[str, ...]:
     Arrays directly inside arrays are not supported, and left as they are.
     """
     parts = dotted.split(".")
-    if any(_is_index(one) and _is_index(next_one) for one, next_one in itertools.pairwise(parts)):
+    if any(_is_index(name) and _is_index(next_name) for name, next_name in itertools.pairwise(parts)):
         return tuple(parts)
     return tuple(part for at, part in enumerate(parts) if at == 0 or not _is_index(part))
 
