@@ -128,7 +128,7 @@ def signal_of(raw: bytes, found: dict[str, Value]) -> SignalRow:
     A missing or null value is None. `data` is JSON text, also for a document.
     """
     token = fields(raw, found["_id"].start)["_data"]
-    values = [_plain(raw, *one[1:]) for one in elements(raw, found["fullDocument"].start)]
+    values = [_plain(raw, *field[1:]) for field in elements(raw, found["fullDocument"].start)]
     padded = [*values[:3], None, None, None] if len(values) <= 3 else [values[0], values[1], None]
     return SignalRow(string(raw, token.start), padded[0], padded[1], padded[2])
 

@@ -56,4 +56,7 @@ def letters_of(
         if string(raw, found["operationType"].start) in OPERATIONS:
             kept.setdefault(collection, []).append(raw)
     events = {collection: EventsOf(tuple(mine)) for collection, mine in kept.items()}
-    return {name: Letters(len(one.changes), one.size, one.lines) for name, one in events.items()}
+    return {
+        name: Letters(len(collection_events.changes), collection_events.size, collection_events.lines)
+        for name, collection_events in events.items()
+    }

@@ -62,10 +62,10 @@ class _SupersedingKeys:
 
     def superseded(self) -> Superseded:
         return Superseded(
-            {collection: (_merge_keys(found),) for collection, found in self.keys.items()},
+            {collection: (_merge_keys(keys),) for collection, keys in self.keys.items()},
             lacking={
-                collection: tuple((key, key) for key in _merge_keys(found).to_pylist())
-                for collection, found in self.lacking.items()
+                collection: tuple((key, key) for key in _merge_keys(keys).to_pylist())
+                for collection, keys in self.lacking.items()
             },
         )
 
@@ -96,9 +96,9 @@ def _decode(
     faults: dict[CollectionId | None, str] = {}
     walked = [_walked(raw) for raw in changes]
     texts = _whole_documents(changes, walked, rules, faults)
-    for raw, (found, collection), whole in zip(changes, walked, texts, strict=True):
+    for raw, (values, collection), whole in zip(changes, walked, texts, strict=True):
         try:
-            part.add(raw, found, collection, whole)
+            part.add(raw, values, collection, whole)
         except Exception as error:  # noqa: BLE001  an error concerns this collection alone, whatever it is
             note_fault(faults, collection, error)
     known = {name: why for name, why in faults.items() if name is not None and rules.captures(name)}
@@ -119,8 +119,8 @@ def _whole_documents(
     """The JSON of each event's full document, written together; None where there is none."""
     texts: list[str | None] = [None] * len(changes)
     rows, starts, offset = list[int](), list[int](), 0
-    for row, (raw, (found, collection)) in enumerate(zip(changes, walked, strict=True)):
-        value = found.get("fullDocument")
+    for row, (raw, (values, collection)) in enumerate(zip(changes, walked, strict=True)):
+        value = values.get("fullDocument")
         if value is not None and value.kind == Kind.DOCUMENT and collection not in rules.aside:
             rows.append(row)
             starts.append(offset + value.start)

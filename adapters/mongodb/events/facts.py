@@ -43,7 +43,7 @@ class Emptied:
 
     def among(self, collections: Iterable[CollectionId]) -> frozenset[CollectionId]:
         """Those of the collections that lose their documents."""
-        return frozenset(one for one in collections if self._empties(one))
+        return frozenset(collection for collection in collections if self._empties(collection))
 
     def _empties(self, collection: CollectionId) -> bool:
         if self.collection is not None:

@@ -69,7 +69,7 @@ class ReadEvents:
 
     def _batches(self, raw: bytes, starts: Ints) -> list[pa.RecordBatch]:
         found, others = ([], range(len(starts))) if self.codec.field_rules.rules else written(raw, starts)
-        batches = [self._alike(raw, one) for one in found]
+        batches = [self._alike(raw, shape) for shape in found]
         if others:
             batches.append(self._one_by_one(raw, [int(starts[row]) for row in others]))
         return batches

@@ -79,7 +79,7 @@ class Boundaries:
         if self.open is not None and self.open.id == transaction_id:
             return []
         ended = [] if self.open is None or self.open.restored else [self.open]
-        made = [self._ended(one, seconds) for one in ended]
+        made = [self._ended(transaction, seconds) for transaction in ended]
         if transaction_id is not None:
             self.open = OpenTransaction(transaction_id)
             made.append(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def replaced(emptied: Iterable[Emptied]) -> dict[CollectionId, tuple[int, ...]]:
     """Collections that were renamed onto, with the last rename's cluster time: `Encoded.replaced`."""
-    return {one.to: one.at for one in emptied if one.to is not None}
+    return {emptying.to: emptying.at for emptying in emptied if emptying.to is not None}
 
 
 def taken_away(emptied: Emptied, captures: Captures) -> str:
@@ -44,25 +44,25 @@ def incomplete(
     """The collections whose copies are incomplete from now on."""
     renamed = (
         Incomplete(
-            one.to,
+            emptying.to,
             Cause.GAP,
-            _shown(one.at),
-            f"{one.collection} was renamed to it, and the log has none of its documents; consumers keep those"
-            " that were there before",
+            _shown(emptying.at),
+            f"{emptying.collection} was renamed to it, and the log has none of its documents; consumers keep"
+            " those that were there before",
         )
-        for one in emptied
-        if one.to is not None and captures(one.to)
+        for emptying in emptied
+        if emptying.to is not None and captures(emptying.to)
     )
     return (
         *renamed,
         *(
             Incomplete(
-                one.collection,
+                change.collection,
                 Cause.GAP,
-                _shown(one.at),
-                one.why.value,
+                _shown(change.at),
+                change.why.value,
             )
-            for one in left_out
+            for change in left_out
         ),
     )
 
@@ -70,10 +70,10 @@ def incomplete(
 def letters(left_out: Sequence[LeftOut]) -> dict[CollectionId, Letters]:
     """The dead letters of changes left out or emitted in part: one line each."""
     lines: dict[CollectionId, list[bytes]] = {}
-    for one in left_out:
-        line = {"position": _shown(one.at), "operation": one.operation, "id": one.id_json}
-        lines.setdefault(one.collection, []).append(orjson.dumps(line))
-    return {name: _kept(found) for name, found in lines.items()}
+    for change in left_out:
+        line = {"position": _shown(change.at), "operation": change.operation, "id": change.id_json}
+        lines.setdefault(change.collection, []).append(orjson.dumps(line))
+    return {name: _kept(encoded) for name, encoded in lines.items()}
 
 
 def _kept(lines: Sequence[bytes]) -> Letters:
