@@ -35,9 +35,9 @@ class Parts:
 
     def joined(self, came: Sequence[bytes]) -> tuple[bytes, ...]:
         """The complete events after these arrive."""
-        if not self._came and not any(_MARK in one for one in came):
+        if not self._came and not any(_MARK in raw for raw in came):
             return tuple(came)
-        return tuple(whole for one in came if (whole := self._add(one)) is not None)
+        return tuple(whole for raw in came if (whole := self._add(raw)) is not None)
 
     def _add(self, one: bytes) -> bytes | None:
         with reading_bytes("a change event", _PLACE):
