@@ -85,7 +85,7 @@ class ReadRuns:
     def __call__(self, reads: Sequence[RunRead]) -> list[tuple[int, Staged]]:
         """Stage every run that has rows."""
         staged = [(read.index, self._stage(read)) for read in reads]
-        return [(index, one) for index, one in staged if one.rows]
+        return [(index, staged_run) for index, staged_run in staged if staged_run.rows]
 
     def _stage(self, read: RunRead) -> Staged:
         collection = read.run.target.collection
@@ -144,5 +144,5 @@ class ChunkReader:
         task = ReadRuns(self._connection, at, area, self._batch_rows)
         tasks = min(self.jobs.tasks_of(most_tasks), len(reads))
         groups = [list(reads[first::tasks]) for first in range(tasks)]
-        done = [one for staged in self._executors.map(task, groups) for one in staged]
-        return [staged for _index, staged in sorted(done, key=lambda one: one[0])]
+        done = [indexed_run for staged in self._executors.map(task, groups) for indexed_run in staged]
+        return [staged for _index, staged in sorted(done, key=lambda indexed_run: indexed_run[0])]

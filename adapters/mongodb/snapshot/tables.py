@@ -62,7 +62,11 @@ class MongoCollections:
 
     def _captured(self) -> list[Described]:
         found = self._questions.catalog.collections().values()
-        return [one for one in found if one.kind == "collection" and self._captures(one.id)]
+        return [
+            collection
+            for collection in found
+            if collection.kind == "collection" and self._captures(collection.id)
+        ]
 
     def groups(self) -> Mapping[CollectionId, Sequence[CollectionId]]:
         """None: every collection stands for itself."""
@@ -103,7 +107,9 @@ class MongoCollections:
         """The collections of a window as they are now. Raises SchemaChanged if one has changed."""
         databases = {run.target.collection.parts[0] for run in runs}
         known = {
-            name: one for db in databases for name, one in self._questions.catalog.collections(db).items()
+            name: collection
+            for db in databases
+            for name, collection in self._questions.catalog.collections(db).items()
         }
         for run in runs:
             described = known.get(run.target.collection)

@@ -34,7 +34,7 @@ class MongoWindow:
 
     def emptied(self, emptied: Iterable[Emptied]) -> frozenset[CollectionId]:
         """The window's collections that were emptied after its time. Its rows reflect what came before."""
-        found = (one.among(self.collections) for one in emptied if one.at > self.watermark.at)
+        found = (emptying.among(self.collections) for emptying in emptied if emptying.at > self.watermark.at)
         return frozenset(chain.from_iterable(found))
 
     def reached(self, position: Position) -> bool:

@@ -52,7 +52,7 @@ class OpenWindows:
         if not self._windows:
             return Watch()
         windows = self._windows.values()
-        collections = frozenset(one for window in windows for one in window.collections)
+        collections = frozenset(collection for window in windows for collection in window.collections)
         return Watch(collections, min(window.watermark.at for window in windows))
 
     def streamed(self, signal_ids: Iterable[str | None]) -> None:
