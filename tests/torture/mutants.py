@@ -8,6 +8,7 @@ them out; and guards that only make a window close sooner. Unit and property tes
 from __future__ import annotations
 
 import contextlib
+import inspect
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -63,9 +64,12 @@ def switched_off(mutant: Mutant | None) -> Iterator[None]:
         return
     with contextlib.ExitStack() as restored:
         for where, attribute, made in mutant.patches:
-            was = getattr(where, attribute)
-            setattr(where, attribute, made(was))
-            restored.callback(setattr, where, attribute, was)
+            # As it stands there: a class gives a static method as a plain function.
+            stood = inspect.getattr_static(where, attribute)
+            static = isinstance(stood, staticmethod)
+            patch = made(getattr(where, attribute))
+            setattr(where, attribute, staticmethod(patch) if static else patch)
+            restored.callback(setattr, where, attribute, stood)
         yield
 
 
