@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from inspect import getattr_static
+
 import pytest
 
 from tests.torture.documents import IDS
@@ -118,10 +120,13 @@ def test_a_step_that_nobody_knows_is_an_error():
 @pytest.mark.parametrize(
     ("source", "name"), [(source, name) for source, known in GUARDS.items() for name in known]
 )
-def test_what_is_switched_off_is_there(source: str, name: str):
+def test_what_is_switched_off_is_there_and_comes_back(source: str, name: str):
     mutant = GUARDS[source][name]
+    before = [getattr_static(where, attribute) for where, attribute, _made in mutant.patches]
     with switched_off(mutant):
         assert mutant.patches
+
+    assert [getattr_static(where, attribute) for where, attribute, _made in mutant.patches] == before
 
 
 def test_every_guard_has_its_scene():
