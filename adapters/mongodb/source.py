@@ -95,7 +95,7 @@ class MongoSource:
     def _started(self, state: State, extents: MongoCollections) -> tuple[State, ChangeStream | None]:
         """The state to continue from, and the stream; None if no log is read."""
         open_stream = self._open_stream if self._first.streams else None
-        start = StreamStart(self._settings, self._questions, extents, open_stream)
+        start = StreamStart(self._settings, self._questions, extents, open_stream, self._first.statement)
         state = self._first.start(state, start)
         if start.stream is not None or open_stream is None:
             return state, start.stream

@@ -124,6 +124,10 @@ class InitialSnapshot(Generic[ViewT]):
         """Whether the log is streamed at all."""
         return self._snapshotter.should_stream()
 
+    def statement(self, collection: CollectionId) -> str | None:
+        """The SELECT that the snapshotter has for a collection's rows; None for all of them."""
+        return self._snapshotter.statement(collection)
+
     @property
     def holds_log(self) -> bool:
         """Whether the log must wait."""

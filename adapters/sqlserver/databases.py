@@ -41,17 +41,25 @@ class _Seen:
 
 
 class Databases:
-    """All databases that the settings name."""
+    """All databases that the settings name.
 
-    def __init__(self, settings: Settings, server: Server) -> None:
-        self._settings, self._server = settings, server
+    `statement` is the snapshotter's: the SELECT for a table's rows, where the settings have none.
+    """
+
+    def __init__(
+        self, settings: Settings, server: Server, statement: Callable[[CollectionId], str | None]
+    ) -> None:
+        self._settings, self._server, self._statement = settings, server, statement
         self.names: Sequence[str] = settings.sqlserver.databases
         self._questions: dict[str, Questions] = {}
         self._patience_ms = min(settings.sqlserver.lock_timeout_ms or _PATIENCE_MS, _PATIENCE_MS)
         self._seen = {name: _Seen() for name in self.names}
         self.initial_hint: Callable[[], str] = lambda: LOCKED
         overrides = settings.snapshot.select_overrides
-        self._overrides = {name: derived(statement, name) for name, statement in overrides.items()}
+        self._overrides = {
+            name: derived(select, f"'snapshot.select.statement.overrides.{name}'")
+            for name, select in overrides.items()
+        }
 
     def captures(self, table: CollectionId) -> bool:
         """Whether a table's changes are streamed. Those of signal tables always are."""
@@ -126,12 +134,24 @@ class Databases:
         return None
 
     def adapted(self, read: ReadTable, target: Target) -> ReadTable:
-        """How the initial snapshot reads a table: by its SELECT override, if the settings have one."""
+        """How the initial snapshot reads a table: by the SELECT of settings or snapshotter, if any."""
         if not target.initial:
             return read
-        names = read.table.id.parts
-        statement = self._overrides.get(".".join(names)) or self._overrides.get(".".join(names[1:]))
-        return replace(read, statement=statement, hint=self.initial_hint())
+        return replace(read, statement=self.statement(read.table.id), hint=self.initial_hint())
+
+    def statement(self, table: CollectionId) -> str | None:
+        """The SELECT for a table's rows in the initial snapshot; None for all of them.
+
+        Raises ConfigError if the snapshotter returns one that can't be read from.
+        """
+        names = table.parts
+        override = self._overrides.get(".".join(names)) or self._overrides.get(".".join(names[1:]))
+        given = None if override else self._statement(table)
+        if given is None:
+            return override
+        return derived(
+            given, f"the SELECT of snapshotter {self._settings.snapshot.custom_name!r} for {table}"
+        )
 
     def check_snapshots(self, database: str) -> None:
         """Raise ConfigError where a database does not allow snapshot isolation."""

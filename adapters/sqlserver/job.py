@@ -113,7 +113,8 @@ def make_source(
 ) -> SqlServerSource:
     """The source of the settings."""
     found = Server(reach(settings.sqlserver), connection.login_of(settings.sqlserver))
-    databases, tasks = Databases(settings, found), tasks_of(spark)
+    chosen = snapshotter(settings.snapshot)
+    databases, tasks = Databases(settings, found, chosen.statement), tasks_of(spark)
     jdbc, clock = found.reach.jdbc, places.clock
     tools = SourceTools(
         SpanEncoder(SparkExecutors(spark), places.spans, local_rows=_LOCAL_ROWS),
@@ -123,9 +124,7 @@ def make_source(
         clock,
         history(settings.sqlserver.history, settings.events.topic_prefix),
     )
-    first: InitialSnapshot[Held] = InitialSnapshot(
-        settings.snapshot, snapshotter(settings.snapshot), clock.new_id(), clock.sleep
-    )
+    first: InitialSnapshot[Held] = InitialSnapshot(settings.snapshot, chosen, clock.new_id(), clock.sleep)
     return SqlServerSource(settings, found, databases, tools, first)
 
 

@@ -62,7 +62,7 @@ class Snapshotter(Protocol):
         """Whether to stream the log. If not, the job ends once the tables are read."""
 
     def statement(self, collection: CollectionId) -> str | None:
-        """The SELECT for a table's rows; None reads all of them."""
+        """The SELECT for a table's rows; None reads all of them. MongoDB refuses any other answer."""
 
 
 class Start(StrEnum):

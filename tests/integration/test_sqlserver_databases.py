@@ -17,6 +17,7 @@ from adapters.sqlserver.snapshot.eligibility import ReadTable
 from adapters.sqlserver.snapshot.keyset import Keyset
 from engine.errors import ConfigError, StateError
 from engine.model import CollectionId
+from engine.snapshot.initial import Standing
 from tests.driven_sqlserver import driven_sqlserver
 from tests.servers.sqlserver import SqlServer, StandInDatabase
 
@@ -185,6 +186,74 @@ def test_an_initial_snapshot_reads_a_select_that_ends_with_an_order(
         read = [one for one in sqlserver.statements if "WHERE id <> 2" in one]
         assert read
         assert not any("ORDER BY id DESC" in one for one in read)
+
+
+class Recent:
+    """A user's snapshotter: the newest rows of table t."""
+
+    def should_snapshot(self, standing: Standing) -> bool:
+        return not standing.saved
+
+    def should_stream(self) -> bool:
+        return True
+
+    def statement(self, collection: CollectionId) -> str | None:
+        return (
+            "SELECT * FROM [dbo].[t] WHERE id > 1 ORDER BY id;" if str(collection) == "shop.dbo.t" else None
+        )
+
+
+class Tangled(Recent):
+    """One whose SELECT can't be read from."""
+
+    def statement(self, collection: CollectionId) -> str | None:  # noqa: ARG002  the Protocol's
+        return "WITH c AS (SELECT * FROM [dbo].[t]) SELECT * FROM c"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "t", "u"),
+    [
+        ({}, [2, 3], [4]),
+        ({"": "dbo.t", "__dbo__t": "SELECT * FROM [dbo].[t] WHERE id < 3"}, [1, 2], [4]),
+    ],
+    ids=["snapshotter", "setting-first"],
+)
+def test_an_initial_snapshot_reads_the_select_of_the_user_s_snapshotter(
+    sqlserver: SqlServer,
+    shop: StandInDatabase,
+    tmp_path: Path,
+    spark: SparkSession,
+    overrides: dict[str, str],
+    t: list[int],
+    u: list[int],
+):
+    shop.execute(f"{TABLE}; INSERT INTO dbo.t VALUES (1, N'a'), (2, N'b'), (3, N'c')")
+    shop.execute("CREATE TABLE dbo.u (id int PRIMARY KEY); INSERT INTO dbo.u VALUES (4)")
+    shop.enable_cdc("dbo.t")
+    shop.enable_cdc("dbo.u")
+    shop.capture()
+    settings = {"snapshot__mode": "custom", "snapshot__custom__class": f"{__name__}:Recent"}
+    settings |= {f"snapshot__select__statement__overrides{name}": value for name, value in overrides.items()}
+    with driven_sqlserver(sqlserver, tmp_path, spark, **settings) as driven:
+        driven.until(lambda: driven.job.state.position and not driven.job.state.snapshot.tables)
+
+        assert sorted(row["id"] for _op, row in driven.ops("t")) == t
+        assert sorted(row["id"] for _op, row in driven.ops("u")) == u
+
+
+def test_a_snapshotter_s_select_that_can_not_be_read_from_ends_the_start(
+    sqlserver: SqlServer, shop: StandInDatabase, tmp_path: Path, spark: SparkSession
+):
+    shop.execute(TABLE)
+    shop.enable_cdc("dbo.t")
+    shop.capture()
+    settings = {"snapshot__mode": "custom", "snapshot__custom__class": f"{__name__}:Tangled"}
+    said = r"the SELECT of snapshotter '.*:Tangled' for shop\.dbo\.t can't be read from: WITH"
+    with (
+        pytest.raises(ConfigError, match=said),
+        driven_sqlserver(sqlserver, tmp_path, spark, **settings) as driven,
+    ):
+        driven.job.turn()
 
 
 def test_rows_and_bytes_of_a_table_are_counted_by_views_that_any_login_may_read(shop: StandInDatabase):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from adapters.mongodb.log.position import shown, time_of
 from adapters.source.initial import FoundLog
-from engine.errors import InvariantError, PositionLost
+from engine.errors import ConfigError, InvariantError, PositionLost
 from engine.expressions import matches
 from engine.model import CollectionId, Position
 from engine.snapshot.initial import to_read
@@ -64,7 +64,10 @@ class Held:
 
 
 class StreamStart:
-    """A start of a job that may stream. `stream` is open after it if the start had to open one."""
+    """A start of a job that may stream. `stream` is open after it if the start had to open one.
+
+    `statement` is the snapshotter's.
+    """
 
     def __init__(
         self,
@@ -72,9 +75,10 @@ class StreamStart:
         questions: Questions,
         extents: MongoCollections,
         open_stream: OpenStream | None,
+        statement: Callable[[CollectionId], str | None],
     ) -> None:
         self._settings, self._questions, self._extents = settings, questions, extents
-        self._open_stream = open_stream
+        self._open_stream, self._statement = open_stream, statement
         self.stream: ChangeStream | None = None
 
     def find_log(self, state: State) -> FoundLog:
@@ -110,14 +114,25 @@ class StreamStart:
         return Held(at, position, tuple(self.collections(state)), self._extents.capped())
 
     def collections(self, state: State) -> Sequence[CollectionId]:
-        """The collections to read. A list may name them after the replica set, as in Debezium 2.1.4."""
+        """The collections to read. A list may name them after the replica set, as in Debezium 2.1.4.
+
+        Raises ConfigError if the snapshotter has a statement for one: MongoDB has no SELECT.
+        """
         only, replica_set = self._settings.snapshot.include_tables, state.identity.get("replica_set", "")
         found = [
             collection
             for collection in self._extents.captured()
             if not only or matches(only, str(collection)) or matches(only, f"{replica_set}.{collection}")
         ]
-        return to_read(found, self._settings.capture, ())
+        chosen = to_read(found, self._settings.capture, ())
+        for collection in chosen:
+            if self._statement(collection) is not None:
+                raise ConfigError(
+                    f"snapshotter {self._settings.snapshot.custom_name!r} has a statement for {collection},"
+                    " and MongoDB can't read by a SELECT",
+                    hint="return None, and name the collection in snapshot.collection.filter.overrides",
+                )
+        return chosen
 
 
 def _before(time: tuple[int, int]) -> tuple[int, int]:

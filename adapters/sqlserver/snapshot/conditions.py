@@ -8,6 +8,7 @@ condition may contain; so functions without one are the server's. Owns the use o
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import sqlglot
@@ -424,10 +425,12 @@ def _more(parsed: Sequence[exp.Expr | None]) -> str:
     return "it holds a statement" if where.find(*_STATEMENTS) else ""
 
 
-def derived(statement: str, table: str) -> str:
-    """A SELECT override as it can stand in brackets: without its outer ORDER BY or a semicolon.
+@lru_cache(maxsize=1_000)
+def derived(statement: str, origin: str) -> str:
+    """A SELECT of the owner's as it can stand in brackets: without its outer ORDER BY or a semicolon.
 
-    Raises ConfigError for anything but a SELECT, and for one that can't stand in brackets.
+    `origin` says in errors where it is from. Raises ConfigError for anything but a SELECT, and for one that
+    can't stand in brackets.
     """
     try:
         tokens = sqlglot.tokenize(statement, read="tsql")
@@ -435,14 +438,14 @@ def derived(statement: str, table: str) -> str:
             expression for expression in sqlglot.parse(statement, read="tsql") if expression is not None
         ]
     except SqlglotError as error:
-        raise _unfit(table, str(error).splitlines()[0].split(". Line")[0].rstrip(".:")) from error
+        raise _unfit(origin, str(error).splitlines()[0].split(". Line")[0].rstrip(".:")) from error
     if len(parsed) != 1 or not isinstance(parsed[0], exp.Query) or parsed[0].args.get("into"):
-        raise _unfit(table, "it is not one SELECT")
+        raise _unfit(origin, "it is not one SELECT")
     (query,) = parsed
     if query.args.get("with_"):
-        raise _unfit(table, "WITH can't stand in brackets; write the query where it is used")
+        raise _unfit(origin, "WITH can't stand in brackets; write the query where it is used")
     if query.args.get("options") or query.args.get("for_"):
-        raise _unfit(table, "neither OPTION nor FOR can stand in brackets")
+        raise _unfit(origin, "neither OPTION nor FOR can stand in brackets")
     ordered = query.args.get("order") and not query.args.get("limit") and not query.args.get("offset")
     return statement[: _end(tokens, ordered=bool(ordered))].rstrip()
 
@@ -458,5 +461,5 @@ def _end(tokens: Sequence[Token], *, ordered: bool) -> int:
     return tokens[-1].end + 1
 
 
-def _unfit(table: str, why: str) -> ConfigError:
-    return ConfigError(f"'snapshot.select.statement.overrides.{table}' can't be read from: {why}")
+def _unfit(origin: str, why: str) -> ConfigError:
+    return ConfigError(f"{origin} can't be read from: {why}")

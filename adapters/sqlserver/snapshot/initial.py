@@ -241,7 +241,8 @@ class CaptureStart:
     def collections(self, _state: State) -> Sequence[CollectionId]:
         """The captured tables to read, database by database.
 
-        A list may name them with or without the database.
+        A list may name them with or without the database. Raises ConfigError if the snapshotter has a SELECT
+        for one that can't be read from.
         """
         self._check_isolation()
         signals, only = set(self._settings.sqlserver.signal_tables), self._settings.snapshot.include_tables
@@ -255,7 +256,10 @@ class CaptureStart:
             and (not only or matches(only, str(table)) or matches(only, str(_short(table))))
         ]
         names = to_read(dict.fromkeys(map(_short, found)), self._settings.capture, ())
-        return by_database(found, self._databases.names, names)
+        chosen = by_database(found, self._databases.names, names)
+        for table in chosen:
+            self._databases.statement(table)
+        return chosen
 
 
 def by_database(

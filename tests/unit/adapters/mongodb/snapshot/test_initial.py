@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
@@ -10,12 +10,12 @@ import pytest
 from adapters.mongodb.snapshot.initial import Held, StreamStart
 from adapters.source.initial import InitialSnapshot
 from engine.config import parse
-from engine.config.settings import SnapshotMode
-from engine.errors import PositionLost
+from engine.config.settings import Settings, SnapshotMode
+from engine.errors import ConfigError, PositionLost
 from engine.job.state import State
 from engine.model import CollectionId, ExecuteSnapshot, Position, Target
 from engine.snapshot.extent import Extent
-from engine.snapshot.initial import Mode
+from engine.snapshot.initial import Mode, Standing
 from engine.snapshot.queue import Snapshot
 
 A, B = (CollectionId(("shop", name)) for name in "ab")
@@ -45,6 +45,7 @@ class FakeDeployment:
     """Two collections, one of them capped, and a log that reaches back or does not."""
 
     reaches_back: bool = True
+    settings: Settings = SETTINGS
     opened: list[FakeStream] = field(default_factory=list)
 
     def open_stream(self, start: Position | None) -> Any:
@@ -64,7 +65,8 @@ class FakeDeployment:
 
     def start(self, first: InitialSnapshot[Held]) -> StreamStart:
         anything = cast("Any", self)
-        return StreamStart(SETTINGS, anything, anything, self.open_stream if first.streams else None)
+        opens = self.open_stream if first.streams else None
+        return StreamStart(self.settings, anything, anything, opens, first.statement)
 
 
 def snapshot_of(mode: SnapshotMode) -> InitialSnapshot[Held]:
@@ -123,3 +125,26 @@ def test_a_stream_that_is_not_gone_on_with_is_closed():
     start.begin(State())
 
     assert [stream.closed for stream in deployment.opened] == [True, False]
+
+
+class Picky:
+    """A user's snapshotter that has a SELECT for one collection."""
+
+    def should_snapshot(self, standing: Standing) -> bool:
+        return not standing.saved
+
+    def should_stream(self) -> bool:
+        return True
+
+    def statement(self, collection: CollectionId) -> str | None:
+        return "SELECT * FROM b WHERE n > 1" if collection == B else None
+
+
+def test_a_snapshotter_with_a_statement_is_refused_by_its_name_with_what_to_use_instead():
+    snapshot = replace(SETTINGS.snapshot, mode=SnapshotMode.CUSTOM, custom_name="mine:Picky")
+    first: InitialSnapshot[Held] = InitialSnapshot(snapshot, Picky(), "this run", lambda _seconds: False)
+    deployment = FakeDeployment(settings=replace(SETTINGS, snapshot=snapshot))
+
+    with pytest.raises(ConfigError, match=r"'mine:Picky' has a statement for shop\.b") as caught:
+        first.start(State(), deployment.start(first))
+    assert "snapshot.collection.filter.overrides" in str(caught.value)

@@ -31,7 +31,7 @@ from engine.errors import ConfigError, SignalError
     ],
 )
 def test_a_select_loses_its_outer_order_and_its_semicolon(written, expected):
-    assert derived(written, "dbo.t") == expected
+    assert derived(written, "the SELECT for dbo.t") == expected
 
 
 @pytest.mark.parametrize(
@@ -47,9 +47,9 @@ def test_a_select_loses_its_outer_order_and_its_semicolon(written, expected):
         ("SELECT a FROM (t", "dbo.t"),
     ],
 )
-def test_what_can_not_stand_in_brackets_is_refused_by_its_property(written, why):
-    with pytest.raises(ConfigError, match=r"overrides\.dbo\.t") as caught:
-        derived(written, "dbo.t")
+def test_what_can_not_stand_in_brackets_is_refused_by_its_origin(written, why):
+    with pytest.raises(ConfigError, match=r"^the SELECT for dbo\.t can't be read from") as caught:
+        derived(written, "the SELECT for dbo.t")
     assert why in str(caught.value)
 
 
