@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from engine.config.settings import Settings
     from engine.model import CollectionId
 
+_log = logging.getLogger("adapters")
+
 
 @dataclass(frozen=True, slots=True)
 class Session:
@@ -34,6 +37,7 @@ class Session:
     relations: Relations
     membership: MembershipWatch
     pool: Sessions
+    publication: Publication
 
     @property
     def ids(self) -> dict[int, CollectionId]:
@@ -79,7 +83,8 @@ def open_session(settings: Settings, server: Server, view: InitialView, clock: C
     )
     relations = Relations(questions.catalog, settings.events, partial(captures, settings))
     membership = MembershipWatch(questions, publication, settings.capture.captures, clock.monotonic)
-    return Session(questions, extents, relations, membership, Sessions(server.open, clock.monotonic))
+    pool = Sessions(server.open, clock.monotonic)
+    return Session(questions, extents, relations, membership, pool, publication)
 
 
 def publish(settings: Settings, server: Server, session: Session) -> None:
@@ -91,6 +96,24 @@ def publish(settings: Settings, server: Server, session: Session) -> None:
         postgres.publication_autocreate,
         partial(session.captured, settings),
     )
+
+
+def warn_of_bare_inserts(session: Session, told: set[CollectionId]) -> None:
+    """Warn of tables whose rows may come into a row filter without their large values; of each once.
+
+    `told` are the tables that were warned of before.
+    """
+    name = session.publication.name
+    for table in session.publication.bare_inserts(session.questions.publications):
+        if table not in told:
+            told.add(table)
+            _log.warning(
+                "publication %r has a row filter for %s, whose replica identity is not FULL: a key change"
+                " that brings a row into the filter is streamed as an insert without the large values that"
+                " it left unchanged; set REPLICA IDENTITY FULL, or request a snapshot after such changes",
+                name,
+                str(table),
+            )
 
 
 def captures(settings: Settings, schema: str, table: str) -> bool:

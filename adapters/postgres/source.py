@@ -19,7 +19,7 @@ from adapters.postgres.server.connection import Identity, Server, check_identity
 from adapters.postgres.server.position import position_at
 from adapters.postgres.server.replication import PublicationMissing
 from adapters.postgres.server.signal_table import check_signal_table
-from adapters.postgres.session import Session, open_session, publish
+from adapters.postgres.session import Session, open_session, publish, warn_of_bare_inserts
 from adapters.postgres.snapshot.initial import SlotStart
 from adapters.postgres.snapshot.initial_view import InitialView
 from adapters.postgres.snapshot.older_writers import PublishedTables
@@ -77,6 +77,7 @@ class PostgresSource:
         self._published = PublishedTables()
         self._log_reader: PostgresLog | None = None
         self._found: list[Incomplete] = []
+        self._warned: set[CollectionId] = set()
         self._session: Session | None = None
         self._open: _OpenLog | None = None
 
@@ -96,6 +97,7 @@ class PostgresSource:
             self.admit(session.captured(self._settings))
         if self._first.streams:
             publish(self._settings, self._server, session)
+            warn_of_bare_inserts(session, self._warned)
             check_signal_table(self._server, self._settings)
         try:
             return self._open_log(state, identity, session)

@@ -35,6 +35,7 @@ CREATE TABLE middle PARTITION OF root FOR VALUES IN (2, 3) PARTITION BY LIST (b)
 CREATE TABLE s.leaf2 PARTITION OF middle FOR VALUES IN (2);
 CREATE TABLE leaf3 PARTITION OF middle FOR VALUES IN (3);
 """
+FULL = "ALTER TABLE {} REPLICA IDENTITY FULL"
 PUBLICATIONS = [
     "FOR ALL TABLES",
     "FOR ALL TABLES WITH (publish_via_partition_root = true)",
@@ -290,6 +291,72 @@ class TestPublishedInPart:
         found, there = self.filtered(table, tmp_path, spark)
 
         assert found > there
+
+    def warnings(self, caplog: pytest.LogCaptureFixture) -> list[str]:
+        return [text for text in caplog.messages if "whose replica identity is not FULL" in text]
+
+    def test_a_start_warns_once_of_a_row_filter_without_a_full_identity(self, table, tmp_path, spark, caplog):
+        with table.connect() as connection:
+            connection.execute("CREATE TABLE whole (id int PRIMARY KEY, v text)")
+            connection.execute("CREATE TABLE logged (id int PRIMARY KEY, v text)")
+            connection.execute("ALTER TABLE logged REPLICA IDENTITY FULL")
+        self.publish(table, "whole, logged WHERE (id > 5), t WHERE (id > 5)")
+        with driven(table, tmp_path, spark) as job:
+            job.until_drained(table)
+            (warning,) = self.warnings(caplog)
+            job.job.close()
+            job.job.settle()
+            job.job.start()
+            job.until_drained(table)
+            assert self.warnings(caplog) == [warning]
+        with driven(table, tmp_path, spark) as job:
+            job.until_drained(table)
+
+        assert self.warnings(caplog) == [warning] * 2
+        assert "row filter for public.t," in warning
+        assert "without the large values" in warning
+        assert "set REPLICA IDENTITY FULL, or request a snapshot" in warning
+
+    @pytest.mark.parametrize(
+        ("publication", "first", "expected"),
+        [
+            (
+                "FOR TABLE ONLY plain WHERE (a > 5), s.listed WHERE (a > 5), heir",
+                "",
+                ["public.plain", "s.listed"],
+            ),
+            ("FOR TABLE ONLY plain WHERE (a > 5)", FULL.format("plain"), []),
+            ("FOR TABLE plain WHERE (a > 5)", FULL.format("plain"), ["public.heir"]),
+            ("FOR TABLE plain WHERE (a > 5) WITH (publish = 'insert, delete')", "", []),
+            ("FOR TABLE plain WHERE (a > 5), TABLES IN SCHEMA public", "", []),
+            ("FOR TABLE plain, root", "", []),
+            ("FOR ALL TABLES", "", []),
+            (
+                "FOR TABLE root WHERE (a > 5) WITH (publish_via_partition_root = true)",
+                f"{FULL.format('leaf1')}; {FULL.format('leaf3')}",
+                ["public.root"],
+            ),
+            (
+                "FOR TABLE root WHERE (a > 5) WITH (publish_via_partition_root = true)",
+                f"{FULL.format('leaf1')}; {FULL.format('leaf3')}; {FULL.format('s.leaf2')}",
+                [],
+            ),
+            ("FOR TABLE s.leaf2 WHERE (b < 9), leaf1", "", ["s.leaf2"]),
+        ],
+    )
+    def test_inserts_without_their_large_values_come_of_these_tables(
+        self, each_database, publication, first, expected
+    ):
+        with each_database.connect() as connection:
+            connection.execute(TABLES)
+            for statement in filter(None, first.split(";")):
+                connection.execute(statement.encode())
+            connection.execute(f"CREATE PUBLICATION p {publication}".encode())
+            asked = Questions(connection).publications
+            found = Publication("p", everything).bare_inserts(asked)
+
+            assert [str(table) for table in found] == expected
+            assert Publication("p", lambda *_names: False).bare_inserts(asked) == []
 
     def test_a_table_that_is_not_published_is_not_known(self, table, tmp_path, spark):
         with driven(table, tmp_path, spark) as job, table.connect() as connection:

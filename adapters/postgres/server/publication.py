@@ -80,6 +80,22 @@ class Publication:
         """The operations that are not published, as a comma-separated list; empty if all are."""
         return asked.lacking(self.name)
 
+    def bare_inserts(self, asked: Publications) -> list[CollectionId]:
+        """The captured tables of which the log may bring an insert without its large values, in order.
+
+        A key change that brings a row into the row filter is published as an insert. What the update left
+        unchanged is in the log only under REPLICA IDENTITY FULL.
+        """
+        if "update" in self.lacking(asked):
+            return []
+        found = [
+            entries[0]
+            for entries in _by_table(asked.entries(self.name))
+            if _as_itself(entries) and _share(entries).row_filter and self._captures(*entries[0].id.parts)
+        ]
+        loose = asked.not_full([entry.oid for entry in found]) if found else set()
+        return [entry.id for entry in found if entry.oid in loose]
+
     def leaves(self, asked: Publications, root: int) -> list[CollectionId]:
         """The captured partitions below a table."""
         return [leaf for leaf in asked.leaves(root) if self._captures(*leaf.parts)]

@@ -75,6 +75,15 @@ _LEAVES: LiteralString = (
     "SELECT n.nspname, c.relname FROM pg_partition_tree(%s) t JOIN pg_class c ON c.oid = t.relid"
     " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE t.isleaf ORDER BY 1, 2"
 )
+# Rows are logged by the replica identity of their partition, under whatever name it is published.
+_NOT_FULL: LiteralString = """
+WITH RECURSIVE tree (root, relid) AS (
+    SELECT c.oid, c.oid FROM pg_class c WHERE c.oid = ANY (%s::bigint[])
+    UNION ALL SELECT tree.root, i.inhrelid FROM tree
+    JOIN pg_class c ON c.oid = tree.relid AND c.relkind = 'p' JOIN pg_inherits i ON i.inhparent = c.oid)
+SELECT DISTINCT tree.root::bigint FROM tree
+JOIN pg_class c ON c.oid = tree.relid AND c.relkind = 'r' AND c.relreplident <> 'f'
+"""
 _DIGEST: LiteralString = """
 SELECT md5(concat_ws(';', p.oid, p.xmin,
     (SELECT string_agg(concat_ws(' ', r.oid, r.xmin), ',' ORDER BY r.oid)
@@ -140,6 +149,12 @@ class Publications:
         with source_errors("reading the publication"):
             row = self._connection.execute(_LACKING, [name]).fetchone()
         return row[0] if row else ""
+
+    def not_full(self, oids: Sequence[int]) -> set[int]:
+        """Which of these tables lack REPLICA IDENTITY FULL, themselves or in a partition."""
+        with source_errors("looking at replica identities"):
+            rows = self._connection.execute(_NOT_FULL, [list(oids)]).fetchall()
+        return {oid for (oid,) in rows}
 
     def digest(self, name: str) -> str:
         """A digest of the publication and its entries; empty if there is no such publication."""
