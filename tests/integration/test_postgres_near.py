@@ -55,7 +55,7 @@ class TestEvents:
     @pytest.mark.parametrize(("signal", "rows"), [(SNAPSHOT, 504), (ASKED, 501)])
     def test_both_roads_give_the_same(self, table, tmp_path, spark, monkeypatch, signal, rows):
         far = read(table, tmp_path / "far", spark, signal, **SPARK)
-        monkeypatch.setattr(chunk_reader.ChunkReader, "_frame", None)
+        monkeypatch.setattr(chunk_reader.ChunkReader, "_runs_query", None)
         monkeypatch.setattr(local_reader, "_FETCH_ROWS", 7)
         close = read(table, tmp_path / "near", spark, signal, slot__name="near")
 
