@@ -469,11 +469,11 @@ class TestOutage:
         assert [record.key() for record in broker.records(topic)] == [b'{"id":%d}' % key for key in range(20)]
 
     def test_a_turn_that_was_not_delivered_is_sent_again_in_order(self, broker, opened, topic):
-        sink = opened("1500")
+        sink = opened("4000")
         send(sink, [changes(topic, range(10))])
         broker.kill()
         with pytest.raises(
-            SinkError, match=f"{topic}: 100 events were not delivered within 1500 ms .*refused"
+            SinkError, match=f"{topic}: 100 events were not delivered within 4000 ms .*refused"
         ):
             send(sink, [changes(topic, range(100), "first")], turn=2)
         applied = sink.applied(2)
