@@ -172,25 +172,26 @@ class WindowScheduler:
 
         `ahead` is what the window in front has read but not emitted yet.
         """
-        now_s = self._parts.clock()
-        if not state.snapshot.active.tables or now_s < self._open_after_s:
+        now_s, active = self._parts.clock(), state.snapshot.active
+        if not active.tables or now_s < self._open_after_s:
             return state, None
         if lag_s > self._pace.max_lag_s:
             self._note_lag(lag_s, now_s)
             self._open_after_s = now_s + 1.0
             return state, None
         self._lagging_since_s = None
-        if ahead and not _follows(state.snapshot.active, ahead):
+        if ahead and not _follows(active, ahead):
             return state, None
         state = self._measured(state, ahead)
         state = ended(state, self._parts.desk)
+        active = state.snapshot.active
         try:
-            snapshot = _after(self._free(state.snapshot.active), ahead)
+            snapshot = _after(self._free(active), ahead)
             runs = plan_window(snapshot, self._budget(), self._parts.source.tables().boundaries)
         except (TableBusy, SchemaChanged) as error:
             return self.refused(state, error, behind=bool(ahead)), None
         if ahead:
-            initial = state.snapshot.active.tables[0].initial
+            initial = active.tables[0].initial
             runs = tuple(takewhile(lambda run: run.target.initial == initial and not run.keys, runs))
         return state, Window(self._parts.new_id(), runs) if runs else None
 
