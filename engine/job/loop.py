@@ -52,7 +52,7 @@ from engine.job.windows import Windows
 from engine.model import ExecuteSnapshot, LogMessage, PauseSnapshot, ResumeSnapshot, StopSnapshot
 from engine.ports import Encoded
 from engine.snapshot.groups import spread
-from engine.snapshot.queue import Table
+from engine.snapshot.queue import Snapshot, Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -437,24 +437,23 @@ class Job:
                 snapshot = state.snapshot.execute(command, self._windows.tickets)
                 return replace(state, snapshot=snapshot)
             case StopSnapshot():
-                snapshot, stopped = state.snapshot.stop(command)
-                for table in stopped:
-                    self._parts.desk.stopped(table)
-                self._windows.drop(stopped)
-                return replace(state, snapshot=snapshot)
+                return self._requeued(state, state.snapshot.stop(command), self._parts.desk.stopped)
             case PauseSnapshot():
-                snapshot, paused = state.snapshot.pause(command)
-                for table in paused:
-                    self._parts.desk.paused(table)
-                self._windows.drop(paused)
-                return replace(state, snapshot=snapshot)
+                return self._requeued(state, state.snapshot.pause(command), self._parts.desk.paused)
             case ResumeSnapshot():
-                snapshot, resumed = state.snapshot.resume(command)
-                for table in resumed:
-                    self._parts.desk.resumed(table)
-                return replace(state, snapshot=snapshot)
+                return self._requeued(state, state.snapshot.resume(command), self._parts.desk.resumed)
             case LogMessage():
                 return state
+
+    def _requeued(
+        self, state: State, changed: tuple[Snapshot, tuple[Table, ...]], answer: Callable[[Table], None]
+    ) -> State:
+        """The state with a changed queue. Answers for the entries that changed; windows that read one end."""
+        snapshot, tables = changed
+        for table in tables:
+            answer(table)
+        self._windows.drop(tables)
+        return replace(state, snapshot=snapshot)
 
     def _has_room(self, state: State, command: ExecuteSnapshot) -> bool:
         """Whether the queue has room for the command's collections. A command that names none always fits."""
