@@ -7,8 +7,8 @@
 from engine.config.explain import Explained, explain
 from engine.config.files import load
 from engine.config.parse import parse, read
+from engine.config.selection import CaptureSettings
 from engine.config.settings import (
-    CaptureSettings,
     JobSettings,
     Settings,
     SignalSettings,
@@ -18,22 +18,17 @@ from engine.config.settings import (
     SnapshotSettings,
     Watermarking,
 )
-from engine.config.sources import Autocreate, PostgresSettings, SchemaRefresh, SslMode
 
 __all__ = [
-    "Autocreate",
     "CaptureSettings",
     "Explained",
     "JobSettings",
-    "PostgresSettings",
-    "SchemaRefresh",
     "Settings",
     "SignalSettings",
     "SinkKind",
     "SinkSettings",
     "SnapshotMode",
     "SnapshotSettings",
-    "SslMode",
     "Watermarking",
     "explain",
     "load",

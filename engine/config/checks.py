@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlparse
 
+from engine.config.http import http_problems
+from engine.config.notifications import incomplete_notifications
 from engine.config.settings import SinkKind, SnapshotMode, Watermarking
-from engine.config.signals import read_signals
-from engine.config.topics import read_kafka
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from engine.config.plugins import Connector
     from engine.config.values import Values
@@ -24,14 +24,21 @@ _CHECKPOINT, _EVENTS, _STAGING = "tidemark.checkpoint", "tidemark.sink.files.dir
 _DIRECTORIES = (_CHECKPOINT, _EVENTS, _STAGING, "tidemark.dead.letter.dir")
 
 
-def problems(values: Values, connector: Connector) -> Iterator[str]:
-    """Yield the faults that involve more than one property."""
+def problems(
+    values: Values, connector: Connector, *, signals: Iterable[str], kafka: Iterable[str]
+) -> Iterator[str]:
+    """Yield the faults that involve more than one property.
+
+    `signals` and `kafka` are those that reading the channels' and the Kafka sink's settings has found.
+    """
     yield from _missing(values)
     yield from connector.problems(values)
     yield from _snapshotter(values)
     yield from _watermarking(values)
-    yield from read_signals(values).problems
-    yield from _sink(values)
+    yield from signals
+    yield from incomplete_notifications(values)
+    yield from http_problems(values)
+    yield from _sink(values, kafka)
     yield from _overlaps(values)
 
 
@@ -87,7 +94,7 @@ def _local(place: str) -> Path | None:
     return Path(os.path.abspath(found.path))  # noqa: PTH100  links are not followed
 
 
-def _sink(values: Values) -> Iterator[str]:
+def _sink(values: Values, kafka: Iterable[str]) -> Iterator[str]:
     """Sinks that keep events need a checkpoint, and a place of their own."""
     kind = values.get("tidemark.sink", str)
     if kind not in {SinkKind.FILES, SinkKind.KAFKA} or not values.sure("tidemark.sink"):
@@ -96,7 +103,7 @@ def _sink(values: Values) -> Iterator[str]:
     if kind == SinkKind.FILES:
         needed["tidemark.sink.files.dir"] = "the directory that the sink 'files' writes to"
     else:
-        yield from read_kafka(values).problems
+        yield from kafka
     for name, meaning in needed.items():
         if values.sure(name) and not values.get(name, str):
             yield f"missing {name!r}: {meaning}"

@@ -6,8 +6,9 @@ another way, or has nothing that it could apply to. Older names are known too.
 
 from __future__ import annotations
 
+from engine.config.expression_shapes import EXPRESSIONS
 from engine.config.row import APPLIED, IGNORED, LATER, REFUSED, RENAMED, Property
-from engine.config.shapes import EXPRESSIONS, FLAG, NAMES, TEXT, harmless, whole
+from engine.config.shapes import FLAG, NAMES, TEXT, harmless, whole
 
 P = Property
 _JSON = harmless("org.apache.kafka.connect.json.JsonConverter", "JsonConverter")
@@ -180,8 +181,12 @@ _WHY = {
         *("snapshot.scan.all.columns.force", "snapshot.mode.configuration.based.<option>"),
     ),
     "progress is logged, not published": (
-        *("notification.enabled.channels", "notification.sink.topic.name", "custom.metric.tags"),
-        *("advanced.metrics.enable", "statistics.metrics.enabled", "openlineage.integration.<option>"),
+        *(
+            "custom.metric.tags",
+            "advanced.metrics.enable",
+            "statistics.metrics.enabled",
+            "openlineage.integration.<option>",
+        ),
         *("openlineage.<option>", "custom.sanitize.pattern"),
     ),
     "it belongs to a property that is refused": ("transforms.<option>", "predicates.<option>"),
@@ -216,9 +221,7 @@ _OLD = {
     "schema.blacklist": "schema.exclude.list",
     "column.whitelist": "column.include.list",
     "column.blacklist": "column.exclude.list",
-    "slot.drop_on_stop": "slot.drop.on.stop",
     "heartbeat.topics.prefix": "topic.heartbeat.prefix",
-    "toasted.value.placeholder": "unavailable.value.placeholder",
     "transaction.topic": "topic.transaction",
 }
 

@@ -1,31 +1,28 @@
-"""The properties of Debezium's PostgreSQL connector, with shapes and defaults.
+"""The properties that Debezium's connectors have in common, with shapes and defaults.
 
-Names and defaults are those of Debezium 2.1.4, or of the later version that introduced a property. `connect`
-has Kafka Connect's properties and those without effect, `own` has ours.
+Names, defaults and texts are those of the PostgreSQL connector of Debezium 2.1.4, or of the later version
+that introduced a property. Other connectors take theirs from here by name. `connect` has Kafka Connect's
+properties and those without effect, `own` has ours.
 """
 
 from __future__ import annotations
 
-from engine.config.row import APPLIED, IGNORED, LATER, LATER_REFUSED, Property
+from engine.config.expression_shapes import EXPRESSIONS, MESSAGE_KEYS
+from engine.config.row import APPLIED, IGNORED, LATER, Property
 from engine.config.settings import SnapshotMode, Watermarking
 from engine.config.shapes import (
-    EXPRESSIONS,
     FLAG,
-    MESSAGE_KEYS,
     NAMES,
     PLACEHOLDER,
-    STATEMENTS,
     TABLE_NAME,
     TEXT,
     VERBATIM,
     choice,
     java_class,
-    stream_options,
     subset,
     text,
     whole,
 )
-from engine.config.sources import Autocreate, SchemaRefresh, SslMode
 from engine.events.settings import (
     BinaryMode,
     DecimalMode,
@@ -38,96 +35,15 @@ from engine.events.settings import (
 
 P = Property
 _TOPIC = text(r"[a-zA-Z0-9_.\-]+", "letters, digits, hyphens, dots and underscores")
-_IDENTIFIER = text(r"[^\0]{1,63}", "a name of 1 to 63 characters")
-_PLUGIN = text("pgoutput", "'pgoutput'; no other plug-in is supported")
 _MS_32 = whole(0, 2**31 - 1)
-_ROLE = text(r"[^\0]+", "a name")
 
-DATABASE = (
-    P(
-        "database.hostname",
-        APPLIED,
-        "the server's host name or address",
-        text(r"[\w.:%\[\]-]+", "a host name"),
-        required=True,
-    ),
-    P("database.port", APPLIED, "the server's port", whole(1, 65535), "5432"),
-    P("database.user", APPLIED, "the role to connect as", _ROLE, required=True),
-    P("database.password", APPLIED, "its password; may be empty where the server asks for none"),
-    P("database.dbname", APPLIED, "the database whose changes are read", _IDENTIFIER, required=True),
-    P("database.sslmode", APPLIED, "whether TLS is used and verified", choice(SslMode), "disable"),
-    P("database.sslcert", APPLIED, "file of the client's certificate", TEXT),
-    P("database.sslkey", APPLIED, "file of the client's private key", TEXT),
-    P("database.sslpassword", APPLIED, "password of the private key"),
-    P(
-        "database.sslrootcert",
-        APPLIED,
-        "file of the certificates that the server's is checked against",
-        TEXT,
-    ),
-    P("database.tcpKeepAlive", APPLIED, "probe idle connections", FLAG, "true"),
-    P(
-        "database.query.timeout.ms",
-        APPLIED,
-        "longest time of a query, and of waiting for an answer; 0: no bound",
-        _MS_32,
-        "600000",
-    ),
-    P("database.initial.statements", APPLIED, "run at the start of every ordinary connection", STATEMENTS),
+HOST = P(
+    "database.hostname",
+    APPLIED,
+    "the server's host name or address",
+    text(r"[\w.:%\[\]-]+", "a host name"),
+    required=True,
 )
-
-REPLICATION = (
-    P("plugin.name", APPLIED, "the decoding plug-in", _PLUGIN, "pgoutput"),
-    P(
-        "slot.name",
-        APPLIED,
-        "the replication slot",
-        text(r"[a-z0-9_]{1,63}", "1 to 63 lower-case letters, digits and underscores"),
-        "debezium",
-    ),
-    P("slot.drop.on.stop", APPLIED, "drop the slot at a clean stop", FLAG, "false"),
-    P("slot.failover", LATER, "create the slot for failover", FLAG, "false"),
-    P("slot.max.retries", APPLIED, "attempts to take a busy slot", whole(0, 2**31 - 1), "6"),
-    P("slot.retry.delay.ms", APPLIED, "longest wait between these attempts", _MS_32, "10000"),
-    P(
-        "slot.stream.params",
-        APPLIED,
-        "further options of the decoding plug-in",
-        stream_options("proto_version", "publication_names", "messages", "streaming", "two_phase", "binary"),
-    ),
-    P("publication.name", APPLIED, "the publication", _IDENTIFIER, "dbz_publication"),
-    P(
-        "publication.autocreate.mode",
-        APPLIED,
-        "what to do when the publication is missing",
-        choice(Autocreate),
-        "all_tables",
-    ),
-    P(
-        "publish.via.partition.root",
-        LATER_REFUSED,
-        "create the publication with its partitions under their root",
-        FLAG,
-        "false",
-    ),
-    P(
-        "status.update.interval.ms",
-        APPLIED,
-        "how often the server hears what was received",
-        whole(1, 2**31 - 1),
-        "10000",
-    ),
-    P("flush.lsn.source", LATER_REFUSED, "acknowledge the log to the server", FLAG, "true"),
-    P("xmin.fetch.interval.ms", APPLIED, "how often the slot's xmin is read; 0: never", _MS_32, "0"),
-    P(
-        "schema.refresh.mode",
-        LATER,
-        "when a table's columns are read again",
-        choice(SchemaRefresh),
-        "columns_diff",
-    ),
-)
-
 CAPTURE = (
     P("schema.include.list", APPLIED, "schemas to capture", EXPRESSIONS),
     P("schema.exclude.list", APPLIED, "schemas not to capture", EXPRESSIONS),
@@ -255,13 +171,15 @@ SNAPSHOT = (
     P("read.only", APPLIED, "true: write no row, whatever the watermarking strategy says", FLAG, "false"),
 )
 
+SIGNAL_CHANNELS = ("source", "kafka", "file", "jmx", "in-process")
+
 SIGNALS = (
     P("signal.data.collection", APPLIED, "the signal table", TABLE_NAME),
     P(
         "signal.enabled.channels",
         APPLIED,
         "where signals come from; by default wherever settings are present",
-        subset(("source", "kafka", "file", "jmx")),
+        subset(SIGNAL_CHANNELS),
         "",
     ),
     P("signal.poll.interval.ms", IGNORED, "channels are looked at in every turn"),
@@ -273,7 +191,23 @@ SIGNALS = (
     P("signal.file", APPLIED, "the file of signals", TEXT, "file-signals.txt"),
 )
 
-ROWS = (*DATABASE, *REPLICATION, *CAPTURE, *EVENTS, *SNAPSHOT, *SIGNALS)
+NOTIFICATIONS = (
+    P(
+        "notification.enabled.channels",
+        APPLIED,
+        "where notifications about snapshots go; by default nowhere",
+        subset(("sink", "log", "webhook", "jmx")),
+        "",
+    ),
+    P(
+        "notification.sink.topic.name",
+        APPLIED,
+        "the topic of the notifications that go to the sink",
+        text(r"[a-zA-Z0-9_.\-]*", "letters, digits, hyphens, dots and underscores"),
+    ),
+)
+
+ROWS = (*CAPTURE, *EVENTS, *SNAPSHOT, *SIGNALS, *NOTIFICATIONS)
 
 RELATIONAL = frozenset(
     (

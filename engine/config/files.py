@@ -71,7 +71,7 @@ def _parse(text: str, suffix: str) -> Parsed:
     try:
         if suffix == ".json" or (suffix not in {".yaml", ".yml"} and text.lstrip().startswith("{")):
             return _parse_json(text)
-        return _parse_yaml(text) if suffix in {".yaml", ".yml"} else parse_properties(text)
+        return _parse_yaml(text) if suffix in {".yaml", ".yml"} else parse_properties(text, _quoted_name)
     except RecursionError:
         raise ConfigError("the configuration is nested too deeply") from None
 
@@ -144,10 +144,10 @@ def _flat(document: _Pairs) -> Parsed:
     parsed = Parsed()
     for name, value in _leaves("", document):
         if name in parsed.properties:
-            parsed.problems.append(f"{shown_name(name)!r} stands twice")
+            parsed.problems.append(f"{_quoted_name(name)} stands twice")
         text = _as_text(value)
         if text is None:
-            parsed.problems.append(f"{shown_name(name)!r} is a list of more than plain values")
+            parsed.problems.append(f"{_quoted_name(name)} is a list of more than plain values")
         else:
             parsed.properties[name] = text
     return parsed
@@ -168,3 +168,7 @@ def _as_text(value: Any) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
+
+
+def _quoted_name(name: str) -> str:
+    return repr(shown_name(name))

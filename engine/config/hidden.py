@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _SECRET_NAME = re.compile(
     r"password|passwd|passphrase|secret|token|credential|jaas|(private|access|api|account|keystore)[._-]?key"
-    r"|basic\.auth|user\.info|\bsas\b",
+    r"|basic\.auth|user\.info|\bsas\b|(webhook|openlineage)\.url",
     re.IGNORECASE,
 )
 _ADDRESS_NAME = re.compile(r"hosts?$|servers?$|connection\.string$|ur[il]$", re.IGNORECASE)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from engine.config.mask import shown_name
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _BLANK = " \t\f"
 _LETTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -25,8 +27,11 @@ class Parsed:
     problems: list[str] = field(default_factory=list)
 
 
-def parse_properties(text: str) -> Parsed:
-    """Parse properties. Problems name the line, counted from 1, and never the value."""
+def parse_properties(text: str, shown: Callable[[str], str] = repr) -> Parsed:
+    """Parse properties. Problems name the line, counted from 1, and never the value.
+
+    `shown` is how a name is quoted in them.
+    """
     parsed = Parsed()
     first_seen: dict[str, int] = {}
     for number, line in _logical_lines(text):
@@ -38,7 +43,7 @@ def parse_properties(text: str) -> Parsed:
             continue
         if name in first_seen:
             lines = f"lines {first_seen[name]} and {number}"
-            parsed.problems.append(f"{shown_name(name)!r} stands twice, in {lines}")
+            parsed.problems.append(f"{shown(name)} stands twice, in {lines}")
         first_seen.setdefault(name, number)
         parsed.properties[name] = plain
     return parsed

@@ -4,20 +4,36 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from engine.config import http
+from engine.config.expression_shapes import EXPRESSIONS
 from engine.config.row import APPLIED, IGNORED, Property
 from engine.config.settings import (
+    Certificate,
     Conditions,
     Destination,
     Fencing,
     GeneratedColumns,
+    NewCollections,
     SinkAhead,
     SinkKind,
     SnapshotRestart,
+    StagingKind,
     StateForm,
     TableErrors,
     TopicRecreated,
 )
-from engine.config.shapes import EXPRESSIONS, FILE_MODE, FLAG, SIZE, TEXT, choice, number, subset, whole
+from engine.config.shapes import (
+    FILE_MODE,
+    FLAG,
+    SIZE,
+    SIZE_OR_NONE,
+    TEXT,
+    WEB_ADDRESS,
+    choice,
+    number,
+    subset,
+    whole,
+)
 from engine.events.settings import Fault
 
 P = Property
@@ -31,6 +47,21 @@ _SHARED = (
         "form of the saved state: one that the previous release reads, too, or the current one",
         choice(StateForm),
         "previous",
+    ),
+    P(
+        "tidemark.certificate",
+        APPLIED,
+        "whether each snapshot that ends gets a certificate of what it has read and sent",
+        choice(Certificate),
+        "on",
+    ),
+    P(
+        "tidemark.staging",
+        APPLIED,
+        "where rows wait: in files that all share, or on the executors; auto: files on a local master, else"
+        " executors",
+        choice(StagingKind),
+        "auto",
     ),
     P("tidemark.staging.dir", APPLIED, "directory for what is not yet committed", TEXT),
     P(
@@ -110,6 +141,13 @@ _SHARED = (
         TEXT,
     ),
     P("tidemark.spark.master", APPLIED, "Spark's master, where spark-submit does not say", TEXT),
+    P(
+        "tidemark.spark.archive",
+        APPLIED,
+        "path or URI of what tidemark package has made, for a cluster's executors; without it, it is made at"
+        " every start",
+        TEXT,
+    ),
     P("tidemark.spark.conf.<option>", APPLIED, "any setting of Spark", TEXT),
     P(
         "tidemark.window.seconds",
@@ -148,6 +186,27 @@ _SHARED = (
         whole(1, 2**31 - 1),
         "10000",
     ),
+    P(
+        "tidemark.signals.blocking",
+        APPLIED,
+        "take signals for blocking snapshots, for which the stream waits",
+        FLAG,
+        "true",
+    ),
+    P(
+        "tidemark.snapshot.max.rows.per.second",
+        APPLIED,
+        "rows that all snapshots together read per second, at most; 0: no limit",
+        whole(),
+        "0",
+    ),
+    P(
+        "tidemark.snapshot.max.bytes.per.second",
+        APPLIED,
+        "bytes of staged rows that all snapshots together read per second, at most; 0: no limit",
+        SIZE_OR_NONE,
+        "0",
+    ),
     P("tidemark.max.lag.ms", APPLIED, "no window opens while the stream is further behind", _MS, "5000"),
     P(
         "tidemark.snapshot.conditions",
@@ -157,7 +216,22 @@ _SHARED = (
         choice(Conditions),
         "expressions",
     ),
+    P(
+        "tidemark.snapshot.new",
+        APPLIED,
+        "tables that are captured only since the job runs: tables: their rows are read; columns: so are those"
+        " of tables with a new column that has a default; off: nothing is done",
+        choice(NewCollections),
+        "tables",
+    ),
+    P(
+        "tidemark.notification.webhook.url",
+        APPLIED,
+        "where the notification channel webhook posts each notification as JSON",
+        WEB_ADDRESS,
+    ),
     P("tidemark.progress.interval.ms", APPLIED, "how often progress is logged", _MS, "5000"),
+    *http.ROWS,
 )
 _POSTGRES = (
     P(
@@ -179,6 +253,13 @@ _POSTGRES = (
         "PostgreSQL's generated columns that rows read have: the published ones, or all that are stored",
         choice(GeneratedColumns),
         "published",
+    ),
+    P(
+        "tidemark.log.streaming",
+        APPLIED,
+        "receive large transactions while they are open, from version 14 on",
+        FLAG,
+        "true",
     ),
     P("tidemark.wal.warn.bytes", APPLIED, "log kept for the slot, above which is warned", SIZE, "10g"),
     P(

@@ -9,9 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from engine.config import checks
-from engine.config.catalogue import catalogue_of, connector_of, sink_of, unknown_connector
+from engine.config.catalogue import catalogue_of, channel_types, connector_of, sink_of, unknown_connector
 from engine.config.files import read_file
+from engine.config.http import http_settings, http_warnings, idle_http, lineage_settings
+from engine.config.notifications import idle_notifications, notification_settings
 from engine.config.settings import (
+    Certificate,
     CustomSink,
     Destination,
     JobSettings,
@@ -20,6 +23,7 @@ from engine.config.settings import (
     SinkKind,
     SinkSettings,
     SnapshotMode,
+    StagingKind,
     StateForm,
     TableErrors,
 )
@@ -27,12 +31,14 @@ from engine.config.signals import idle_signals, read_signals
 from engine.config.topics import kafka_names, read_kafka
 from engine.config.values import Values, read_values
 from engine.errors import ConfigError
+from engine.model import Limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from engine.config.plugins import Connector
+    from engine.config.settings import KafkaSettings, SignalSettings
 
 
 def read(path: Path | str) -> Settings:
@@ -54,14 +60,16 @@ def _settings(properties: Mapping[str, str], problems: Iterable[str], unresolved
     if connector is None:
         raise ConfigError(*problems, unknown_connector(properties))
     values = read_values(properties, catalogue_of(properties), unresolved)
-    settings = _compose(values, connector)
-    found = (*problems, *values.problems, *checks.problems(values, connector))
+    signals, kafka = read_signals(values, channel_types(values.given)), read_kafka(values)
+    settings = _compose(values, connector, signals.settings, kafka.settings)
+    checked = checks.problems(values, connector, signals=signals.problems, kafka=kafka.problems)
+    found = (*problems, *values.problems, *checked)
     if found:
         raise ConfigError(*dict.fromkeys(found))
     return settings
 
 
-def _compose(values: Values, connector: Connector) -> Settings:
+def _compose(values: Values, connector: Connector, signals: SignalSettings, kafka: KafkaSettings) -> Settings:
     events, source, capture, snapshot = connector.read(values)
     return Settings(
         name=values.get("name", str) or values.get("topic.prefix", str),
@@ -69,15 +77,18 @@ def _compose(values: Values, connector: Connector) -> Settings:
         source=source,
         capture=capture,
         snapshot=snapshot,
-        signals=read_signals(values).settings,
-        sink=_sink(values),
+        signals=signals,
+        sink=_sink(values, kafka),
         job=_job(values),
+        notifications=notification_settings(values),
+        http=http_settings(values),
+        lineage=lineage_settings(values),
         warnings=(*_warnings(values), *connector.warnings(values)),
         runs=connector.job,
     )
 
 
-def _sink(v: Values) -> SinkSettings:
+def _sink(v: Values, kafka: KafkaSettings) -> SinkSettings:
     kind = sink_of(v.given)
     return SinkSettings(
         kind=v.get("tidemark.sink", str),
@@ -86,7 +97,7 @@ def _sink(v: Values) -> SinkSettings:
         mode=v.get("tidemark.sink.files.mode", int) or None,
         ahead=v.get("tidemark.sink.ahead", SinkAhead),
         destination=v.get("tidemark.destination", Destination),
-        kafka=read_kafka(v).settings,
+        kafka=kafka,
     )
 
 
@@ -94,13 +105,16 @@ def _job(v: Values) -> JobSettings:
     return JobSettings(
         checkpoint=v.get("tidemark.checkpoint", str) or None,
         state_form=v.get("tidemark.state.form", StateForm),
+        certificates=v.get("tidemark.certificate", Certificate) is Certificate.ON,
         staging=v.get("tidemark.staging.dir", str) or None,
+        staging_kind=v.get("tidemark.staging", StagingKind),
         lease_wait=v.get("tidemark.lease.wait", bool),
         lease_ttl_ms=v.get("tidemark.lease.ttl.ms", int),
         table_errors=v.get("tidemark.table.errors", TableErrors),
         letters=v.get("tidemark.dead.letter.dir", str) or None,
         letters_max_bytes=v.get("tidemark.dead.letter.max.bytes", int),
         spark_master=v.get("tidemark.spark.master", str) or None,
+        spark_archive=v.get("tidemark.spark.archive", str) or None,
         spark_conf={parts[0]: cast("str", value) for parts, value in v.group("tidemark.spark.conf.<option>")},
         window_seconds=v.get("tidemark.window.seconds", float),
         window_max_bytes=v.get("tidemark.window.max.bytes", int),
@@ -109,6 +123,11 @@ def _job(v: Values) -> JobSettings:
         span_max_rows=v.get("tidemark.span.max.rows", int),
         span_max_bytes=v.get("tidemark.span.max.bytes", int),
         max_queued=v.get("tidemark.signals.max.queued", int),
+        blocking=v.get("tidemark.signals.blocking", bool),
+        limit=Limit(
+            v.get("tidemark.snapshot.max.rows.per.second", int) or None,
+            v.get("tidemark.snapshot.max.bytes.per.second", int) or None,
+        ),
         max_lag_ms=v.get("tidemark.max.lag.ms", int),
         progress_interval_ms=v.get("tidemark.progress.interval.ms", int),
         heartbeat_interval_ms=v.get("heartbeat.interval.ms", int),
@@ -122,10 +141,13 @@ def _warnings(v: Values) -> list[str]:
     lines = []
     idle = list(v.without_effect)
     idle += idle_signals(v)
+    idle += idle_notifications(v)
+    idle += idle_http(v)
     if v.get("tidemark.sink", str) != SinkKind.KAFKA:
         idle += (f"{name} (tidemark.sink is not kafka)" for name in kafka_names(v))
     if idle:
         lines.append("without effect here: " + ", ".join(idle))
+    lines += http_warnings(v)
     if v.get("snapshot.mode", SnapshotMode) is SnapshotMode.EXPORTED:
         lines.append("'snapshot.mode' 'exported' is deprecated; it does what 'initial' does")
     if not v.get("tidemark.checkpoint", str):

@@ -2,14 +2,16 @@
 
 A package registers a source by an entry point of the group `tidemark.sources`. The entry point's name is the
 value of `connector.class`, its object a `Connector`. A sink's is of the group `tidemark.sinks`; its name is
-the value of `tidemark.sink`, its object a `SinkType`. Only what a configuration names is loaded.
+the value of `tidemark.sink`, its object a `SinkType`. A signal channel's is of the group
+`tidemark.signal.channels`; its name is listed in `signal.enabled.channels`, its object is a `ChannelType`.
+Only what a configuration names is loaded.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from engine.errors import ConfigError
 
@@ -17,13 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from engine.config.row import Catalogue, Property
-    from engine.config.settings import CaptureSettings, SnapshotSettings
+    from engine.config.selection import CaptureSettings
+    from engine.config.settings import MakeSink, SnapshotSettings
     from engine.config.values import Values
     from engine.events.settings import EventSettings
-    from engine.ports import Executors, Sink
 
 SOURCES: Final = "tidemark.sources"
 SINKS: Final = "tidemark.sinks"
+CHANNELS: Final = "tidemark.signal.channels"
 _T = TypeVar("_T")
 
 
@@ -45,9 +48,7 @@ def nothing(_values: Values) -> Iterable[str]:
 class Connector:
     """A source as the configuration knows it.
 
-    - `classes` are the values of `connector.class` that name it; the first is shown. Empty for a source of
-      another package, whose entry point has the name.
-    - `job` is the module whose `run` runs it; see `adapters.source.wiring`. It is imported when the job
+    - `job` is the module whose `run` runs it; see `adapters.source.job`. It is imported when the job
       starts, because the database's driver may not be installed.
     - `catalogue` has all properties that it knows; `engine.config.relational.rows` adds the shared ones.
     - `problems` yields the faults that involve more than one property, `warnings` what is logged once.
@@ -56,20 +57,8 @@ class Connector:
     job: str
     catalogue: Catalogue
     read: Callable[[Values], SourceSettings]
-    classes: tuple[str, ...] = ()
     problems: Callable[[Values], Iterable[str]] = nothing
     warnings: Callable[[Values], Iterable[str]] = nothing
-
-
-class MakeSink(Protocol):
-    """Makes a sink of another package when a job starts."""
-
-    def __call__(self, settings: Any, *, executors: Executors, staging: str, tasks: int, name: str) -> Sink:
-        """The sink of these settings.
-
-        `executors` run its tasks, `tasks` at once. `staging` is a directory that driver and executors share;
-        it is removed when the job ends. `name` distinguishes the job from others.
-        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +68,19 @@ class SinkType:
     rows: tuple[Property, ...]
     read: Callable[[Values], object]
     make: MakeSink
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelType:
+    """A signal channel of another package: its properties, the settings made of them, and the channel.
+
+    `make` gets the settings and `topic.prefix` when a job starts; it returns a
+    `signals.channels.SignalChannel`, whose messages come from `Channel.CUSTOM`.
+    """
+
+    rows: tuple[Property, ...]
+    read: Callable[[Values], object]
+    make: Callable[[Any, str], Any]
 
 
 def find(group: str, name: str, kind: type[_T]) -> _T | None:

@@ -1,26 +1,29 @@
 """The settings as values: frozen, complete and checked.
 
 `engine.config.parse` creates them. Secrets, and mappings that may hold one, are left out of every repr.
-Expressions use Java's syntax and are matched with `engine.expressions.matches`. Times are in ms unless the
-name says seconds.
+Expressions use Java's syntax. Times are in ms unless the name says seconds.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from engine.config.sources import MongoSettings, PostgresSettings, SqlServerSettings
+from engine.config.web_settings import HttpSettings, LineageSettings
 from engine.errors import InvariantError
-from engine.expressions import matches
-from engine.model import Channel
+from engine.model import NO_LIMIT, Channel, Limit
 
 if TYPE_CHECKING:
-    from engine.config.plugins import MakeSink
+    from collections.abc import Callable, Mapping
+
+    from engine.config.selection import CaptureSettings
     from engine.events.batch import EventForm
     from engine.events.settings import EventSettings
     from engine.model import CollectionId
+    from engine.ports import Executors, Sink
+
+S = TypeVar("S")
 
 
 class SnapshotMode(StrEnum):
@@ -48,6 +51,17 @@ class Conditions(StrEnum):
 
     EXPRESSIONS = "expressions"
     SQL = "sql"
+    OFF = "off"
+
+
+class NewCollections(StrEnum):
+    """`tidemark.snapshot.new`: what becomes of collections that are captured only since the job runs.
+
+    `columns`: also of tables with new columns whose values in existing rows the log does not have.
+    """
+
+    TABLES = "tables"
+    COLUMNS = "columns"
     OFF = "off"
 
 
@@ -80,6 +94,21 @@ class StateForm(StrEnum):
 
     PREVIOUS = "previous"
     CURRENT = "current"
+
+
+class Certificate(StrEnum):
+    """`tidemark.certificate`: whether a snapshot that ends gets a certificate."""
+
+    ON = "on"
+    OFF = "off"
+
+
+class StagingKind(StrEnum):
+    """`tidemark.staging`: where rows wait that are read and not yet emitted."""
+
+    AUTO = "auto"
+    FILES = "files"
+    EXECUTORS = "executors"
 
 
 class Destination(StrEnum):
@@ -123,36 +152,13 @@ class GeneratedColumns(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class CaptureSettings:
-    """Which tables' changes become events. An empty include list includes everything."""
-
-    include_schemas: tuple[str, ...] = ()
-    exclude_schemas: tuple[str, ...] = ()
-    include_tables: tuple[str, ...] = ()
-    exclude_tables: tuple[str, ...] = ()
-
-    def captures(self, schema: str, table: str) -> bool:
-        """Apply the schema lists to `schema` and the table lists to `schema.table`.
-
-        The caller handles system schemas and the exception for the signal table.
-        """
-        return _selected(schema, self.include_schemas, self.exclude_schemas) and _selected(
-            f"{schema}.{table}", self.include_tables, self.exclude_tables
-        )
-
-
-def _selected(name: str, include: tuple[str, ...], exclude: tuple[str, ...]) -> bool:
-    return matches(include, name) if include else not matches(exclude, name)
-
-
-@dataclass(frozen=True, slots=True)
 class SnapshotSettings:
     """Snapshots, initial and incremental. `select_overrides`: `schema.table` to a SELECT.
 
     `accept_risk` are tables that are snapshotted although their log may lack changes. `max_threads` 0: as
     many as there are tasks. `custom_name` names the snapshotter of `mode` custom. `filters`:
     `database.collection` to the filter of its initial snapshot. `conditions`: which conditions signals may
-    have.
+    have. `new`: what becomes of collections that are captured only since the job runs.
     """
 
     mode: SnapshotMode = SnapshotMode.INITIAL
@@ -170,6 +176,7 @@ class SnapshotSettings:
     accept_risk: tuple[str, ...] = ()
     generated_columns: GeneratedColumns = GeneratedColumns.PUBLISHED
     conditions: Conditions = Conditions.EXPRESSIONS
+    new: NewCollections = NewCollections.TABLES
     filters: dict[str, str] = field(default_factory=dict)
 
 
@@ -187,32 +194,58 @@ class SignalTopic:
 
 
 @dataclass(frozen=True, slots=True)
+class CustomChannel:
+    """The settings of another package's signal channel, and what makes the channel of them."""
+
+    settings: object = field(repr=False)
+    make: Callable[[Any, str], Any] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class SignalSettings:
-    """Where signals come from."""
+    """Where signals come from. `custom` are the channels of other packages, by name."""
 
     channels: frozenset[Channel] = frozenset({Channel.SOURCE})
     collection: CollectionId | None = None
     topic: SignalTopic = SignalTopic()
     file: str = "file-signals.txt"
+    custom: Mapping[str, CustomChannel] = field(default_factory=dict)
+
+    @property
+    def table(self) -> CollectionId | None:
+        """The signal table, if signals are taken from it."""
+        return self.collection if Channel.SOURCE in self.channels else None
+
+
+class NotificationChannel(StrEnum):
+    """`notification.enabled.channels`, without `jmx`."""
+
+    SINK = "sink"
+    LOG = "log"
+    WEBHOOK = "webhook"
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationSettings:
+    """Where notifications go. `topic` is that of the sink's; `webhook` is an address, maybe with a secret."""
+
+    channels: frozenset[NotificationChannel] = frozenset()
+    topic: str = ""
+    webhook: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicGroup:
-    """How topics that match `include` and not `exclude` are created. -1: the broker's default."""
+    """How topics that match `include` and not `exclude` are created. -1: the broker's default.
+
+    `engine.config.selection` matches them.
+    """
 
     include: tuple[str, ...] = (".*",)
     exclude: tuple[str, ...] = ()
     partitions: int = -1
     replication_factor: int = -1
     config: dict[str, str] = field(default_factory=dict)
-
-    def takes(self, topic: str) -> bool:
-        """Whether the group applies to this topic. Unlike table names, topic names are case-sensitive."""
-        return _fits(self.include, topic) and not _fits(self.exclude, topic)
-
-
-def _fits(expressions: tuple[str, ...], topic: str) -> bool:
-    return matches(expressions, topic, ignore_case=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +261,17 @@ class KafkaSettings:
     dead_letter_topic: str = ""
     recreated: TopicRecreated = TopicRecreated.WARN
     fencing: Fencing = Fencing.NONE
+
+
+class MakeSink(Protocol):
+    """Makes a sink of another package when a job starts."""
+
+    def __call__(self, settings: Any, *, executors: Executors, staging: str, tasks: int, name: str) -> Sink:
+        """The sink of these settings.
+
+        `executors` run its tasks, `tasks` at once. `staging` is a directory that driver and executors share;
+        it is removed when the job ends. `name` distinguishes the job from others.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,18 +307,25 @@ class JobSettings:
     - `staging` None: beside the checkpoint or the sink's directory
     - `letters` None: beside the checkpoint
     - `spark_master` None: the one of spark-submit or the session, else `local[*]`
+    - `spark_archive` None: it is made when a session on a cluster starts
+    - `certificates`: whether snapshots get certificates
+    - `blocking`: whether signals may ask for blocking snapshots
     - `window_max_chunks` 0 and `max_retries` -1: no bound
+    - `limit`: what all snapshots together may read per second
     """
 
     checkpoint: str | None = None
     state_form: StateForm = StateForm.PREVIOUS
+    certificates: bool = True
     staging: str | None = None
+    staging_kind: StagingKind = StagingKind.AUTO
     lease_wait: bool = True
     lease_ttl_ms: int = 6_000
     table_errors: TableErrors = TableErrors.ISOLATE
     letters: str | None = None
     letters_max_bytes: int = 1 << 30
     spark_master: str | None = None
+    spark_archive: str | None = None
     spark_conf: dict[str, str] = field(default_factory=dict, repr=False)
     window_seconds: float = 2.0
     window_max_bytes: int = 256 << 20
@@ -283,6 +334,8 @@ class JobSettings:
     span_max_rows: int = 200_000
     span_max_bytes: int = 64 << 20
     max_queued: int = 10_000
+    blocking: bool = True
+    limit: Limit = NO_LIMIT
     max_lag_ms: int = 5_000
     progress_interval_ms: int = 5_000
     heartbeat_interval_ms: int = 0
@@ -306,6 +359,9 @@ class Settings:
     signals: SignalSettings
     sink: SinkSettings
     job: JobSettings
+    notifications: NotificationSettings = NotificationSettings()
+    http: HttpSettings = field(default_factory=HttpSettings)
+    lineage: LineageSettings = field(default_factory=LineageSettings)
     warnings: tuple[str, ...] = ()
     runs: str = ""
 
@@ -313,23 +369,8 @@ class Settings:
         """The settings of a job whose sink takes events in this form."""
         return self if form is self.events.form else replace(self, events=replace(self.events, form=form))
 
-    @property
-    def postgres(self) -> PostgresSettings:
-        """The source's settings, if it is PostgreSQL."""
-        if not isinstance(self.source, PostgresSettings):
-            raise InvariantError("PostgreSQL's settings were asked for of another source")
-        return self.source
-
-    @property
-    def mongodb(self) -> MongoSettings:
-        """The source's settings, if it is MongoDB."""
-        if not isinstance(self.source, MongoSettings):
-            raise InvariantError("MongoDB's settings were asked for of another source")
-        return self.source
-
-    @property
-    def sqlserver(self) -> SqlServerSettings:
-        """The source's settings, if it is SQL Server."""
-        if not isinstance(self.source, SqlServerSettings):
-            raise InvariantError("SQL Server's settings were asked for of another source")
+    def source_as(self, kind: type[S]) -> S:
+        """The source's own settings, which are of this class. Raises InvariantError if they are not."""
+        if not isinstance(self.source, kind):
+            raise InvariantError(f"{kind.__name__} were asked for of another source")
         return self.source

@@ -10,9 +10,8 @@ import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
-from engine.events.settings import MessageKey
-from engine.expressions import checked, split_expressions
 from engine.model import CollectionId
 
 if TYPE_CHECKING:
@@ -20,6 +19,9 @@ if TYPE_CHECKING:
     from enum import StrEnum
 
 _ENDLESS = 2**63 - 1
+_ADDRESS = re.compile(
+    r"(https?://([!-.0-9:->A-~]+@)?(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?([/?#][!-~]*)?)?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,27 +152,14 @@ def _placeholder(raw: str) -> bytes | None:
     return bytes.fromhex(raw[4:]) if re.fullmatch(r"hex:(?:[0-9a-fA-F]{2})*", raw) else None
 
 
-def _expressions(raw: str) -> tuple[str, ...]:
-    return tuple(checked(expression) for expression in split_expressions(raw))
-
-
-def _names(raw: str) -> tuple[str, ...]:
+def names(raw: str) -> tuple[str, ...]:
+    """The names of a comma separated list."""
     return tuple(name.strip() for name in raw.split(",") if name.strip())
 
 
 def _statements(raw: str) -> tuple[str, ...]:
     parts = (part.replace(";;", ";").strip() for part in re.findall(r"(?:[^;]|;;)+", raw))
     return tuple(part for part in parts if part)
-
-
-def _message_keys(raw: str) -> tuple[MessageKey, ...] | None:
-    found = [
-        re.fullmatch(r"\s*([^\s:]+):([^:\s,][^:\s]*)\s*", entry) for entry in raw.split(";") if entry.strip()
-    ]
-    entries = [entry for entry in found if entry is not None]
-    if len(entries) < len(found):
-        return None
-    return tuple(MessageKey(checked(entry[1]), _names(entry[2])) for entry in entries)
 
 
 def _table_name(raw: str) -> CollectionId | str | None:
@@ -186,15 +175,27 @@ def _unquoted(part: str) -> str:
     return part[1:-1].replace('""', '"') if part.startswith('"') else part
 
 
+def _web_address(raw: str) -> str | None:
+    """An address that can be connected to, or nothing."""
+    found = _ADDRESS.fullmatch(raw.strip())
+    if found is None:
+        return None
+    try:
+        _port = urlsplit(found[0]).port
+    except ValueError:  # brackets in the wrong place, a port above 65535
+        return None
+    return raw.strip()
+
+
 TEXT = text()
+WEB_ADDRESS = Shape("an address such as https://host:8080/path, in ASCII", _web_address)
 VERBATIM = Shape("text", lambda raw: raw)
 """Text as it is, blanks included: passwords, SQL."""
 FLAG = Shape("true or false", lambda raw: {"true": True, "false": False}.get(raw.strip().lower()))
 SIZE = Shape("a number of bytes of at least 1024, or with k, m or g behind it, as 64m", _size)
+SIZE_OR_NONE = Shape(f"0, or {SIZE.allowed}", lambda raw: 0 if raw.strip() == "0" else _size(raw))
 FILE_MODE = Shape("three or four octal digits, as 0640", _file_mode)
 PLACEHOLDER = Shape("text, or 'hex:' and two hexadecimal digits for each byte", _placeholder)
-EXPRESSIONS = Shape("a comma separated list of regular expressions", _expressions)
-NAMES = Shape("a comma separated list of names", _names)
+NAMES = Shape("a comma separated list of names", names)
 STATEMENTS = Shape("SQL statements separated by semicolons", _statements)
-MESSAGE_KEYS = Shape("table:column,column pairs separated by semicolons", _message_keys)
 TABLE_NAME = Shape('schema.table, or "schema"."table" where a name holds a dot', _table_name)

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from engine.config.kafka import CONSUMER, Given, translate
-from engine.config.settings import SignalSettings, SignalTopic
+from engine.config.settings import CustomChannel, SignalSettings, SignalTopic
 from engine.model import Channel, CollectionId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    from engine.config.plugins import ChannelType
     from engine.config.values import Values
 
 _CONSUMER = "signal.consumer."
@@ -26,6 +27,7 @@ _NEEDS = {
     Channel.FILE: "signal.file",
 }
 """The property that enables a channel if no channels are listed."""
+_BUILT_IN = frozenset({*_NEEDS, Channel.IN_PROCESS})
 
 
 @dataclass(slots=True)
@@ -36,8 +38,8 @@ class SignalsRead:
     problems: list[str] = field(default_factory=list)
 
 
-def read_signals(values: Values) -> SignalsRead:
-    """Compose the settings. Channels that are off are not checked."""
+def read_signals(values: Values, custom: Mapping[str, ChannelType]) -> SignalsRead:
+    """Compose the settings. Channels that are off are not checked. `custom` are those of other packages."""
     channels, problems = _channels(values), list[str]()
     collection = values.typed["signal.data.collection"]
     if isinstance(collection, tuple):  # one per database; the source knows them all
@@ -47,6 +49,7 @@ def read_signals(values: Values) -> SignalsRead:
         collection=collection if isinstance(collection, CollectionId) else None,
         topic=_topic(values, problems) if Channel.KAFKA in channels else SignalTopic(),
         file=values.get("signal.file", str),
+        custom={name: CustomChannel(kind.read(values), kind.make) for name, kind in custom.items()},
     )
     return SignalsRead(settings, problems)
 
@@ -70,7 +73,7 @@ def _channels(values: Values) -> frozenset[Channel]:
     """The channels listed; if none are listed, those whose settings are present."""
     named = values.get("signal.enabled.channels", frozenset)
     if named:
-        return frozenset(Channel(name) for name in named if name != "jmx")
+        return frozenset(Channel(name) for name in named if name in _BUILT_IN)
     return frozenset(channel for channel, name in _NEEDS.items() if name in values.given)
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from engine.config import parse
 from engine.config.kafka import CONSUMER, PRODUCER, named, translate
+from engine.config.selection import group_of
 from engine.config.settings import KafkaSettings, TopicGroup
 from engine.errors import ConfigError
 
@@ -173,9 +174,10 @@ def test_topics_are_created_by_the_first_group_that_fits() -> None:
         topic__creation__rest__replication__factor="2",
     ).topics
 
-    assert [group.takes("p.logins") for group in found] == [True, False, True]
-    assert [group.takes("p.LOGINS") for group in found] == [False, False, True]
-    assert [group.takes("p.logo") for group in found] == [False, False, True]
+    assert group_of("p.logins", found) is found[0]
+    assert group_of("p.LOGINS", found) is found[2]
+    assert group_of("p.logo", found) is found[2]
+    assert group_of("p.a_rest", found) is found[1]
     assert found[0].config == {"retention.ms": "60000"}
     assert (found[1].replication_factor, found[1].partitions) == (2, -1)
     assert found[2] == TopicGroup(partitions=3)

@@ -7,21 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from adapters.postgres.driver_options import LIBPQ
+from adapters.postgres.properties import CONNECTOR
+from adapters.postgres.settings import Autocreate, PostgresSettings, SslMode
 from engine.config import (
-    Autocreate,
     SinkKind,
     SnapshotMode,
-    SslMode,
     Watermarking,
     explain,
     load,
     parse,
     read,
 )
-from engine.config.catalogue import POSTGRES
-from engine.config.driver import LIBPQ
 from engine.config.row import Kind
-from engine.config.settings import CaptureSettings
+from engine.config.selection import CaptureSettings
 from engine.errors import ConfigError
 from engine.events.settings import (
     BinaryMode,
@@ -48,10 +47,10 @@ def test_the_least_configuration_has_debeziums_defaults():
     settings = parse(LEAST)
 
     assert settings.events == EventSettings("fulfillment", "inventory")
-    assert settings.postgres.port == 5432
-    assert settings.postgres.slot == "debezium"
-    assert settings.postgres.publication_autocreate is Autocreate.ALL_TABLES
-    assert settings.postgres.ssl_mode is SslMode.DISABLE
+    assert settings.source_as(PostgresSettings).port == 5432
+    assert settings.source_as(PostgresSettings).slot == "debezium"
+    assert settings.source_as(PostgresSettings).publication_autocreate is Autocreate.ALL_TABLES
+    assert settings.source_as(PostgresSettings).ssl_mode is SslMode.DISABLE
     assert settings.snapshot.chunk_size == 1024
     assert settings.snapshot.watermarking is Watermarking.VISIBILITY
     assert settings.sink.kind is SinkKind.FILES
@@ -74,20 +73,26 @@ def test_defaults_of_the_catalogue_are_those_of_the_values():
         "channels",
     }
 
-    for part in (settings.postgres, settings.snapshot, settings.signals, settings.sink, settings.job):
+    for part in (
+        settings.source_as(PostgresSettings),
+        settings.snapshot,
+        settings.signals,
+        settings.sink,
+        settings.job,
+    ):
         for field in dataclasses.fields(part):
             if field.name not in given and field.default is not dataclasses.MISSING:
                 assert field.default == getattr(part, field.name), field.name
 
 
 def test_every_shape_reads_its_own_default():
-    for row in POSTGRES.rows:
+    for row in CONNECTOR.catalogue.rows:
         if row.kind not in {Kind.IGNORED, Kind.RENAMED} and not row.is_pattern:
             assert row.standard() is not None, row.name
 
 
 def test_no_name_stands_twice_in_the_catalogue():
-    names = [row.name for row in POSTGRES.rows]
+    names = [row.name for row in CONNECTOR.catalogue.rows]
 
     assert sorted(set(names)) == sorted(names)
 
@@ -176,7 +181,7 @@ def test_the_server_and_the_driver_get_their_options():
             "slot.stream.params": "origin=none;x=1",
             "publication.autocreate.mode": "filtered",
         }
-    ).postgres
+    ).source_as(PostgresSettings)
 
     assert postgres.port == 6543
     assert postgres.ssl_mode is SslMode.VERIFY_FULL
@@ -465,7 +470,7 @@ def test_secrets_are_in_no_repr_and_in_no_message(tmp_path: Path, monkeypatch: p
     with pytest.raises(ConfigError) as caught:
         read(bad)
 
-    assert settings.postgres.password == "s3cr3t"
+    assert settings.source_as(PostgresSettings).password == "s3cr3t"
     assert "s3cr3t" not in repr(settings)
     assert "s3cr3t" not in repr(explain(load(good)))
     assert len(caught.value.problems) == 2
@@ -503,7 +508,7 @@ def test_recorded_cases_are_configurations(path: Path):
     }
     given["database.dbname"] = "inventory"
 
-    assert parse(given).postgres.slot == "debezium"
+    assert parse(given).source_as(PostgresSettings).slot == "debezium"
 
 
 def test_there_are_recorded_cases():

@@ -8,6 +8,7 @@ from engine.config import explain, parse
 from engine.config.row import Kind
 from engine.config.settings import SinkKind
 from engine.errors import ConfigError
+from engine.model import Channel
 from tests.toys.memory import MemorySettings
 from tests.toys.shelf import ShelfSettings
 
@@ -54,6 +55,20 @@ def test_a_mandatory_setting_of_theirs_is_missed():
 
     with pytest.raises(ConfigError, match=r"missing 'shelf.name': the shelf"):
         parse(given)
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_signal_channel_brings_its_own_settings():
+    settings = parse(LEAST | {"signal.enabled.channels": "file, in-process, Mailbox", "mailbox.name": "b"})
+
+    assert settings.signals.channels == {Channel.FILE, Channel.IN_PROCESS}
+    assert settings.signals.custom["mailbox"].settings == "b"
+    with pytest.raises(ConfigError, match=r"missing 'mailbox.name': the box"):
+        parse(LEAST | {"signal.enabled.channels": "mailbox"})
+    with pytest.raises(
+        ConfigError, match=r"'signal.enabled.channels' .* must be a list of source, kafka, file"
+    ):
+        parse(LEAST | {"signal.enabled.channels": "postbox"})
 
 
 @pytest.mark.usefixtures("toys")
