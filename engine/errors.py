@@ -8,6 +8,7 @@
     │  ├─ SchemaChanged  a table changed, or can't be read as planned: measure again, then give it up
     │  │  └─ GaveWay     a window gave way to a session that waited for its tables: read less at once
     │  ├─ SnapshotGone   the database no longer keeps the state that a window reads: read less at once
+    │  ├─ ExecutorsFailed   what executors did or kept is lost: repeat, but stop if nothing gets further
     │  ├─ LoginRefused   a credential has expired: retry with the one that is current then
     │  └─ TableBusy      another session holds a lock on a table: wait, and read others meanwhile
     ├─ SinkError         events were not accepted, or there was no room: back off, retry, never skip
@@ -76,6 +77,14 @@ class SignalError(TidemarkError):
     """A signal that is malformed, unknown or matches nothing; the message is its answer."""
 
 
+class UnknownCollection(SignalError):
+    """A signal names a collection that does not exist."""
+
+
+class NoUsableKey(SignalError):
+    """A signal names a collection that has no key to read it by."""
+
+
 class SourceError(TidemarkError):
     """The database or its log failed. A retry may help."""
 
@@ -94,6 +103,10 @@ class GaveWay(SchemaChanged):
 
 class SnapshotGone(SourceError):
     """The database no longer keeps the state that a window reads. A smaller window may be fast enough."""
+
+
+class ExecutorsFailed(SourceError):
+    """What executors did or kept is lost, for a reason of their own. Once, a retry helps."""
 
 
 class TableBusy(SourceError):

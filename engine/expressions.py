@@ -15,7 +15,7 @@ import re2
 
 from engine.patterns import backtracking
 from engine.patterns.java import re2_text
-from engine.patterns.tree import Untranslatable
+from engine.patterns.untranslatable import Untranslatable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

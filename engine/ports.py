@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
+from engine.events.counts import NO_EVENTS, EventCounts
 from engine.model import CollectionId
 from engine.snapshot.merge import Superseded
 
@@ -24,10 +25,12 @@ if TYPE_CHECKING:
     from engine.isolation.incomplete import Incomplete, Letters
     from engine.isolation.kept_events import Bundle
     from engine.job.state import State
-    from engine.model import Checksum, Command, Key, Part, Position, SignalRow, Staged, Target, Window
+    from engine.model import Checksum, Command, Key, Part, Position, Range, SignalRow, Staged, Target, Window
+    from engine.snapshot.estimate import Estimate
     from engine.snapshot.extent import Extent
     from engine.snapshot.queue import Table
     from engine.staging.port import RowForm
+    from engine.verify.verdict import Verdict
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -215,6 +218,15 @@ class Span(Protocol):
         """When the last transaction was committed, in Unix seconds by the database's clock."""
 
 
+@runtime_checkable
+class ReadsAhead(Protocol):
+    """A log that tells how much it has read and nobody has taken yet."""
+
+    @property
+    def ahead(self) -> tuple[int, int]:
+        """Entries and bytes. Any thread may ask; the numbers may be a moment old."""
+
+
 class LogReader(Protocol):
     """One session of the change log, from a position on. After a SourceError it must be reopened."""
 
@@ -238,6 +250,15 @@ class LogReader(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class SourceNotice:
+    """What a notification says besides its id, its time and `connector_name`."""
+
+    aggregate_type: str
+    type: str
+    data: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Encoded:
     """The result of encoding a span. The events went to the writer as `parts`.
 
@@ -249,6 +270,8 @@ class Encoded:
     - `replaced` are collections whose rows were replaced outside the log, each with the place in the log
       (`Extent.as_of`). What was read of them before is read again.
     - `lag_s` is the age of the last commit by the database's own clock, None if it was not asked.
+    - `counts` are the change events by operation.
+    - `notices` are what programs are told of the source itself.
     """
 
     parts: tuple[Part, ...] = ()
@@ -260,6 +283,8 @@ class Encoded:
     moved: Moved = field(default_factory=dict)
     replaced: Mapping[CollectionId, tuple[int, ...]] = field(default_factory=dict)
     lag_s: float | None = None
+    counts: EventCounts = NO_EVENTS
+    notices: tuple[SourceNotice, ...] = ()
 
 
 class OpenWindow(Protocol):
@@ -284,6 +309,15 @@ class OpenWindow(Protocol):
 
     def close(self) -> None:
         """Stop reading, release what the database holds for the window, and remove the staged rows, soon."""
+
+
+@runtime_checkable
+class TellsVisibility(Protocol):
+    """A window that tells what its rows were read in."""
+
+    @property
+    def visible(self) -> str:
+        """What the window's snapshot could see, as the source writes it."""
 
 
 class Source(Protocol):
@@ -348,12 +382,11 @@ class Tables(Protocol):
     ) -> Sequence[Extent | SignalError | TableBusy]:
         """The extent of each target, or why it can't be snapshotted (SignalError), or not now (TableBusy).
 
-        With `bounded` no extent is `whole`, so that all can be cut.
+        With `bounded` no extent is `whole`, so that all can be cut. That of a target with a scope is never
+        whole, and has the scope (`Extent.scoped`).
         """
 
-    def boundaries(
-        self, target: Target, after: Key | None, upto: Key, step_rows: int, count: int
-    ) -> Sequence[Key]:
+    def boundaries(self, target: Target, left: Range, step_rows: int, count: int) -> Sequence[Key]:
         """See `engine.snapshot.plan.Boundaries`."""
 
 
@@ -393,6 +426,28 @@ class Executors(Protocol):
         """Run a task on every item, in parallel if possible. Returns the results in the items' order."""
 
 
+class SnapshotListener(Protocol):
+    """Is told what happens to collections of the queue, entry by entry."""
+
+    def appeared(self, table: Table, label: str, why: str) -> None:
+        """A collection is read under a label of the job's own; `why`, as a clause about it."""
+
+    def started(self, table: Table) -> None:
+        """The first rows of a collection were read."""
+
+    def progress(self, table: Table, percent: int) -> None:
+        """Another tenth of a collection is read."""
+
+    def finished(self, table: Table, note: str = "") -> None:
+        """A collection was read completely; a note may say more."""
+
+    def failed(self, table: Table, error: Exception) -> None:
+        """A collection could not be read, and why."""
+
+    def verified(self, table: Table, verdict: Verdict) -> None:
+        """A collection was compared with its copy."""
+
+
 class SignalDesk(Protocol):
     """Receives signals and answers them. All answers are given here.
 
@@ -400,28 +455,47 @@ class SignalDesk(Protocol):
     the turn, so a crash before `tell` loses none; a crash during `tell` repeats some.
     """
 
-    def resume(self, saved: Mapping[str, Any]) -> None:
-        """Resume from the saved state, which holds the answers still to be told. Drop all others."""
+    def resume(self, saved: Mapping[str, Any], turn: int) -> None:
+        """Resume from the state saved with `turn`, which holds the answers still to be told. Drop others."""
 
     def memory(self) -> Mapping[str, Any]:
         """What to save with the turn that obeyed the last commands."""
 
-    def tell(self) -> None:
-        """Give the waiting answers; the turn that they belong to is saved."""
+    def tell(self, turn: int) -> None:
+        """Give the waiting answers; the turn that they belong to is saved. Raises StateError."""
 
     def pending(self) -> bool:
         """Whether a channel besides the signal table has received something, or something is to be saved."""
 
     def commands(
-        self, rows: Sequence[SignalRow], known: Callable[[], Sequence[CollectionId]]
+        self,
+        rows: Sequence[SignalRow],
+        known: Callable[[], Sequence[CollectionId]],
+        position: Callable[[], str] | None = None,
     ) -> Sequence[Command]:
         """The valid signals among these rows and from the other channels, in order.
 
-        `known` lists the collections that may be named. Refused signals are answered and left out.
+        `known` lists the collections that may be named. `position` shows how far the stream is; it is asked
+        only if there are signals. Refused signals are answered and left out.
         """
 
     def finished(self, table: Table, note: str = "") -> None:
         """Answer that a collection was read completely, with an optional note."""
+
+    def queued(self, signal: str, name: str | None, collections: int, ahead: int) -> None:
+        """Note that a signal's collections wait behind others; `name` is what its sender calls it."""
+
+    def started(self, table: Table) -> None:
+        """Note that the first window of a collection was opened."""
+
+    def progress(self, table: Table, percent: int) -> None:
+        """Note how much of a collection is read."""
+
+    def appeared(self, table: Table, label: str, why: str) -> None:
+        """Answer, under a label of the job's own, that a collection is read; `why`, as a clause about it."""
+
+    def planned(self, table: Table, estimate: Estimate) -> None:
+        """Answer what a snapshot of a collection would read, to a signal that asks only for that."""
 
     def stopped(self, table: Table, why: str = "") -> None:
         """Answer that a collection left the queue before its end; `why` if no signal asked for it."""
@@ -434,3 +508,6 @@ class SignalDesk(Protocol):
 
     def failed(self, table: Table, error: Exception) -> None:
         """Answer that a collection could not be read, and why."""
+
+    def verified(self, table: Table, verdict: Verdict) -> None:
+        """Answer what comparing a collection with its copy has shown."""

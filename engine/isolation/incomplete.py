@@ -126,7 +126,7 @@ def noted(known: Sequence[Incomplete], found: Iterable[Incomplete]) -> tuple[Inc
         if before is None:
             collections[new.collection] = new
         elif new.cause is not Cause.DELETIONS:
-            # Setting aside outweighs a gap. A collection that was taken up in vain is set aside again.
+            # Setting aside outweighs a gap. A collection that is taken up and fails again is set aside again.
             weaker = new.cause is Cause.GAP and before.cause is not Cause.DELETIONS
             cause = before.cause if weaker else new.cause
             collections[new.collection] = replace(before, cause=cause, why=new.why, taken_up=0, gap=True)
@@ -145,15 +145,15 @@ def counted(
 ) -> tuple[Incomplete, ...]:
     """Add a turn's letters to the counts. Those of the collections in `kept` were stored."""
 
-    def added(one: Incomplete) -> Incomplete:
-        more = letters.get(one.collection)
+    def added(entry: Incomplete) -> Incomplete:
+        more = letters.get(entry.collection)
         if more is None:
-            return one
-        if one.collection in kept:
-            return replace(one, kept=one.kept + more.count, size=one.size + more.size)
-        return replace(one, dropped=one.dropped + more.count)
+            return entry
+        if entry.collection in kept:
+            return replace(entry, kept=entry.kept + more.count, size=entry.size + more.size)
+        return replace(entry, dropped=entry.dropped + more.count)
 
-    return tuple(added(one) for one in known)
+    return tuple(map(added, known))
 
 
 def taken_up(known: Iterable[Incomplete], tables: Iterable[Table], turn: int) -> tuple[Incomplete, ...]:
@@ -164,7 +164,7 @@ def taken_up(known: Iterable[Incomplete], tables: Iterable[Table], turn: int) ->
     """
     tickets: dict[CollectionId, list[int]] = {}
     for table in tables:
-        if table.target.condition is None:
+        if table.target.whole:
             tickets.setdefault(table.target.collection, []).append(table.ticket)
     return tuple(_taken_up(fault, _ticket(fault, tickets.get(fault.collection, [])), turn) for fault in known)
 
@@ -185,6 +185,6 @@ def completed(known: Iterable[Incomplete], table: Table) -> tuple[Incomplete, ..
 
 
 def _made_whole(one: Incomplete, table: Table) -> bool:
-    if one.collection != table.target.collection or table.target.condition is not None:
+    if one.collection != table.target.collection or not table.target.whole:
         return False
     return one.streamed or one.taken_up == table.ticket

@@ -1,4 +1,7 @@
-"""How collections leave the queue: completed, or failed and remembered. Either way the signal is answered."""
+"""How collections leave the queue: completed, or failed and remembered. Either way the signal is answered.
+
+Also notes the steps before: that rows of a collection were read for the first time, and each tenth of it.
+"""
 
 from __future__ import annotations
 
@@ -12,42 +15,57 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from engine.errors import GaveWay
+    from engine.job.parts import JobParts
     from engine.job.state import State
-    from engine.ports import SignalDesk
+    from engine.ports import SnapshotListener
     from engine.snapshot.queue import Table
 
 
-def ended(state: State, desk: SignalDesk) -> State:
-    """The state without the queued collections that are read to the end, each answered."""
+def ended(state: State, parts: JobParts) -> State:
+    """The state without the queued collections that are read to the end, each answered and certified.
+
+    Those whose rows are compared stay until `verification.py` has a verdict.
+    """
     for table in state.snapshot.done:
         if table.progress and table.progress.missing:
             error = SourceError(table.progress.missing[-1].why, place=table.target.collection)
-            state = gave_up(state, desk, [table], error)
+            state = gave_up(state, parts.listener, [table], error)
+            continue
+        if table.target.compared:
             continue
         left = incomplete.completed(state.incomplete, table)
-        desk.finished(table, _REPAIRED if left != state.incomplete else "")
+        if parts.certificates is not None:
+            state = parts.certificates.issued(state, table, parts.notices)
+        parts.listener.finished(table, _REPAIRED if left != state.incomplete else "")
         state = replace(state, snapshot=state.snapshot.without([table]), incomplete=left)
     return state
 
 
+def note_steps(before: Table | None, after: Table | None, listener: SnapshotListener) -> None:
+    """Note what a slice has brought a collection to; None: it is not in the queue any more."""
+    if before is None or after is None or before.progress is None or after.progress is None:
+        return
+    if not before.progress.chunks:
+        listener.started(after)
+    tenth = int(after.progress.fraction_read * _TENTHS)
+    if int(before.progress.fraction_read * _TENTHS) < tenth < _TENTHS:
+        listener.progress(after, tenth * 100 // _TENTHS)
+
+
+_TENTHS = 10
 _REPAIRED = "the gap in its log is closed, but rows deleted in the gap were not reported"
 
 
-def gave_up(state: State, desk: SignalDesk, tables: Sequence[Table], error: SourceError) -> State:
+def gave_up(state: State, listener: SnapshotListener, tables: Sequence[Table], error: SourceError) -> State:
     """The state without queued collections that can't be read. What they lack is remembered."""
     for table in tables:
-        desk.failed(table, error)
+        listener.failed(table, error)
     return replace(state, snapshot=state.snapshot.gave_up(tables))
 
 
 def overrun(table: Table) -> SourceError:
     """The error for a collection of which, time and again, more rows may have moved than can be kept."""
-    left = len(table.progress.reread) if table.progress else 0
-    return SourceError(
-        f"{left} rows may have moved while it was read, without their unchanged large values",
-        place=table.target.collection,
-        hint="set REPLICA IDENTITY FULL on the table, or ask again when it is quieter",
-    )
+    return _unread(table, "may have moved while it was read, without their unchanged large values")
 
 
 def hindered(table: Table, error: GaveWay) -> SourceError:
@@ -70,9 +88,14 @@ def unsteady(table: Table, times: int) -> SourceError:
 
 def restless(table: Table) -> SourceError:
     """The error for a collection whose last rows change faster than they can be read again."""
+    return _unread(table, "changed, without their unchanged large values, each time they were read again")
+
+
+def _unread(table: Table, what: str) -> SourceError:
+    """The error for rows that are kept to be read again."""
     left = len(table.progress.reread) if table.progress else 0
     return SourceError(
-        f"{left} rows changed, without their unchanged large values, each time they were read again",
+        f"{left} rows {what}",
         place=table.target.collection,
         hint="set REPLICA IDENTITY FULL on the table, or ask again when it is quieter",
     )

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from engine.snapshot.markers import NO_MARKERS, Markers
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from engine.model import Part, Staged
     from engine.ports import PartWriter
     from engine.snapshot.merge import Newer
@@ -19,10 +21,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """The result of an emission: the part written, and keys dropped for entries that lack a value."""
+    """The result of an emission: the part written, and keys dropped for entries that lack a value.
+
+    `digest_sum` and `compared` are `Survivors`'.
+    """
 
     part: Part
     lacking: tuple[bytes, ...] = ()
+    digest_sum: int | None = None
+    compared: pa.Table | None = None
 
     @property
     def rows(self) -> int:
@@ -41,5 +48,5 @@ class Emission:
 
     def write(self, writer: PartWriter) -> Emitted:
         """Write the survivors. Raises SourceError if the staged rows are gone or damaged, else SinkError."""
-        part, lacking = self.staged.content.emit(self.newer, self.marks, writer, self.part)
-        return Emitted(part, tuple(lacking))
+        part, left = self.staged.content.emit(self.newer, self.marks, writer, self.part)
+        return Emitted(part, tuple(left.lacking), left.digest_sum, left.compared)

@@ -134,7 +134,7 @@ class Isolation:
         self, state: State, collection: CollectionId, batches: Iterable[pa.RecordBatch]
     ) -> State:
         letters = self._parts.letters
-        room = self._pace.letters_bytes - sum(one.size for one in state.incomplete)
+        room = self._pace.letters_bytes - sum(known.size for known in state.incomplete)
         kept = size = dropped = 0
         for number, lines in enumerate(bundled(batches)):
             if size + size_of(lines) > room:
@@ -215,13 +215,13 @@ class Isolation:
         tables = [table for table in state.snapshot.tables if table.target.collection == one.collection]
         self._windows.drop(tables)
         snapshot = state.snapshot.forgot([one.collection])
-        if one.cause is Cause.REFUSED and any(table.target.condition is None for table in tables):
+        if one.cause is Cause.REFUSED and any(table.target.whole for table in tables):
             state = replace(state, incomplete=incomplete.with_gap(state.incomplete, one.collection))
         if one.cause is Cause.GAP:
             snapshot = self._with_snapshot(snapshot.anew_of(one.collection), one.collection)
             return replace(state, snapshot=snapshot)
         for table in tables:
-            self._parts.desk.failed(table, SourceError(one.why, place=one.collection))
+            self._parts.listener.failed(table, SourceError(one.why, place=one.collection))
         return replace(state, snapshot=snapshot.without(tables))
 
     def _is_remade(self, collection: CollectionId) -> bool:
@@ -235,7 +235,9 @@ class Isolation:
             return snapshot
         if any(table.target == target for table in snapshot.tables):
             return snapshot
-        return snapshot.execute(ExecuteSnapshot(f"topic {reason.topic} made anew", (target,)))
+        command = ExecuteSnapshot(f"topic {reason.topic} made anew", (target,))
+        self._parts.notices.queued(command)
+        return snapshot.execute(command)
 
     def _kept(self, state: State, letters: Mapping[CollectionId, Letters]) -> State:
         room = self._pace.letters_bytes - sum(fault.size for fault in state.incomplete)
@@ -259,7 +261,7 @@ class Isolation:
         in_vain = [table for table in state.snapshot.tables if table.target.collection in aside]
         self._windows.drop(in_vain)
         for table in in_vain:
-            self._parts.desk.failed(table, SignalError(_IN_PART, place=table.target.collection))
+            self._parts.listener.failed(table, SignalError(_IN_PART, place=table.target.collection))
         back = aside - incomplete.aside(state.incomplete)
         return replace(state, incomplete=settled, snapshot=state.snapshot.without(in_vain).forgot(back))
 

@@ -27,11 +27,12 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.errors import (
+    ExecutorsFailed,
     PositionLost,
-    SignalError,
     SinkError,
     SinkRefused,
     SourceError,
@@ -42,9 +43,13 @@ from engine.errors import (
 )
 from engine.isolation.incomplete import noted
 from engine.job import state_document as saved
+from engine.job.circling import Circling
+from engine.job.dry_runs import DryRuns
 from engine.job.isolation import Isolation
+from engine.job.new_collections import welcomed
 from engine.job.observation import Observation
 from engine.job.progress_log import goes_on
+from engine.job.queue_limits import refused
 from engine.job.state import State
 from engine.job.turn_size import TurnSize
 from engine.job.window_scheduler import with_moved
@@ -52,19 +57,16 @@ from engine.job.windows import Windows
 from engine.model import ExecuteSnapshot, LogMessage, PauseSnapshot, ResumeSnapshot, StopSnapshot
 from engine.ports import Encoded
 from engine.snapshot.groups import spread
-from engine.snapshot.queue import Snapshot, Table
+from engine.snapshot.queue import asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from engine.isolation.incomplete import Incomplete
     from engine.job.parts import JobParts, Pace
-    from engine.model import CollectionId, Command, Part, Window
-    from engine.ports import (
-        LogReader,
-        PartWriter,
-        Span,
-    )
+    from engine.model import Appeared, CollectionId, Command, Part, Window
+    from engine.ports import LogReader, PartWriter, Span
+    from engine.snapshot.queue import Snapshot, Table
 
 _log = logging.getLogger("engine")
 _RELEASING_S = 2.0
@@ -85,10 +87,12 @@ class Job:
         self._saved = self.state
         self._saved_s = 0.0
         self._failures = 0
+        self._circling = Circling()
         self._opened_s = 0.0
         self._was_open = False
         self._size = TurnSize()
         self._settled = False
+        self._dry_runs = DryRuns(job_parts, pace, self._windows)
 
     @property
     def window(self) -> Window | None:
@@ -102,9 +106,11 @@ class Job:
                 pass
         finally:
             self.close()
-        at = self._parts.show(self._saved.position) if self._saved.position else "no position"
-        _log.info("stopped after turn %d at %s", self._saved.turn, at)
+        _log.info("stopped after turn %d at %s", self._saved.turn, self._shown_position(self._saved))
         self._say_goes_on(" with the next start")
+
+    def _shown_position(self, state: State) -> str:
+        return self._parts.show(state.position) if state.position else "no position"
 
     def _say_goes_on(self, when: str) -> None:
         if line := goes_on(self._saved.snapshot.tables):
@@ -116,6 +122,7 @@ class Job:
             with self._undisturbed():
                 self._turn_until(stopping)
         except TopicsRefused as refused:
+            self._parts.tally.failed(refused)
             self._isolation.refused(refused)
             self.close()
             self._settled = False
@@ -123,7 +130,10 @@ class Job:
         except (PositionLost, SinkRefused):
             raise
         except (SourceError, SinkError, StateNotSaved) as error:
+            if isinstance(error, ExecutorsFailed) and self._circling.noted(self._saved):
+                raise
             self._failures += 1
+            self._parts.tally.failed(error, ends=True)
             if isinstance(error, SinkError):
                 self._size = self._size.failed()
             self.close()
@@ -181,7 +191,11 @@ class Job:
         self.state = self._saved = self._at_destination(self._not_behind(state))
         self._settled = True
         job_parts.sink.resume(self.state.sink)
-        job_parts.desk.resume(self.state.channels)
+        job_parts.desk.resume(self.state.channels, self.state.turn)
+        job_parts.notices.resume(self.state.snapshot)
+        if job_parts.certificates is not None:
+            self.state = self._saved = job_parts.certificates.kept(self.state)
+        self.state = self._parts.verification.restarted(self.state)
         self.state = self._isolation.resume(self.state)
         self.state = self._without_excluded(self.state)
 
@@ -191,6 +205,7 @@ class Job:
         excluded = [table for table in tables if self._parts.excluded(table.target.collection)]
         for table in excluded:
             self._parts.desk.stopped(table, "the settings leave the table out now")
+            self._parts.notices.excluded(table)
         collections = {table.target.collection for table in excluded}
         return replace(state, snapshot=state.snapshot.without(excluded).forgot(collections))
 
@@ -242,15 +257,21 @@ class Job:
     def start(self) -> None:
         """Open the log at the state's position."""
         if self._log is None:
+            before = self.state.snapshot
             self.state, self._log = self._parts.source.open_log(self.state)
+            self._parts.notices.opened(before, self.state.snapshot)
             self._saved_s = self._opened_s = self._parts.clock()
             self._was_open = True
+            tally = self._parts.tally
+            tally.opened(self._log, self._parts.source.tables().captured() if tally.watched else ())
             if self._size.share < 1:
                 self._log.limit(self._size.share)
 
     def close(self) -> None:
         """Close the windows and the session. The next start resumes from the saved state."""
         self._windows.close()
+        self._parts.verification.close()
+        self._parts.tally.closed()
         if self._log is not None:
             self._log.close()
             self._log = None
@@ -260,25 +281,31 @@ class Job:
     def turn(self) -> bool:
         """Take a span, send its events and a finished window's rows. Returns whether there was anything."""
         log = self._session()
+        self._parts.tally.passes += 1
         released = self._release(log)
         found = [*self._parts.source.tick(self.state), *self._isolation.found(self.state)]
+        appeared = self._parts.appeared()
         span = self._take(log)
         self.state = self._windows.poll(self.state)
         log.hurry(on=self._windows.read)
-        sends = bool(span or found) or self._due() or self._windows.may_emit(self.state)
+        sends = bool(span or found or appeared) or self._due() or self._windows.may_emit(self.state)
         if sends:
-            self._send(log, span, found)
+            self._send(log, span, found, appeared)
+        self.state = self._parts.verification.poll(self.state, self._parts)
         self.state = self._windows.consider(self.state, self._lag_s)
         return sends or released
 
     def _due(self) -> bool:
-        """Whether a turn is due although the log is silent: for a signal, a heartbeat, or a save."""
+        """Whether a turn is due although the log is silent: for what is to be told, a heartbeat or a save."""
         job_parts = self._parts
-        return job_parts.desk.pending() or job_parts.pulse.due(job_parts.clock()) or self._unsaved_for_long()
+        if job_parts.desk.pending() or job_parts.notices.waiting:
+            return True
+        return job_parts.pulse.due(job_parts.clock()) or self._unsaved_for_long()
 
     def _take(self, log: LogReader) -> Span | None:
         """The next span, or None. If only the position moved, it is noted and saved with the next turn."""
         if self._parts.source.holds_log(self.state):
+            self._lag_s = 0.0  # what waits does not lag, and must not keep windows from opening
             self._parts.sleep(self._pace.waiting_s)
             return None
         span = log.take(self._patience_s())
@@ -309,11 +336,19 @@ class Job:
             return True
         return self.state is not self._saved and self._parts.clock() - self._saved_s >= self._pace.save_s
 
-    def _send(self, log: LogReader, span: Span | None, found: Sequence[Incomplete]) -> None:
+    def _send(
+        self,
+        log: LogReader,
+        span: Span | None,
+        found: Sequence[Incomplete],
+        appeared: Sequence[Appeared],
+    ) -> None:
         job_parts, now, clock_s = self._parts, self._parts.now(), self._parts.clock()
         after = self.state.next_turn()
         writer = job_parts.sink.writer(after.turn)
         encoded = self._encode(span, writer, after, found) if span else Encoded()
+        job_parts.tally.streamed(span.entries if span else 0, encoded)
+        job_parts.notices.told(encoded.notices)
         if encoded.lag_s is not None:
             self._lag_s = encoded.lag_s
         encoded = replace(encoded, incomplete=(*found, *encoded.incomplete))
@@ -323,6 +358,9 @@ class Job:
         after = self._isolation.note(after, encoded)
         refused = self._isolation.withheld(after)
         after = self._isolation.settle(self._obey(after, encoded))
+        appeared = [*appeared, *job_parts.appeared()]
+        job_parts.tally.appeared(new.collection for new in appeared)
+        after = self._welcomed(after, appeared)
         after = self._note_moved(after, encoded)
         self._windows.supersede(encoded)
         after, emitted = self._windows.emit(after, writer, _next_number(encoded.parts))
@@ -330,6 +368,7 @@ class Job:
         events = sum(part.events for part in parts)
         if job_parts.pulse.due(clock_s):
             parts.append(job_parts.pulse.beat(writer, _next_number(parts), clock_s, now))
+        parts += job_parts.notices.write(writer, _next_number(parts))
         after = self._isolation.withhold(after, parts, refused)
         begun_s = job_parts.clock()
         after = self._commit(after, parts)
@@ -340,12 +379,17 @@ class Job:
 
     def _committed(self, log: LogReader, after: State, events: int, now_s: float, clock_s: float) -> None:
         self._isolation.saved(self._saved, after)
+        if self._parts.certificates is not None:
+            after = self._parts.certificates.kept(after)
         self.state = self._saved = after
         self._saved_s = clock_s
-        self._parts.desk.tell()
+        self._parts.desk.tell(after.turn)
+        self._parts.notices.saved()
         if after.position is not None:
             log.acknowledge(after.position)
-        self._observe(Observation(after, events, self._lag_s, now_s, self.window, clock_s))
+        seen = Observation(after, events, self._lag_s, now_s, self.window, clock_s)
+        self._parts.tally.observed(seen)
+        self._observe(seen)
 
     def _release(self, log: LogReader) -> bool:
         """Offer kept events to the topics that refused them, for 2 s at most. Returns whether any were taken.
@@ -358,12 +402,13 @@ class Job:
         ):
             now_s, clock_s = job_parts.now(), job_parts.clock()
             after = self.state.next_turn()
-            part = job_parts.sink.writer(after.turn).write(0, [piece.events])
+            writer = job_parts.sink.writer(after.turn)
+            part = writer.write(0, [piece.events])
             after = replace(
                 after, incomplete=piece.taken(after.incomplete), memory=dict(job_parts.source.memory())
             )
             try:
-                after = self._commit(after, [part])
+                after = self._commit(after, [part, *job_parts.notices.write(writer, 1)])
             except TopicsRefused as refused:
                 job_parts.store.discard(after.turn)
                 self._isolation.not_released(piece, refused)
@@ -399,10 +444,10 @@ class Job:
 
     def _with_beside(self, after: State) -> State:
         """The state, with a large part that rarely changes in a document of its own."""
-        if not saved.is_long(after):
-            return replace(after, beside="")
         if self._saved.beside and saved.same_beside(self._saved, after):
             return replace(after, beside=self._saved.beside)
+        if not saved.is_long(after):
+            return replace(after, beside="")
         beside = self._parts.store.save_beside(after.turn, saved.beside_to_json(after))
         return replace(after, beside=beside)
 
@@ -410,40 +455,88 @@ class Job:
         hidden = self._isolation.hidden(noted(state.incomplete, found))
         return self._parts.source.encode(span, writer, hidden, state.snapshot.reading)
 
+    def _welcomed(self, state: State, appeared: Sequence[Appeared]) -> State:
+        job_parts = self._parts
+        return welcomed(state, appeared, job_parts.listener, self._windows.tickets, reads=job_parts.reads_new)
+
     @staticmethod
     def _note_moved(state: State, encoded: Encoded) -> State:
         return replace(state, snapshot=with_moved(state.snapshot, encoded.moved))
 
     def _obey(self, state: State, encoded: Encoded) -> State:
         job_parts = self._parts
-        queued = [table.target.collection for table in state.snapshot.tables]
+        queued = state.snapshot.tables
         tables = job_parts.source.tables()
         groups: dict[CollectionId, Sequence[CollectionId]] = {}
 
         def known() -> Sequence[CollectionId]:
             groups.update(tables.groups())
-            return (*tables.captured(), *groups, *queued)
+            return (*tables.captured(), *groups, *(table.target.collection for table in queued))
 
-        for command in job_parts.desk.commands(encoded.signals, known):
+        self._dry_runs.begin_turn()
+        position = partial(self._shown_position, state)
+        for command in job_parts.desk.commands(encoded.signals, known, position):
             state = self._apply(state, spread(command, groups))
         return state
 
     def _apply(self, state: State, command: Command) -> State:
         match command:
-            case ExecuteSnapshot() if not self._has_room(state, command):
-                self._refuse(command, state.snapshot.queued)
-                return state
             case ExecuteSnapshot():
-                snapshot = state.snapshot.execute(command, self._windows.tickets)
-                return replace(state, snapshot=snapshot)
+                return self._execute(state, command)
             case StopSnapshot():
-                return self._requeued(state, state.snapshot.stop(command), self._parts.desk.stopped)
+                return self._stop(state, command)
             case PauseSnapshot():
-                return self._requeued(state, state.snapshot.pause(command), self._parts.desk.paused)
+                return self._pause(state, command)
             case ResumeSnapshot():
-                return self._requeued(state, state.snapshot.resume(command), self._parts.desk.resumed)
+                return self._resume(state, command)
             case LogMessage():
                 return state
+
+    def _execute(self, state: State, command: ExecuteSnapshot) -> State:
+        desk = self._parts.desk
+        if (refusal := refused(state.snapshot, command, self._pace)) is not None:
+            desk.failed(asked(command, command.targets[0]), refusal)
+            return state
+        verifiable = self._verifiable(state, command)
+        if verifiable is None:
+            return state
+        command = verifiable
+        if command.dry_run:
+            self._dry_runs.answer(command)
+            return state
+        snapshot = state.snapshot.execute(command, self._windows.tickets)
+        self._parts.notices.queued(command)
+        if ahead := snapshot.ahead_of(command):
+            desk.queued(command.signal, command.id, len(command.targets), ahead)
+        return replace(state, snapshot=snapshot)
+
+    def _verifiable(self, state: State, command: ExecuteSnapshot) -> ExecuteSnapshot | None:
+        """The command without collections that can't be verified, which are answered; None: no others."""
+        kept = []
+        for target in command.targets:
+            collection = target.collection
+            if target.compared and (
+                refusal := self._parts.verification.refusal(state, collection, self._parts)
+            ):
+                self._parts.desk.failed(asked(command, target), refusal)
+            else:
+                kept.append(target)
+        return replace(command, targets=tuple(kept)) if kept or not command.targets else None
+
+    def _stop(self, state: State, command: StopSnapshot) -> State:
+        changed = state.snapshot.stop(command)
+        self._parts.notices.stopped(changed[1], named=command.collections is not None)
+        return self._requeued(state, changed, self._parts.desk.stopped)
+
+    def _pause(self, state: State, command: PauseSnapshot) -> State:
+        changed = state.snapshot.pause(command)
+        self._parts.notices.paused(changed[1])
+        return self._requeued(state, changed, self._parts.desk.paused)
+
+    def _resume(self, state: State, command: ResumeSnapshot) -> State:
+        changed = state.snapshot.resume(command)
+        self._parts.notices.resumed(changed[1])
+        return self._requeued(state, changed, self._parts.desk.resumed)
 
     def _requeued(
         self, state: State, changed: tuple[Snapshot, tuple[Table, ...]], answer: Callable[[Table], None]
@@ -454,21 +547,6 @@ class Job:
             answer(table)
         self._windows.drop(tables)
         return replace(state, snapshot=snapshot)
-
-    def _has_room(self, state: State, command: ExecuteSnapshot) -> bool:
-        """Whether the queue has room for the command's collections. A command that names none always fits."""
-        count = len(command.targets)
-        return not count or state.snapshot.queued + count <= self._pace.most_queued
-
-    def _refuse(self, command: ExecuteSnapshot, queued: int) -> None:
-        """Answer once, for all collections that the command names, that the queue is full."""
-        target = command.targets[0]
-        error = SignalError(
-            f"{queued} collections are queued, and none of the {len(command.targets)} named is taken on top",
-            hint=f"tidemark.signals.max.queued allows {self._pace.most_queued}; send the signal again when"
-            " the queue is shorter",
-        )
-        self._parts.desk.failed(Table(0, command.signal, target, id=command.id), error)
 
 
 def _next_number(parts: Sequence[Part]) -> int:

@@ -8,17 +8,31 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from engine.job.notices import Listeners, Notices
 from engine.job.state_document import PREVIOUS
+from engine.job.tally import Tally
+from engine.job.verification import Verification
+from engine.model import NO_LIMIT, Limit
 from engine.snapshot.markers import Marker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from engine.isolation.kept_events import Bundle
+    from engine.job.certificates import Certificates
     from engine.job.heartbeat import Heartbeat
     from engine.job.state import State
-    from engine.model import CollectionId, Position
-    from engine.ports import DeadLetters, Executors, Lease, SignalDesk, Sink, Source, StateStore
+    from engine.model import Appeared, CollectionId, Position
+    from engine.ports import (
+        DeadLetters,
+        Executors,
+        Lease,
+        SignalDesk,
+        Sink,
+        SnapshotListener,
+        Source,
+        StateStore,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +53,10 @@ class Pace:
     not know. With `moves` events may go to another destination than before. A topic that refuses events is
     offered its kept events after `probe_s`, then after pauses that double up to `longest_probe_s`.
 
-    Signals may queue up to `most_queued` collections; each request counts. `state_version` is the version of
-    the documents that are saved.
+    Signals may queue up to `most_queued` collections; each request counts. All of them have at most
+    `most_keys` keys and ranges, and `most_conditions` characters of conditions. Without `blocking` no signal
+    may ask for a blocking snapshot. `limit` is what all windows together may read per second. `state_version`
+    is the version of the documents that are saved.
     """
 
     chunk_rows: int = 1024
@@ -71,6 +87,10 @@ class Pace:
     isolates: bool = True
     letters_bytes: int = 1 << 30
     most_queued: int = 10_000
+    most_keys: int = 100_000
+    most_conditions: int = 16 << 20
+    blocking: bool = True
+    limit: Limit = NO_LIMIT
     state_version: int = PREVIOUS
 
     def pause_s(self, failures: int, *, was_open: bool = True) -> float:
@@ -131,6 +151,11 @@ class JobParts:
     - `destination` identifies where events go, by names of settings.
     - `excluded` says whether the settings' filters exclude a collection.
     - `done` says whether nothing is left to do.
+    - `appeared` returns the collections that are captured only since its last call, or since the state was
+      saved. With `reads_new` their rows are read.
+    - `notices` makes the notifications, `tally` counts for those who watch.
+    - `certificates` issues those of snapshots; None: there are none.
+    - `verification` compares collections with their copies.
     - `marks` are the snapshot markers that the events of an initial snapshot may carry.
     """
 
@@ -147,9 +172,20 @@ class JobParts:
     local_rows: int = 20_000
     show: Callable[[Position], str] = str
     done: Callable[[State], bool] = lambda _state: False
+    appeared: Callable[[], Sequence[Appeared]] = tuple
+    reads_new: bool = False
     marks: frozenset[Marker] = frozenset(Marker)
     lease: Lease = field(default_factory=NoLease)
     letters: DeadLetters = field(default_factory=NoLetters)
     topic: Callable[[CollectionId], str] = str
     destination: Callable[[], Mapping[str, str]] = dict
     excluded: Callable[[CollectionId], bool] = lambda _collection: False
+    notices: Notices = field(default_factory=Notices)
+    tally: Tally = field(default_factory=Tally)
+    certificates: Certificates | None = None
+    verification: Verification = field(default_factory=Verification)
+
+    @property
+    def listener(self) -> SnapshotListener:
+        """Whoever is told what happens to collections of the queue."""
+        return Listeners((self.desk, self.notices, self.tally.snapshots))

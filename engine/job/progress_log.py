@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from engine.snapshot.plan import fraction_read
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +36,7 @@ class TableReport:
     place: tuple[int, int] | None = None
 
     def __str__(self) -> str:
-        eta = "unknown" if self.eta_s is None else _duration(self.eta_s)
+        eta = "unknown" if self.eta_s is None else duration(self.eta_s)
         more = f", {self.queued} more queued" if self.queued else ""
         rows = f"{self.rows:,} of about {self.estimated_rows:,} rows"
         speed = f"{self.rows_per_s:,.0f} rows/s, ETA {eta}"
@@ -52,7 +50,7 @@ def table_report(tables: tuple[Table, ...], now_s: float) -> TableReport | None:
     if not tables or tables[0].progress is None:
         return None
     table, progress = tables[0], tables[0].progress
-    fraction = fraction_read(progress)
+    fraction = progress.fraction_read
     elapsed_s = max(now_s - progress.since_ms / 1000, 1e-3)
     return TableReport(
         collection=str(table.target.collection),
@@ -71,17 +69,18 @@ def goes_on(tables: tuple[Table, ...]) -> str | None:
     if not tables:
         return None
     first, more = tables[0], f", and {len(tables) - 1} more are queued" if len(tables) > 1 else ""
-    percent = 100 * fraction_read(first.progress) if first.progress else 0.0
+    percent = 100 * first.progress.fraction_read if first.progress else 0.0
     does = "is paused" if first.paused else "goes on"
     return f"the snapshot of {first.target.collection} {does} at {percent:.0f} %{more}"
 
 
 def _estimated(progress: Progress, fraction: float) -> int:
     """The rows in total: projected from the rows read, or the catalog's estimate before any are read."""
-    return round(progress.rows / fraction) if fraction > 0 else progress.extent.rows
+    return round(progress.rows / fraction) if fraction > 0 else progress.extent.asked_rows
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Seconds for people: 1h02m, 3m04s, 5s."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
@@ -89,20 +88,28 @@ def _duration(seconds: float) -> str:
     return f"{minutes}m{rest:02d}s" if minutes else f"{rest}s"
 
 
+IDLE_S: Final = 60.0
+"""How often a job says that it has nothing to do."""
+
+
 class ProgressLog:
-    """Takes every observation, and logs a line once `interval_s` has passed and there is news."""
+    """Takes every observation, and logs a line once `interval_s` has passed and there is news.
+
+    Without news it says so once a minute at most.
+    """
 
     def __init__(self, interval_s: float, say: Callable[[str], None] | None = None) -> None:
         self._interval_s = interval_s
         self._say = say or (lambda line: _log.info("%s", line))
         self._since_s: float | None = None
+        self._idle_s = self._told_s = 0.0
         self._events = 0
 
     def __call__(self, seen: Observation) -> None:
         """Count an observation's events, and log a line if one is due."""
         self._events += seen.events
         if self._since_s is None:
-            self._since_s = seen.clock_s
+            self._since_s = self._idle_s = self._told_s = seen.clock_s
         elapsed_s = seen.clock_s - self._since_s
         if elapsed_s < self._interval_s:
             return
@@ -111,4 +118,8 @@ class ProgressLog:
             rate = self._events / elapsed_s
             stream = f"{self._events:,} events sent, {rate:,.0f} events/s, lag {seen.lag_s:.1f} s"
             self._say(f"snapshot of {report}; {stream}" if report else stream)
+            self._idle_s = self._told_s = seen.clock_s
+        elif seen.clock_s - self._told_s >= IDLE_S:
+            self._say(f"idle for {duration(seen.clock_s - self._idle_s)}: nothing to send or to read")
+            self._told_s = seen.clock_s
         self._since_s, self._events = seen.clock_s, 0

@@ -7,19 +7,16 @@ commit, promote) is explained in `engine.job.loop`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from engine.snapshot.queue import Snapshot
+from engine.verify.certificate import Chain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from engine.isolation.incomplete import Incomplete
     from engine.model import Position
-    from engine.snapshot.queue import Request, Table
-
-Waits: TypeAlias = "tuple[tuple[Table, ...], tuple[tuple[int, tuple[Request, ...]], ...]]"
-"""The queue entries that merely wait, in order; and by ticket, further requests for an entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +31,7 @@ class State:
     - `destination` identifies where events went; empty in states saved before it was recorded.
     - `beside` names the document with the waiting part of the queue and the sink's memory; empty if this
       document has everything.
+    - `certificates` are those of snapshots that have ended since the turn before.
     """
 
     turn: int = 0
@@ -46,19 +44,8 @@ class State:
     destination: dict[str, str] = field(default_factory=dict)
     sink: Mapping[str, str] = field(default_factory=dict)
     beside: str = ""
-
-    @property
-    def waits(self) -> Waits:
-        """The part of the queue that merely waits."""
-        tables = self.snapshot.tables
-        merged = tuple((table.ticket, table.merged) for table in tables if table.merged)
-        return tuple(table for table in tables if waits(table)), merged
+    certificates: Chain = field(default_factory=Chain)
 
     def next_turn(self) -> State:
         """This state under the next turn's number."""
         return replace(self, turn=self.turn + 1)
-
-
-def waits(table: Table) -> bool:
-    """Whether an entry merely waits: nothing of it has been measured or read."""
-    return table.progress is None and table.resumes is None and not table.initial

@@ -44,14 +44,17 @@ from engine.errors import (
     SourceError,
     TableBusy,
 )
-from engine.job.completion import ended, gave_up, restless
+from engine.job.completion import ended, gave_up, note_steps, restless
 from engine.job.emission import Emission
+from engine.job.tally import Phase
 from engine.job.window_scheduler import WindowScheduler
+from engine.ports import TellsVisibility
 from engine.snapshot.extent import Advance
 from engine.snapshot.markers import marks
 from engine.snapshot.merge import Superseded
 from engine.snapshot.merge_key import key_of, merge_keys_of
 from engine.snapshot.slices import Slices
+from engine.verify.certified_ranges import Frontier
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -59,8 +62,10 @@ if TYPE_CHECKING:
     from engine.job.emission import Emitted
     from engine.job.parts import JobParts, Pace
     from engine.job.state import State
-    from engine.model import Part, Position, Run, Staged, Window
+    from engine.model import Limit, Part, Position, Run, Staged, Window
     from engine.ports import Encoded, OpenWindow, PartWriter
+    from engine.snapshot.estimate import Speed
+    from engine.snapshot.extent import Extent
     from engine.snapshot.queue import Table
 
 _log = logging.getLogger("engine")
@@ -76,7 +81,7 @@ class _Opened:
 
     `hidden` is what was superseded before the window opened, by changes that the window can't see. The
     first `sent` runs have been emitted. `staged` holds the rows once all of them are read, which took
-    `read_s` seconds. `reached` says whether the stream has passed the watermark since then.
+    `read_s` seconds. `reached` says whether the stream has passed the watermark since then, at `reached_s`.
     """
 
     window: Window
@@ -87,6 +92,7 @@ class _Opened:
     staged: Sequence[Staged] | None = None
     read_s: float = 0.0
     reached: bool = False
+    reached_s: float = 0.0
     sent: int = 0
 
     def reads(self, tickets: Collection[int]) -> bool:
@@ -163,6 +169,10 @@ class Windows:
     def _give_up(self, first: int) -> None:
         """Close this window and those behind it, which start where it would have ended."""
         self._opened, given_up = self._opened[:first], self._opened[first:]
+        self._parts.tally.given_up += len(given_up)
+        self._tell()
+        for opened in given_up:
+            self._opening.closed(opened.window)
         with ExitStack() as closing:
             for opened in given_up:
                 closing.callback(opened.reading.close)
@@ -175,12 +185,14 @@ class Windows:
             try:
                 staged = opened.reading.poll()
             except SourceError as error:
+                self._parts.tally.failed(error)
                 self._give_up(at)
                 return self._failed(state, opened.window, error)
             except SinkRefused:
                 raise
             except SinkError as error:
                 # There was no room to stage rows. The log and the window in front are fine.
+                self._parts.tally.failed(error)
                 self._give_up(at)
                 self._opening.held_up(error)
                 return state
@@ -193,9 +205,15 @@ class Windows:
         now_s = self._parts.clock()
         if opened.staged is None:
             opened.staged, opened.read_s = staged, now_s - opened.since_s
+            rows, size = sum(file.rows for file in staged), sum(file.bytes for file in staged)
+            self._opening.read(opened.window, rows, size)
+            self._parts.tally.spent(Phase.READ, opened.read_s)
+            self._tell()
         if not opened.reached and position is not None and opened.reading.reached(position):
-            opened.reached = True
-            self._opening.waited(now_s - opened.since_s - opened.read_s)
+            opened.reached, opened.reached_s = True, now_s
+            waited_s = now_s - opened.since_s - opened.read_s
+            self._opening.waited(waited_s)
+            self._parts.tally.spent(Phase.WAIT, waited_s)
 
     def _failed(self, state: State, window: Window, error: SourceError) -> State:
         if isinstance(error, GaveWay):
@@ -224,9 +242,9 @@ class Windows:
         The window behind may already contain an entry that is newer than the window in front. A source that
         can't tell counts it for both. That loses nothing, because the stream has carried the entry.
         """
-        for one in self._opened:
-            own = encoded.superseded_in.get(one.window.id, Superseded())
-            one.superseded |= encoded.superseded | own
+        for opened in self._opened:
+            own = encoded.superseded_in.get(opened.window.id, Superseded())
+            opened.superseded |= encoded.superseded | own
 
     def emit(self, state: State, writer: PartWriter, first_part: int) -> tuple[State, list[Part]]:
         """If the watermark is reached, write the survivors of the next slice as parts from `first_part` on.
@@ -256,6 +274,8 @@ class Windows:
         if end == len(opened.window.runs):
             del self._opened[0]
             opened.reading.close()
+            self._parts.tally.spent(Phase.EMIT, self._parts.clock() - opened.reached_s)
+        self._tell()
         return state, [result.part for result in emitted]
 
     def committed(self) -> None:
@@ -273,13 +293,34 @@ class Windows:
         for ticket in dict.fromkeys(run.ticket for run in runs):
             mine = [(read, sent) for read, sent in results if read.ticket == ticket]
             advance = _advance(opened, _runs_of(runs, ticket), mine)
-            if advance.vain:
+            if advance.runs[0].target.compared:
+                compared = [sent for _read, sent in mine]
+                self._parts.verification.note(state.turn, advance.runs, compared, opened.superseded.of)
+            elif self._parts.certificates is not None:
+                advance = self._certified(state, opened, advance, mine)
+            if advance.uncounted:
                 self._opening.gave_way()
             before = state.snapshot.find(ticket)
+            self._parts.tally.snapshots.rows(before, advance)
             rounds = before.progress.rounds if before and before.progress else 0
             state = replace(state, snapshot=state.snapshot.advanced(advance))
+            note_steps(before, state.snapshot.find(ticket), self._parts.listener)
             state = self._restless(state, ticket, rounds)
-        return ended(state, self._parts.desk)
+        return ended(state, self._parts)
+
+    def _certified(
+        self, state: State, opened: _Opened, advance: Advance, results: Sequence[tuple[Staged, Emitted]]
+    ) -> Advance:
+        """The advance with what its certificate will say."""
+        certificates, position = self._parts.certificates, state.position
+        if certificates is None or position is None:
+            return advance
+        reading = opened.reading
+        visible = reading.visible if isinstance(reading, TellsVisibility) else ""
+        numbered = enumerate(opened.window.runs[opened.sent :], opened.sent)
+        runs = {number: run for number, run in numbered if run in advance.runs}
+        sent = certificates.sent(runs, results, Frontier(self._parts.show(position), visible))
+        return replace(advance, certified=sent)
 
     def _restless(self, state: State, ticket: int, rounds: int) -> State:
         """Space out the rounds of a collection whose last rows change while they are read again.
@@ -293,13 +334,17 @@ class Windows:
             if table.progress.rounds > rounds:
                 self._opening.rest(table)
             return state
-        return gave_up(state, self._parts.desk, [table], restless(table))
+        return gave_up(state, self._parts.listener, [table], restless(table))
 
     # Opening.
 
+    def speed(self, limit: Limit, extent: Extent) -> Speed:
+        """How fast a collection would be read within a limit and the job's."""
+        return self._opening.speed(limit, extent)
+
     def consider(self, state: State, lag_s: float) -> State:
         """Open the next window if there is something to read and the stream keeps up."""
-        crowded = [table for table in state.snapshot.tables if self._crowded(table)]
+        crowded = [table for table in state.snapshot.measured if self._crowded(table)]
         if crowded:
             self.drop(crowded)
             state = self._opening.crowded(state, crowded)
@@ -311,7 +356,7 @@ class Windows:
             )
             if window is None:
                 return state
-            self._open(window)
+            self._open(state, window)
         except (TableBusy, SchemaChanged) as error:
             return self._opening.refused(state, error, behind=bool(self._opened))
         except SourceError as error:
@@ -328,10 +373,18 @@ class Windows:
     def _crowded(self, table: Table) -> bool:
         return table.progress is not None and len(table.progress.reread) > self._pace.most_reread
 
-    def _open(self, window: Window) -> None:
+    def _open(self, state: State, window: Window) -> None:
         since_s = self._parts.clock()
         reading = self._parts.source.open_window(window)
+        self._opening.opened(state, window)
+        self._parts.tally.spent(Phase.OPEN, self._parts.clock() - since_s)
         self._opened.append(_Opened(window, reading, reading.superseded, reading.superseded, since_s))
+        self._tell()
+
+    def _tell(self) -> None:
+        """Say which windows are in progress, and how much of them waits to be emitted."""
+        waiting = sum(file.bytes for opened in self._opened for file in opened.waiting)
+        self._parts.tally.in_progress([opened.window for opened in self._opened], waiting)
 
 
 def _runs_of(runs: Sequence[Run], ticket: int) -> tuple[Run, ...]:
@@ -339,6 +392,7 @@ def _runs_of(runs: Sequence[Run], ticket: int) -> tuple[Run, ...]:
 
 
 def _advance(opened: _Opened, runs: tuple[Run, ...], results: Sequence[tuple[Staged, Emitted]]) -> Advance:
+    """What a slice did for an entry. Rows that are compared are read again only if that decides something."""
     dropped = [key for _read, sent in results for key in sent.lacking]
     asked = [key for run in runs for key in run.keys]
     reread = merge_keys_of(asked)
@@ -349,8 +403,8 @@ def _advance(opened: _Opened, runs: tuple[Run, ...], results: Sequence[tuple[Sta
         rows=sum(read.rows for read, _sent in results),
         emitted=sum(sent.rows for _read, sent in results),
         bytes=sum(read.bytes for read, _sent in results),
-        lacking=frozenset(key_of(key) for key in unsent),
-        vain=opened.hidden.of(runs[0].target.collection).names(reread),
+        lacking=frozenset(() if runs[0].target.compared else map(key_of, unsent)),
+        uncounted=opened.hidden.of(runs[0].target.collection).names(reread),
     )
 
 

@@ -10,7 +10,7 @@ import unicodedata
 from typing import NoReturn
 
 from engine.patterns.character_sets import SHORTHANDS, CharacterSet, property_set
-from engine.patterns.tree import Untranslatable
+from engine.patterns.untranslatable import Untranslatable
 
 _QUOTED = re.compile(r"\\Q(.*?)(?:\\E|\Z)|\\.|[^\\]+", re.DOTALL)
 _PROPERTY = re.compile(r"([a-zA-Z])|\{([^{}]*)\}")

@@ -10,13 +10,10 @@ from functools import lru_cache
 from typing import Final, TypeAlias, assert_never
 
 from engine.patterns.character_sets import EVERYTHING, LAST, CharacterSet
+from engine.patterns.untranslatable import Untranslatable
 
 _LONGEST: Final = 1 << 20
 _ANY_CHARACTER = EVERYTHING.without_surrogates()
-
-
-class Untranslatable(ValueError):
-    """An expression that is wrong in Java, or that RE2 can't handle; the message says which."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,16 +10,33 @@ from typing import TYPE_CHECKING
 
 from engine.errors import InvariantError
 from engine.model import Key, Range, Target
+from engine.verify.certified_ranges import CertifiedRanges  # noqa: TC001  msgspec reads it
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from engine.model import Run
 
+WHOLE_BYTES = 1 << 20
+"""Up to so many bytes a collection is read whole, without bounds."""
+_DENSE = 0.2
+"""The least share of the integers between the least and the greatest key that are keys of rows."""
 _REMEMBERED_KEYS = 10_000
 """How many keys are remembered of a collection that failed."""
 _STAGED_BYTES = 1024
 """How much larger a staged row may be than in the table: field names, and its key twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scoped:
+    """The part of a collection that a signal asks for: about `rows` rows, in `ranges` or at `points`.
+
+    Bounds and points are keys as the database writes them. The ranges are disjoint and in order.
+    """
+
+    rows: int
+    ranges: tuple[Range, ...] = ()
+    points: tuple[Key, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +50,7 @@ class Extent:
     - `key` identifies the key that the bounds belong to, in the source's own format.
     - `as_of` is a place in the log. Measuring and all later reads see the changes up to it. Empty if the
       source does not give one.
+    - `scoped` is set if not all of it is to be read.
     """
 
     rows: int
@@ -42,36 +60,67 @@ class Extent:
     span: tuple[int, int] | None = None
     key: tuple[str, ...] = ()
     as_of: tuple[int, ...] = ()
+    scoped: Scoped | None = None
+
+    @property
+    def asked_rows(self) -> int:
+        """The estimate of the rows to read."""
+        return self.rows if self.scoped is None else self.scoped.rows
+
+    @property
+    def asked_bytes(self) -> int:
+        """The estimate of their bytes."""
+        return self.bytes * self.asked_rows // max(self.rows, 1) if self.scoped else self.bytes
 
     @property
     def ranges(self) -> tuple[Range, ...]:
-        """Everything there is to read."""
+        """All ranges to read."""
+        if self.scoped is not None:
+            return self.scoped.ranges
         if self.whole:
             return (Range(),)
         return () if self.greatest is None else (Range(None, self.greatest),)
 
 
+def dense_span(least: Key | None, greatest: Key, rows: int) -> tuple[int, int] | None:
+    """The least and greatest value of a single integer key, if so many rows use it densely."""
+    if least is None or least[0] is None or greatest[0] is None:
+        return None
+    low, high = int(least[0]), int(greatest[0])
+    return (low, high) if rows >= _DENSE * (high - low + 1) else None
+
+
+def integers_in(part: Range, span: tuple[int, int]) -> tuple[int, int]:
+    """A range of a single integer key as integers, as far as there are keys: `(start, end]`."""
+    start = span[0] - 1 if part.after is None else _integer(part.after) - part.holds_after
+    end = span[1] if part.upto is None else _integer(part.upto) - part.lacks_upto
+    return max(start, span[0] - 1), min(end, span[1])
+
+
+def _integer(key: Key) -> int:
+    (text,) = key
+    return int(text or 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Rows that could not be read, of a range or under `keys`, and the reason in words."""
+    """Rows that could not be read, of a range, under merge `keys` or at `points`, and the reason in words."""
 
     range: Range | None
     keys: tuple[Key, ...] = ()
     why: str = ""
+    points: tuple[Key, ...] = ()
 
     def __str__(self) -> str:
+        if self.points:
+            return f"{len(self.points)} of the keys asked for"
         if self.range is None:
             return f"{len(self.keys)} rows under single keys"
         after, upto = (_shown(key) for key in (self.range.after, self.range.upto))
-        match after, upto:
-            case None, None:
-                return "everything"
-            case None, _:
-                return f"keys up to {upto}"
-            case _, None:
-                return f"keys after {after}"
-            case _:
-                return f"keys after {after} up to {upto}"
+        begin = None if after is None else f"{'from' if self.range.holds_after else 'after'} {after}"
+        end = None if upto is None else f"{'before' if self.range.lacks_upto else 'up to'} {upto}"
+        parts = [part for part in (begin, end) if part is not None]
+        return " ".join(["keys", *parts]) if parts else "everything"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +129,9 @@ class Progress:
 
     `rows` counts the rows read, `emitted` the READ events that survived; `since_ms` is when reading began.
     `reread` holds the keys to read again: rows whose newest image in the log lacks a value that was never
-    sent. `rounds` counts the windows that did not reduce them. `missing` could not be read.
+    sent. `rounds` counts the windows that did not reduce them. `missing` could not be read. `points` are
+    unread keys that a signal asked for; `found` counts the rows read at such keys. `certified` is what its
+    certificate will say.
     """
 
     extent: Extent
@@ -92,17 +143,56 @@ class Progress:
     reread: tuple[Key, ...] = ()
     rounds: int = 0
     missing: tuple[Gap, ...] = ()
+    points: tuple[Key, ...] = ()
+    found: int = 0
+    certified: CertifiedRanges | None = None
 
     @property
     def done(self) -> bool:
         """Whether nothing is left to read."""
-        return not self.left and not self.reread
+        return not self.left and not self.reread and not self.points
+
+    @property
+    def untouched(self) -> bool:
+        """Whether no window has read any of it. Rows may have moved."""
+        return self == Progress(
+            self.extent, self.since_ms, self.extent.ranges, reread=self.reread, points=self.points
+        )
 
     @property
     def lacks(self) -> tuple[Gap, ...]:
         """What would be missing if the snapshot ended now."""
         left = tuple(Gap(unread) for unread in self.left)
-        return self.missing + left + ((Gap(None, self.reread),) if self.reread else ())
+        points = (Gap(None, points=self.points),) if self.points else ()
+        return self.missing + left + points + ((Gap(None, self.reread),) if self.reread else ())
+
+    @property
+    def fraction_read(self) -> float:
+        """How much of a collection is read, from 0 to 1. An estimate unless the key is an integer."""
+        extent = self.extent
+        if extent.scoped is not None and self.points:
+            return min(1.0, max(0.0, 1 - len(self.points) / max(1, extent.scoped.rows)))
+        if not self.left:
+            return 1.0
+        if extent.span is not None:
+            left, all_ = (_width(ranges, extent.span) for ranges in (self.left, extent.ranges))
+            return min(1.0, max(0.0, 1 - left / max(1, all_)))
+        return min(1.0, self.rows / max(1, extent.asked_rows))
+
+
+def _width(ranges: Sequence[Range], span: tuple[int, int]) -> int:
+    """How many integers are in ranges."""
+    ends = [integers_in(part, span) for part in ranges]
+    return sum(max(0, end - start) for start, end in ends)
+
+
+def begun(extent: Extent, now_ms: int) -> Progress:
+    """The progress of a collection of which nothing is read yet."""
+    if extent.scoped is None:
+        return Progress(extent, now_ms, extent.ranges)
+    # What is left says which points there are.
+    kept = replace(extent, scoped=replace(extent.scoped, points=()))
+    return Progress(kept, now_ms, extent.ranges, points=extent.scoped.points)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +225,10 @@ class Failed:
         """The progress that reads the gaps, or everything if the bounds no longer fit the table's key."""
         ranges = tuple(gap.range for gap in self.gaps if gap.range)
         if extent.whole or extent.key != self.key or self.all:
-            return Progress(extent, now_ms, extent.ranges)
+            return begun(extent, now_ms)
         keys = tuple(key for gap in self.gaps for key in gap.keys)
-        return Progress(extent, now_ms, ranges, reread=keys)
+        points = tuple(key for gap in self.gaps for key in gap.points)
+        return replace(begun(extent, now_ms), left=ranges, reread=keys, points=points)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +236,9 @@ class Advance:
     """What one window did for one entry of the queue.
 
     Its `runs` were read, or given up for the reason in `why`. Rows under the keys in `lacking` must be read
-    again. `bytes` is the staged size of the rows read. `vain`: it read keys again while the change that had
-    superseded them was still invisible to it, so it does not count as a round.
+    again. `bytes` is the staged size of the rows read. `uncounted`: it read keys again while the change that
+    had superseded them was still invisible to it, so it does not count as a round. `certified` is what it
+    sent.
     """
 
     ticket: int
@@ -156,24 +248,34 @@ class Advance:
     lacking: frozenset[Key] = frozenset()
     why: str | None = None
     bytes: int = 0
-    vain: bool = False
+    uncounted: bool = False
+    certified: CertifiedRanges | None = None
 
     def applied(self, progress: Progress) -> Progress:
         """The progress after this window."""
         asked = {key for run in self.runs for key in run.keys}
         again = [key for key in progress.reread if key not in asked or key in self.lacking]
         again += sorted(self.lacking.difference(progress.reread), key=str)
+        points = {key for run in self.runs for key in run.points}
         return replace(
             progress,
             extent=self._learned(progress.extent),
-            left=_less(progress.left, [run for run in self.runs if not run.keys]),
+            left=_less(progress.left, [run for run in self.runs if not run.keys and not run.points]),
+            points=tuple(key for key in progress.points if key not in points),
+            found=progress.found + (self.rows if points else 0),
             rows=progress.rows + self.rows,
             emitted=progress.emitted + self.emitted,
             chunks=progress.chunks + sum(run.chunks for run in self.runs),
             reread=tuple(again),
-            rounds=progress.rounds + (bool(asked) and len(self.lacking) >= len(asked) and not self.vain),
+            rounds=progress.rounds + (bool(asked) and len(self.lacking) >= len(asked) and not self.uncounted),
             missing=progress.missing + self._gaps(),
+            certified=self._certified(progress.certified),
         )
+
+    def _certified(self, before: CertifiedRanges | None) -> CertifiedRanges | None:
+        if self.certified is None or before is None:
+            return self.certified or before
+        return before.with_next(self.certified)
 
     def _learned(self, extent: Extent) -> Extent:
         """The extent with the measured size of rows, if they are larger than estimated."""
@@ -190,18 +292,19 @@ class Advance:
 
 def gap_of(run: Run, why: str = "") -> Gap:
     """The gap that a run leaves if it is not read."""
-    return Gap(None if run.keys else Range(run.after, run.upto), run.keys, why)
+    return Gap(None if run.keys or run.points else run.range, run.keys, why, run.points)
 
 
 def _less(left: Sequence[Range], runs: Sequence[Run]) -> tuple[Range, ...]:
     """The ranges without what the runs have read, from the first range's beginning on."""
     rest = list(left)
     for run in runs:
-        if not rest or run.after != rest[0].after:
+        if not rest or (run.after, run.holds_after) != (rest[0].after, rest[0].holds_after):
             raise InvariantError(
                 f"a run after {run.after} was read, and is not what comes next", place="plan"
             )
-        rest[:1] = [] if run.upto == rest[0].upto else [Range(run.upto, rest[0].upto)]
+        ends = (run.upto, run.lacks_upto) == (rest[0].upto, rest[0].lacks_upto)
+        rest[:1] = [] if ends else [replace(rest[0], after=run.upto, holds_after=False)]
     return tuple(rest)
 
 

@@ -23,7 +23,7 @@ from engine.expressions import first_found, matches
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from engine.config.settings import CaptureSettings
+    from engine.config.selection import CaptureSettings
     from engine.model import CollectionId
 
 
@@ -141,7 +141,9 @@ def to_read(
         for collection in collections
         if capture.captures(*collection.parts) and (not only or matches(only, str(collection)))
     ]
-    return sorted(chosen, key=lambda one: (first_found(capture.include_tables, str(one)), _utf16(str(one))))
+    return sorted(
+        chosen, key=lambda table: (first_found(capture.include_tables, str(table)), _utf16(str(table)))
+    )
 
 
 def _utf16(name: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Snapshot markers: which READ events of an initial snapshot are marked as the first or the last. Pure.
+"""Snapshot markers: which READ events of an initial or blocking snapshot are its first or last. Pure.
 
 The values are Debezium's, in the source block's `snapshot` field; a row without a marker has "true". There is
 no look-ahead: if the first table has no rows, no row is `first`. The same holds for the last table.
@@ -52,16 +52,16 @@ NO_MARKERS = Markers()
 
 
 def marks(snapshot: Snapshot, runs: Sequence[Run], staged: Sequence[Staged]) -> list[Markers]:
-    """The markers of each file to be emitted now, of these runs of an initial snapshot.
+    """The markers of each file to be emitted now, of these runs of one stage.
 
     Tables count in reading order, which busy tables change. The first table is the one before which no rows
     came; the last is the one after which no table is left. Each database is a snapshot of its own.
     """
     found = [NO_MARKERS] * len(staged)
-    tables = {
-        table.ticket: table for table in snapshot.tables if table.initial and table.place and table.progress
-    }
-    left = Counter(table.target.collection.database for table in snapshot.tables if table.initial)
+    stage = next((table.stage for table in snapshot.tables if runs and table.ticket == runs[0].ticket), None)
+    together = [table for table in snapshot.tables if table.place and table.stage == stage]
+    tables = {table.ticket: table for table in together if table.progress}
+    left = Counter(table.target.collection.database for table in together)
     begun = {table.target.collection.database for table in tables.values() if _has_begun(table, left)}
     for ticket in dict.fromkeys(run.ticket for run in runs):
         progress = tables[ticket].progress if ticket in tables else None

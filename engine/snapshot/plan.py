@@ -12,6 +12,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from engine.model import Run
+from engine.snapshot.extent import integers_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,12 +21,16 @@ if TYPE_CHECKING:
     from engine.snapshot.extent import Progress
     from engine.snapshot.queue import Snapshot, Table
 
-    Boundaries = Callable[[Target, Key | None, Key, int, int], Sequence[Key]]
-    """`(target, after, upto, step_rows, count)`: up to `count` keys below `upto`, each about
-    `step_rows` rows after the previous one, the first that far after `after`; fewer at the end."""
+    Boundaries = Callable[[Target, Range, int, int], Sequence[Key]]
+    """`(target, left, step_rows, count)`: up to `count` keys of the range, without its last one, each about
+    `step_rows` rows after the previous one, the first that far after its beginning; fewer at the end.
+
+    The range has an upper bound."""
 
 REREAD_AT_ONCE = 5_000
 """How many keys one query names at most."""
+_POINTS_AT_ONCE = 1_000
+"""How many keys that a signal asked for one query names at most."""
 _SLACK = 1.1
 """The tolerance for rows beyond the estimate, so that no extra window is needed for a few of them."""
 _PIECES = 12
@@ -40,7 +45,7 @@ A task reads up to 12 runs one after another, and a window is emitted run by run
 class Budget:
     """What one window may read: rows, bytes, and chunks of `chunk_rows` rows, with `tasks` parallel tasks.
 
-    `alone`: one run only.
+    `alone`: one run only. `strict`: `rows` bounds keys that are read again, too.
     """
 
     rows: int
@@ -49,6 +54,7 @@ class Budget:
     chunk_rows: int
     chunks: int | None = None
     alone: bool = False
+    strict: bool = False
 
     def less(self, *, rows: int, size: int, chunks: int) -> Budget:
         """The budget left after this much is planned."""
@@ -70,12 +76,12 @@ class Budget:
 def plan_window(snapshot: Snapshot, budget: Budget, boundaries: Boundaries) -> tuple[Run, ...]:
     """Cut the next window's runs from the queue's measured collections, in order.
 
-    Stops at the first collection that has not begun. Initial entries don't mix with others. Keys don't mix
-    with ranges, because a source may hold its stream while a few keys are read. Empty if nothing is left.
+    Stops at the first collection that has not begun, and where the first stage ends. Keys don't mix with
+    ranges, because a source may hold its stream while a few keys are read. Empty if nothing is left.
     """
     runs: list[Run] = []
     for table in snapshot.tables:
-        if table.progress is None or (runs and budget.spent) or table.initial != snapshot.tables[0].initial:
+        if table.progress is None or (runs and budget.spent) or table.stage != snapshot.tables[0].stage:
             break
         planned, finished = _plan_table(table, table.progress, budget, boundaries)
         if runs and planned and bool(runs[0].keys) != bool(planned[0].keys):
@@ -89,7 +95,7 @@ def plan_window(snapshot: Snapshot, budget: Budget, boundaries: Boundaries) -> t
 
 def _after(budget: Budget, progress: Progress, planned: Sequence[Run]) -> Budget:
     extent, chunks = progress.extent, sum(run.chunks for run in planned)
-    rows = min(extent.rows, chunks * budget.chunk_rows)
+    rows = min(extent.asked_rows, chunks * budget.chunk_rows)
     size = int(rows * extent.bytes / max(extent.rows, 1))
     return budget.less(rows=rows, size=size, chunks=chunks)
 
@@ -99,9 +105,13 @@ def _plan_table(
 ) -> tuple[list[Run], bool]:
     """The collection's next runs, and whether they are its last ones."""
     extent = progress.extent
-    if not progress.left or len(progress.reread) >= REREAD_AT_ONCE:
+    unread = bool(progress.left or progress.points)
+    if not unread or len(progress.reread) >= REREAD_AT_ONCE:
         # If many pile up they are read before the ranges are finished, so the state never grows too large.
-        return _plan_again(table, progress, budget), not progress.left
+        return _plan_again(table, progress, budget), not unread
+    if progress.points:
+        points = _plan_points(table, progress, budget)
+        return points, sum(len(run.points) for run in points) == len(progress.points)
     if extent.whole:
         chunks = max(1, ceil(extent.rows / budget.chunk_rows))
         return [Run(table.ticket, table.target, None, None, chunks, key=extent.key)], True
@@ -132,17 +142,33 @@ def _rows_left(progress: Progress) -> float | None:
     """An estimate; None if more rows were read than estimated."""
     span = progress.extent.span
     if span is None:
-        left = progress.extent.rows - progress.rows
+        left = progress.extent.asked_rows - progress.rows
         return left if left > 0 else None
-    ends = [_ends(left, span) for left in progress.left]
-    return sum((end - start) * _density(progress, start, span) for start, end in ends)
+    ends = [integers_in(left, span) for left in progress.left]
+    return sum(max(0, end - start) * _density(progress, start, span) for start, end in ends)
+
+
+def _plan_points(table: Table, progress: Progress, budget: Budget) -> list[Run]:
+    """The next keys that the signal asked for, some in each run."""
+    most = 1 if budget.alone else budget.tasks * _PIECES
+    rows = most * _POINTS_AT_ONCE
+    points = progress.points[: max(1, min(rows, budget.rows) if budget.alone or budget.strict else rows)]
+    runs = [points[at : at + _POINTS_AT_ONCE] for at in range(0, len(points), _POINTS_AT_ONCE)]
+    return [
+        Run(
+            *(table.ticket, table.target, None, None, ceil(len(some) / budget.chunk_rows)),
+            key=progress.extent.key,
+            points=some,
+        )
+        for some in runs[:most]
+    ]
 
 
 def _plan_again(table: Table, progress: Progress, budget: Budget) -> list[Run]:
     """The keys to read again, as one run."""
     if not progress.reread:
         return []
-    at_once = min(REREAD_AT_ONCE, budget.rows) if budget.alone else REREAD_AT_ONCE
+    at_once = min(REREAD_AT_ONCE, budget.rows) if budget.alone or budget.strict else REREAD_AT_ONCE
     keys = progress.reread[: max(1, at_once)]
     chunks = ceil(len(keys) / budget.chunk_rows)
     return [Run(table.ticket, table.target, None, None, chunks, keys, progress.extent.key)]
@@ -156,9 +182,15 @@ def _plan_range(
     finished = len(bounds) < count
     if finished:
         bounds.append(left.upto)
+    last = len(bounds) - 1
     runs = [
-        Run(table.ticket, table.target, after, upto, key=progress.extent.key)
-        for after, upto in zip([left.after, *bounds], bounds, strict=False)
+        Run(
+            *(table.ticket, table.target, after, upto),
+            key=progress.extent.key,
+            holds_after=left.holds_after and at == 0,
+            lacks_upto=left.lacks_upto and finished and at == last,
+        )
+        for at, (after, upto) in enumerate(zip([left.after, *bounds], bounds, strict=False))
     ]
     return runs, finished
 
@@ -169,40 +201,17 @@ def _bounds(
     if left.upto is None:
         return []
     if progress.extent.span is None:
-        return boundaries(table.target, left.after, left.upto, step, count)
-    start, end = _ends(left, progress.extent.span)
+        return boundaries(table.target, left, step, count)
+    start, end = integers_in(left, progress.extent.span)
     width = ceil(step / _density(progress, start, progress.extent.span))
     uptos = (start + width * (index + 1) for index in range(count))
     return [(str(upto),) for upto in uptos if upto < end]
-
-
-def _ends(left: Range, span: tuple[int, int]) -> tuple[int, int]:
-    """A range as integers: `(start, end]`."""
-    start = span[0] - 1 if left.after is None else _integer(left.after)
-    return start, span[1] if left.upto is None else _integer(left.upto)
 
 
 def _density(progress: Progress, start: int, span: tuple[int, int]) -> float:
     """Rows per key value: the greater of the estimate and what was observed."""
     least, highest = span
     density = progress.extent.rows / (highest - least + 1)
-    if progress.rows and start >= least:
+    if progress.rows and start >= least and progress.extent.scoped is None:
         density = max(density, progress.rows / (start - least + 1))
     return min(1.0, max(density, 1e-9))
-
-
-def _integer(key: Key) -> int:
-    (text,) = key
-    return int(text or 0)
-
-
-def fraction_read(progress: Progress) -> float:
-    """How much of a collection is read, from 0 to 1. An estimate unless the key is an integer."""
-    if not progress.left:
-        return 1.0
-    if progress.extent.span is not None:
-        least, highest = progress.extent.span
-        ends = [_ends(left, progress.extent.span) for left in progress.left]
-        left = sum(end - start for start, end in ends)
-        return min(1.0, max(0.0, 1 - left / max(1, highest - least + 1)))
-    return min(1.0, progress.rows / max(1, progress.extent.rows))

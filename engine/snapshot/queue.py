@@ -6,18 +6,26 @@ reads, `merge.py` which rows survive.
 A collection is *queued* until a window reads it. From then on `progress` says what is left. It leaves the
 queue as completed, stopped or failed. A *paused* one stays, and no window reads it until it is resumed. A
 repeated request joins the existing entry until a row of it is read; after that it gets an entry of its own.
+Entries of a higher priority come first, equal ones in the order of their arrival. So one that is being read
+yields to an entry of higher priority at its window's end.
 What a failed entry lacks is remembered, and the next request for the same target reads just that.
+
+The queue has stages, which windows don't mix: the initial snapshot, then each blocking snapshot in the order
+of the signals, then everything else.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import takewhile
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
-from engine.model import Target
-from engine.snapshot.extent import Advance, Extent, Failed, Progress
+from engine.model import NO_LIMIT, Target
+from engine.snapshot.extent import Advance, Extent, Failed, Progress, begun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -26,12 +34,16 @@ if TYPE_CHECKING:
         CollectionId,
         ExecuteSnapshot,
         Key,
+        Limit,
         PauseSnapshot,
         ResumeSnapshot,
         StopSnapshot,
     )
 
 Pairs: TypeAlias = "frozenset[tuple[Key | None, Key]]"
+Waiting: TypeAlias = "tuple[tuple[Table, ...], tuple[tuple[int, tuple[Request, ...]], ...]]"
+"""The entries that merely wait, in order; and by ticket, further requests for an entry."""
+_ORDINARY = 2
 _REMEMBERED = 1_000
 """How many failed collections the state remembers."""
 
@@ -49,8 +61,9 @@ class Table:
     """An entry of the queue. `ticket` distinguishes entries for the same collection.
 
     `signal` and `id` are the first request's (see `Request`); `merged` holds the requests that joined while
-    the entry waited. `resumes` is what an earlier entry failed to read. `place` is set for entries of the
-    initial snapshot: table n of m of its database, from 1. `paused` entries wait for a signal.
+    the entry waited. `resumes` is what an earlier entry failed to read. `place` is set for entries of an
+    initial or a blocking snapshot: table n of m of its database, from 1. `paused` entries wait for a signal.
+    The entries of a signal share its `limit`.
     """
 
     ticket: int
@@ -62,6 +75,8 @@ class Table:
     place: tuple[int, int] | None = None
     merged: tuple[Request, ...] = ()
     paused: bool = False
+    priority: int = 0
+    limit: Limit = NO_LIMIT
 
     @property
     def requests(self) -> tuple[Request, ...]:
@@ -73,15 +88,34 @@ class Table:
         """Whether all of it is to be read, and no window has read any of it."""
         if self.initial or self.resumes is not None:
             return False
-        progress = self.progress
-        return progress is None or progress == Progress(
-            progress.extent, progress.since_ms, progress.extent.ranges, reread=progress.reread
-        )
+        return self.progress is None or self.progress.untouched
 
     @property
     def initial(self) -> bool:
         """Whether it belongs to the initial snapshot, which is read before the log."""
         return self.target.initial
+
+    @property
+    def blocking(self) -> bool:
+        """Whether the stream waits while it is read."""
+        return self.target.blocking
+
+    @property
+    def rests(self) -> bool:
+        """Whether no window reads it for now: it is paused, or all its rows are read and being compared."""
+        return self.paused or (self.target.compared and self.progress is not None and self.progress.done)
+
+    @property
+    def waits(self) -> bool:
+        """Whether it merely waits: nothing of it has been measured or read."""
+        return self.progress is None and self.resumes is None and not self.initial
+
+    @property
+    def stage(self) -> tuple[int, str]:
+        """What it is read together with; entries of other stages are read before or after it."""
+        if self.initial:
+            return 0, ""
+        return (1, self.signal) if self.blocking else (_ORDINARY, "")
 
     def began_before(self, places: Mapping[CollectionId, tuple[int, ...]]) -> bool:
         """Whether it was measured or read before the place in the log given for its collection."""
@@ -93,12 +127,15 @@ class Table:
         """The entry after it was measured."""
         if self.resumes is not None:
             return replace(self, progress=self.resumes.progress(extent, now_ms), resumes=None)
-        return replace(self, progress=Progress(extent, now_ms, extent.ranges))
+        return replace(self, progress=begun(extent, now_ms))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Snapshot:
-    """The queue in reading order, and what failed before. With `paused` on, new entries are paused."""
+    """The queue in reading order, and what failed before. With `paused` on, new entries are paused.
+
+    A queue may be long, and most turns leave it as it is. What every turn asks is found once.
+    """
 
     tables: tuple[Table, ...] = ()
     next_ticket: int = 1
@@ -109,18 +146,26 @@ class Snapshot:
         """Append the command's collections to the queue.
 
         A request for an untouched entry joins that entry, which is then measured again; not if a window
-        already reads it (`reading` holds those tickets). For a target that failed before, only what it lacks
-        is read.
+        already reads it (`reading` holds those tickets), nor with another limit. For a target that failed
+        before, only what it lacks is read. A blocking command joins no entry, and goes before everything that
+        does not block.
         """
+        if command.blocking:
+            return self._blocked(command)
         asked = frozenset(command.targets)
         waiting = {
             table.target: table.ticket
             for table in self.tables
-            if table.target in asked and table.untouched and table.ticket not in reading
+            if table.target in asked
+            and table.limit == command.limit
+            and table.untouched
+            and table.ticket not in reading
         }
-        request = Request(command.signal, command.id)
         tickets = {waiting[target] for target in asked if target in waiting}
-        tables = tuple(_merged(t, request) if t.ticket in tickets else t for t in self.tables)
+        tables = self.tables
+        if tickets:
+            joined = (_merged(table, command) if table.ticket in tickets else table for table in tables)
+            tables = tuple(sorted(joined, key=_rank))
         known = {failed.target: failed for failed in self.failed if failed.target not in waiting}
         new = [target for target in command.targets if target not in waiting]
         added = tuple(
@@ -131,15 +176,40 @@ class Snapshot:
                 id=command.id,
                 resumes=known.pop(target, None),
                 paused=self.paused,
+                priority=command.priority,
+                limit=command.limit,
             )
             for ticket, target in enumerate(new, self.next_ticket)
         )
+        at = bisect_right(tables, (_ORDINARY, -command.priority), key=_rank)
         return replace(
             self,
-            tables=tables + added,
+            tables=(*tables[:at], *added, *tables[at:]),
             next_ticket=self.next_ticket + len(added),
             failed=tuple(known.values()),
         )
+
+    def _blocked(self, command: ExecuteSnapshot) -> Snapshot:
+        """The queue with a blocking command's collections behind earlier ones, before incremental ones."""
+        known = {failed.target: failed for failed in self.failed}
+        entries = _placed(command.targets, command.signal, self.next_ticket)
+        added = [
+            replace(entry, id=command.id, limit=command.limit, resumes=known.pop(entry.target, None))
+            for entry in entries
+        ]
+        first = [table for table in self.tables if table.target.as_initial]
+        rest = [table for table in self.tables if not table.target.as_initial]
+        return replace(
+            self,
+            tables=(*first, *added, *rest),
+            next_ticket=self.next_ticket + len(added),
+            failed=tuple(known.values()),
+        )
+
+    def ahead_of(self, command: ExecuteSnapshot) -> int:
+        """How many entries are before the first one that the command asked for."""
+        request = Request(command.signal, command.id)
+        return next((at for at, table in enumerate(self.tables) if request in table.requests), 0)
 
     def begin(
         self,
@@ -152,13 +222,7 @@ class Snapshot:
         `conditions` filter some of them. `Table.place` is counted per database.
         """
         targets = [Target(collection, conditions.get(collection), initial=True) for collection in collections]
-        totals = Counter(collection.database for collection in collections)
-        counted: Counter[str] = Counter()
-        added = []
-        for ticket, target in enumerate(targets, self.next_ticket):
-            database = target.collection.database
-            counted[database] += 1
-            added.append(Table(ticket, signal, target, place=(counted[database], totals[database])))
+        added = _placed(targets, signal, self.next_ticket)
         others = tuple(table for table in self.tables if not table.initial)
         return replace(self, tables=(*added, *others), next_ticket=self.next_ticket + len(added))
 
@@ -190,6 +254,8 @@ class Snapshot:
         `collections` gives the place in the log for each. Entries measured after it stay as they are. The
         memory of what failed entries lack is dropped, because they lack more now.
         """
+        if not collections:
+            return self, ()
         anew = tuple(
             table
             for table in self.tables
@@ -208,22 +274,35 @@ class Snapshot:
         return sum(1 + len(table.merged) for table in self.tables if not table.initial)
 
     @property
+    def keys(self) -> int:
+        """How many keys and ranges the signals in the queue, and those that failed, have given."""
+        tables, failed = (entry.target for entry in self.tables), (entry.target for entry in self.failed)
+        return scope_size(tables) + scope_size(failed)
+
+    def conditions_with(self, targets: Iterable[Target]) -> int:
+        """The characters of the conditions of the queue, of what failed and of more targets, each once."""
+        queued, failed = (entry.target for entry in self.tables), (entry.target for entry in self.failed)
+        return sum(
+            map(len, {target.condition for target in (*queued, *failed, *targets) if target.condition})
+        )
+
+    @property
     def initial(self) -> bool:
-        """Whether anything is left of the initial snapshot."""
-        return any(table.initial for table in self.tables)
+        """Whether anything is left of the initial snapshot, whose entries come before all others."""
+        return bool(self.tables) and self.tables[0].initial
 
     def stop(self, command: StopSnapshot) -> tuple[Snapshot, tuple[Table, ...]]:
         """Remove the command's collections, or all, from the queue; also returns what was removed.
 
         Initial entries stay, since no signal asked for them.
         """
-        stopped = self._named(command.collections)
+        stopped = self._named(command.collections, blocking=command.blocking)
         return self.without(stopped), stopped
 
     def pause(self, command: PauseSnapshot) -> tuple[Snapshot, tuple[Table, ...]]:
         """Pause the command's collections, or all and those to come; also returns what was not paused before.
 
-        Initial entries go on, since the log may wait for them.
+        Initial and blocking entries go on, since the log may wait for them.
         """
         paused = tuple(table for table in self._named(command.collections) if not table.paused)
         whole = self.paused or command.collections is None
@@ -237,17 +316,25 @@ class Snapshot:
 
     @property
     def active(self) -> Snapshot:
-        """The queue without paused entries."""
-        if not any(table.paused for table in self.tables):
+        """The queue without paused entries, and without those whose rows wait to be compared."""
+        if len(self._awake) == len(self.tables):
             return self
-        return replace(self, tables=tuple(table for table in self.tables if not table.paused))
+        return replace(self, tables=self._awake)
 
-    def _named(self, collections: tuple[CollectionId, ...] | None) -> tuple[Table, ...]:
+    @cached_property
+    def _awake(self) -> tuple[Table, ...]:
+        return tuple(table for table in self.tables if not table.rests)
+
+    def _named(
+        self, collections: tuple[CollectionId, ...] | None, *, blocking: bool = False
+    ) -> tuple[Table, ...]:
         """The entries that a signal means: those of these collections, or all. Never initial ones."""
         return tuple(
             table
             for table in self.tables
-            if not table.initial and (collections is None or table.target.collection in collections)
+            if not table.initial
+            and table.blocking == blocking
+            and (collections is None or table.target.collection in collections)
         )
 
     def _marked(self, tables: Iterable[Table], *, paused: bool) -> Snapshot:
@@ -297,12 +384,61 @@ class Snapshot:
             self, tables=tuple(_advanced(t, done[t.ticket]) if t.ticket in done else t for t in self.tables)
         )
 
+    def restarted(self, ticket: int) -> Snapshot:
+        """The queue with an entry that nothing has been read of."""
+        return self._with(ticket, lambda table: replace(table, progress=None))
+
+    def whole(self, ticket: int) -> Snapshot:
+        """The queue with an entry that was found empty, and that one window is to read without bounds."""
+
+        def unbounded(table: Table) -> Table:
+            if table.progress is None:
+                return table
+            extent = replace(table.progress.extent, whole=True)
+            return replace(table, progress=replace(table.progress, extent=extent, left=extent.ranges))
+
+        return self._with(ticket, unbounded)
+
+    def looking_again(self, ticket: int, keys: tuple[Key, ...]) -> Snapshot:
+        """The queue with an entry that was read to its end, of which these keys are to be read again."""
+
+        def again(table: Table) -> Table:
+            return replace(table, progress=replace(table.progress, reread=keys)) if table.progress else table
+
+        return self._with(ticket, again)
+
+    @cached_property
+    def measured(self) -> tuple[Table, ...]:
+        """The entries that have been measured, so that windows read them."""
+        return tuple(table for table in self.tables if table.progress is not None)
+
+    @cached_property
+    def compared(self) -> tuple[Table, ...]:
+        """The entries whose rows are compared instead of being sent."""
+        return tuple(table for table in self.tables if table.target.compared)
+
+    @cached_property
+    def held(self) -> bool:
+        """Whether there are entries, and all of them are paused."""
+        return bool(self.tables) and all(table.paused for table in self.tables)
+
+    @cached_property
+    def waiting(self) -> Waiting:
+        """The part of the queue that merely waits."""
+        merged = tuple((table.ticket, table.merged) for table in self.tables if table.merged)
+        return tuple(table for table in self.tables if table.waits), merged
+
+    @cached_property
+    def touched(self) -> tuple[tuple[int, Table], ...]:
+        """The entries that do not merely wait, each with its index in the queue."""
+        return tuple((at, table) for at, table in enumerate(self.tables) if not table.waits)
+
     @property
     def done(self) -> tuple[Table, ...]:
         """The entries with nothing left to read."""
-        return tuple(table for table in self.tables if table.progress and table.progress.done)
+        return tuple(table for table in self.measured if table.progress and table.progress.done)
 
-    @property
+    @cached_property
     def reading(self) -> dict[CollectionId, frozenset[tuple[str, ...]]]:
         """The keys that cut each collection that is being read, or that may resume where it failed."""
         keys: defaultdict[CollectionId, set[tuple[str, ...]]] = defaultdict(set)
@@ -332,11 +468,18 @@ class Snapshot:
         return replace(self, tables=tuple(tables), failed=tuple(failed))
 
     def postponed(self, tables: Iterable[Table]) -> Snapshot:
-        """The queue with these entries moved behind all others of their kind (initial or not)."""
+        """The queue with these entries moved behind all others of their stage and rank."""
         later = {table.ticket for table in tables}
-        # Initial entries stay first: the log waits for them, and the others need the log.
-        order = sorted(self.tables, key=lambda table: (not table.initial, table.ticket in later))
+        stages = {stage: at for at, stage in enumerate(dict.fromkeys(table.stage for table in self.tables))}
+        order = sorted(
+            self.tables, key=lambda table: (stages[table.stage], *_rank(table), table.ticket in later)
+        )
         return replace(self, tables=tuple(order))
+
+    @property
+    def leading(self) -> tuple[Table, ...]:
+        """The entries of the queue's first stage."""
+        return tuple(takewhile(lambda table: table.stage == self.tables[0].stage, self.tables))
 
     def find(self, ticket: int) -> Table | None:
         """The entry with this ticket, None when it has left the queue."""
@@ -346,15 +489,54 @@ class Snapshot:
         return replace(self, tables=tuple(change(t) if t.ticket == ticket else t for t in self.tables))
 
 
+def scope_size(targets: Iterable[Target]) -> int:
+    """How many keys and ranges these targets have."""
+    return sum(target.scope.size for target in targets if target.scope is not None)
+
+
+def asked(command: ExecuteSnapshot, target: Target) -> Table:
+    """An entry that is in no queue, for an answer about a collection of a command."""
+    return Table(0, command.signal, target, id=command.id)
+
+
+def _placed(targets: Sequence[Target], signal: str, ticket: int) -> list[Table]:
+    """New entries for the targets, numbered per database."""
+    totals = Counter(target.collection.database for target in targets)
+    counted: Counter[str] = Counter()
+    entries = []
+    for number, target in enumerate(targets, ticket):
+        database = target.collection.database
+        counted[database] += 1
+        entries.append(Table(number, signal, target, place=(counted[database], totals[database])))
+    return entries
+
+
 def _failed(table: Table) -> Failed | None:
-    """What a collection lacks. A signal may ask for it, also if an initial entry failed."""
-    if table.progress is None:
+    """What a collection lacks. A signal may ask for it, also if an initial entry failed.
+
+    A verification lacks nothing: it counts only if it has compared everything.
+    """
+    if table.progress is None or table.target.compared:
         return None
     return Failed(replace(table.target, initial=False), table.progress.extent.key, table.progress.lacks)
 
 
-def _merged(table: Table, request: Request) -> Table:
-    return replace(table, progress=None, merged=(*table.merged, request))
+def _rank(table: Table) -> tuple[int, int]:
+    """What the queue is ordered by.
+
+    Initial entries come first, then blocking ones, because the log waits for them, and the others need the
+    log.
+    """
+    return table.stage[0], -table.priority
+
+
+def _merged(table: Table, command: ExecuteSnapshot) -> Table:
+    return replace(
+        table,
+        progress=None,
+        merged=(*table.merged, Request(command.signal, command.id)),
+        priority=max(table.priority, command.priority),
+    )
 
 
 def _opened(table: Table, now_ms: int) -> Table:
@@ -368,6 +550,8 @@ def _advanced(table: Table, advance: Advance) -> Table:
 
 
 def _moved(table: Table, pairs: Pairs) -> Table:
+    if table.target.compared:
+        return table  # nobody waits for its values
     if table.resumes is not None:
         return replace(table, resumes=table.resumes.with_keys(frozenset(after for _before, after in pairs)))
     return replace(table, progress=_reading_again(table.progress, pairs)) if table.progress else table
@@ -378,9 +562,10 @@ def _reading_again(progress: Progress, pairs: Pairs) -> Progress:
 
     While ranges are left or rows are missing, any moved row may have escaped. Once all ranges are read, only
     two kinds of moves matter: away from a key that is to be read again, and into the collection from outside,
-    since nobody has read such a row. All other moves are counted by the windows themselves.
+    since nobody has read such a row. All other moves are counted by the windows themselves. If only some
+    rows were asked for, any row may come in from those that nobody has read.
     """
-    if progress.left or progress.missing:
+    if progress.left or progress.points or progress.missing or progress.extent.scoped:
         moved = {after for _before, after in pairs}
     else:
         moved = _whither(progress.reread, pairs) | {after for before, after in pairs if before is None}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.errors import SignalError
+from engine.errors import NoUsableKey, SignalError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ def key_columns(target: Target, key: tuple[str, ...], columns: Sequence[str]) ->
     if target.surrogate_key:
         names = tuple(name.strip() for name in target.surrogate_key.split(","))
     if not names:
-        raise SignalError(
+        raise NoUsableKey(
             "the table has neither a primary key nor a unique index over NOT NULL columns",
             place=place,
             hint='name a column to order it by in "surrogate-key"',

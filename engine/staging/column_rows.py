@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from engine.snapshot.markers import Markers
     from engine.snapshot.merge import Newer
     from engine.staging.port import Block, BlockStore, BlockWriter
+    from engine.staging.rows import Survivors
     from engine.staging.surroundings import Surroundings
 
 
@@ -60,7 +61,7 @@ class StagedColumns:
     block: Block
     shown: frozenset[str]
 
-    def emit(self, newer: Newer, marks: Markers, writer: PartWriter, part: int) -> tuple[Part, list[bytes]]:
+    def emit(self, newer: Newer, marks: Markers, writer: PartWriter, part: int) -> tuple[Part, Survivors]:
         """Write the surviving rows."""
         with self.block.open(ROWS) as content, pa.ipc.open_stream(content) as stream:
             batches = list(stream)
@@ -70,4 +71,4 @@ class StagedColumns:
             marked(batch, marker) if marker in self.shown else batch
             for batch, marker in by_marker(plain, marks)
         )
-        return writer.write(part, events), left.lacking
+        return writer.write(part, events), left

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from engine.errors import SourceError
+from typing import Final
+
+from engine.errors import ExecutorsFailed
+
+_SHARED: Final = (
+    "driver and executors must share tidemark.staging.dir, or the files sink's directory, and nobody else may"
+    " clear it"
+)
 
 
-def gone(what: str, place: str) -> SourceError:
+def gone(what: str, place: str, hint: str = _SHARED) -> ExecutorsFailed:
     """The error for a block that nobody has any more. `what` is a plural."""
-    return SourceError(
-        f"{what} are gone",
-        place=place,
-        hint="driver and executors must share tidemark.staging.dir, or the files sink's directory,"
-        " and nobody else may clear it",
-    )
+    return ExecutorsFailed(f"{what} are gone", place=place, hint=hint)
 
 
-def damaged(what: str, how: str, place: str) -> SourceError:
+def damaged(what: str, how: str, place: str) -> ExecutorsFailed:
     """The error for a block that is not what was written. `what` is a plural."""
-    return SourceError(
+    return ExecutorsFailed(
         f"{what} are damaged: {how}",
         place=place,
         hint="they are read again; if this goes on, look at the disk of the staging directory",

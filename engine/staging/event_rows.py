@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from engine.snapshot.markers import Marker, Markers
     from engine.snapshot.merge import Newer
     from engine.staging.port import Block, BlockStore
+    from engine.staging.rows import Survivors
 
 _VALUE = EVENTS.get_field_index("value")
 
@@ -57,7 +58,7 @@ class StagedEvents:
 
     block: Block
 
-    def emit(self, newer: Newer, marks: Markers, writer: PartWriter, part: int) -> tuple[Part, list[bytes]]:
+    def emit(self, newer: Newer, marks: Markers, writer: PartWriter, part: int) -> tuple[Part, Survivors]:
         """Complete the surviving rows to events and write them."""
         with self.block.open(ROWS) as content, pa.ipc.open_stream(content) as stream:
             # Mapped where it is a file, so the list holds no rows in memory.
@@ -65,7 +66,7 @@ class StagedEvents:
         left = survivors(batches, newer)
         marked = by_marker(left.of(batches), marks)
         events = (event for batch, marker in marked for event in _completed(batch, around, marker))
-        return writer.write(part, events), left.lacking
+        return writer.write(part, events), left
 
 
 def _completed(

@@ -2,12 +2,13 @@
 
 The rows of a window wait here for their turn, and the raw entries of a large span for the tasks that decode
 them. The engine cuts both into *blocks*, and decides what a block contains (`rows.py`, `batches.py`). An
-implementation decides where blocks are kept: in files (`adapters/staging/file_blocks.py`) or in memory
-(`adapters/staging/memory_blocks.py`). The suite in `tests/conformance/test_staging.py` checks them all.
+implementation decides where blocks are kept: in files (`adapters/staging/file_blocks.py`), on the executors
+(`adapters/staging/executor_blocks.py`) or in memory (`adapters/staging/memory_blocks.py`). The suite in
+`tests/conformance/test_staging.py` checks them all.
 
 The driver keeps handles, merge keys, ranges and counts, never the rows. A handle is small and travels: a task
-that is given one, through `Executors.map`, can open it. So an implementation may also keep blocks on the
-executors and send a task to them.
+that is given one, through `Executors.map`, can open it. So blocks may be kept on the executors, and a task be
+sent to them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from engine.model import Checksum, Part
     from engine.snapshot.markers import Markers
     from engine.snapshot.merge import Newer
+    from engine.staging.rows import Survivors
     from engine.staging.surroundings import Surroundings
 
 
@@ -97,10 +99,10 @@ class BlockStore(Protocol):
 class StagedRows(Protocol):
     """The handle of a staged run. It pickles."""
 
-    def emit(self, newer: Newer, marks: Markers, writer: Any, part: int) -> tuple[Part, list[bytes]]:
+    def emit(self, newer: Newer, marks: Markers, writer: Any, part: int) -> tuple[Part, Survivors]:
         """Write the surviving rows as a part of a turn, with a writer of the sink that named the form.
 
-        Returns the part, and the keys dropped for entries that lack a value. May be repeated. Raises
+        Returns the part, and which rows survived. May be repeated. Raises
         SourceError if the rows are gone or damaged, else SinkError.
         """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,7 +39,7 @@ class ReadEvents:
     """How the rows of one table become READ events. Goes to the executors.
 
     `source_json` is the complete source block, `ts_ms` the time of the events. `marked` has the source block
-    of rows that carry a snapshot marker.
+    of rows that carry a snapshot marker. Rows that are `compared` don't go to the sink.
     """
 
     codec: TableCodec
@@ -46,14 +47,13 @@ class ReadEvents:
     source_json: str
     ts_ms: int
     marked: Mapping[str, str] = field(default_factory=dict)
+    compared: bool = False
 
     @property
     def around(self) -> Surroundings:
         """What surrounds each row in its event's value."""
-        return surroundings(self._around, self.source_json, self.marked)
-
-    def _around(self, source_json: str) -> tuple[str, str]:
-        return self.codec.around_reads(source_json, self.ts_ms)
+        around = partial(self.codec.around_reads, ts_ms=self.ts_ms)
+        return surroundings(around, self.source_json, self.marked)
 
     def staged(self, rows: pa.Array, mode: RowMode) -> pa.RecordBatch:
         """The rows as a batch of STAGED, or as typed events with their merge keys.

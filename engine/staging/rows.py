@@ -5,15 +5,15 @@ the superseded rows and gives the rest to the sink. So the rows that Spark reads
 driver, and the log is streamed while a window is read.
 
 Owns where a task stages (`StagingArea`) and what all forms have in common: the batches that they are given,
-and the merge keys by which rows are left out. The forms are `event_rows.py`, `text_rows.py` and
-`column_rows.py`.
+the merge keys by which rows are left out, and the digests of rows for a certificate. The forms are
+`event_rows.py`, `text_rows.py` and `column_rows.py`.
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,10 +21,13 @@ import pyarrow.compute as pc
 from engine.errors import InvariantError
 from engine.events.batch import EVENTS
 from engine.snapshot.merge_key import KEY_TYPE
+from engine.verify.row_digest import digest_sum, row_digests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from engine.model import Part
+    from engine.snapshot.markers import Markers
     from engine.snapshot.merge import Newer
     from engine.staging.port import Block, BlockStore, BlockWriter, RowForm, RunWriter, StagedRows
     from engine.staging.surroundings import Surroundings
@@ -38,9 +41,13 @@ _AT_ONCE_BYTES = 2 << 20
 
 @dataclass(slots=True)
 class StagingRun:
-    """A run that a task stages. The counts are of what was written so far; `bytes` as in `Staged`."""
+    """A run that a task stages. The counts are of what was written so far; `bytes` as in `Staged`.
+
+    With `digests` the rows' digests are staged, too.
+    """
 
     writer: RunWriter
+    digests: DigestWriter | None = None
     rows: int = 0
     bytes: int = 0
     _content: StagedRows | None = None
@@ -48,6 +55,8 @@ class StagingRun:
     def write(self, batch: pa.RecordBatch) -> None:
         """Write a batch of STAGED."""
         self.writer.write(batch)
+        if self.digests is not None:
+            self.digests.write(batch)
         self.rows += batch.num_rows
         self.bytes += batch.nbytes
 
@@ -60,33 +69,89 @@ class StagingRun:
 
     def finish(self) -> None:
         """Complete the run."""
-        self._content = self.writer.finish()
+        digests = self.digests.finish() if self.digests is not None else None
+        content = self.writer.finish()
+        self._content = content if digests is None else DigestedRows(content, digests)
+
+    def abandon(self) -> None:
+        """Give the run up, unless it is complete."""
+        self.writer.abandon()
+        if self.digests is not None:
+            self.digests.abandon()
+
+
+class DigestWriter:
+    """Writes the digests of a run's rows into a block, one after another.
+
+    Typed events have no texts, so there are no digests of them.
+    """
+
+    def __init__(self, block: BlockWriter, seed: int) -> None:
+        self._block, self._seed, self._typed = block, seed, False
+        self.abandon = block.abandon
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add the digests of a batch of STAGED."""
+        if batch.schema.names == STAGED.names and batch.schema.types == STAGED.types:
+            self._block.write(row_digests(batch.column("key"), batch.column("value"), self._seed))
+        else:
+            self._typed = True
+
+    def finish(self) -> Block | None:
+        """Complete the block; None if the rows have no digests."""
+        if self._typed:
+            self._block.abandon()
+            return None
+        return self._block.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class DigestedRows:
+    """A staged run with the digests of its rows."""
+
+    rows: StagedRows
+    digests: Block
+
+    def emit(self, newer: Newer, marks: Markers, writer: Any, part: int) -> tuple[Part, Survivors]:
+        """Write the surviving rows, and add up their digests."""
+        written, left = self.rows.emit(newer, marks, writer, part)
+        survives = None if left.mask is None else left.mask.to_numpy()
+        with self.digests.open(ROWS) as content:
+            return written, replace(left, digest_sum=digest_sum(content, survives))
 
 
 @dataclass(frozen=True, slots=True)
 class StagingArea:
-    """Where rows are staged, and in which form. Goes to the executors."""
+    """Where rows are staged, in which form, and under which seed they get digests. Goes to the executors."""
 
     store: BlockStore
     form: RowForm
+    seed: int | None = None
 
     def within(self, name: str) -> StagingArea:
         """The same form in a part of the store."""
         return replace(self, store=self.store.within(name))
 
     @contextmanager
-    def run(self, number: int, around: Surroundings, attempt: int = 0) -> Iterator[StagingRun]:
+    def run(
+        self, number: int, around: Surroundings, attempt: int = 0, form: RowForm | None = None
+    ) -> Iterator[StagingRun]:
         """Stage a run, which is complete after the `with` block. Each attempt has a number of its own.
+
+        A `form` of its own is for rows that don't go to the sink; they get no digests for a certificate.
 
         Raises SinkError if there is no room; the job then waits and reads the window again, so no row is left
         out.
         """
-        run = StagingRun(self.form.begin(self.store, f"run-{number:05d}-{attempt}", around))
+        name = f"run-{number:05d}-{attempt}"
+        run = StagingRun((form or self.form).begin(self.store, name, around))
         try:
+            if self.seed is not None and form is None:
+                run.digests = DigestWriter(self.store.create(f"{name}.digests"), self.seed)
             yield run
             run.finish()
         except BaseException:
-            run.writer.abandon()
+            run.abandon()
             raise
 
     def clear(self) -> None:
@@ -110,11 +175,18 @@ class ArrowBlock:
 
 @dataclass(frozen=True, slots=True)
 class Survivors:
-    """The rows of a run that newer entries do not supersede; `mask` None: all."""
+    """The rows of a run that newer entries do not supersede; `mask` None: all.
+
+    `lacking` are the keys dropped for entries that lack a value. `digest_sum` adds up the digests of the
+    surviving rows; None if they have none. `compared` is what is known of rows that are compared instead of
+    being sent (`compared_rows.py`).
+    """
 
     mask: pa.ChunkedArray | None
     rows: int
     lacking: list[bytes]
+    digest_sum: int | None = None
+    compared: pa.Table | None = None
 
     def of(self, batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The surviving rows of these batches, which are the run's in their order."""

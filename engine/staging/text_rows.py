@@ -119,7 +119,7 @@ class StagedTexts:
     keys: Block
     texts: Block
 
-    def emit(self, newer: Newer, marks: Markers, writer: TextWriter, part: int) -> tuple[Part, list[bytes]]:
+    def emit(self, newer: Newer, marks: Markers, writer: TextWriter, part: int) -> tuple[Part, Survivors]:
         """Hand the file of texts over if that is possible, else write the surviving texts."""
         with self.keys.open(ROWS) as content, pa.ipc.open_stream(content) as stream:
             batches, endings = list(stream), Surroundings.of(stream.schema)
@@ -128,8 +128,8 @@ class StagedTexts:
             texts = self.texts if left.mask is None else _blanked(self.texts, batches, left.mask)
             path = None if texts is None else texts.file(ROWS)
             if texts is not None and path is not None:
-                return writer.take(part, path, left.rows, texts.checksum), left.lacking
-        return writer.write_texts(part, self._surviving(batches, left, marks, endings)), left.lacking
+                return writer.take(part, path, left.rows, texts.checksum), left
+        return writer.write_texts(part, self._surviving(batches, left, marks, endings)), left
 
     def _surviving(
         self, batches: Sequence[pa.RecordBatch], left: Survivors, marks: Markers, endings: Surroundings

@@ -6,7 +6,6 @@ A failing history is cut down, told as a story and saved; `--replay FILE` plays 
 from __future__ import annotations
 
 import argparse
-import gc
 import sys
 import time
 from collections import Counter
@@ -15,6 +14,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from tests.simulation.figures import missed, table
+from tests.simulation.playing import play
 from tests.simulation.script import History, draw, from_json, to_json
 from tests.simulation.shrink import shrunk
 from tests.simulation.story import told
@@ -48,19 +48,6 @@ def report(seed: int, violation: str) -> None:
     tell(small)
     print(f"\nagain: .venv/bin/python -m tests.simulation --replay {path}")
     print(f"whole: .venv/bin/python -m tests.simulation --seed {seed} --count 1 --story")
-
-
-def play(first: int, count: int) -> tuple[Counter[str], list[tuple[int, str]]]:
-    """Play the histories of some seeds; returns what happened, and the seeds that failed."""
-    happened: Counter[str] = Counter()
-    failed = []
-    for seed in range(first, first + count):
-        played = World(draw(seed)).play()
-        happened += played.happened
-        if played.violation:
-            failed.append((seed, played.violation))
-    gc.collect()
-    return happened, failed
 
 
 def _arguments() -> argparse.Namespace:

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from signals.answers import Outcome
+from tests.simulation.source import in_scope
 from tests.simulation.violation import Violation
 
 if TYPE_CHECKING:
-    from engine.model import CollectionId
+    from engine.model import CollectionId, Scope
     from signals.answers import Answer
+    from tests.simulation.database import Key
 
 _FINAL = (Outcome.FINISHED, Outcome.STOPPED, Outcome.FAILED, Outcome.REJECTED)
 _INITIAL = "initial"
@@ -21,12 +23,16 @@ _INITIAL = "initial"
 
 @dataclass(slots=True)
 class Asked:
-    """A signal: what it asked for, where in the log, and its outcomes by collection ("": as a whole)."""
+    """A signal: what it asked for, where in the log, and its outcomes by collection ("": as a whole).
+
+    `scope` are the rows of its only collection that it asked for; None: all.
+    """
 
     kind: str
     collections: tuple[CollectionId, ...]
     at: int
     turn: int = 0
+    scope: Scope | None = None
     outcomes: dict[str, list[Outcome]] = field(default_factory=dict)
 
 
@@ -63,6 +69,14 @@ class Answers:
         if final and about is not None and answer.outcome is Outcome.FINISHED and len(found) == 1:
             return asked, about
         return None
+
+    def ask_for(self, collection: CollectionId, key: Key) -> bool:
+        """Whether any signal has asked for a row."""
+        return any(
+            collection in asked.collections and in_scope(asked.scope, key)
+            for asked in self.asked.values()
+            if asked.kind in {"execute", _INITIAL}
+        )
 
     def waiting(self) -> list[str]:
         """What has no answer yet."""

@@ -14,6 +14,8 @@ AVERAGES: Mapping[str, float] = {"steps": 40, "overlapping windows": 2, "crashes
 """The least that a history has on average; a step is anything but the job's own calls."""
 FLOORS: Mapping[str, int] = {
     "rows superseded": 300,
+    "views of blocking snapshots": 300,
+    "turns that wait": 300,
     "spans that supersede": 300,
     "transactions that took long": 250,
     "shown late": 400,

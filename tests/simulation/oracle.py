@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.database import SIGNALS, B, T, U, apply, count
 from tests.simulation.sink import Read
+from tests.simulation.source import in_scope
 from tests.simulation.violation import Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from engine.model import CollectionId
+    from engine.model import CollectionId, Scope
     from tests.simulation.database import Database, Entry, Key, Rows
     from tests.simulation.sink import Event
 
@@ -33,7 +34,8 @@ class Oracle:
 
     `position` is how far the stream has come, `begins` where each turn began, `sent` how often it was sent;
     `pardons` counts crashes and failures, each of which lets one turn be sent again. `whole` are the tables
-    of which a snapshot was finished, and whose copy must therefore equal them.
+    of which a snapshot was finished, and whose copy must therefore equal them. `asked_for` says whether any
+    signal asked for a row.
     """
 
     database: Database
@@ -53,6 +55,7 @@ class Oracle:
     bag_reads: list[tuple[int, Key]] = field(default_factory=list)
     bag_past: list[tuple[int, dict[Key, int]]] = field(default_factory=list)
     first: int = 0
+    asked_for: Callable[[CollectionId, Key], bool] = lambda _collection, _key: True
 
     def begin(self, at: int) -> None:
         """The log begins here: what precedes it is known to snapshots alone."""
@@ -119,6 +122,8 @@ class Oracle:
 
     def _read(self, event: Read, turn: int, read: Counter[Key]) -> None:
         self.reads += 1
+        if not self.asked_for(event.collection, event.key):
+            raise Violation(f"turn {turn}: no signal asked for {event.collection.parts[-1]} {event.key}")
         if event.collection == B:
             read[event.key] += 1
             self.bag_reads.append((turn, event.key))
@@ -147,31 +152,34 @@ class Oracle:
 
     # Answers.
 
-    def finished(self, collection: CollectionId, since: int, since_turn: int) -> None:
+    def finished(
+        self, collection: CollectionId, since: int, since_turn: int, scope: Scope | None = None
+    ) -> None:
         """A snapshot asked for at `since` was answered as finished: everything in its scope was delivered."""
         if collection == B:
-            self._finished_copies(since, since_turn)
+            self._finished_copies(since, since_turn, scope)
             return
-        self.whole.add(collection)
-        self._check_copy(collection)
+        if scope is None:
+            self.whole.add(collection)
+        self._check_copy(collection, scope)
 
-    def _check_copy(self, collection: CollectionId) -> None:
+    def _check_copy(self, collection: CollectionId, scope: Scope | None = None) -> None:
         copy, rows = self.consumer[collection], self.rows[collection]
         name = collection.parts[-1]
         if copy == rows:
             return
         for key in sorted(copy.keys() | rows.keys(), key=str):
-            if copy.get(key) != rows.get(key):
+            if copy.get(key) != rows.get(key) and in_scope(scope, key):
                 raise Violation(
                     f"the snapshot of {name} is finished; row {key} is {rows.get(key)!r}, consumers have"
                     f" {copy.get(key)!r}"
                 )
 
-    def _finished_copies(self, since: int, since_turn: int) -> None:
+    def _finished_copies(self, since: int, since_turn: int, scope: Scope | None) -> None:
         read = Counter(key for turn, key in self.bag_reads if turn >= since_turn)
         before = [copies for at, copies in self.bag_past if at <= since][-1:]
         during = [copies for at, copies in self.bag_past if at > since]
-        for key in sorted({key for copies in before for key in copies}, key=str):
+        for key in sorted({key for copies in before for key in copies if in_scope(scope, key)}, key=str):
             least = min(copies.get(key, 0) for copies in (*before, *during))
             if read[key] < least:
                 raise Violation(

@@ -6,12 +6,13 @@ and not yet visible), so that the engine's half is judged alone; the three adapt
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import orjson
 import pyarrow as pa
 
 from engine.errors import SchemaChanged, SignalError, SourceError, TableBusy
@@ -19,9 +20,10 @@ from engine.events.batch import EVENTS
 from engine.model import Position, SignalRow, Staged
 from engine.ports import Encoded
 from engine.snapshot import copies
-from engine.snapshot.extent import Extent
+from engine.snapshot.extent import Extent, Scoped
 from engine.snapshot.merge import Superseded
 from engine.snapshot.merge_key import KEY_TYPE
+from engine.snapshot.scope import Ranked, Within
 from engine.staging.rows import STAGED
 from engine.staging.surroundings import Surroundings
 from tests.simulation.database import SIGNALS, TABLES, B, T, U
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
     from engine.isolation.incomplete import Incomplete
     from engine.job.state import State
-    from engine.model import CollectionId, Run, Target, Window
+    from engine.model import CollectionId, Range, Run, Scope, Target, Window
     from engine.ports import Moved, PartWriter, Reading, Span
     from tests.simulation.database import Entry, Key
     from tests.simulation.world import Life
@@ -72,11 +74,26 @@ class SimSpan(NamedTuple):
         return len(self.logged)
 
 
+@dataclass(slots=True)
+class SimView:
+    """The snapshot of a blocking snapshot's windows, and what entries that it lacks have superseded.
+
+    The stream goes no further than `horizon`. It ends for whoever changes the definition of one of its
+    `collections`.
+    """
+
+    shown: frozenset[int]
+    horizon: int
+    superseded: Superseded
+    collections: frozenset[CollectionId]
+    gives_way: bool = False
+
+
 class SimLog:
     """A session of the log: it hands over what was delivered, in spans that may end inside a transaction."""
 
-    def __init__(self, life: Life, start: int) -> None:
-        self._life, self._at = life, start
+    def __init__(self, life: Life, start: int, source: SimSource) -> None:
+        self._life, self._at, self._source = life, start, source
         self._share = 1.0
 
     def take(self, timeout_s: float) -> SimSpan | None:
@@ -85,6 +102,8 @@ class SimLog:
         with fallible(life, "take"):
             database, most = life.world.database, life.world.setup.span_rows
             end = min(self._at + max(1, int(most * self._share)), database.delivered)
+            if (view := self._source.view) is not None:
+                end = min(end, view.horizon)
             if end <= self._at:
                 life.world.pass_time(timeout_s)
                 return None
@@ -117,6 +136,8 @@ class SimSource:
         self._pending: dict[int, list[int]] = {}
         self._held: frozenset[int] | None = None
         self.windows: list[SimWindow] = []
+        self.view: SimView | None = None
+        self._blocking: frozenset[CollectionId] = frozenset()
 
     # The log.
 
@@ -127,10 +148,11 @@ class SimSource:
                 state = self._begun(state)
             elif not state.snapshot.initial:
                 self._held = None
+            self.view = None
             position = state.position or Position((self._database.acknowledged,))
             unsettled = state.memory.get("unsettled", {})
             self._pending = {int(id_): list(ats) for id_, ats in unsettled.items()}
-            return replace(state, position=position), SimLog(self._life, int(position.order[0]))
+            return replace(state, position=position), SimLog(self._life, int(position.order[0]), self)
 
     def _begun(self, state: State) -> State:
         """Queue everything: in the snapshot of a new slot, or beside a slot whose first turn was lost."""
@@ -163,22 +185,32 @@ class SimSource:
             for window in self.windows
         }
         self._life.world.superseded(superseded.values())
+        if (view := self.view) is not None:
+            view.superseded |= superseding([one for one in span.logged if one.transaction not in view.shown])
         return Encoded(
             parts=(part,),
             signals=tuple(_signal(entry) for entry in span.logged if entry.collection == SIGNALS),
             superseded_in=superseded,
-            moved=_moved(span.logged, reading),
+            moved=moved(span.logged, reading),
         )
 
-    def tick(self, state: State) -> Sequence[Incomplete]:  # noqa: ARG002  the port's
-        """Nothing to look after."""
+    def tick(self, state: State) -> Sequence[Incomplete]:
+        """Release the view of blocking snapshots once nothing needs it, or where it must give way."""
         self._life.step("tick")
+        leading = state.snapshot.leading
+        self._blocking = frozenset(table.target.collection for table in leading if table.blocking)
+        if self.view is not None and (not self._blocking or (self.view.gives_way and not self.windows)):
+            self.view = None
         return ()
 
     def holds_log(self, state: State) -> bool:
         """Whether the log waits for the snapshot before it."""
         if not state.snapshot.initial:
             self._held = None
+        if self.view is not None and state.position is not None:
+            waits = int(state.position.order[0]) >= self.view.horizon
+            self._life.world.happened["turns that wait"] += waits
+            return waits
         return self._held is not None
 
     def memory(self) -> dict[str, Any]:
@@ -187,7 +219,7 @@ class SimSource:
 
     def hidden_moves(self, reading: Reading) -> Moved:
         """Moves of rows that measuring could not see."""
-        return _moved(self._missed(), reading)
+        return moved(self._missed(), reading)
 
     def _missed(self) -> list[Entry]:
         return [self._database.log[at] for ats in self._pending.values() for at in ats]
@@ -214,6 +246,7 @@ class SimSource:
         self, targets: Sequence[Target], *, bounded: bool = False
     ) -> list[Extent | SignalError | TableBusy]:
         """The extents of tables."""
+        self._blocking |= {target.collection for target in targets if target.blocking}
         with fallible(self._life, "measure"):
             return [self._measured(target, bounded=bounded) for target in targets]
 
@@ -222,7 +255,9 @@ class SimSource:
         if shown is None:
             return TableBusy("waits for what was committed before the log began", place=target.collection)
         places = sorted(place for place, _key, _text in self._rows(target.collection, shown))
-        whole = len(places) <= self._setup.whole_rows and not bounded
+        if target.scope is not None and self._database.cuts[target.collection] == "place":
+            return SignalError("it has another key than the signal's", place=target.collection)
+        whole = len(places) <= self._setup.whole_rows and not bounded and target.scope is None
         greatest = (_bound(places[-1]),) if places and not whole else None
         return Extent(
             rows=len(places),
@@ -230,19 +265,15 @@ class SimSource:
             whole=whole,
             greatest=greatest,
             key=self.key(target.collection),
+            scoped=_scoped(target.scope, Within(len(places), greatest)),
         )
 
     def boundaries(
-        self,
-        target: Target,
-        after: tuple[str | None, ...] | None,
-        upto: tuple[str | None, ...],
-        step_rows: int,
-        count: int,
+        self, target: Target, left: Range, step_rows: int, count: int
     ) -> Sequence[tuple[str | None, ...]]:
         """Bounds for runs."""
         with fallible(self._life, "boundaries"):
-            low, high = _place_of(target.collection, after), _place_of(target.collection, upto)
+            low, high = _ends(target.collection, left)
             rows = self._rows(target.collection, frozenset(self._database.visible))
             places = sorted({place for place, _key, _text in rows if low < place < high})
             return [(_bound(place),) for place in places[step_rows - 1 :: step_rows][:count]]
@@ -268,15 +299,23 @@ class SimSource:
         if initial and self._held is not None:
             return self._held
         shown = frozenset(self._database.visible)
-        if not initial:
-            return shown
-        before = {entry.transaction for entry in self._database.log[: self._database.slot]}
+        # What is in no log holds its locks for as long as it is hidden, and an adapter waits for them.
+        before = {entry.transaction for entry in self._database.log[: self._database.slot or 0]}
         return None if before - shown else shown
 
     # Windows.
 
     def open_window(self, window: Window) -> SimWindow:
         """Take a snapshot, and read the runs in the background."""
+        before = list(self.windows)
+        try:
+            return self._open_window(window)
+        except SourceError:
+            for lost in [one for one in self.windows if one not in before]:
+                lost.close()  # its session has failed, and holds no lock any more
+            raise
+
+    def _open_window(self, window: Window) -> SimWindow:
         with fallible(self._life, "open_window"):
             for run in window.runs:
                 if run.key and run.key != self.key(run.target.collection):
@@ -284,22 +323,41 @@ class SimSource:
             shown = self._shown(initial=window.initial)
             if shown is None:
                 raise TableBusy("waits for what was committed before the log began")
+            if window.blocking:
+                if not window.runs[0].keys:
+                    return self._in_view(window, shown)
+                self.view = None  # what superseded the keys is newer
             horizon, before = 0, Superseded()
             if not window.initial or self._held is None:
-                self._pending = {id_: ats for id_, ats in self._pending.items() if id_ not in shown}
-                before = superseding(self._missed())
-                log = self._database.log
-                horizon = next((entry.at + 1 for entry in reversed(log) if entry.transaction in shown), 0)
-            opened = SimWindow(self, self._life, window, shown, before, horizon)
-            self.windows.append(opened)
-            self._life.world.opened(len(self.windows))
-            return opened
+                horizon, before = self._settled(shown)
+            return self._opened(SimWindow(self, self._life, window, shown, before, horizon))
+
+    def _settled(self, shown: frozenset[int]) -> tuple[int, Superseded]:
+        """The place behind all that a new snapshot shows, and what was streamed that it does not show."""
+        self._pending = {id_: ats for id_, ats in self._pending.items() if id_ not in shown}
+        log = self._database.log
+        horizon = next((entry.at + 1 for entry in reversed(log) if entry.transaction in shown), 0)
+        return horizon, superseding(self._missed())
+
+    def _in_view(self, window: Window, shown: frozenset[int]) -> SimWindow:
+        """Read a blocking snapshot's runs in the view that all its windows share."""
+        read = frozenset(run.target.collection for run in window.runs)
+        if self.view is None or self.view.gives_way or not read <= self.view.collections:
+            self.view = SimView(shown, *self._settled(shown), read | self._blocking)
+            self._life.world.happened["views of blocking snapshots"] += 1
+        view = self.view
+        return self._opened(SimWindow(self, self._life, window, view.shown, view.superseded, view.horizon))
+
+    def _opened(self, opened: SimWindow) -> SimWindow:
+        self.windows.append(opened)
+        self._life.world.opened(len(self.windows))
+        return opened
 
     def reads(self, window: SimWindow) -> tuple[CollectionId, list[Key]]:
         """The first table that a window reads, and the rows that it reads of it."""
         run = window.window.runs[0]
         collection = run.target.collection
-        low, high = _place_of(collection, run.after), _place_of(collection, run.upto, open_end=True)
+        low, high = _ends(collection, run.range)
         rows = self._rows(collection, window.shown)
         if collection != B and self.key(collection) != run.key:
             return collection, sorted(key for _place, key, _text in rows)
@@ -308,12 +366,12 @@ class SimSource:
     def staged(self, window: SimWindow, index: int, run: Run) -> Staged:
         """Read one run under the window's snapshot, and stage it."""
         collection = run.target.collection
-        low, high = _place_of(collection, run.after), _place_of(collection, run.upto, open_end=True)
-        wanted = {str(key[0]) for key in run.keys}
+        low, high = _ends(collection, run.range)
+        wanted = {str(key[0]) for key in (*run.keys, *run.points)}
         rows = sorted(
             (place, key, text)
             for place, key, text in self._rows(collection, window.shown)
-            if (str(key) in wanted if wanted else low < place <= high)
+            if (str(key) in wanted and in_scope(run.target.scope, key) if wanted else low < place <= high)
         )
         if any(key in self._database.poisoned[collection] for _place, key, _text in rows):
             raise SourceError("a row can't be read", place=collection)
@@ -393,6 +451,7 @@ class SimWindow:
         self._life.world.staging.within(self.id).clear()
         if self in self._source.windows:
             self._source.windows.remove(self)
+            self._life.world.released()
 
 
 def superseding(entries: Sequence[Entry]) -> Superseded:
@@ -425,22 +484,51 @@ def _balance(entry: Entry) -> pa.Table:
     return copies.changes(pa.array([merge_key(key) for key in keys], KEY_TYPE), np.array(signs, np.int64))
 
 
-def _moved(entries: Iterable[Entry], reading: Reading) -> Moved:
+def moved(entries: Iterable[Entry], reading: Reading) -> Moved:
     """The rows that lack a value and may have moved out of what is still to be read."""
-    moved: dict[CollectionId, frozenset[tuple[bytes | None, bytes]]] = {}
+    found: dict[CollectionId, frozenset[tuple[bytes | None, bytes]]] = {}
     for entry in entries:
         cuts = reading.get(entry.collection)
         if cuts is None or entry.op != "u" or entry.large is not None:
             continue
         if entry.old != entry.key or any(cut[:1] != ("key",) for cut in cuts):
             pair = (merge_key(entry.old), merge_key(entry.key))
-            moved[entry.collection] = moved.get(entry.collection, frozenset()) | {pair}
-    return moved
+            found[entry.collection] = found.get(entry.collection, frozenset()) | {pair}
+    return found
 
 
 def _signal(entry: Entry) -> SignalRow:
     id_, type_, data = entry.value.split("|", 2)
     return SignalRow(str(entry.at), id_, type_, data)
+
+
+def in_scope(scope: Scope | None, key: Key) -> bool:
+    """Whether a signal with this scope asks for a row."""
+    if scope is None:
+        return True
+    if scope.keys:
+        return (orjson.dumps(key).decode(),) in scope.keys
+    return any(
+        (part.start is None or int(key) >= int(part.start[0]))
+        and (part.end is None or int(key) < int(part.end[0]))
+        for part in scope.stretches
+    )
+
+
+def _scoped(scope: Scope | None, within: Within) -> Scoped | None:
+    """A signal's scope; integers are their own ranks."""
+    if scope is None:
+        return None
+    if scope.keys:
+        return within.at([(str(orjson.loads(text)),) for (text,) in scope.keys])
+    bounds = [bound for part in scope.stretches for bound in (part.start, part.end) if bound is not None]
+    return within.inside(scope, [Ranked(bound, int(bound[0])) for bound in bounds])
+
+
+def _ends(collection: CollectionId, part: Range) -> tuple[Any, Any]:
+    """A range as what cuts the table: `(low, high]`."""
+    low, high = _place_of(collection, part.after), _place_of(collection, part.upto, open_end=True)
+    return (low, high) if collection == B else (low - part.holds_after, high - part.lacks_upto)
 
 
 def _bound(place: int | str) -> str:

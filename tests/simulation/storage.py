@@ -60,7 +60,7 @@ class MemoryStorage:
         except KeyError:
             raise StateError("there is no such file", place=name) from None
 
-    def create(self, name: str, content: bytes) -> None:
+    def create(self, name: str, content: bytes, *, forced: bool = True) -> None:  # noqa: ARG002  no power fails
         """Write a file; torn, it leaves a partial file that nobody may read."""
         with fallible(self._process, "create") as fault:
             if fault == "torn":

@@ -6,17 +6,19 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from engine.snapshot.merge_key import merge_keys
-from tests.simulation.__main__ import play
 from tests.simulation.equivalent import EQUIVALENT
 from tests.simulation.figures import missed
 from tests.simulation.generator import Generator
 from tests.simulation.mutants import all_mutants
+from tests.simulation.playing import play
 from tests.simulation.script import History, Setup, draw, from_json, to_json
 from tests.simulation.shrink import shrunk
 from tests.simulation.source import merge_key
@@ -129,3 +131,8 @@ def test_each_group_has_its_mutants():
 
     assert set(groups) == {"merge rule", "windows", "failure policy", "state protocol", "fencing"}
     assert min(groups.values()) > 40
+
+
+def test_another_process_plays_the_same_histories():
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        assert pool.submit(play, 1, 2).result() == play(1, 2)

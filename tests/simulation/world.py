@@ -23,7 +23,8 @@ import orjson
 
 from adapters.staging.memory_blocks import MemoryBlocks
 from adapters.storage.lease import Claim, FileLease, Leases, Process
-from adapters.storage.state import FileStateStore, newest_epoch
+from adapters.storage.state import FileStateStore
+from adapters.storage.state_files import newest_epoch
 from engine.errors import LeaseLost, TidemarkError
 from engine.job.heartbeat import Heartbeat
 from engine.job.loop import Job
@@ -31,6 +32,7 @@ from engine.job.parts import JobParts, Pace
 from engine.staging.event_rows import EventRows
 from engine.staging.rows import StagingArea
 from signals.desk import Desk
+from signals.scope import scope_of
 from tests.simulation.answers import Answers, Asked
 from tests.simulation.database import SIGNALS, TABLES, B, Database, T, U
 from tests.simulation.faults import fallible
@@ -43,7 +45,7 @@ from tests.simulation.violation import Killed, Violation
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from engine.model import CollectionId
+    from engine.model import CollectionId, Scope
     from engine.snapshot.merge import Superseded
     from signals.answers import Answer
     from tests.simulation.script import History, Step
@@ -182,6 +184,7 @@ class World:
         self.sent = Sent(self.setup.knows, self._judge)
         self.directory.sent = lambda turn: turn in self.sent.turns
         self.answers = Answers()
+        self.oracle.asked_for = self.answers.ask_for
         self.happened: Counter[str] = Counter()
         self.time_ms, self._ahead_ms = 1_000_000, 0
         self._budget, self.calls = 0, 0
@@ -372,7 +375,8 @@ class World:
         asked, collection = done
         if collection == B and B in self.answers.failed:
             return
-        self.oracle.finished(collection, asked.at, asked.turn)
+        self.happened["scoped snapshots finished"] += asked.scope is not None
+        self.oracle.finished(collection, asked.at, asked.turn, asked.scope)
 
     def observe(self, seen: Any) -> None:
         """A turn was saved."""
@@ -506,14 +510,40 @@ class World:
         left = len(database.log) - database.delivered
         database.delivered += left if count == 0 else min(count, left)
 
-    def _execute(self, _life: Life, mask: int) -> None:
+    def _execute(self, _life: Life, mask: int, type_: str = "incremental") -> None:
         chosen = tuple(table for bit, table in enumerate(TABLES) if mask >> bit & 1)
-        data = orjson.dumps({"data-collections": [f"public.{one.parts[1]}" for one in chosen]}).decode()
-        self._signal("execute", chosen, f"s{self._at}|execute-snapshot|{data}")
+        fields = {"type": type_, "data-collections": [f"public.{one.parts[1]}" for one in chosen]}
+        self._signal("execute", chosen, f"s{self._at}|execute-snapshot|{orjson.dumps(fields).decode()}")
 
-    def _stop_snapshot(self, _life: Life, mask: int) -> None:
+    def _execute_some(self, _life: Life, table: str, form: int, *rest: int) -> None:
+        """Ask for some rows of a table, with a priority and perhaps a limit."""
+        first, second, third, priority, rows_per_s = rest
+        collection = NAMES[table]
+        fields: dict[str, Any] = {"data-collections": [f"public.{table}"], "priority": priority}
+        if rows_per_s:
+            fields["max-rows-per-second"] = rows_per_s
+        if table == "b":
+            fields["keys"] = [[f"r{key % 4}"] for key in (first, second)]
+        elif form == 0:
+            fields["keys"] = [[key] for key in (first, second, third)]
+        else:
+            ends = sorted((first, second))
+            fields["ranges"] = [{"from": [ends[0]], "to": [ends[1] + 1]}, {"from": [third]}][: form + 1]
+            if form == 2:
+                fields["ranges"] = [{"to": [third]}]
+        data = orjson.dumps(fields).decode()
+        scope = scope_of(data, fields)
+        self._signal("execute", (collection,), f"s{self._at}|execute-snapshot|{data}", scope)
+
+    def _block(self, life: Life, mask: int) -> None:
+        self._execute(life, mask, "blocking")
+
+    def _stop_blocking(self, life: Life, mask: int) -> None:
+        self._stop_snapshot(life, mask, "blocking")
+
+    def _stop_snapshot(self, _life: Life, mask: int, type_: str = "incremental") -> None:
         chosen = tuple(table for bit, table in enumerate(TABLES) if mask >> bit & 1)
-        fields: dict[str, Any] = {"type": "incremental"}
+        fields: dict[str, Any] = {"type": type_}
         if chosen:
             fields["data-collections"] = [f"public.{one.parts[1]}" for one in chosen]
         self._signal("stop", chosen, f"s{self._at}|stop-snapshot|{orjson.dumps(fields).decode()}")
@@ -527,11 +557,13 @@ class World:
         )
         self._signal("bad", (), f"s{self._at}{texts[which]}")
 
-    def _signal(self, kind: str, chosen: tuple[CollectionId, ...], text: str) -> None:
+    def _signal(
+        self, kind: str, chosen: tuple[CollectionId, ...], text: str, scope: Scope | None = None
+    ) -> None:
         at = self.database.signal(text, visible=True)
         hidden = set(self.database.hidden)
         since = next((entry.at for entry in self.database.log if entry.transaction in hidden), at)
-        self.answers.ask(str(at), Asked(kind, chosen, min(at, since), self.oracle.last_turn))
+        self.answers.ask(str(at), Asked(kind, chosen, min(at, since), self.oracle.last_turn, scope))
         self.happened[f"signal: {kind}"] += 1
 
     def _crash(self, life: Life) -> None:
@@ -555,6 +587,11 @@ class World:
     def _alter(self, _life: Life, table: str) -> None:
         self._altering.append(NAMES[table])
 
+    def released(self) -> None:
+        """Locks were released: a session that waits for them has its turn before anybody else."""
+        if self._altering:
+            self._alter_now()
+
     def _alter_now(self) -> None:
         """Change definitions as soon as no window reads the table; windows are told to give way."""
         readers = [
@@ -565,7 +602,11 @@ class World:
             if window.locks
         ]
         waiting = []
+        views = [life.source.view for life in self._lives.values() if not life.dead and life.source]
         for collection in self._altering:
+            for view in views:
+                if view is not None:
+                    view.gives_way |= collection in view.collections
             if any(window.reads(collection) for window in readers):
                 waiting.append(collection)
                 for window in readers:
@@ -665,6 +706,9 @@ _VERBS = {
     "settle": "_settle",
     "deliver": "_deliver",
     "execute": "_execute",
+    "block": "_block",
+    "stop-blocking": "_stop_blocking",
+    "execute-some": "_execute_some",
     "stop-snapshot": "_stop_snapshot",
     "bad-signal": "_bad_signal",
     "crash": "_crash",

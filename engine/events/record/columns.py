@@ -13,7 +13,8 @@ import orjson
 import pyarrow as pa
 
 from engine.events.batch import EventForm
-from engine.events.names import field_name, schema_name
+from engine.events.codec import TableCodec
+from engine.events.names import field_name, schema_name, topic_of
 from engine.events.record import shaping
 from engine.events.record.envelope import envelope_schema
 from engine.events.record.field import Field, struct_of
@@ -174,3 +175,46 @@ def _propagated(one: Described, named: CollectionId, settings: EventSettings) ->
 
 def _with_parameters(schema: Schema, more: tuple[tuple[str, str], ...]) -> Schema:
     return replace(schema, parameters=schema.parameters + more)
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedTable:
+    """A table with its input columns.
+
+    `shown` names it in topics, `listed` in lists of tables and columns. `key` are the columns of its key, as
+    far as it has them. `source` is the schema of its source block, `block` the part of that block that all
+    its rows share.
+    """
+
+    id: CollectionId
+    shown: CollectionId
+    listed: CollectionId
+    columns: tuple[Described, ...]
+    key: tuple[str, ...]
+    source: Schema
+    block: tuple[str, str]
+
+
+def codec_of(table: DescribedTable, settings: EventSettings) -> TableCodec:
+    """The codec of the table's rows, without a merge key."""
+    included = [
+        column for column in table.columns if shaping.is_included(table.listed, column.name, settings)
+    ]
+    by_name = {column.name: column for column in table.columns}
+    wanted = [by_name[name] for name in table.key if name in by_name]
+    topic = topic_of(table.shown, settings)
+    fields = tuple(field for column in included if (field := value_field(column, table.listed, settings)))
+    key = tuple(field for column in wanted if (field := key_field(column, settings)))
+    return TableCodec(
+        table.id,
+        topic,
+        tuple(column.name for column in table.columns),
+        fields,
+        key,
+        key_wrap(topic, key, settings),
+        value_wrap(topic, fields, table.source, settings),
+        table.block,
+        warnings=(*collisions(fields), *unmasked(included, table.listed, settings)),
+        header_wrap=header_wrap(topic, key, settings),
+        schemas=record_schemas(topic, key, fields, table.source, settings),
+    )

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from engine.events.record.assemble import chosen, header
-from engine.events.values.text import Ints, Piece, Text, escape
+from engine.events.values.json_strings import escape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from engine.events.codec import Row, TableCodec
     from engine.events.record.field import Mask
     from engine.events.settings import EventSettings
+    from engine.events.values.text import Ints, Piece, Text
 
 DELETE_TURN, TOMBSTONE_TURN, CREATE_TURN = 0, 1, 2
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,14 +21,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Collects the events of a part, whose `ts_ms` is `now_ms`; the codec of a draft chooses their form."""
+    """Collects the events of a part, whose `ts_ms` is `now_ms`; the codec of a draft chooses their form.
+
+    `operations` counts them by operation, without tombstones.
+    """
 
     now_ms: int
     groups: list[EventGroup] = field(default_factory=list)
     typed: list[pa.RecordBatch] = field(default_factory=list)
+    operations: Counter[str] = field(default_factory=Counter)
 
     def add(self, draft: Draft, source: list[Piece], block: Text | None) -> None:
         """Complete a draft with its source blocks and its transaction blocks, both as JSON."""
+        self.operations[draft.op] += len(draft.messages)
         if draft.codec.schemas is None:
             self.groups.extend(rendered(draft, source, block, self.now_ms))
         else:

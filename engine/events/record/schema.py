@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from engine.events.values.text import quote
+from engine.events.values.json_strings import quote
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,11 @@ class RecordSchemas:
 def array(items: Schema) -> Schema:
     """An array of `items`."""
     return Schema("array", items=items)
+
+
+def text_map() -> Schema:
+    """A map of texts to texts."""
+    return Schema("map", keys=STRING, items=STRING)
 
 
 def with_schema(schema: Schema, *, enabled: bool) -> tuple[str, str]:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from engine.events.values.java import hash_order
-from engine.events.values.text import Ints, quote
+from engine.events.values.json_strings import quote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from engine.events.record.drafts import Draft
+    from engine.events.values.text import Ints
 
 Counts: TypeAlias = "tuple[tuple[str, int], ...]"
 """The number of events per collection, in the order of their first events."""

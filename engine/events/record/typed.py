@@ -97,7 +97,7 @@ def _typed(texts: Text, schema: Schema) -> pa.Array:
     """Scalars from their texts."""
     kind = arrow_type(schema)
     if schema.type == "bytes":
-        return _decimals(_bytes_of(texts), kind) if pa.types.is_decimal(kind) else _bytes_of(texts)
+        return decimals(_bytes_of(texts), kind) if pa.types.is_decimal(kind) else _bytes_of(texts)
     if schema.type == "boolean":
         return pc.equal(texts, "true")
     return pc.cast(pc.cast(texts, _BY_TYPE[schema.type]), kind)
@@ -199,7 +199,7 @@ def _bytes_of(texts: Text) -> pa.LargeBinaryArray:
     )
 
 
-def _decimals(unscaled: pa.LargeBinaryArray, kind: pa.DataType) -> pa.Array:
+def decimals(unscaled: pa.LargeBinaryArray, kind: pa.DataType) -> pa.Array:
     """Decimals from their unscaled values in two's complement, most significant byte first."""
     offsets, data = text_parts(unscaled)
     used, starts, width = data[offsets[0] : offsets[-1]], offsets[:-1] - offsets[0], kind.byte_width

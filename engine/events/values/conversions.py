@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from engine.events.record.field import Conversion
 from engine.events.record.schema import Schema
 from engine.events.values import numbers
-from engine.events.values.text import escape, unchanged
+from engine.events.values.json_strings import escape
+from engine.events.values.text import unchanged
 
 if TYPE_CHECKING:
     from engine.events.record.field import Encode

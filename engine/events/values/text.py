@@ -1,9 +1,7 @@
-r"""JSON text in bulk: escaping, quoting, and joining columns of text with constant pieces.
+"""Text in bulk: cutting columns of text, converting their rows, and joining them with constant pieces.
 
 Works on Arrow's large strings. Null stands for a missing value until `Field.pieces` or `fill` replaces it.
-The text is what Java's Jackson writes as bytes, and so what Kafka Connect's converter sends: no blanks,
-control characters as `\b \t \n \f \r` or `\u001B`, characters beyond the BMP as two surrogates
-`\uD83D\uDE00`, all others as they are. Independent of schemas, envelopes and databases.
+Independent of schemas, envelopes and databases.
 """
 
 from __future__ import annotations
@@ -16,8 +14,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.events.values.surrogates import LEAST_FIRST, pair, with_pairs
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -27,48 +23,6 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 Ints: TypeAlias = npt.NDArray[np.int64]
 Piece: TypeAlias = "str | Text"
 """A constant, or one text for each row."""
-
-_SHORT = {0x08: "b", 0x09: "t", 0x0A: "n", 0x0C: "f", 0x0D: "r", 0x22: '"', 0x5C: "\\"}
-
-
-def _escape_table() -> list[str]:
-    table = [f"\\u{code:04X}" for code in range(0x20)] + [chr(code) for code in range(0x20, 0x80)]
-    for code, letter in _SHORT.items():
-        table[code] = "\\" + letter
-    return table
-
-
-_ESCAPES = _escape_table()
-_GROWTH = np.zeros(256, np.uint8)
-_GROWTH[:0x80] = [len(text) - 1 for text in _ESCAPES]
-_LARGE, _PIECE = 32 << 20, 1 << 20
-_SIX = np.array([list(text.encode().ljust(6, b" ")) for text in _ESCAPES], np.uint8)
-
-
-def quote(text: str) -> str:
-    """One JSON string with its quotes."""
-    return '"' + "".join(map(_escaped_character, text)) + '"'
-
-
-def quote_unpaired(text: str) -> str:
-    """As `quote`, but without surrogates: what Jackson writes into a Java string instead of bytes."""
-    return '"' + "".join(_ESCAPES[ord(c)] if ord(c) < 0x80 else c for c in text) + '"'
-
-
-def _escaped_character(character: str) -> str:
-    code = ord(character)
-    return _ESCAPES[code] if code < 0x80 else character if code < 0x10000 else pair(code)
-
-
-def json_text(value: object) -> str:
-    """A value as JSON text: objects, lists, strings, integers and constants."""
-    if isinstance(value, str):
-        return quote(value)
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{quote(name)}:{json_text(member)}" for name, member in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(json_text, value)) + "]"
-    return "null" if value is None else str(value).lower()
 
 
 def scalar(text: str) -> pa.Scalar:
@@ -126,67 +80,6 @@ def slices(data: Bytes, begins: Ints, ends: Ints, given: npt.NDArray[np.bool_]) 
     _, starts, used = values.buffers()
     valid = pa.py_buffer(np.packbits(given, bitorder="little"))
     return pa.LargeStringArray.from_buffers(rows, starts, used, valid)
-
-
-def escape(texts: Text) -> Text:
-    """The inside of a JSON string; null stays null. One pass over the bytes, no loop per row."""
-    offsets, data = text_parts(texts)
-    used = data[offsets[0] : offsets[-1]]
-    if len(used) == 0:
-        return texts
-    escaped = _escape_specials(texts, offsets, used)
-    if used.max() < LEAST_FIRST:
-        return escaped
-    return text_from(*with_pairs(*text_parts(escaped)), escaped)
-
-
-def _escape_specials(texts: Text, offsets: Ints, used: Bytes) -> Text:
-    """Quotes, backslashes and control characters."""
-    if len(used) > _LARGE:
-        return _escape_one_by_one(texts, used)
-    quotes, slashes = used == 0x22, used == 0x5C
-    if used.min() >= 0x20:
-        if slashes.any():
-            texts = pc.replace_substring(texts, "\\", "\\\\")
-        return pc.replace_substring(texts, '"', '\\"') if quotes.any() else texts
-    marks = np.flatnonzero((used < 0x20) | quotes | slashes)
-    return text_from(_moved(offsets, marks, used), _escaped(used, marks), texts)
-
-
-def _escape_one_by_one(texts: Text, used: Bytes) -> Text:
-    """One pass per special character that occurs. Takes twice the text's memory instead of forty times."""
-    pieces = (used[at : at + _PIECE] for at in range(0, len(used), _PIECE))
-    found = {int(code) for piece in pieces for code in np.unique(piece)}
-    specials = sorted((code for code in found if _GROWTH[code]), reverse=True)
-    # The backslash has the greatest code, so it comes first: the other escapes are not escaped again.
-    for code in specials:
-        texts = pc.replace_substring(texts, chr(code), _ESCAPES[code])
-    return texts
-
-
-def _moved(offsets: Ints, marks: Ints, used: Bytes) -> Ints:
-    grown = np.concatenate([[0], np.cumsum(_GROWTH[used[marks]], dtype=np.int64)])
-    relative = offsets - offsets[0]
-    moved: Ints = relative + grown[np.searchsorted(marks, relative)]
-    return moved
-
-
-def _escaped(used: Bytes, marks: Ints) -> Bytes:
-    specials = used[marks]
-    growth = _GROWTH[specials].astype(np.int64)
-    ends = marks + np.cumsum(growth)
-    starts = ends - growth
-    keep = np.ones(len(used) + int(growth.sum()), bool)
-    out = np.empty(len(keep), np.uint8)
-    for width in (2, 6):
-        chosen = growth == width - 1
-        places = starts[chosen][:, None] + np.arange(width)
-        out[places] = _SIX[specials[chosen], :width]
-        keep[places] = False
-    plain = np.ones(len(used), bool)
-    plain[marks] = False
-    out[keep] = used[plain]
-    return out
 
 
 def fill(texts: Text, missing: str) -> Text:

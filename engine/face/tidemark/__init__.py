@@ -1,8 +1,9 @@
-"""Tidemark for Python: run a job, check a configuration, name the errors.
+"""Tidemark for Python: run a job or start one beside other work, check a configuration, name the errors.
 
     import tidemark
 
-    tidemark.run("orders.properties", spark=spark, stop=stop)
+    with tidemark.start("orders.properties", spark=spark) as job:
+        job.wait(job.signal("execute-snapshot", ["public.orders"])).check()
 
 Everything else is Tidemark's own and may change with any release.
 """
@@ -14,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from threading import Event
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from tidemark import installation  # first of all: it refuses another package's `engine`
 
@@ -28,35 +29,48 @@ from engine.errors import (
     LeaseHeld,
     LeaseLost,
     PositionLost,
+    SignalError,
     SinkError,
     SourceError,
     StateError,
     TidemarkError,
 )
+from engine.job.running_job import JobStatus, RunningJob, SentSignal, SignalAnswer, SignalResult
 from engine.snapshot.initial import Snapshotter
 
 if TYPE_CHECKING:
     from os import PathLike
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 __all__ = [
     "ConfigError",
     "Explained",
     "InvariantError",
+    "JobStatus",
     "LeaseHeld",
     "LeaseLost",
     "PositionLost",
     "Report",
+    "RunningJob",
+    "SentSignal",
     "Settings",
+    "SignalAnswer",
+    "SignalError",
+    "SignalResult",
     "SinkError",
     "Snapshotter",
     "SourceError",
     "StateError",
     "TidemarkError",
+    "change_rows",
+    "change_schema",
     "check",
     "read",
+    "register_format",
     "run",
+    "start",
 ]
 
 Config: TypeAlias = "str | PathLike[str] | Mapping[str, str] | Settings"
@@ -93,10 +107,24 @@ def check(config: str | PathLike[str] | Mapping[str, str], *, defaults: bool = F
     return Report(explain(properties, defaults=defaults), settings.warnings)
 
 
+def start(config: Config, *, spark: SparkSession | None = None) -> RunningJob:
+    """Start the job in a thread of its own, and return it at once; several may run in one process.
+
+    The job runs on `spark` if it is given, else on a session that all started jobs share and that the last of
+    them stops. Raises ConfigError. What fails later is raised by the job's methods, and logged.
+    """
+    installation.check_distributions()
+    settings = read(config)
+    for warning in settings.warnings:
+        _log.warning("%s", warning)
+    threaded = import_module("adapters.embedding.threaded_job").ThreadedJob
+    return cast("RunningJob", threaded(settings, spark))
+
+
 def run(config: Config, *, spark: SparkSession | None = None, stop: Event | None = None) -> None:
     """Run the job until `stop` is set, or until nothing is left to do (`snapshot.mode=initial_only`).
 
-    The job runs on `spark` if it is given, else on a session made for it and stopped at the end. Raises a
+    The job runs on `spark` if it is given, else on a session that the jobs of this process share. Raises a
     TidemarkError if the job can't continue. Logs to the loggers `engine`, `signals` and `adapters`.
     """
     installation.check_distributions()
@@ -104,3 +132,32 @@ def run(config: Config, *, spark: SparkSession | None = None, stop: Event | None
     for warning in settings.warnings:
         _log.warning("%s", warning)
     import_module(settings.runs).run(settings, stop=stop or Event(), spark=spark)
+
+
+def register_format(spark: SparkSession) -> None:
+    """Make `spark.read` and `spark.readStream` of this session know the format `tidemark`.
+
+    It reads the changes of a table from the directory of a files sink, one row per change.
+    """
+    installation.check_distributions()
+    spark.dataSource.register(import_module("adapters.lake.change_source").ChangeSource)
+
+
+def change_schema(records: DataFrame, topic: str) -> StructType:
+    """The columns that the changes of a topic have, by the newest of these records.
+
+    `records` is a batch of Spark's Kafka source. Raises ConfigError if there is no event of the topic.
+    """
+    installation.check_distributions()
+    found = import_module("adapters.lake.record_rows").record_schema(records, topic)
+    return cast("StructType", found)
+
+
+def change_rows(records: DataFrame, topic: str, schema: StructType) -> DataFrame:
+    """The changes in records of Spark's Kafka source, a batch or a stream, one row per change.
+
+    `schema` is that of `change_schema`. The rows are those of the format `tidemark`.
+    """
+    installation.check_distributions()
+    made = import_module("adapters.lake.record_rows").record_rows(records, topic, schema)
+    return cast("DataFrame", made)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from engine.errors import (
+    ExecutorsFailed,
     LeaseLost,
     PositionLost,
     SinkError,
@@ -20,8 +21,10 @@ from engine.errors import (
 from engine.job import state_document as saved
 from engine.job.loop import Job
 from engine.job.state import State
-from engine.model import Position
+from engine.model import Channel, Position
 from signals.answers import Outcome
+from signals.topic import TopicChannel
+from tests.fakes import MemoryTopic
 from tests.job_bench import BOTH, Bench, CountedExecutors, Noted, ScriptedLog, T, U, end
 from tests.memory_source import Change, MemorySpan
 
@@ -35,6 +38,19 @@ def bench(tmp_path):
 
 
 class TestSignals:
+    def test_a_message_of_a_topic_is_logged_with_the_position_of_its_turn(self, bench):
+        topic = MemoryTopic()
+        bench.channels = {Channel.KAFKA: TopicChannel("asks", "shop", topic, 0)}
+        bench.new_job()
+        bench.turns(1)
+        bench.database.commit(Change(T, 9, "t9"))
+        topic.append(0, b"shop", b'{"type": "log", "data": {"message": "seen at {}"}}')
+        bench.turns(2)
+
+        position = bench.job.state.position
+        assert position is not None
+        assert [one.text for one in bench.answers] == [f"seen at {position}"]
+
     def test_a_full_queue_takes_no_more_and_says_so_once(self, tmp_path):
         bench = Bench(tmp_path, most_queued=3)
         for _ in range(3):
@@ -480,6 +496,16 @@ class TestSessions:
             self.run(bench, 9)
 
         assert bench.slept == expected
+
+    def test_executors_that_fail_again_and_again_at_one_place_end_the_job(self, bench, monkeypatch):
+        def lost(_state: State) -> None:
+            raise ExecutorsFailed("rows that were staged are lost")
+
+        monkeypatch.setattr(bench.source, "tick", lost)
+        with pytest.raises(ExecutorsFailed, match="staged are lost"):
+            self.run(bench, 20)
+
+        assert len(bench.slept) == 5
 
     @pytest.mark.parametrize(("retries", "expected"), [(None, 8), (3, 3)])
     def test_one_that_was_open_is_tried_as_often_as_is_set(self, tmp_path, retries, expected):

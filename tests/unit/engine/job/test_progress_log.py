@@ -11,7 +11,6 @@ from engine.job.progress_log import ProgressLog, TableReport, goes_on, table_rep
 from engine.job.state import State
 from engine.model import CollectionId, Range, Target
 from engine.snapshot.extent import Extent, Progress
-from engine.snapshot.plan import fraction_read
 from engine.snapshot.queue import Snapshot, Table
 
 T, U = Target(CollectionId(("public", "t"))), Target(CollectionId(("public", "u")))
@@ -44,7 +43,7 @@ def seen(now_s: float, *tables: Table, events: int = 0, lag_s: float = 0.0) -> O
     ],
 )
 def test_how_much_has_been_read(progress, expected):
-    assert fraction_read(progress) == expected
+    assert progress.fraction_read == expected
 
 
 @pytest.mark.parametrize("tables", [(), (table(None),), (table(None), table(read(PROBED)))])
@@ -127,6 +126,21 @@ def test_silence_is_not_reported():
         log(seen(float(second)))
 
     assert lines == []
+
+
+def test_an_idle_job_says_so_once_a_minute():
+    lines: list[str] = []
+    log = ProgressLog(5.0, lines.append)
+    for second in range(200):
+        log(seen(float(second), events=1 if second == 10 else 0))
+
+    sent, *idle = lines
+    assert sent.startswith("1 events sent")
+    assert idle == [
+        "idle for 1m00s: nothing to send or to read",
+        "idle for 2m00s: nothing to send or to read",
+        "idle for 3m00s: nothing to send or to read",
+    ]
 
 
 def test_a_snapshot_stands_first_in_the_line():

@@ -145,6 +145,12 @@ class TestWindows:
         assert (first.runs, first.id != second.id) == (second.runs, True)
         assert bench.told() == ["accepted", "finished public.t"]
 
+    def test_a_window_names_the_signals_that_it_serves(self, bench):
+        bench.execute()
+        bench.turns(1)
+
+        assert bench.job.window.signals == ("s",)
+
     def test_a_window_whose_table_is_locked_is_read_again_however_often(self, bench):
         bench.execute()
         for _time in range(20):
@@ -657,6 +663,27 @@ class TestBehind:
 
         assert bench.told() == ["accepted", "finished public.t"]
         assert bench.source.measures == 1
+
+    def test_many_are_measured_for_a_moment_at_a_time(self, tmp_path, monkeypatch):
+        """The stream waits while they are measured."""
+        bench, measured = sliced(tmp_path, chunk_rows=1000, window_rows=1000), []
+
+        def slow(targets, **_how):
+            bench.now_s += 0.25
+            measured.append((bench.job.state.turn, len(targets)))
+            return bench.source.memory_source.measure(targets)
+
+        monkeypatch.setattr(bench.source, "measure", slow)
+        for number in range(130):
+            bench.execute(f'{{"data-collections": ["public.t"], "additional-condition": "k > {number}"}}')
+        for _ in range(20):
+            bench.turns(10)
+            bench.now_s += 1.0
+
+        by_turn = [sum(size for at, size in measured if at == turn) for turn in {at for at, _ in measured}]
+        assert max(by_turn) == 50
+        assert sum(by_turn) >= 130
+        assert bench.told().count("finished public.t") == 130
 
     def test_a_lost_connection_while_it_opens_leaves_the_first(self, tmp_path):
         bench = sliced(tmp_path)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.patterns.java import re2_text
-from engine.patterns.tree import Untranslatable
+from engine.patterns.untranslatable import Untranslatable
 from tests.java_verdicts import BROKEN, NAMES, WRONG, recorded
 
 SIGNS = r"\()[]{}?<>=!&-^|pQEdwshvxzZbu:az09,.*+ K"
@@ -137,7 +137,7 @@ def test_any_text_becomes_what_re2_takes_or_is_refused(expression: str, *, ignor
 
 def test_what_backtracking_never_ends_takes_no_time():
     pattern = re2.compile(re2_text(r"public\.(\w+)*\.old", ignore_case=False).text)
-    started = time.perf_counter()
+    started = time.process_time()
 
     assert pattern.fullmatch("public." + "a" * 120) is None
-    assert time.perf_counter() - started < 0.5
+    assert time.process_time() - started < 0.5

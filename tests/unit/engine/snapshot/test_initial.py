@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.config.settings import CaptureSettings, SnapshotMode
+from engine.config.selection import CaptureSettings
+from engine.config.settings import SnapshotMode
 from engine.model import CollectionId
 from engine.snapshot.initial import Log, Mode, Standing, Start, start, to_read
 

@@ -34,9 +34,8 @@ class Keys:
         self.keys = keys
         self.asked: list[tuple[Key | None, int, int]] = []
 
-    def __call__(
-        self, _target: Target, after: Key | None, upto: Key, step_rows: int, count: int
-    ) -> Sequence[Key]:
+    def __call__(self, _target: Target, unread: Range, step_rows: int, count: int) -> Sequence[Key]:
+        after, upto = unread.after, unread.upto or ("",)
         self.asked.append((after, step_rows, count))
         start = 0 if after is None else self.keys.index(str(after[0])) + 1
         left = self.keys[start : self.keys.index(str(upto[0]))]

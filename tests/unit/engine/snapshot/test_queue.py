@@ -8,8 +8,10 @@ import pytest
 
 from engine.errors import InvariantError
 from engine.model import (
+    NO_LIMIT,
     CollectionId,
     ExecuteSnapshot,
+    Limit,
     PauseSnapshot,
     Range,
     ResumeSnapshot,
@@ -47,6 +49,58 @@ def test_what_waits_is_asked_for_by_one_more_and_measured_anew():
     assert [table.progress for table in snapshot.tables] == [None] * 3
     assert snapshot.tables[0].requests == (Request("s"), Request("again", "monday"))
     assert snapshot.queued == 5
+
+
+class TestPriority:
+    """Higher priorities first, equal ones in the order of their arrival."""
+
+    def asked(self, *priorities: int, first: Snapshot | None = None) -> Snapshot:
+        snapshot = first or Snapshot()
+        for number, priority in enumerate(priorities):
+            target = Target(CollectionId(("public", f"t{number}")))
+            snapshot = snapshot.execute(ExecuteSnapshot(str(number), (target,), priority=priority))
+        return snapshot
+
+    @pytest.mark.parametrize(
+        ("priorities", "order"),
+        [
+            pytest.param((0, 5, -3, 5, 0), [1, 3, 0, 4, 2], id="in the order of arrival"),
+            pytest.param((1, 2, 3), [2, 1, 0], id="each before those of before"),
+            pytest.param((0, 0, 0), [0, 1, 2], id="equal ones"),
+        ],
+    )
+    def test_the_queue_is_in_the_order_of_priorities(self, priorities, order):
+        assert [table.signal for table in self.asked(*priorities).tables] == list(map(str, order))
+
+    def test_one_that_is_being_read_yields_to_a_higher_one_and_keeps_its_progress(self):
+        reading = queued(A).began(1, EXTENT, 5).advanced(Advance(1, (run(None, "50"),), rows=50))
+        snapshot = reading.execute(ExecuteSnapshot("urgent", (B,), priority=1))
+
+        assert tickets(snapshot) == [(2, B), (1, A)]
+        assert snapshot.tables[1] == reading.tables[0]
+
+    def test_nothing_goes_before_the_initial_snapshot(self):
+        initial = Snapshot().begin([A.collection], "initial")
+
+        assert [table.initial for table in self.asked(9, first=initial).tables] == [True, False]
+
+    def test_a_request_that_joins_another_raises_its_priority(self):
+        snapshot = queued(A, B).execute(ExecuteSnapshot("again", (B,), priority=1))
+
+        assert [(table.target, table.priority) for table in snapshot.tables] == [(B, 1), (A, 0)]
+
+    def test_what_is_put_off_stays_before_lower_priorities(self):
+        snapshot = self.asked(1, 1, 0)
+
+        assert [table.signal for table in snapshot.postponed(snapshot.tables[:1]).tables] == ["1", "0", "2"]
+
+
+def test_a_request_with_another_limit_gets_an_entry_of_its_own():
+    slow = Limit(rows=10)
+    snapshot = queued(A).execute(ExecuteSnapshot("slow", (A,), limit=slow))
+    snapshot = snapshot.execute(ExecuteSnapshot("as slow", (A,), limit=slow))
+
+    assert [(table.limit, len(table.requests)) for table in snapshot.tables] == [(NO_LIMIT, 1), (slow, 2)]
 
 
 @pytest.mark.parametrize("why", ["in a window", "read in part", "resumes", "another condition", "initial"])
@@ -167,7 +221,7 @@ def run(after: str | None, upto: str | None, chunks: int = 2) -> Run:
 
 
 def ranges(*bounds: tuple[str | None, str | None]) -> tuple[Range, ...]:
-    return tuple(Range(*((one,) if one else None for one in pair)) for pair in bounds)
+    return tuple(Range((after,) if after else None, (upto,) if upto else None) for after, upto in bounds)
 
 
 def test_what_was_measured_begins_its_progress():
@@ -483,8 +537,8 @@ class TestReadingAgain:
         assert done.progress == Progress(EXTENT, 5, (), 102, 91, 2)
 
     def test_a_round_in_vain_does_not_count(self):
-        vain = replace(self.again("2", "3", lacking=("2",)), vain=True)
-        (table,) = self.after(self.FIRST, vain, self.again("2", lacking=("2",))).tables
+        uncounted = replace(self.again("2", "3", lacking=("2",)), uncounted=True)
+        (table,) = self.after(self.FIRST, uncounted, self.again("2", lacking=("2",))).tables
 
         assert table.progress
         assert (table.progress.reread, table.progress.rounds) == ((("2",),), 1)
@@ -524,3 +578,62 @@ def test_the_size_of_rows_is_learnt_from_those_read(rows, staged, expected):
 
     assert table.progress is not None
     assert table.progress.extent.bytes == expected
+
+
+def blocking(*targets: Target, signal: str = "b") -> ExecuteSnapshot:
+    return ExecuteSnapshot(signal, tuple(replace(target, blocking=True) for target in targets), signal)
+
+
+class TestBlocking:
+    def test_it_goes_before_what_does_not_block_and_behind_what_does(self):
+        snapshot = queued(A, B).execute(blocking(C)).execute(blocking(B, A, signal="c"))
+
+        assert [(table.signal, table.target.collection.parts[1]) for table in snapshot.tables] == [
+            ("b", "c"),
+            ("c", "b"),
+            ("c", "a"),
+            ("s", "a"),
+            ("s", "b"),
+        ]
+        assert [table.place for table in snapshot.tables[:3]] == [(1, 1), (1, 2), (2, 2)]
+
+    def test_the_initial_snapshot_stays_in_front(self):
+        snapshot = Snapshot().begin([C.collection], "initial").execute(blocking(A))
+
+        assert [table.initial for table in snapshot.tables] == [True, False]
+
+    def test_a_second_one_of_a_collection_joins_none(self):
+        snapshot = queued(A).execute(blocking(A)).execute(blocking(A, signal="c"))
+
+        assert [table.signal for table in snapshot.tables] == ["b", "c", "s"]
+        assert not any(table.merged for table in snapshot.tables)
+
+    def test_an_incremental_request_does_not_join_it(self):
+        snapshot = Snapshot().execute(blocking(A)).execute(ExecuteSnapshot("s", (A,)))
+
+        assert [table.signal for table in snapshot.tables] == ["b", "s"]
+
+    def test_the_first_signal_alone_leads(self):
+        snapshot = queued(A).execute(blocking(B, C)).execute(blocking(A, signal="c"))
+
+        assert [table.signal for table in snapshot.leading] == ["b", "b"]
+
+    def test_a_busy_collection_waits_behind_those_of_its_signal(self):
+        snapshot = queued(A).execute(blocking(B, C)).execute(blocking(A, signal="c"))
+        snapshot = snapshot.postponed(snapshot.tables[:1])
+
+        assert [table.target.collection.parts[1] for table in snapshot.tables] == ["c", "b", "a", "a"]
+        assert [table.signal for table in snapshot.tables] == ["b", "b", "c", "s"]
+
+    def test_a_pause_does_not_hold_it_up(self):
+        snapshot, paused = queued(A).execute(blocking(B)).pause(PauseSnapshot("p", None))
+
+        assert [table.signal for table in paused] == ["s"]
+        assert snapshot.execute(blocking(C, signal="c")).active.tables[1].signal == "c"
+
+    @pytest.mark.parametrize("kind", [True, False])
+    def test_a_stop_ends_snapshots_of_its_kind(self, kind):
+        snapshot, stopped = queued(A).execute(blocking(A)).stop(StopSnapshot("x", None, blocking=kind))
+
+        assert [table.blocking for table in stopped] == [kind]
+        assert [table.blocking for table in snapshot.tables] == [not kind]

@@ -13,8 +13,9 @@ from engine.events.record.field import Conversion, Field
 from engine.events.record.schema import INT32, STRING, Schema
 from engine.events.record.shaping import shape_of
 from engine.events.settings import ColumnMask
+from engine.events.values.json_strings import escape
 from engine.events.values.numbers import decimal_base64
-from engine.events.values.text import escape, join
+from engine.events.values.text import join
 
 DECIMAL = Conversion(Schema("bytes"), partial(decimal_base64, scale=2), quoted=True, filler='"AA=="')
 TEXT = Conversion(STRING, escape, quoted=True, filler='""', placeholder='"gone"', text=True)

@@ -1,0 +1,87 @@
+"""Staged digests, the form of rows that are compared with a copy instead of being sent.
+
+Only the digests of keys and rows are staged, with the merge keys. "Emitting" such a run writes nothing: it
+says which rows survive, and with which digests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.model import Part
+from engine.staging.rows import MERGE_KEY, ROWS, ArrowBlock, survivors
+from engine.verify.compared_digests import DIGEST, bare_keys, digests_of_rows, key_digests
+from engine.verify.event_history import columns_of
+
+if TYPE_CHECKING:
+    from engine.snapshot.markers import Markers
+    from engine.snapshot.merge import Newer
+    from engine.staging.port import Block, BlockStore, BlockWriter
+    from engine.staging.rows import Survivors
+    from engine.staging.surroundings import Surroundings
+
+DIGESTS: Final = pa.schema([("key", DIGEST), ("row", DIGEST), MERGE_KEY])
+"""The digest of each row's key, and of the row; the row's is null where newer entries supersede it."""
+COLUMNS: Final = b"columns"
+"""The schema's metadata that has the names of the rows' columns, as a JSON list."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRows:
+    """The form of a run in one block."""
+
+    directory: ClassVar[str] = ""
+
+    def begin(self, store: BlockStore, name: str, around: Surroundings) -> DigestsWriter:  # noqa: ARG002
+        """Begin a run. What surrounds rows in their events is not compared."""
+        return DigestsWriter(store.create(f"{name}.arrow"))
+
+
+COMPARED: Final = ComparedRows()
+
+
+class DigestsWriter:
+    """Writes a run. The metadata of its schema has the names of the rows' columns."""
+
+    def __init__(self, block: BlockWriter) -> None:
+        self._block = block
+        self._batches: ArrowBlock | None = None
+        self.abandon = block.abandon
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write the digests of a batch of STAGED."""
+        if not batch.num_rows:
+            return
+        keys, rows = bare_keys(batch.column("key")), batch.column("value")
+        arrays = [key_digests(keys), digests_of_rows(keys, rows), batch.column(MERGE_KEY.name)]
+        if self._batches is None:
+            columns = orjson.dumps(columns_of(rows[0].as_py()))
+            self._batches = ArrowBlock(self._block, DIGESTS.with_metadata({COLUMNS: columns}))
+        self._batches.write(pa.RecordBatch.from_arrays(arrays, schema=DIGESTS))
+
+    def finish(self) -> StagedDigests:
+        """Complete the block."""
+        return StagedDigests((self._batches or ArrowBlock(self._block, DIGESTS)).finish())
+
+
+@dataclass(frozen=True, slots=True)
+class StagedDigests:
+    """A run in this form."""
+
+    block: Block
+
+    def emit(self, newer: Newer, marks: Markers, writer: Any, part: int) -> tuple[Part, Survivors]:  # noqa: ARG002
+        """Say which rows survive. The part has no events."""
+        with self.block.open(ROWS) as content, pa.ipc.open_stream(content) as stream:
+            batches, schema = list(stream), stream.schema
+        left = survivors(batches, newer)
+        rows = pa.Table.from_batches(batches, schema)
+        if left.mask is not None:
+            known = pc.if_else(left.mask, rows.column("row"), pa.scalar(None, DIGEST))
+            rows = rows.set_column(1, DIGESTS.field("row"), known)
+        return Part(part, 0), replace(left, compared=rows)

@@ -1,0 +1,221 @@
+"""Compares rows that windows have read with the events of a copy, by their digests. Pure.
+
+A row that survives its window is what a consumer must hold that has applied all turns up to the window's. So
+the row is compared with the last event of its key up to that turn. What came later says whether a difference
+still counts:
+
+    turns of the copy  ── e1 ──┬── e2 ──── W ──── e3 ──┬──►
+                               since                   upto
+
+    W    the turn in which the row's window was emitted: the row must be what e2 says
+    e3   differs from the row, and heals whatever was wrong with e2
+
+- *Equal*: the event says what was read.
+- *Missing*, *different*: it does not, and no event follows.
+- *Extra*: no window has read the key, and its last event, which says there is a row, is no newer than
+  `since`. The stream has carried nothing for the key since then, so the source had no row when the key's
+  range was read.
+- *Changed*: the stream has sent the whole row anew, after the window or, for a row that was superseded in it
+  or that no window has read, after `since`. Nothing is claimed of it beyond that the job has sent it.
+- *Undecided*: it must be looked at again. Its row was superseded by an entry that had been sent before
+  `since`, or events that lack a value follow a difference.
+
+`since` is a turn before the collection was measured. An event that lacks a value heals nothing by itself.
+Digests that differ don't prove that rows do: `different` are candidates, which `event_history.py` examines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from engine.verify.compared_digests import DIGEST
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Ints: TypeAlias = NDArray[np.int64]
+    Mask: TypeAlias = NDArray[np.bool_]
+
+
+class Seen(IntEnum):
+    """What a window says of a key."""
+
+    ROW = 0
+    """There is this row."""
+    SUPERSEDED = 1
+    """An entry of the log has superseded what the window read."""
+    ABSENT = 2
+    """The key was looked at by itself, and there is no row."""
+
+
+SEEN_ROWS: Final = pa.schema(
+    [
+        ("key", DIGEST),
+        ("row", DIGEST),
+        ("merge_key", pa.large_binary()),
+        ("turn", pa.int64()),
+        ("seen", pa.int8()),
+    ]
+)
+"""What windows have read, in the order of their turns. Of a key's several rows the last one counts."""
+COPIED: Final = pa.schema(
+    [
+        ("key", DIGEST),
+        ("row", DIGEST),
+        ("turn", pa.int64()),
+        ("part", pa.int64()),
+        ("offset", pa.int64()),
+        ("size", pa.int64()),
+        ("lacks", pa.bool_()),
+    ]
+)
+"""Events of a copy, with where they stand. A null row is a delete. `lacks`: a value may be missing in it."""
+_NEVER: Final = np.iinfo(np.int64).max
+_TURNS: Final = 1 << 40
+"""More than there are turns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an event stands: in which turn, in which part of it, at which byte."""
+
+    turn: int
+    part: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The outcome: how many rows are equal or changed, and the numbers of the others.
+
+    `missing`, `different` and `undecided` are numbers of rows seen, `extra` of events.
+    """
+
+    equal: int
+    changed: int
+    missing: Ints
+    different: Ints
+    undecided: Ints
+    extra: Ints
+
+
+def compare(seen: pa.Table, copied: pa.Table, truncates: Sequence[Place], since: int, upto: int) -> Compared:
+    """Compare rows of SEEN_ROWS with events of COPIED. Events after the turn `upto` don't count."""
+    ids_seen, ids, count = _ids(seen, copied)
+    history = _History(copied, ids, [place for place in truncates if place.turn <= upto], count, upto)
+    latest = np.full(count, -1, np.int64)
+    np.maximum.at(latest, ids_seen, np.arange(len(ids_seen)))
+    rows = latest[latest >= 0]
+    its = ids_seen[rows]
+    kind = _ints(seen, "seen")[rows]
+    when = _ints(seen, "turn")[rows]
+    at, live = history.as_of(its, when)
+    same = live & _same(seen.column("row"), rows, copied.column("row"), at)
+    wrong = ((kind == Seen.ROW) & ~same) | ((kind == Seen.ABSENT) & live)
+    changed = wrong & (history.whole[its] > when)
+    changed |= (kind == Seen.SUPERSEDED) & (history.whole[its] > since)
+    open_ = wrong & ~changed & (history.newest[its] > when)
+    open_ |= (kind == Seen.SUPERSEDED) & ~changed
+    left = wrong & ~changed & ~open_
+    unread, new = history.unread(latest < 0, since)
+    return Compared(
+        equal=int((same & (kind == Seen.ROW)).sum()),
+        changed=int(changed.sum()) + new,
+        missing=rows[left & (kind == Seen.ROW) & ~live],
+        different=rows[left & (kind == Seen.ROW) & live],
+        undecided=rows[open_],
+        extra=np.concatenate((at[left & (kind == Seen.ABSENT)], unread)),
+    )
+
+
+class _History:
+    """The events of a copy up to a turn, by key.
+
+    `whole` and `newest` are the turn of each key's last event that lacks nothing, and of its last one; -1 if
+    there is none. A truncate counts for every key.
+    """
+
+    def __init__(
+        self, copied: pa.Table, ids: Ints, truncates: Sequence[Place], count: int, upto: int
+    ) -> None:
+        turn, part, offset = (_ints(copied, name) for name in ("turn", "part", "offset"))
+        inside = np.flatnonzero(turn <= upto)
+        order = np.lexsort((offset[inside], part[inside], turn[inside], ids[inside]))
+        self._at = inside[order]
+        self._ids, self._turn = ids[self._at], turn[self._at]
+        self._places = self._ids * _TURNS + self._turn
+        self._row = _mask(copied.column("row").is_valid())[self._at]
+        self._gone = np.full(len(self._at), _NEVER)
+        part, offset = part[self._at], offset[self._at]
+        for place in truncates:
+            same_part = (part == place.part) & (offset < place.offset)
+            before = (self._turn < place.turn) | (
+                (self._turn == place.turn) & ((part < place.part) | same_part)
+            )
+            self._gone[before] = np.minimum(self._gone[before], place.turn)
+        emptied = max((place.turn for place in truncates), default=-1)
+        self.newest = np.full(count, emptied)
+        np.maximum.at(self.newest, self._ids, self._turn)
+        whole = ~_mask(copied.column("lacks"))[self._at]
+        self.whole = np.full(count, emptied)
+        np.maximum.at(self.whole, self._ids[whole], self._turn[whole])
+
+    def as_of(self, ids: Ints, turns: Ints) -> tuple[Ints, Mask]:
+        """For each key its last event up to a turn (any if there is none), and whether it says: a row."""
+        if not len(self._at):
+            return np.zeros(len(ids), np.int64), np.zeros(len(ids), np.bool_)
+        found = np.searchsorted(self._places, ids * _TURNS + turns, side="right") - 1
+        known = found >= 0
+        found = np.maximum(found, 0)
+        live = known & (self._ids[found] == ids) & self._row[found] & (self._gone[found] > turns)
+        return self._at[found], live
+
+    def unread(self, unread: Mask, since: int) -> tuple[Ints, int]:
+        """The last events of unread keys that say: a row; those up to `since`, and how many came later."""
+        if not len(self._at):
+            return np.zeros(0, np.int64), 0
+        last = np.flatnonzero(np.append(self._ids[1:] != self._ids[:-1], [True]))
+        last = last[unread[self._ids[last]] & self._row[last] & (self._gone[last] == _NEVER)]
+        old = self._turn[last] <= since
+        return self._at[last[old]], int((~old).sum())
+
+
+def _ids(seen: pa.Table, copied: pa.Table) -> tuple[Ints, Ints, int]:
+    """A number for each key, alike on both sides, and how many keys there are."""
+    keys = pa.chunked_array([*seen.column("key").chunks, *copied.column("key").chunks], DIGEST)
+    coded = keys.combine_chunks().dictionary_encode()
+    ids = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return ids[: len(seen)], ids[len(seen) :], len(coded.dictionary)
+
+
+def _same(rows: pa.ChunkedArray, at: Ints, others: pa.ChunkedArray, where: Ints) -> Mask:
+    """Whether the digests at these places are equal."""
+    if not len(others) or not len(rows):
+        return np.zeros(len(at), np.bool_)
+    equal: Mask = (_words(rows)[at] == _words(others)[where]).all(axis=1)
+    return equal
+
+
+def _words(digests: pa.ChunkedArray) -> NDArray[np.uint64]:
+    """Digests as two integers each; anything for null."""
+    array = digests.combine_chunks()
+    chunk = array if isinstance(array, pa.Array) else array.chunk(0)
+    words = np.frombuffer(chunk.buffers()[1], np.uint64).reshape(-1, 2)
+    return words[chunk.offset : chunk.offset + len(chunk)]
+
+
+def _ints(table: pa.Table, name: str) -> Ints:
+    found: Ints = table.column(name).to_numpy().astype(np.int64)
+    return found
+
+
+def _mask(column: pa.ChunkedArray) -> Mask:
+    found: Mask = column.to_numpy()
+    return found

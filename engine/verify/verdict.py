@@ -1,0 +1,71 @@
+"""The verdict of a verification: words for an answer, and a document that joins the certificates. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+if TYPE_CHECKING:
+    from engine.snapshot.queue import Table
+    from engine.verify.certificate import Circumstances
+    from engine.verify.copy import Findings, Span
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was found of a collection whose copy was compared up to a turn, at `position` of the stream."""
+
+    findings: Findings
+    span: Span
+    position: str
+
+    @property
+    def accepts(self) -> bool:
+        """Whether nothing differs."""
+        return not self.findings.differences
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The numbers, for programs."""
+        found = self.findings
+        numbers = {"equal": found.equal, "changed": found.changed, **found.counts}
+        first = {kind: list(keys) for kind, keys in found.first.items() if keys}
+        return {"verdict": "accept" if self.accepts else "reject", **numbers, "first": first}
+
+    def __str__(self) -> str:
+        found = self.findings
+        changed = f", {found.changed} sent anew meanwhile" if found.changed else ""
+        if self.accepts:
+            return f"the copy is accepted at {self.position}: {found.equal} rows are equal{changed}"
+        kinds = ", ".join(
+            f"{count} {kind}{_first(found, kind)}" for kind, count in found.counts.items() if count
+        )
+        return f"the copy is rejected at {self.position}: {kinds}; {found.equal} rows are equal{changed}"
+
+    def document(self, table: Table, around: Circumstances, previous: str) -> str:
+        """One line of JSON, which names the SHA-256 of the certificate before it."""
+        document = {
+            "version": VERSION,
+            "engine": around.engine,
+            "kind": "verification",
+            "signals": [{"signal": request.signal, "id": request.id} for request in table.requests],
+            "source": dict(around.source),
+            "scope": {"collection": str(table.target.collection)},
+            "began_ms": table.progress.since_ms if table.progress else None,
+            "ended_ms": around.ended_ms,
+            "position": self.position,
+            "turns": {"since": self.span.since, "upto": self.span.upto},
+            **self.facts,
+            "previous": previous or None,
+        }
+        return orjson.dumps(document).decode()
+
+
+def _first(found: Findings, kind: str) -> str:
+    keys = found.first.get(kind, ())
+    more = ", …" if found.counts[kind] > len(keys) else ""
+    return f" ({', '.join(keys)}{more})"

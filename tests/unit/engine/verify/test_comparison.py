@@ -1,0 +1,196 @@
+"""What differs between rows that windows have seen and a copy's events, against a model of both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.verify.comparison import COPIED, SEEN_ROWS, Compared, Place, Seen, compare
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SINCE, UPTO = 10, 20
+KEYS = 6
+
+
+def digest(value: int | None) -> bytes | None:
+    return None if value is None else value.to_bytes(16, "big")
+
+
+def seen_rows(*rows: tuple[int, int | None, int, Seen]) -> pa.Table:
+    """Key, value, turn, and what was seen."""
+    columns = [
+        pa.array([digest(key) for key, *_ in rows], SEEN_ROWS.types[0]),
+        pa.array([digest(value) for _, value, *_ in rows], SEEN_ROWS.types[1]),
+        pa.array([str(key).encode() for key, *_ in rows], pa.large_binary()),
+        pa.array([turn for _, _, turn, _ in rows], pa.int64()),
+        pa.array([int(kind) for *_, kind in rows], pa.int8()),
+    ]
+    return pa.Table.from_arrays(columns, schema=SEEN_ROWS)
+
+
+def copied(*events: tuple[int, int | None, int] | tuple[int, int | None, int, bool]) -> pa.Table:
+    """Key, value, turn, and whether a value may be missing. An event's offset is its number."""
+    whole = [(*event, False)[:4] for event in events]
+    columns = [
+        pa.array([digest(event[0]) for event in whole], COPIED.types[0]),
+        pa.array([digest(event[1]) for event in whole], COPIED.types[1]),
+        pa.array([event[2] for event in whole], pa.int64()),
+        pa.array([0] * len(whole), pa.int64()),
+        pa.array(range(len(whole)), pa.int64()),
+        pa.array([1] * len(whole), pa.int64()),
+        pa.array([event[3] for event in whole], pa.bool_()),
+    ]
+    return pa.Table.from_arrays(columns, schema=COPIED)
+
+
+def said(
+    seen: pa.Table, events: pa.Table, truncates: Sequence[Place] = (), upto: int = UPTO
+) -> dict[str, list[int]]:
+    """The keys of each kind, and the counts of the others."""
+    found: Compared = compare(seen, events, truncates, SINCE, upto)
+    keys = [int.from_bytes(key, "big") for key in seen.column("key").to_pylist()]
+    theirs = [int.from_bytes(key, "big") for key in events.column("key").to_pylist()]
+    return {
+        "missing": sorted(keys[at] for at in found.missing),
+        "different": sorted(keys[at] for at in found.different),
+        "undecided": sorted(keys[at] for at in found.undecided),
+        "extra": sorted(theirs[at] for at in found.extra),
+        "counts": [found.equal, found.changed],
+    }
+
+
+def only(counts: tuple[int, int], **kinds: list[int]) -> dict[str, list[int]]:
+    return {"missing": [], "different": [], "undecided": [], "extra": [], "counts": list(counts)} | kinds
+
+
+@pytest.mark.parametrize(
+    ("seen", "events", "expected"),
+    [
+        ([(1, 5, 15, Seen.ROW)], [(1, 5, 3)], only((1, 0))),
+        ([(1, 5, 15, Seen.ROW)], [(1, 6, 3)], only((0, 0), different=[1])),
+        ([(1, 5, 15, Seen.ROW)], [(1, 5, 3), (1, None, 4)], only((0, 0), missing=[1])),
+        ([(1, 5, 15, Seen.ROW)], [], only((0, 0), missing=[1])),
+        ([], [(1, 5, 3)], only((0, 0), extra=[1])),
+        ([], [(1, 5, 3), (1, None, 9)], only((0, 0))),
+        ([], [(1, 5, 11)], only((0, 1))),
+        ([(1, 5, 15, Seen.ROW)], [(1, 5, 3), (1, 6, 16)], only((1, 0))),
+        ([(1, 5, 15, Seen.ROW)], [(1, 4, 3), (1, 6, 16)], only((0, 1))),
+        ([(1, 5, 15, Seen.ROW)], [(1, 4, 3), (1, 5, 15)], only((1, 0))),
+        ([(1, 5, 15, Seen.ROW)], [(1, 4, 3), (1, 6, 16, True)], only((0, 0), undecided=[1])),
+        ([(1, 5, 15, Seen.ROW)], [(1, 4, 3), (1, 5, 21)], only((0, 0), different=[1])),
+        ([(1, None, 15, Seen.SUPERSEDED)], [(1, 4, 3), (1, 6, 12)], only((0, 1))),
+        ([(1, None, 15, Seen.SUPERSEDED)], [(1, 4, 3)], only((0, 0), undecided=[1])),
+        ([(1, None, 15, Seen.SUPERSEDED)], [(1, 4, 3), (1, 6, 12, True)], only((0, 0), undecided=[1])),
+        ([(1, None, 12, Seen.SUPERSEDED), (1, 4, 15, Seen.ROW)], [(1, 4, 3)], only((1, 0))),
+        ([(1, 3, 12, Seen.ROW), (1, 4, 15, Seen.ROW)], [(1, 3, 3), (1, 4, 14)], only((1, 0))),
+        ([(1, None, 15, Seen.ABSENT)], [(1, 4, 3)], only((0, 0), extra=[1])),
+        ([(1, None, 15, Seen.ABSENT)], [(1, 4, 3), (1, None, 13)], only((0, 0))),
+        ([(1, None, 15, Seen.ABSENT)], [(1, 4, 3), (1, 5, 16)], only((0, 1))),
+    ],
+)
+def test_a_row_is_compared_with_what_the_copy_held_at_its_window(seen, events, expected):
+    assert said(seen_rows(*seen), copied(*events)) == expected
+
+
+def test_a_truncate_ends_every_row_before_it():
+    events = copied((1, 5, 3), (2, 5, 3), (2, 6, 3))
+    truncates = [Place(3, 0, 2)]  # behind the second event, before the third
+
+    assert said(seen_rows((2, 6, 15, Seen.ROW)), events, truncates) == only((1, 0))
+    assert said(seen_rows((1, 5, 15, Seen.ROW), (2, 6, 15, Seen.ROW)), events, truncates) == only(
+        (1, 0), missing=[1]
+    )
+
+
+def test_a_truncate_in_a_later_turn_heals_what_was_wrong():
+    events = copied((1, 5, 3), (2, 5, 3))
+    seen = seen_rows((1, 4, 15, Seen.ROW))
+
+    assert said(seen, events, [Place(16, 0, 0)]) == only((0, 1))
+    assert said(seen, events, [Place(21, 0, 0)]) == only((0, 0), different=[1], extra=[2])
+
+
+@dataclass
+class Model:
+    """A source and its copy, turn by turn; faults change the copy before `SINCE`."""
+
+    source: dict[int, dict[int, int]] = field(default_factory=lambda: {0: {}})
+    events: list[tuple[int, int | None, int]] = field(default_factory=list)
+
+    def at(self, turn: int) -> dict[int, int]:
+        return self.source[max(one for one in self.source if one <= turn)]
+
+    def write(self, turn: int, key: int, value: int | None) -> None:
+        rows = dict(self.at(turn))
+        rows.pop(key, None)
+        if value is not None:
+            rows[key] = value
+        self.source[turn] = rows
+        self.events.append((key, value, turn))
+
+    def copy(self) -> dict[int, int]:
+        rows: dict[int, int] = {}
+        for key, value, turn in self.events:
+            if turn <= UPTO:
+                rows.pop(key, None)
+                if value is not None:
+                    rows[key] = value
+        return rows
+
+
+_writes = st.lists(
+    st.tuples(st.integers(1, UPTO), st.integers(1, KEYS), st.none() | st.integers(0, 3)), max_size=30
+)
+_faults = st.lists(st.tuples(st.integers(1, KEYS), st.none() | st.integers(0, 3)), max_size=3)
+_windows = st.lists(
+    st.tuples(st.integers(SINCE, UPTO), st.integers(0, 3)), min_size=KEYS + 1, max_size=KEYS + 1
+)
+
+
+@settings(max_examples=400)
+@given(_writes, _faults, _windows)
+def test_no_difference_is_missed_and_none_is_invented(writes, faults, windows):
+    """Every key has a window that opens and is emitted later. Faults are in the copy before the first one."""
+    model = Model()
+    for turn, key, value in sorted(writes, key=lambda write: write[0]):
+        if turn > SINCE:
+            break
+        model.write(turn, key, value)
+    model.events += [(key, value, SINCE) for key, value in faults]
+    for turn, key, value in sorted(writes, key=lambda write: write[0]):
+        if turn > SINCE:
+            model.write(turn, key, value)
+    rows = []
+    for key in range(1, KEYS + 1):
+        opened, waits = windows[key]
+        sent = min(opened + waits, UPTO)
+        touched = any(k == key and opened < turn <= sent for k, _value, turn in model.events)
+        value = model.at(opened).get(key)
+        if value is not None:
+            rows.append((key, None if touched else value, sent, Seen.SUPERSEDED if touched else Seen.ROW))
+    rows.sort(key=lambda row: row[2])
+
+    found = said(seen_rows(*rows), copied(*model.events))
+
+    source, copy = model.at(UPTO), model.copy()
+    assert found["missing"] == sorted(source.keys() - copy.keys())
+    assert found["extra"] == sorted(copy.keys() - source.keys())
+    assert found["different"] == sorted(
+        key for key in source.keys() & copy.keys() if source[key] != copy[key]
+    )
+    assert found["undecided"] == []
+
+
+def test_nothing_at_all_is_equal():
+    found = compare(SEEN_ROWS.empty_table(), COPIED.empty_table(), [], SINCE, UPTO)
+
+    assert (found.equal, found.changed) == (0, 0)
+    assert not np.concatenate((found.missing, found.different, found.undecided, found.extra)).size
