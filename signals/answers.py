@@ -7,19 +7,22 @@ Formatting is pure; only `log_answer` has an effect.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Mapping  # noqa: TC003  a dataclass's field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from engine.model import ExecuteSnapshot, LogMessage, PauseSnapshot, ResumeSnapshot, StopSnapshot
+from engine.printable import printable
 from engine.saved import read_text
 from signals.model import Signal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from engine.errors import SignalError
-    from engine.model import Command
+    from engine.model import Command, Scope, Target
+    from engine.snapshot.estimate import Estimate
     from signals.model import Message
     from signals.parse import Accepted
 
@@ -30,22 +33,29 @@ _MAX_TEXT: Final = 4_000
 
 
 class Outcome(StrEnum):
-    """What became of a signal."""
+    """What became of a signal, or of one of its collections."""
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"
+    QUEUED = "queued"
+    STARTED = "started"
+    PROGRESS = "progress"
     PAUSED = "paused"
     RESUMED = "resumed"
+    PLANNED = "planned"
     FINISHED = "finished"
     STOPPED = "stopped"
     FAILED = "failed"
 
 
+STEPS: Final = frozenset({Outcome.QUEUED, Outcome.STARTED, Outcome.PROGRESS})
+"""Answers on the way, for the journal alone: the log has lines of its own on progress."""
 _LEVELS: Final = {
     Outcome.ACCEPTED: logging.INFO,
     Outcome.REJECTED: logging.WARNING,
     Outcome.PAUSED: logging.INFO,
     Outcome.RESUMED: logging.INFO,
+    Outcome.PLANNED: logging.INFO,
     Outcome.FINISHED: logging.INFO,
     Outcome.STOPPED: logging.INFO,
     Outcome.FAILED: logging.ERROR,
@@ -54,12 +64,18 @@ _LEVELS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What happened to a signal. `label` is its identity, `id` the operator's name for it, if known."""
+    """What happened to a signal. `label` is its identity, `id` the operator's name for it, if known.
+
+    `collection` is the one that the answer is about, None for the whole signal. `facts` are numbers and lists
+    for programs: rows read, superseded and emitted, the missing ranges.
+    """
 
     label: str
     id: str | None
     outcome: Outcome
     text: str
+    collection: str | None = field(default=None, compare=False)
+    facts: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 def answers_in(saved: Iterable[Mapping[str, Any]]) -> list[Answer]:
@@ -70,6 +86,8 @@ def answers_in(saved: Iterable[Mapping[str, Any]]) -> list[Answer]:
             None if fields["id"] is None else read_text(fields["id"]),
             Outcome(fields["outcome"]),
             read_text(fields["text"]),
+            None if fields.get("collection") is None else read_text(fields["collection"]),
+            dict(fields.get("facts") or {}),
         )
         for fields in saved
     ]
@@ -78,7 +96,9 @@ def answers_in(saved: Iterable[Mapping[str, Any]]) -> list[Answer]:
 def accepted(signal: Signal, request: Accepted) -> Answer:
     """The answer that says what will be done, and what was odd about the request."""
     text = "; ".join((_promise(request.command), *request.notes))
-    return Answer(signal.label, signal.id, Outcome.ACCEPTED, text)
+    command = request.command
+    facts = {"collections": len(command.targets)} if isinstance(command, ExecuteSnapshot) else {}
+    return Answer(signal.label, signal.id, Outcome.ACCEPTED, text, facts=facts)
 
 
 def rejected(signal: Signal | Message, error: SignalError) -> Answer:
@@ -95,6 +115,17 @@ def rejected_together(signals: Sequence[Signal | Message]) -> Answer:
     return Answer(signals[0].label, None, Outcome.REJECTED, text)
 
 
+def planned(target: Target, estimate: Estimate) -> str:
+    """What a snapshot of a collection would read, in words."""
+    speed = f"{estimate.speed.rows_per_s:.0f} rows/s"
+    how = ", a speed assumed until a window is read" if estimate.speed.assumed else ""
+    less = "; its condition may leave fewer" if target.condition else ""
+    return (
+        f"{target.collection} would be read in {estimate.chunks} chunks: about {estimate.rows} rows,"
+        f" {estimate.bytes} bytes, {estimate.seconds:.1f} s at {speed}{how}{less}"
+    )
+
+
 def _cut(text: str) -> str:
     return text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + "…"
 
@@ -102,7 +133,7 @@ def _cut(text: str) -> str:
 def line(answer: Answer) -> str:
     """The answer as one printable line. Line breaks and terminal control characters are escaped."""
     name = "" if answer.id is None else f" {answer.id!r}"
-    return _printable(f"signal{name} at {answer.label} {answer.outcome}: {answer.text}")
+    return printable(f"signal{name} at {answer.label} {answer.outcome}: {answer.text}")
 
 
 def log_answer(answer: Answer) -> None:
@@ -115,9 +146,11 @@ def _promise(command: Command) -> str:
         case ExecuteSnapshot(targets=()):
             return "nothing to do, 'data-collections' is empty"
         case ExecuteSnapshot(targets=targets):
-            return f"incremental snapshot of {_listed([target.collection for target in targets])}"
+            named = _listed([target.collection for target in targets])
+            return f"{_kind(command)} of {named}{_scoped(targets[0].scope)}"
         case StopSnapshot(collections=collections):
-            return f"{_meant(collections)} will stop"
+            what = "blocking snapshot" if command.blocking else "snapshot"
+            return f"{_meant(collections, what)} will stop"
         case PauseSnapshot(collections=collections):
             return f"{_meant(collections)} will pause until it is resumed"
         case ResumeSnapshot(collections=collections):
@@ -128,17 +161,25 @@ def _promise(command: Command) -> str:
             assert_never(command)
 
 
-def _meant(collections: Sequence[object] | None) -> str:
-    return "every snapshot in progress" if collections is None else f"the snapshot of {_listed(collections)}"
+def _kind(command: ExecuteSnapshot) -> str:
+    if command.dry_run:
+        return "dry run of a snapshot"
+    if command.targets[0].compared:
+        return "verification"
+    return f"{'blocking' if command.blocking else 'incremental'} snapshot"
+
+
+def _scoped(scope: Scope | None) -> str:
+    if scope is None:
+        return ""
+    return f" by {len(scope.keys)} keys" if scope.keys else f" in {len(scope.stretches)} ranges"
+
+
+def _meant(collections: Sequence[object] | None, what: str = "snapshot") -> str:
+    return f"every {what} in progress" if collections is None else f"the {what} of {_listed(collections)}"
 
 
 def _listed(collections: Sequence[object]) -> str:
     names = ", ".join(str(collection) for collection in collections[:_MAX_NAMED])
     more = len(collections) - _MAX_NAMED
     return f"{names} and {more} more" if more > 0 else names
-
-
-def _printable(text: str) -> str:
-    if text.isprintable():
-        return text
-    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)

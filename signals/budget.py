@@ -15,7 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_DATA: Final = 64 << 10
-"""The most characters of `data`, or bytes of a message. A longer signal is refused."""
+"""The most characters of `data`, without `keys` and `ranges`. A longer signal is refused."""
+MAX_SCOPED: Final = 1 << 20
+"""The most characters of `data` with them."""
+MAX_MESSAGE: Final = MAX_SCOPED + MAX_DATA
+"""The most bytes of a message."""
+MAX_KEYS: Final = 10_000
+"""The most keys of a signal."""
+MAX_RANGES: Final = 500
+"""The most ranges of a signal."""
 MAX_DEPTH: Final = 32
 """The deepest nesting of brackets in JSON."""
 MAX_ID: Final = 1_000

@@ -7,12 +7,24 @@ examines them, the engine obeys them.
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.errors import SignalError, TidemarkError
 from engine.saved import reading_saved
-from signals.answers import Answer, Outcome, accepted, answers_in, log_answer, rejected, rejected_together
+from signals.actions import acted
+from signals.answers import (
+    STEPS,
+    Answer,
+    Outcome,
+    accepted,
+    answers_in,
+    log_answer,
+    planned,
+    rejected,
+    rejected_together,
+)
 from signals.budget import MAX_AT_ONCE, Budget
 from signals.message import signal_of
 from signals.model import Message
@@ -23,9 +35,12 @@ from signals.table import signals_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from engine.model import Channel, CollectionId, Command, SignalRow
+    from engine.model import CollectionId, Command, SignalRow
+    from engine.snapshot.estimate import Estimate
     from engine.snapshot.extent import Gap
     from engine.snapshot.queue import Table
+    from engine.verify.verdict import Verdict
+    from signals.actions import SignalAction
     from signals.channels import SignalChannel
     from signals.model import Signal
 
@@ -34,33 +49,44 @@ _NAMED_GAPS: Final = 10
 _ANSWERS: Final = "answers"
 
 
+def nowhere(_turn: int, _answers: Sequence[Answer]) -> None:
+    """Record no answers; the default."""
+
+
 class Desk:
     """The engine's `SignalDesk`: parses signals and answers each once.
 
     `channels` are those besides the signal table. With `reads_table` off the table's rows are ignored.
+    `record` gets all answers of a turn once the turn is saved, and possibly once more after a restart.
+    `actions` are those of other packages, by signal type.
     """
 
     def __init__(
         self,
         answer: Callable[[Answer], None] = log_answer,
-        channels: Mapping[Channel, SignalChannel] | None = None,
+        channels: Mapping[str, SignalChannel] | None = None,
         *,
         reads_table: bool = True,
+        record: Callable[[int, Sequence[Answer]], None] = nowhere,
+        actions: Mapping[str, SignalAction] = MappingProxyType({}),
     ) -> None:
         self._answer, self._channels, self._reads_table = answer, channels or {}, reads_table
+        self._record, self._actions = record, actions
         self._untold: list[Answer] = []
         self._told: tuple[Answer, ...] = ()
         self._noted = False
         self._saved: Mapping[str, Any] = {}
 
-    def resume(self, saved: Mapping[str, Any]) -> None:
-        """Return to the saved places, and drop the answers of a turn that will be repeated.
+    def resume(self, saved: Mapping[str, Any], turn: int) -> None:
+        """Return to the places saved with `turn`, and drop the answers of a turn that will be repeated.
 
         Saved answers that this process has not given yet are given with the next turn, because the previous
-        process may not have given them.
+        process may not have given them. They are recorded as answers of their own turn.
         """
         with reading_saved("the saved answers"):
             answers = answers_in(saved.get(_ANSWERS, ()))
+        if answers:
+            self._record(turn, answers)
         self._untold = [answer for answer in answers if answer not in self._told]
         self._noted = bool(answers)
         self._saved = saved
@@ -79,11 +105,14 @@ class Desk:
         answers = {_ANSWERS: [asdict(answer) for answer in self._untold]} if self._untold else {}
         return {**kept, **places, **answers}
 
-    def tell(self) -> None:
-        """Give the waiting answers, in order."""
+    def tell(self, turn: int) -> None:
+        """Record the waiting answers, which are saved with `turn`, and give them in order."""
+        if self._untold:
+            self._record(turn, self._untold)
         self._told, self._untold = tuple(self._untold), []
         for answer in self._told:
-            self._answer(answer)
+            if answer.outcome not in STEPS:
+                self._answer(answer)
 
     def pending(self) -> bool:
         """Whether a channel has received something, or something is to be saved.
@@ -93,7 +122,10 @@ class Desk:
         return self._noted or any(channel.pending() for channel in self._channels.values())
 
     def commands(
-        self, rows: Sequence[SignalRow], known: Callable[[], Sequence[CollectionId]]
+        self,
+        rows: Sequence[SignalRow],
+        known: Callable[[], Sequence[CollectionId]],
+        position: Callable[[], str] | None = None,
     ) -> Sequence[Command]:
         """The valid signals in order, those from the log first. All others are answered with their fault."""
         received: list[Signal | Message] = [
@@ -102,6 +134,7 @@ class Desk:
         ]
         if not received:
             return []
+        at = position() if position else None
         budget = Budget()
         named = Known(known(), budget.check)
         commands: list[Command] = []
@@ -110,7 +143,7 @@ class Desk:
                 self._untold.append(rejected_together(received[number:]))
                 break
             budget.begin()
-            command = self._judged(signal, named)
+            command = self._judged(signal, named, at)
             commands += [] if command is None else [command]
         return commands
 
@@ -119,11 +152,14 @@ class Desk:
         for channel in self._channels.values():
             channel.close()
 
-    def _judged(self, received: Signal | Message, known: Known) -> Command | None:
+    def _judged(self, received: Signal | Message, known: Known, position: str | None) -> Command | None:
         """What a signal asks for. No input can cause anything worse than a rejection."""
         try:
-            signal = received = signal_of(received) if isinstance(received, Message) else received
-            request = parse(signal, known)
+            signal = received = (
+                replace(signal_of(received), position=position) if isinstance(received, Message) else received
+            )
+            action = self._actions.get((signal.type or "").strip())
+            request = parse(signal, known) if action is None else acted(action, signal, known)
         except SignalError as error:
             self._untold.append(rejected(received, error))
             return None
@@ -139,8 +175,18 @@ class Desk:
         rows, emitted = (table.progress.rows, table.progress.emitted) if table.progress else (0, 0)
         newer = f", {rows - emitted} of them superseded by the log" if rows != emitted else ""
         more = f"; {note}" if note else ""
-        text = f"{table.target.collection} completed: {rows} rows read{newer}{more}"
-        self._say(table, Outcome.FINISHED, text)
+        text = f"{table.target.collection} completed: {rows} rows read{newer}{_found(table)}{more}"
+        facts = {"rows": rows, "superseded": rows - emitted, "emitted": emitted}
+        self._say(table, Outcome.FINISHED, text, facts)
+
+    def planned(self, table: Table, estimate: Estimate) -> None:
+        """Answer what a snapshot of a collection would read."""
+        self._say(table, Outcome.PLANNED, planned(table.target, estimate))
+
+    def appeared(self, table: Table, label: str, why: str) -> None:
+        """Answer, under a label of the job's own, that a collection is read; `why`, as a clause about it."""
+        text = f"incremental snapshot of {table.target.collection}, which {why}"
+        self._untold.append(Answer(label, label, Outcome.ACCEPTED, text))
 
     def stopped(self, table: Table, why: str = "") -> None:
         """Answer that a collection left the queue before its end; `why` if no signal asked for it."""
@@ -160,14 +206,55 @@ class Desk:
 
     def failed(self, table: Table, error: Exception) -> None:
         """Answer that a collection could not be read, and what is missing."""
-        missing = _missing(table.progress.lacks) if table.progress else ""
+        lacks = table.progress.lacks if table.progress else ()
+        missing = _missing(lacks)
         outcome = Outcome.REJECTED if isinstance(error, SignalError) else Outcome.FAILED
         said = str(error) if isinstance(error, TidemarkError) else type(error).__name__
         name = str(table.target.collection)
-        self._say(table, outcome, f"{name} not read: {said.removeprefix(f'{name}: ')}{missing}")
+        facts = {"missing": [str(gap) for gap in lacks[:_NAMED_GAPS]], "ranges": len(lacks)} if lacks else {}
+        self._say(table, outcome, f"{name} not read: {said.removeprefix(f'{name}: ')}{missing}", facts)
 
-    def _say(self, table: Table, outcome: Outcome, text: str) -> None:
-        self._untold += (Answer(request.signal, request.id, outcome, text) for request in table.requests)
+    def verified(self, table: Table, verdict: Verdict) -> None:
+        """Answer what comparing a collection with its copy has shown."""
+        outcome = Outcome.FINISHED if verdict.accepts else Outcome.FAILED
+        self._say(table, outcome, f"{table.target.collection}: {verdict}", verdict.facts)
+
+    def queued(self, signal: str, name: str | None, collections: int, ahead: int) -> None:
+        """Note that a signal's collections wait behind others."""
+        text = f"{collections} collections wait, {ahead} others are before them"
+        facts = {"collections": collections, "ahead": ahead}
+        self._untold.append(Answer(signal, name, Outcome.QUEUED, text, facts=facts))
+
+    def started(self, table: Table) -> None:
+        """Note that the first window of a collection was opened."""
+        rows = table.progress.extent.rows if table.progress else 0
+        text = f"{table.target.collection} is being read: about {rows} rows"
+        self._say(table, Outcome.STARTED, text, {"rows": rows})
+
+    def progress(self, table: Table, percent: int) -> None:
+        """Note how much of a collection is read."""
+        rows = table.progress.rows if table.progress else 0
+        text = f"{table.target.collection} is read to {percent}%: {rows} rows"
+        self._say(table, Outcome.PROGRESS, text, {"percent": percent, "rows": rows})
+
+    def _say(
+        self, table: Table, outcome: Outcome, text: str, facts: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
+        collection = str(table.target.collection)
+        self._untold += (
+            Answer(request.signal, request.id, outcome, text, collection, dict(facts))
+            for request in table.requests
+        )
+
+
+def _found(table: Table) -> str:
+    """How many of the keys that the signal asked for were found."""
+    scope, progress = table.target.scope, table.progress
+    if scope is None or not scope.keys or progress is None:
+        return ""
+    if table.target.surrogate_key:
+        return f", {progress.found} found under {len(scope.keys)} keys"
+    return f", {progress.found} of {len(scope.keys)} keys found"
 
 
 def _missing(gaps: Sequence[Gap]) -> str:

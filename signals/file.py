@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from engine.model import Channel
 from engine.saved import read_integer, read_text
-from signals.budget import MAX_DATA
+from signals.budget import MAX_MESSAGE
+from signals.inbox import Inbox
 from signals.model import Message
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("signals")
 _KNOWN_BY: Final = 4096
 """How many bytes before the place identify the file."""
-_READ_AT_ONCE: Final = 4 * MAX_DATA
+_READ_AT_ONCE: Final = 2 * MAX_MESSAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,44 +45,38 @@ class FileChannel:
 
     def __init__(self, path: Path | str) -> None:
         self._path = Path(path)
-        self._place = self._taken = FilePlace()
-        self._received: list[Message] = []
+        self._inbox = Inbox(FilePlace())
         self._seen: tuple[int, ...] = ()
         self._fault = ""
-        self._is_new = False
 
     def resume(self, saved: Mapping[str, Any]) -> None:
         """Resume after the lines that the saved state has taken."""
-        self._is_new = not saved
-        self._place = (
-            FilePlace(read_integer(saved["bytes"]), read_text(saved["digest"])) if saved else FilePlace()
-        )
-        self._taken = self._place
-        self._received.clear()
+        place = FilePlace(read_integer(saved["bytes"]), read_text(saved["digest"])) if saved else FilePlace()
+        self._inbox.resume(place, is_new=not saved)
         self._seen = ()
 
     def memory(self) -> Mapping[str, Any]:
         """The bytes read, and their digest."""
-        self._is_new = False
-        return {"bytes": self._taken.bytes, "digest": self._taken.digest}
+        saved = self._inbox.saved()
+        return {"bytes": saved.bytes, "digest": saved.digest}
 
     def pending(self) -> bool:
         """Whether complete lines wait, or a first place to save."""
-        self._absorb()
-        return self._is_new or bool(self._received)
+        return self._looked().pending
 
     def receive(self) -> Sequence[Message]:
         """The lines since the last call."""
-        self._absorb()
-        received, self._received = self._received, []
-        self._taken = self._place
-        return received
+        return self._looked().take()
 
     def close(self) -> None:
         """Do nothing: no file is kept open."""
 
+    def _looked(self) -> Inbox[FilePlace]:
+        """The inbox, with new lines if the file has changed since the last check."""
+        self._absorb()
+        return self._inbox
+
     def _absorb(self) -> None:
-        """Read new lines if the file has changed since the last check."""
         try:
             touched = _stamp(self._path)
             if touched == self._seen:
@@ -97,21 +92,22 @@ class FileChannel:
 
     def _read(self, file: BinaryIO) -> bool:
         """Take the lines after the place. Returns whether the file is read to its end."""
-        if _digest(file, self._place.bytes) != self._place.digest:
+        inbox = self._inbox
+        if _digest(file, inbox.place.bytes) != inbox.place.digest:
             _log.warning("%r is not the file it was: it is read from its beginning", str(self._path))
-            self._place = FilePlace()
-        file.seek(self._place.bytes)
+            inbox.place = FilePlace()
+        file.seek(inbox.place.bytes)
         text = file.read(_READ_AT_ONCE)
         # An unfinished line longer than any signal is taken as it is, instead of waiting for its end.
         full = len(text) == _READ_AT_ONCE
         end = text.rfind(b"\n") + 1 or (len(text) if full else 0)
-        at = self._place.bytes
+        at = inbox.place.bytes
         for line in text[:end].split(b"\n"):
             if line.strip():
-                self._received.append(Message(Channel.FILE, f"{self._path.name}@{at}", line))
+                inbox.add(Message(Channel.FILE, f"{self._path.name}@{at}", line))
             at += len(line) + 1
-        end += self._place.bytes
-        self._place = FilePlace(end, _digest(file, end))
+        end += inbox.place.bytes
+        inbox.place = FilePlace(end, _digest(file, end))
         return not full
 
     def _say_once(self, fault: str) -> None:

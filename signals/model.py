@@ -21,7 +21,8 @@ class Signal:
     """A request, exactly as received.
 
     `label` is the signal's identity: in the signal table its log position, which is unique. `id` is the
-    operator's name for it; it may be None and need not be unique. `data` is unparsed text.
+    operator's name for it; it may be None and need not be unique. `data` is unparsed text. `position` is the
+    stream's, as text, when the signal was taken from another channel; None: the label is a position.
     """
 
     channel: Channel
@@ -29,6 +30,7 @@ class Signal:
     id: str | None
     type: str | None
     data: str | None
+    position: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,15 +16,20 @@ from engine.errors import SignalError
 from engine.model import (
     Command,
     ExecuteSnapshot,
+    Limit,
     LogMessage,
     PauseSnapshot,
+    Purpose,
     ResumeSnapshot,
     StopSnapshot,
     Target,
 )
-from signals.budget import MAX_CONDITIONED, MAX_DATA, MAX_ID, MAX_NOTES, check_depth
+from engine.saved import LARGEST
+from signals.budget import MAX_CONDITIONED, MAX_DATA, MAX_ID, MAX_NOTES, MAX_SCOPED, check_depth
+from signals.kinds import kind
 from signals.model import WINDOW_TYPES
 from signals.names import Known, match_names, shown
+from signals.scope import KEYS, RANGES, check_alone, check_length, scope_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -37,6 +42,18 @@ _CONDITION: Final = "additional-condition"
 _CONDITIONS: Final = "additional-conditions"
 _SURROGATE: Final = "surrogate-key"
 _TYPE: Final = "type"
+_DRY_RUN: Final = "dry-run"
+_PRIORITY: Final = "priority"
+_MOST_ROWS: Final = "max-rows-per-second"
+_MOST_BYTES: Final = "max-bytes-per-second"
+_EXECUTE: Final = (
+    *(_TYPE, _COLLECTIONS, _CONDITION, _CONDITIONS, _SURROGATE),
+    *(_DRY_RUN, _PRIORITY, _MOST_ROWS, _MOST_BYTES, KEYS, RANGES),
+)
+_LARGEST_PRIORITY: Final = 2**31 - 1
+_INCREMENTAL: Final = "incremental"
+_BLOCKING: Final = "blocking"
+_VERIFY: Final = str(Purpose.VERIFY)
 
 _NOT_YET: Final = frozenset({"schema-changes"})
 _MAX_NAMED: Final = 5
@@ -58,8 +75,7 @@ def parse(signal: Signal, known: Known) -> Accepted:
     For a stop, `known` should hold queued collections as well as captured ones. The command's `signal` is the
     signal's label. Raises SignalError, whose message is the answer.
     """
-    if signal.id is not None and len(signal.id) > MAX_ID:
-        raise SignalError(f"the id has {len(signal.id)} characters, at most {MAX_ID} are kept")
+    check_id(signal)
     type_ = (signal.type or "").strip()
     read = _READERS.get(type_)
     if read is None:
@@ -67,10 +83,22 @@ def parse(signal: Signal, known: Known) -> Accepted:
     return read(signal, known)
 
 
+def check_id(signal: Signal) -> None:
+    """Raise SignalError if the sender's name for a signal is too long to be kept."""
+    if signal.id is not None and len(signal.id) > MAX_ID:
+        raise SignalError(f"the id has {len(signal.id)} characters, at most {MAX_ID} are kept")
+
+
 def _execute(signal: Signal, known: Known) -> Accepted:
-    fields = _fields(signal.data)
-    unknown = _ignored(fields, (_TYPE, _COLLECTIONS, _CONDITION, _CONDITIONS, _SURROGATE))
-    _check_snapshot_type(_text(fields, _TYPE) or "incremental")
+    fields = _fields(signal.data, MAX_SCOPED)
+    check_length(signal.data or "")
+    unknown = _ignored(fields, _EXECUTE)
+    type_ = _snapshot_type(_text(fields, _TYPE) or _INCREMENTAL, (_INCREMENTAL, _BLOCKING, _VERIFY))
+    blocking = type_ == _BLOCKING
+    if blocking:
+        _check_unlimited(fields)
+    if type_ == _VERIFY:
+        _check_whole(fields)
     patterns = _patterns(fields)
     if patterns is None:
         raise SignalError(f"{_COLLECTIONS!r} is missing", hint="list the collections to read")
@@ -80,10 +108,42 @@ def _execute(signal: Signal, known: Known) -> Accepted:
     collections, notes = _named(patterns, known)
     conditions = _conditions(fields, Known(collections, known.check))
     _check_conditions(conditions)
+    scope = scope_of(signal.data or "", fields)
+    check_alone(scope, collections)
     targets = tuple(
-        Target(collection, conditions.get(collection), surrogate_key) for collection in collections
+        Target(
+            collection,
+            conditions.get(collection),
+            surrogate_key,
+            blocking=blocking,
+            scope=scope,
+            purpose=Purpose.VERIFY if type_ == _VERIFY else Purpose.SNAPSHOT,
+        )
+        for collection in collections
     )
-    return Accepted(ExecuteSnapshot(signal.label, targets, signal.id), (*notes, *unknown))
+    command = ExecuteSnapshot(
+        signal.label,
+        targets,
+        signal.id,
+        priority=_integer(fields, _PRIORITY, -_LARGEST_PRIORITY, _LARGEST_PRIORITY) or 0,
+        limit=Limit(_integer(fields, _MOST_ROWS, 1), _integer(fields, _MOST_BYTES, 1)),
+        dry_run=_flag(fields, _DRY_RUN),
+    )
+    return Accepted(command, (*notes, *unknown))
+
+
+def _check_unlimited(fields: _Fields) -> None:
+    """Refuse what a blocking snapshot does not have: it reads whole tables as fast as it can, in order."""
+    for name in (KEYS, RANGES, _PRIORITY, _MOST_ROWS, _MOST_BYTES):
+        if fields.get(name) is not None:
+            raise SignalError(f"{name!r} is for incremental snapshots, and this one is blocking")
+
+
+def _check_whole(fields: _Fields) -> None:
+    """Refuse what would leave rows out: a copy has all rows of its collection, by their own key."""
+    for name in (_CONDITION, _CONDITIONS, _SURROGATE, KEYS, RANGES):
+        if fields.get(name):
+            raise SignalError(f"{name!r} is for snapshots; a verification compares whole collections")
 
 
 def _stop(signal: Signal, known: Known) -> Accepted:
@@ -92,13 +152,13 @@ def _stop(signal: Signal, known: Known) -> Accepted:
     unknown = _ignored(fields, (_TYPE, _COLLECTIONS))
     type_ = _text(fields, _TYPE)
     if type_ is None:
-        raise SignalError(f"{_TYPE!r} is missing", hint='a stop needs "type": "incremental"')
-    _check_snapshot_type(type_)
+        raise SignalError(f"{_TYPE!r} is missing", hint='a stop needs "type": "incremental" or "blocking"')
+    blocking = _snapshot_type(type_, (_INCREMENTAL, _BLOCKING)) == _BLOCKING
     patterns = _patterns(fields)
     if not patterns:
-        return Accepted(StopSnapshot(signal.label, None), unknown)
+        return Accepted(StopSnapshot(signal.label, None, blocking), unknown)
     collections, notes = _named(patterns, known)
-    return Accepted(StopSnapshot(signal.label, collections), (*notes, *unknown))
+    return Accepted(StopSnapshot(signal.label, collections, blocking), (*notes, *unknown))
 
 
 def _pause(signal: Signal, known: Known) -> Accepted:
@@ -116,7 +176,10 @@ def _which(signal: Signal, known: Known) -> tuple[tuple[CollectionId, ...] | Non
     data = signal.data if signal.data and signal.data.strip() else "{}"
     fields = _fields(data)
     unknown = _ignored(fields, (_TYPE, _COLLECTIONS))
-    _check_snapshot_type(_text(fields, _TYPE) or "incremental")
+    known_types = (_INCREMENTAL, _BLOCKING)
+    if _snapshot_type(_text(fields, _TYPE) or _INCREMENTAL, known_types) == _BLOCKING:
+        hint = 'the stream waits for it; stop it with "type": "blocking", or let it end'
+        raise SignalError("a blocking snapshot can't be paused", hint=hint)
     patterns = _patterns(fields)
     if not patterns:
         return None, unknown
@@ -129,8 +192,8 @@ def _log(signal: Signal, _known: Known) -> Accepted:
     message = _text(fields, "message")
     if message is None:
         raise SignalError("'message' is missing", hint='give "message": the text to log')
-    # Debezium replaces the first pair of braces with the position.
-    text = message.replace("{}", signal.label, 1)
+    # Debezium replaces the first pair of braces with the stream's position.
+    text = message.replace("{}", signal.position or signal.label, 1)
     return Accepted(LogMessage(signal.label, text), _ignored(fields, ("message",)))
 
 
@@ -141,6 +204,8 @@ _READERS: Final[dict[str, Callable[[Signal, Known], Accepted]]] = {
     "resume-snapshot": _resume,
     "log": _log,
 }
+BUILT_IN: Final = frozenset({*_READERS, *_NOT_YET, *WINDOW_TYPES})
+"""The types that no other package may take."""
 
 
 def _unknown_type(type_: str) -> SignalError:
@@ -161,12 +226,18 @@ def _did_you_mean(word: str, known: Iterable[str]) -> str:
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
-def _fields(data: str | None) -> _Fields:
+def data_of(data: str) -> _Fields:
+    """The data of a custom signal. Raises SignalError if it is no JSON object."""
+    return _fields(data, MAX_SCOPED)
+
+
+def _fields(data: str | None, most: int = MAX_DATA) -> _Fields:
+    """The data as a JSON object of at most this many characters."""
     if data is None or not data.strip():
         what = "NULL" if data is None else "empty"
         raise SignalError(f"the data is {what}", hint="it must be a JSON object")
-    if len(data) > MAX_DATA:
-        raise SignalError(f"the data has {len(data)} characters, at most {MAX_DATA} are read")
+    if len(data) > most:
+        raise SignalError(f"the data has {len(data)} characters, at most {most} are read")
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError as exc:
@@ -207,6 +278,26 @@ def _text(fields: _Fields, name: str) -> str | None:
     return value if value.strip() else None
 
 
+def _integer(fields: _Fields, name: str, least: int, most: int = LARGEST) -> int | None:
+    """A whole number from `least` to `most`; None if the field is missing or null."""
+    value = fields.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise SignalError(f"{name!r} must be a whole number, not {kind(value)}")
+    if not least <= value <= most:
+        raise SignalError(f"{name!r} must be from {least} to {most}")
+    return value
+
+
+def _flag(fields: _Fields, name: str) -> bool:
+    """True or false; false if the field is missing or null."""
+    value = fields.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise SignalError(f"{name!r} must be true or false, not {kind(value)}")
+    return bool(value)
+
+
 def _array(fields: _Fields, name: str) -> list[object] | None:
     value = fields.get(name)
     if value is not None and not isinstance(value, list):
@@ -214,13 +305,11 @@ def _array(fields: _Fields, name: str) -> list[object] | None:
     return value
 
 
-def _check_snapshot_type(text: str) -> None:
+def _snapshot_type(text: str, known: tuple[str, ...]) -> str:
     type_ = text.strip().lower()
-    if type_ == "blocking":
-        hint = "an incremental snapshot does not hold the stream up"
-        raise SignalError("snapshot type 'blocking' is not supported", hint=hint)
-    if type_ != "incremental":
-        raise SignalError(f"no snapshot type {shown(text)} in {_TYPE!r}", hint="known: incremental")
+    if type_ not in known:
+        raise SignalError(f"no snapshot type {shown(text)} in {_TYPE!r}", hint=f"known: {', '.join(known)}")
+    return type_
 
 
 def _patterns(fields: _Fields) -> list[str] | None:
@@ -307,11 +396,3 @@ def _condition(entry: object, number: int, collections: Known) -> dict[Collectio
     if collections.collections and not match.collections:
         raise SignalError(f"{place}: {_COLLECTIONS!r} names nothing that matches {shown(pattern)}")
     return dict.fromkeys(match.collections, text)
-
-
-def kind(value: object) -> str:
-    """The JSON name of a value's type."""
-    if value is None:
-        return "null"
-    names = {bool: "a boolean", str: "a string", list: "an array", dict: "an object"}
-    return names.get(type(value), "a number")

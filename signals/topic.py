@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from engine.model import Channel
 from engine.saved import read_integer, read_text
+from signals.inbox import Inbox
 from signals.model import Message
 
 if TYPE_CHECKING:
@@ -66,9 +67,7 @@ class TopicChannel:
 
     def __init__(self, topic: str, key: str, reader: TopicReader, first_ms: int) -> None:
         self._topic, self._key, self._reader, self._first_ms = topic, key.encode(), reader, first_ms
-        self._received: list[Message] = []
-        self._place = self._taken = Place({}, first_ms)
-        self._is_new = False
+        self._inbox = Inbox(Place({}, first_ms))
 
     def resume(self, saved: Mapping[str, Any]) -> None:
         """Resume after the records that the saved state has taken, if they belong to this topic."""
@@ -76,41 +75,37 @@ class TopicChannel:
         known = before == self._topic
         if before is not None and not known:
             _log.warning("signals come from the topic %r now; %r is left", self._topic, before)
-        self._is_new = not known
-        self._place = _place_in(saved) if known else Place({}, self._first_ms)
-        self._taken = self._place
-        self._received.clear()
-        self._reader.begin(self._place)
+        place = _place_in(saved) if known else Place({}, self._first_ms)
+        self._inbox.resume(place, is_new=not known)
+        self._reader.begin(place)
 
     def memory(self) -> Mapping[str, Any]:
         """The topic, the time from which records count, and each partition's next offset."""
-        self._is_new = False
-        return {"topic": self._topic, **_place_out(self._taken)}
+        return {"topic": self._topic, **_place_out(self._inbox.saved())}
 
     def pending(self) -> bool:
         """Whether signals wait, or a first place to save. Records with other keys are skipped."""
-        self._absorb()
-        return self._is_new or bool(self._received)
+        return self._filled().pending
 
     def receive(self) -> Sequence[Message]:
         """The messages for this job since the last call."""
-        self._absorb()
-        received, self._received = self._received, []
-        self._taken = self._place
-        return received
+        return self._filled().take()
 
     def close(self) -> None:
         """Stop reading."""
         self._reader.close()
 
-    def _absorb(self) -> None:
+    def _filled(self) -> Inbox[Place]:
+        """The inbox, with what was read since the last call."""
+        inbox = self._inbox
         for record in self._reader.take():
-            self._place = _behind(record, self._place)
+            inbox.place = _behind(record, inbox.place)
             label = f"{self._topic}-{record.partition}@{record.offset}"
             if record.key == self._key:
-                self._received.append(Message(Channel.KAFKA, label, record.value or b""))
+                inbox.add(Message(Channel.KAFKA, label, record.value or b""))
             else:
                 _log.debug("the record at %s has another key: passed over", label)
+        return inbox
 
 
 def _behind(record: Record, place: Place) -> Place:

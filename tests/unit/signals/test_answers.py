@@ -99,3 +99,9 @@ def test_the_log_has_one_line_per_answer(caplog, outcome, level):
         log_answer(answer)
 
     assert [(record.levelno, record.getMessage()) for record in caplog.records] == [(level, line(answer))]
+
+
+def test_an_accepted_snapshot_says_how_many_collections_will_be_answered():
+    command = ExecuteSnapshot("0/1A", tuple(Target(table) for table in TABLES))
+
+    assert accepted(SIGNAL, Accepted(command)).facts == {"collections": 12}

@@ -57,7 +57,7 @@ def desk(answers):
 
 def test_valid_signals_become_commands_in_order(desk, answers):
     commands = desk.commands([EXECUTE, STOP], Known())
-    desk.tell()
+    desk.tell(1)
 
     assert list(commands) == [ExecuteSnapshot("0/1A/1", (Target(T),), "a"), StopSnapshot("0/1A/2", (U,))]
     assert [(one.label, one.id, one.outcome) for one in answers] == [
@@ -68,7 +68,7 @@ def test_valid_signals_become_commands_in_order(desk, answers):
 
 def test_a_refused_signal_is_answered_and_left_out(desk, answers):
     commands = desk.commands([UNKNOWN, EXECUTE], Known())
-    desk.tell()
+    desk.tell(1)
 
     assert len(commands) == 1
     assert [one.outcome for one in answers] == [Outcome.REJECTED, Outcome.ACCEPTED]
@@ -79,17 +79,17 @@ def test_the_same_label_twice_is_two_signals(desk, answers):
     again = SignalRow("0/1B/1", EXECUTE.id, EXECUTE.type, EXECUTE.data)
 
     commands = desk.commands([EXECUTE, again], Known())
-    desk.tell()
+    desk.tell(1)
 
     assert len(commands) == len(answers) == 2
 
 
 def test_answers_of_a_turn_that_is_done_again_are_not_told_twice(desk, answers):
     desk.commands([EXECUTE], Known())
-    desk.resume({})
+    desk.resume({}, 1)
     desk.commands([EXECUTE], Known())
-    desk.tell()
-    desk.tell()
+    desk.tell(1)
+    desk.tell(1)
 
     assert [one.outcome for one in answers] == [Outcome.ACCEPTED]
 
@@ -100,7 +100,7 @@ def test_answers_of_a_turn_that_is_done_again_are_not_told_twice(desk, answers):
 def test_the_catalog_is_asked_once_and_only_for_signals(desk, rows, asked):
     known = Known()
     desk.commands(rows, known)
-    desk.tell()
+    desk.tell(1)
 
     assert known.asked == asked
 
@@ -129,7 +129,7 @@ def test_the_worst_that_comes_of_a_signal_is_a_rejection(desk, answers, type_, d
     started = time.perf_counter()
 
     desk.commands([SignalRow("0/1A", "x", type_, data), EXECUTE], lambda: [T, *known])
-    desk.tell()
+    desk.tell(1)
 
     assert time.perf_counter() - started < 30
     assert [one.outcome for one in answers] == [Outcome.REJECTED, Outcome.ACCEPTED]
@@ -145,7 +145,7 @@ def test_what_nobody_foresaw_is_a_rejection_too(desk, answers, monkeypatch):
 
     monkeypatch.setattr("signals.desk.parse", parse)
     commands = desk.commands([EXECUTE, STOP], Known())
-    desk.tell()
+    desk.tell(1)
 
     assert len(commands) == 1
     assert [one.outcome for one in answers] == [Outcome.REJECTED, Outcome.ACCEPTED]
@@ -159,7 +159,7 @@ def test_many_signals_at_once_are_refused_together(desk, answers):
     ]
 
     commands = desk.commands(rows, Known())
-    desk.tell()
+    desk.tell(1)
 
     assert len(commands) == MAX_AT_ONCE
     assert len(answers) == MAX_AT_ONCE + 1
@@ -173,7 +173,7 @@ def test_signals_have_their_time_and_no_more(desk, answers, monkeypatch):
     monkeypatch.setattr("signals.desk.Budget", lambda: Budget(1.0, 40.0, lambda: float(next(now))))
 
     desk.commands([EXECUTE] * 100, Known())
-    desk.tell()
+    desk.tell(1)
 
     assert 1 < len(answers) < 60
     assert "it takes too long" in answers[0].text
@@ -185,7 +185,7 @@ def test_the_rows_of_a_window_are_no_signals(desk, answers):
 
 
 def test_without_other_channels_nothing_waits_and_nothing_is_kept(desk):
-    desk.resume({})
+    desk.resume({}, 1)
 
     assert not desk.pending()
     assert desk.memory() == {}
@@ -200,7 +200,7 @@ def topic():
 def listening(answers, topic):
     """A desk that reads the signal table and a topic."""
     desk = Desk(answers.append, {Channel.KAFKA: TopicChannel("asks", "shop", topic, 0)})
-    desk.resume({})
+    desk.resume({}, 1)
     desk.memory()
     return desk
 
@@ -216,10 +216,24 @@ def test_the_signals_of_a_topic_come_behind_those_of_the_log(listening, topic):
     assert not listening.pending()
 
 
+def test_a_message_is_logged_with_the_position_of_the_stream(listening, topic):
+    topic.append(0, b"shop", b'{"type": "log", "data": {"message": "seen at {}, then {}"}}')
+
+    commands = listening.commands([], Known(), lambda: "0/2B")
+
+    assert list(commands) == [LogMessage("asks-0@0", "seen at 0/2B, then {}")]
+
+
+def test_a_row_is_logged_with_its_own_position(listening):
+    row = SignalRow("0/1A", "x", "log", '{"message": "seen at {}"}')
+
+    assert list(listening.commands([row], Known(), lambda: "0/2B")) == [LogMessage("0/1A", "seen at 0/1A")]
+
+
 def test_a_message_that_is_no_signal_is_answered_by_its_place(listening, topic, answers):
     topic.append(0, b"shop", b'{"type": "log"')
     commands = listening.commands([], Known())
-    listening.tell()
+    listening.tell(1)
 
     assert list(commands) == []
     assert [(one.label, one.id, one.outcome) for one in answers] == [("asks-0@0", None, Outcome.REJECTED)]
@@ -228,15 +242,15 @@ def test_a_message_that_is_no_signal_is_answered_by_its_place(listening, topic, 
 def test_after_a_failure_signals_come_again_and_are_answered_once(listening, topic, answers):
     topic.append(0, b"shop", b'{"type": "log", "data": {"message": "here"}}')
     listening.commands([], Known())
-    listening.resume({})
+    listening.resume({}, 1)
 
     assert len(listening.commands([], Known())) == 1
-    listening.tell()
+    listening.tell(1)
     assert len(answers) == 1
 
 
 def test_the_place_of_a_channel_that_is_off_is_kept(listening):
-    listening.resume({"file": {"bytes": 7, "digest": "d"}})
+    listening.resume({"file": {"bytes": 7, "digest": "d"}}, 1)
 
     assert listening.memory()["file"] == {"bytes": 7, "digest": "d"}
     assert listening.memory()["kafka"]["topic"] == "asks"
@@ -247,13 +261,13 @@ def test_the_place_of_a_channel_that_is_off_is_kept(listening):
 )
 def test_a_saved_place_that_can_not_be_read_stops_the_job(listening, place):
     with pytest.raises(StateError, match="the saved place of the kafka channel"):
-        listening.resume({"kafka": place})
+        listening.resume({"kafka": place}, 1)
 
 
 def test_with_its_channel_off_the_signal_table_asks_for_nothing(answers):
     desk = Desk(answers.append, reads_table=False)
     commands = desk.commands([EXECUTE, UNKNOWN], Known())
-    desk.tell()
+    desk.tell(1)
 
     assert (list(commands), answers) == ([], [])
 
@@ -276,7 +290,7 @@ def read(rows: int, emitted: int) -> Table:
 )
 def test_a_table_read_to_its_end_is_counted(desk, answers, about, expected):
     desk.finished(about)
-    desk.tell()
+    desk.tell(1)
 
     assert answers == [Answer("0/1A/1", "monday", Outcome.FINISHED, expected)]
 
@@ -284,7 +298,7 @@ def test_a_table_read_to_its_end_is_counted(desk, answers, about, expected):
 def test_a_paused_table_says_how_far_it_came_and_where_it_goes_on(desk, answers):
     desk.paused(read(10, 8))
     desk.resumed(read(10, 8))
-    desk.tell()
+    desk.tell(1)
 
     assert [(one.outcome, one.text) for one in answers] == [
         ("paused", "public.t paused after 10 rows"),
@@ -298,7 +312,7 @@ def test_a_paused_table_says_how_far_it_came_and_where_it_goes_on(desk, answers)
 )
 def test_a_stopped_table_says_how_far_it_came(desk, answers, about, expected):
     desk.stopped(about)
-    desk.tell()
+    desk.tell(1)
 
     assert answers == [Answer("0/1A/1", "monday", Outcome.STOPPED, expected)]
 
@@ -339,6 +353,6 @@ def test_a_stopped_table_says_how_far_it_came(desk, answers, about, expected):
 )
 def test_a_failed_table_says_why_and_what_is_missing(desk, answers, about, error, outcome, expected):
     desk.failed(about, error)
-    desk.tell()
+    desk.tell(1)
 
     assert answers == [Answer("0/1A/1", "monday", outcome, expected)]

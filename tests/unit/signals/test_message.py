@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from engine.errors import SignalError
 from engine.model import Channel
-from signals.budget import MAX_DATA
+from signals.budget import MAX_MESSAGE
 from signals.message import signal_of
 from signals.model import Message, Signal
 
@@ -26,12 +26,27 @@ def message(text: str | bytes) -> Message:
             '{"type":"execute-snapshot","data": {"data-collections": ["s.t"], "type": "INCREMENTAL"}}',
             None,
             "execute-snapshot",
-            '{"data-collections":["s.t"],"type":"INCREMENTAL"}',
+            '{"data-collections": ["s.t"], "type": "INCREMENTAL"}',
         ),
-        ('{"id": "a", "type": "log", "data": {"message": "ü"}}', "a", "log", '{"message":"ü"}'),
+        ('{"id": "a", "type": "log", "data": {"message": "ü"}}', "a", "log", '{"message": "ü"}'),
         ('{"id": null, "type": "stop-snapshot"}', None, "stop-snapshot", None),
         ('{"type": "log", "data": "{\\"message\\": 1}"}', None, "log", '{"message": 1}'),
         (' {"type": "log", "data": null}\r', None, "log", None),
+        # As Debezium's file and JMX channels have it.
+        ('{"id": "a", "type": "log", "additionalData": {"x": 1}, "channelOffset": 7}', "a", "log", None),
+        # As Kafka Connect's JsonConverter writes a struct of three strings, and a map.
+        (
+            '{"schema": {}, "payload": {"id": "a", "type": "log", "data": "{\\"message\\": 1.0}"}}',
+            "a",
+            "log",
+            '{"message": 1.0}',
+        ),
+        (
+            '{"schema":null,"payload":{"type":"log","data":{"message" : 1.0}}}',
+            None,
+            "log",
+            '{"message" : 1.0}',
+        ),
     ],
 )
 def test_a_message_is_read_as_the_signal_in_it(text, id_, type_, data):
@@ -53,9 +68,13 @@ def test_a_message_is_read_as_the_signal_in_it(text, id_, type_, data):
         ('{"type": ["log"]}', "'type' must be a string, not an array"),
         ('{"type": "log", "data": []}', "'data' must be an object, not an array"),
         ('{"type": "log", "dta": {}}', "no field 'dta' (did you mean 'data'?)"),
+        ('{"schema": {}, "payload": "x"}', "'payload' must be an object, not a string"),
+        ('{"schema": {}, "payload": null}', "'payload' must be an object, not null"),
+        ('{"schema": {}, "payload": {"type": "log", "dta": {}}}', "no field 'dta' (did you mean 'data'?)"),
+        ('{"schema": {}, "type": "log"}', "no field 'schema'"),
         ("[" * 60_000, "no valid JSON"),
         ('{"type": "log", "data": {"a": ' + "[" * 254 + "]" * 254 + "}}", "more than 32 brackets"),
-        ('"' + "x" * MAX_DATA, "65537 bytes, at most 65536"),
+        ('"' + "x" * MAX_MESSAGE, f"{MAX_MESSAGE + 1} bytes, at most {MAX_MESSAGE}"),
     ],
 )
 def test_what_is_no_signal_is_refused_with_the_reason(text, said):
@@ -69,3 +88,11 @@ def test_what_is_no_signal_is_refused_with_the_reason(text, said):
 def test_any_bytes_are_a_signal_or_are_refused(raw):
     with contextlib.suppress(SignalError):
         assert signal_of(message(raw)).label == "t-0@7"
+
+
+def test_numbers_of_the_data_stay_as_they_were_written():
+    text = b'{"type": "execute-snapshot", "data": {"keys": [[123456789012345678901234567890], [1.10]]}}'
+
+    assert signal_of(Message(Channel.FILE, "f@0", text)).data == (
+        '{"keys": [[123456789012345678901234567890], [1.10]]}'
+    )

@@ -10,13 +10,15 @@ from engine.model import (
     Channel,
     CollectionId,
     ExecuteSnapshot,
+    Limit,
     LogMessage,
     PauseSnapshot,
+    Purpose,
     ResumeSnapshot,
     StopSnapshot,
     Target,
 )
-from signals.budget import MAX_DATA
+from signals.budget import MAX_DATA, MAX_SCOPED
 from signals.model import Signal
 from signals.names import Known
 from signals.parse import parse
@@ -118,6 +120,52 @@ def test_conditions_by_collection_the_first_that_matches_counts():
     assert accepted.command.targets == (Target(CUSTOMERS), Target(ORDERS, "a = 1"), Target(COMP, "b = 2"))
 
 
+def test_priority_limits_and_dry_run_are_of_the_whole_signal():
+    command = read(
+        EXECUTE,
+        {
+            "data-collections": ["public.orders", "public.comp"],
+            "priority": -7,
+            "max-rows-per-second": 500,
+            "max-bytes-per-second": 1,
+            "dry-run": True,
+        },
+    ).command
+
+    assert command == ExecuteSnapshot(
+        "0/1A", (Target(ORDERS), Target(COMP)), "ad-hoc-1", -7, Limit(500, 1), dry_run=True
+    )
+
+
+def test_null_is_as_if_they_were_missing():
+    fields = ("priority", "max-rows-per-second", "max-bytes-per-second", "dry-run")
+    command = read(EXECUTE, {"data-collections": ["public.comp"], **dict.fromkeys(fields)}).command
+
+    assert command == ExecuteSnapshot("0/1A", (Target(COMP),), "ad-hoc-1")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("priority", "high", "'priority' must be a whole number, not a string"),
+        ("priority", 1.5, "'priority' must be a whole number, not a number"),
+        ("priority", True, "'priority' must be a whole number, not a boolean"),
+        ("priority", 2**31, "'priority' must be from -2147483647 to 2147483647"),
+        ("max-rows-per-second", 0, "'max-rows-per-second' must be from 1 to 9223372036854775807"),
+        ("max-rows-per-second", -5, "'max-rows-per-second' must be from 1 to 9223372036854775807"),
+        ("max-rows-per-second", 2**63, "'max-rows-per-second' must be from 1 to 9223372036854775807"),
+        ("max-bytes-per-second", "1m", "'max-bytes-per-second' must be a whole number, not a string"),
+        ("max-bytes-per-second", 0, "'max-bytes-per-second' must be from 1 to 9223372036854775807"),
+        ("dry-run", "yes", "'dry-run' must be true or false, not a string"),
+        ("dry-run", 1, "'dry-run' must be true or false, not a number"),
+    ],
+)
+def test_ill_typed_numbers_and_flags_are_refused_with_the_reason(field, value, said):
+    with pytest.raises(SignalError) as caught:
+        read(EXECUTE, {"data-collections": ["public.comp"], field: value})
+    assert str(caught.value) == said
+
+
 def test_unknown_fields_have_no_effect_and_are_said():
     accepted = execute(data_collections=["public.orders"], additional_conditon="a = 1")
 
@@ -149,7 +197,6 @@ def test_unknown_fields_have_no_effect_and_are_said():
         ({"data-collections": [" "]}, "no collection matches ''"),
         ({"data-collections": ["("]}, "can't be read"),
         ({"data-collections": ["public.orders", "("]}, "can't be read"),
-        ({"data-collections": ["public.orders"], "type": "blocking"}, "'blocking' is not supported"),
         ({"data-collections": ["public.orders"], "type": "full"}, "no snapshot type 'full'"),
         ({"data-collections": ["public.orders"], "type": True}, "'type' must be a string, not a boolean"),
         ({"data-collections": ["public.orders"], "additional-condition": 1}, "'additional-condition' must"),
@@ -160,6 +207,35 @@ def test_unknown_fields_have_no_effect_and_are_said():
 )
 def test_bad_execute_is_refused_naming_the_field(data, said):
     assert said in refusal(EXECUTE, data)
+
+
+def test_a_blocking_snapshot_is_of_blocking_targets():
+    accepted = read(EXECUTE, {"type": " Blocking ", "data-collections": ["public.orders"]})
+
+    assert accepted.command == ExecuteSnapshot("0/1A", (Target(ORDERS, blocking=True),), "ad-hoc-1")
+    assert accepted.command.blocking
+
+
+def test_a_verification_is_of_whole_collections():
+    accepted = read(EXECUTE, {"data-collections": ["public.orders"], "type": "verify"})
+
+    assert accepted.command == ExecuteSnapshot("0/1A", (Target(ORDERS, purpose=Purpose.VERIFY),), "ad-hoc-1")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [{"additional-condition": "id > 3"}, {"surrogate-key": "id"}, {"keys": [1]}, {"ranges": [{"start": 1}]}],
+)
+def test_a_verification_of_a_part_is_refused(part):
+    with pytest.raises(SignalError, match="a verification compares whole collections"):
+        read(EXECUTE, {"data-collections": ["public.orders"], "type": "verify", **part})
+
+
+@pytest.mark.parametrize("type_", ["incremental", "blocking"])
+def test_a_stop_means_the_snapshots_of_its_type(type_):
+    accepted = read(STOP, {"type": type_, "data-collections": ["public.orders"]})
+
+    assert accepted.command == StopSnapshot("0/1A", (ORDERS,), blocking=type_ == "blocking")
 
 
 @pytest.mark.parametrize(
@@ -190,7 +266,8 @@ def test_two_kinds_of_condition_contradict():
 
 
 def test_data_without_end_is_not_read():
-    assert "at most" in refusal(EXECUTE, " " * MAX_DATA + "{}")
+    assert "at most" in refusal(EXECUTE, " " * MAX_SCOPED + "{}")
+    assert "at most" in refusal(STOP, " " * MAX_DATA + "{}")
 
 
 def test_a_long_condition_for_very_many_collections_is_not_taken():
@@ -263,7 +340,7 @@ class TestPauseAndResume:
         [
             ("{", "no valid JSON"),
             ("[]", "must be a JSON object"),
-            ('{"type": "blocking"}', "'blocking' is not supported"),
+            ('{"type": "blocking"}', "a blocking snapshot can't be paused"),
             ('{"data-collections": ["public.nosuch"]}', "no collection matches"),
         ],
     )

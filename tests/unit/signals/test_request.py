@@ -1,0 +1,39 @@
+"""Requests are received as they were meant, as a message and as a row."""
+
+from __future__ import annotations
+
+import orjson
+
+from engine.model import Channel, CollectionId, ExecuteSnapshot
+from signals.message import signal_of
+from signals.model import Message, Signal
+from signals.names import Known
+from signals.parse import parse
+from signals.request import SignalRequest, SignalType, snapshot_data
+
+ORDERS = CollectionId(("public", "orders"))
+REQUEST = SignalRequest("mine", SignalType.EXECUTE, snapshot_data(["public.orders"], "blocking", "id > 5"))
+
+
+def test_a_message_is_parsed_as_it_was_meant():
+    signal = signal_of(Message(Channel.FILE, "f@0", REQUEST.message))
+
+    command = parse(signal, Known([ORDERS])).command
+
+    assert signal.id == "mine"
+    assert isinstance(command, ExecuteSnapshot)
+    assert command.blocking
+    assert [(target.collection, target.condition) for target in command.targets] == [(ORDERS, "id > 5")]
+
+
+def test_a_row_says_the_same():
+    row = REQUEST.row
+
+    command = parse(Signal(Channel.SOURCE, "0/1", row.id, row.type, row.data), Known([ORDERS])).command
+
+    assert isinstance(command, ExecuteSnapshot)
+    assert command.targets[0].condition == "id > 5"
+
+
+def test_what_was_not_said_is_left_out():
+    assert orjson.loads(SignalRequest("x", SignalType.PAUSE, snapshot_data([])).row.data or "") == {}
