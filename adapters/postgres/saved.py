@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypeAlias, TypedDict
 
 from adapters.postgres.log import pending_visibility
 from adapters.postgres.log.timeline import TransactionContext
@@ -50,6 +50,10 @@ class SavedMembers(TypedDict):
     entries: dict[str, list[Natural]]
 
 
+SavedColumns: TypeAlias = dict[str, list[Natural]]
+"""Tables by how many columns they have or have had."""
+
+
 class StreamedMemory(TypedDict):
     """How far the log was streamed. Older states lack some.
 
@@ -67,6 +71,7 @@ class Memory(StreamedMemory):
     """The form in the state. Older states lack some.
 
     - `keys`: the key columns by the table's oid, as the log has them
+    - `columns`: only where new columns are read
     - `partitions`: a digest of the partitions by their root's oid
     """
 
@@ -75,6 +80,7 @@ class Memory(StreamedMemory):
     first: NotRequired[Began]
     published: NotRequired[Published | None]
     members: NotRequired[SavedMembers | None]
+    columns: NotRequired[SavedColumns | None]
     partitions: NotRequired[dict[str, str]]
 
 
@@ -97,8 +103,8 @@ def saved_of(state: State) -> Saved:
             checked(state.position)
         _check_identity(state.identity)
         _check_lsns(memory)
-        for root in memory.get("partitions", {}):
-            int(root)
+        for number in (*memory.get("partitions", {}), *(memory.get("columns") or ())):
+            int(number)
         return Saved(
             pending_visibility.from_json(memory.get("unsettled", ())),
             memory.get("last_commit_end"),

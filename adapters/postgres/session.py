@@ -7,25 +7,39 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from adapters.postgres.events.relations import Relations
+from adapters.postgres.server.column_watch import ColumnWatch
 from adapters.postgres.server.membership import MembershipWatch
 from adapters.postgres.server.publication import Publication, ensure_publication
 from adapters.postgres.server.session_pool import Sessions
+from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.snapshot.eligibility import Readable
 from adapters.postgres.snapshot.tables import PostgresTables
+from engine.config.settings import NewCollections
+from engine.events.record.shaping import is_included
 from engine.expressions import matches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
+    from adapters.postgres.events.relations import Relations
+    from adapters.postgres.server.catalog import Catalog
     from adapters.postgres.server.connection import Server
     from adapters.postgres.server.questions.questions import Questions
+    from adapters.postgres.snapshot.blocking import BlockingViews
     from adapters.postgres.snapshot.initial_view import InitialView
     from engine.clock import Clock
     from engine.config.settings import Settings
     from engine.model import CollectionId
 
 _log = logging.getLogger("adapters")
+
+
+@dataclass(frozen=True, slots=True)
+class Views:
+    """The snapshots that several windows share: the initial one's and the blocking ones'."""
+
+    initial: InitialView
+    blocking: BlockingViews
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +50,7 @@ class Session:
     extents: PostgresTables
     relations: Relations
     membership: MembershipWatch
+    columns: ColumnWatch | None
     pool: Sessions
     publication: Publication
 
@@ -58,19 +73,26 @@ class Session:
         self.questions.close()
 
 
-def open_session(settings: Settings, server: Server, view: InitialView, clock: Clock) -> Session:
-    """Open the connection that is asked, and all that asks over it."""
+def open_session(
+    settings: Settings,
+    server: Server,
+    views: Views,
+    clock: Clock,
+    relations: Callable[[Catalog], Relations],
+) -> Session:
+    """Open the connection that is asked, and all that asks over it. `relations` makes those of the log."""
     questions = server.open()
     # A missing synchronous standby must not block a transaction that only flushes the log.
     questions.commit_locally()
-    publication = Publication(settings.postgres.publication, partial(captures, settings))
+    publication = Publication(settings.source_as(PostgresSettings).publication, partial(captures, settings))
     conditions = settings.snapshot.conditions
     readable = Readable(
         questions,
         publication,
         lambda table: matches(settings.snapshot.accept_risk, str(table)),
-        view,
+        views.initial,
         conditions,
+        views.blocking,
     )
     whole = 0 if settings.job.window_max_chunks else None
     extents = PostgresTables(
@@ -78,18 +100,23 @@ def open_session(settings: Settings, server: Server, view: InitialView, clock: C
         publication,
         readable,
         clock,
+        blocking=views.blocking,
         whole_bytes=whole,
         plan_on=lambda within_s: server.open(within_s=within_s),
     )
-    relations = Relations(questions.catalog, settings.events, partial(captures, settings))
-    membership = MembershipWatch(questions, publication, settings.capture.captures, clock.monotonic)
+    fills = settings.snapshot.new is NewCollections.COLUMNS
+    membership = MembershipWatch(
+        questions, publication, settings.capture.captures, clock.monotonic, fills=fills
+    )
+    carries = partial(is_included, settings=settings.events)
+    columns = ColumnWatch(questions, publication, carries, clock.monotonic) if fills else None
     pool = Sessions(server.open, clock.monotonic)
-    return Session(questions, extents, relations, membership, pool, publication)
+    return Session(questions, extents, relations(questions.catalog), membership, columns, pool, publication)
 
 
 def publish(settings: Settings, server: Server, session: Session) -> None:
     """Find the publication, or create it if the settings say so."""
-    postgres = settings.postgres
+    postgres = settings.source_as(PostgresSettings)
     ensure_publication(
         server,
         postgres.publication,

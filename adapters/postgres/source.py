@@ -8,31 +8,36 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
+from adapters.postgres.events.relations import Relations
 from adapters.postgres.log.opening import await_past, open_stream
-from adapters.postgres.log.reader import PostgresLog, Span, Start
+from adapters.postgres.log.reader import PostgresLog, Span
 from adapters.postgres.log.retention import Retention
+from adapters.postgres.log.subscription import Start
 from adapters.postgres.saved import saved_of
 from adapters.postgres.server.connection import Identity, Server, check_identity
 from adapters.postgres.server.position import position_at
 from adapters.postgres.server.replication import PublicationMissing
 from adapters.postgres.server.signal_table import check_signal_table
-from adapters.postgres.session import Session, open_session, publish, warn_of_bare_inserts
+from adapters.postgres.session import Session, Views, captures, open_session, publish, warn_of_bare_inserts
+from adapters.postgres.settings import PostgresSettings
+from adapters.postgres.snapshot.blocking import BlockingViews
 from adapters.postgres.snapshot.initial import SlotStart
 from adapters.postgres.snapshot.initial_view import InitialView
 from adapters.postgres.snapshot.older_writers import PublishedTables
+from adapters.postgres.snapshot.windows import OpenWindows
 from adapters.postgres.spans import Spans, shown_position
 from adapters.postgres.streamed import Streamed
-from adapters.postgres.windows import Windows
 from adapters.source.no_log import NoLog
 from engine.errors import (
     InvariantError,
     PositionLost,
 )
 from engine.isolation.incomplete import Cause, Incomplete
-from engine.model import CollectionId
+from engine.model import Appeared, CollectionId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -57,7 +62,7 @@ class _OpenLog:
 
     session: Session
     streamed: Streamed
-    windows: Windows
+    windows: OpenWindows
     spans: Spans
 
 
@@ -71,8 +76,11 @@ class PostgresSource:
         self._settings, self._server, self._tools = settings, server, tools
         self.admit: Callable[[Sequence[CollectionId]], None] = lambda _tables: None
         self._first, self._view = tools.initial, InitialView(tools.initial, tools.slot)
+        signals = settings.signals.table
+        self._blocking = BlockingViews(tools.slot.watch, signals, tools.clock.monotonic)
+        self._views = Views(self._view, self._blocking)
         self._takeover: Takeover | None = None
-        postgres = settings.postgres
+        postgres = settings.source_as(PostgresSettings)
         self._retention = Retention(postgres.slot, postgres.wal_warn_bytes, tools.clock.monotonic)
         self._published = PublishedTables()
         self._log_reader: PostgresLog | None = None
@@ -91,7 +99,9 @@ class PostgresSource:
         self._server.refuse_standby()
         self._tools.chunks.reach()
         self._close_session()
-        session = self._session = open_session(self._settings, self._server, self._view, self._tools.clock)
+        settings, clock = self._settings, self._tools.clock
+        relations = partial(Relations, settings=settings.events, captures=partial(captures, settings))
+        session = self._session = open_session(settings, self._server, self._views, clock, relations)
         if state.position is None:
             # Before there is a slot, which would keep log for nothing.
             self.admit(session.captured(self._settings))
@@ -115,6 +125,7 @@ class PostgresSource:
         opened = self._open = self._parts_of(session, Streamed.up_to(state))
         session.relations.keys = saved_of(state).keys
         if not self._first.streams:
+            self._blocking.attach(session, opened.streamed, None)
             return state, NoLog()
         self._published = session.extents.note_published(state.memory.get("published"))
         session.extents.partitions.resume(state.memory.get("partitions", {}))
@@ -123,18 +134,21 @@ class PostgresSource:
             raise InvariantError("a log is opened at no position")
         begin = Start(state.position, opened.streamed.last_commit_end, start.sent, identity.timeline)
         silence_s = self._server.silence_s(session.questions.slots.reader_timeout_s())
-        log = self._log_reader = open_stream(self._settings, self._server, begin, silence_s)
+        log = self._log_reader = open_stream(
+            self._settings, self._server, begin, silence_s, self._tools.directory
+        )
         try:
             await_past(log, start.sent, self._tools.clock)
         except BaseException:
             log.close()
             raise
+        self._blocking.attach(session, opened.streamed, log)
         return state, log
 
     def _parts_of(self, session: Session, streamed: Streamed) -> _OpenLog:
         settings, tools = self._settings, self._tools
-        windows = Windows(settings, tools, self._view, session, streamed)
-        signal_tables = _names_of(settings.signals.collection, settings.postgres.database)
+        windows = OpenWindows(settings, tools, self._views, session, streamed)
+        signal_tables = _names_of(settings.signals.collection, settings.source_as(PostgresSettings).database)
         return _OpenLog(
             session, streamed, windows, Spans(tools.spans, session, streamed, windows, signal_tables)
         )
@@ -142,7 +156,11 @@ class PostgresSource:
     def _note_members(self, state: State, opened: _OpenLog) -> State:
         """The state, moved past the place in the log where the publication was missing, if it was."""
         membership, since = opened.session.membership, shown_position(state.position)
-        self._found = membership.begin(state.memory.get("members"), since)
+        slots, takeover = opened.session.questions.slots, self._takeover
+        oldest = slots.xmin(takeover.slot) if takeover else None
+        self._found = membership.begin(state.memory.get("members"), since, oldest)
+        if opened.session.columns is not None:
+            opened.session.columns.begin(state.memory.get("columns"), membership.members.entries)
         if self._log_reader is None or not isinstance(self._log_reader.failure, PublicationMissing):
             return state
         position = position_at(opened.session.questions.transactions.log_end())
@@ -157,19 +175,38 @@ class PostgresSource:
         """Do what is due once a turn; returns the tables found to lack changes."""
         opened = self._opened()
         self._view.tick(state, reading=bool(opened.windows.opened))
+        self._blocking.tick(state, reading=bool(opened.windows.opened))
         for window in opened.windows.opened.values():
             window.tick(state.position)
         found, self._found = self._found, []
         if self._first.streams:
             self._retention.look(opened.session.questions.slots)
             since = shown_position(state.position)
-            found += opened.session.membership.look(since)
+            membership, columns = opened.session.membership, opened.session.columns
+            found += membership.look(since)
+            if columns is not None:
+                columns.look(membership.members.entries)
             emptied = opened.session.extents.partitions.emptied()
             found += [Incomplete(name, Cause.DELETIONS, since, why) for name, why in emptied.items()]
         if self._takeover is not None:
             self._takeover.tell(state.position)
         opened.session.pool.trim()
         return found
+
+    def appeared(self) -> Sequence[Appeared]:
+        """What is captured only since the last call, or since the state was saved: tables and columns."""
+        if not self._first.streams:
+            return ()
+        signals = _names_of(
+            self._settings.signals.collection, self._settings.source_as(PostgresSettings).database
+        )
+        session = self._opened().session
+        found = session.membership.appeared() + (session.columns.appeared() if session.columns else [])
+        return [table for table in found if table.collection not in signals]
+
+    def kept_bytes(self) -> int | None:
+        """How much log the server keeps for the slot, as last looked at."""
+        return self._retention.bytes
 
     def close(self) -> None:
         """Release what is held for an initial snapshot, and close the connections beside the log."""
@@ -178,6 +215,7 @@ class PostgresSource:
         self._tools.slot.watch.close()
 
     def _close_session(self) -> None:
+        self._blocking.release()
         if self._session is not None:
             self._session.close()
         self._session = self._open = None
@@ -198,12 +236,13 @@ class PostgresSource:
             "first": cast("Began", self._first.memory()),
             "published": self._published.to_json(),
             "members": session.membership.members.saved,
+            **({"columns": session.columns.saved} if session.columns else {}),
             "partitions": session.extents.partitions.digests,
         }
 
-    def holds_log(self, state: State) -> bool:  # noqa: ARG002  the port's signature
-        """Whether the log must wait until the initial snapshot has been read in the snapshot that is held."""
-        return self._first.holds_log
+    def holds_log(self, state: State) -> bool:
+        """Whether the log must wait until a snapshot has been read in the view that is held."""
+        return self._first.holds_log or self._blocking.waits(state.position)
 
     # Spans, tables, windows.
 

@@ -12,6 +12,7 @@ from adapters.postgres.log.touched_keys import Watch
 from adapters.postgres.server.position import shown
 from adapters.postgres.snapshot import superseded_keys
 from adapters.source.table_faults import encode_without_faults
+from engine.events.counts import total
 from engine.isolation.incomplete import Letters, undecodable
 from engine.ports import Encoded
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from adapters.postgres.log.reader import Span
     from adapters.postgres.server.visibility import Visibility
     from adapters.postgres.session import Session
+    from adapters.postgres.snapshot.windows import OpenWindows
     from adapters.postgres.streamed import Streamed
-    from adapters.postgres.windows import Windows
     from engine.model import CollectionId, Position
     from engine.ports import Moved, PartWriter, Reading
     from engine.snapshot.merge import Superseded
@@ -46,7 +47,7 @@ class Spans:
         encoder: PostgresSpans,
         session: Session,
         streamed: Streamed,
-        windows: Windows,
+        windows: OpenWindows,
         signal_tables: Collection[CollectionId],
     ) -> None:
         self._encoder, self._session, self._streamed = encoder, session, streamed
@@ -68,6 +69,8 @@ class Spans:
             self._signal_tables,
         )
         self._streamed.passed(span, decoded[-1].context if decoded else None)
+        if (view := self._windows.blocking_view) is not None:
+            view.streamed(decoded)
         letters = {name: entries_of([cut.part for cut in span.cuts], oids) for name, oids in hidden.items()}
         if visibility is not None:
             self._streamed.pending = superseded_keys.noted(self._streamed.pending, decoded, visibility)
@@ -89,6 +92,7 @@ class Spans:
                 for name, entries in letters.items()
                 if entries.count
             },
+            counts=total(part.counts for part in decoded),
             lag_s=None if now_s is None else max(0.0, now_s - span.committed_at_s),
         )
 
@@ -124,13 +128,14 @@ class Spans:
     def _watch(self, visibility: Visibility | None, reading: Reading) -> Watch:
         settled = visibility.shows if visibility else None
         cuts = self._cuts(reading)
-        if not self._windows.opened:
+        windows, view = list(self._windows.opened.values()), self._windows.blocking_view
+        if not windows and view is None:
             return Watch(settled=settled, cuts=cuts)
-        # The window opened first contains the fewest transactions.
-        first = next(iter(self._windows.opened.values()))
-        oids = frozenset[int]().union(*(window.oids for window in self._windows.opened.values()))
-        contained = first.watermark.exported.visibility.shows
-        return Watch(oids=oids, contained=contained, settled=settled, cuts=cuts)
+        oids = frozenset(view.tables if view else ()).union(*(window.oids for window in windows))
+        # What was opened first contains the fewest transactions; a view is no older than windows before it.
+        shown = [window.watermark.exported.visibility for window in windows[:1]]
+        first = shown[0] if shown or view is None else view.visibility
+        return Watch(oids=oids, contained=first.shows, settled=settled, cuts=cuts)
 
     def _cuts(self, reading: Reading) -> dict[int, frozenset[Cut]]:
         """The keys that cut the relations being read, for relations whose names are known."""

@@ -36,6 +36,17 @@ class Streamed:
         self.last_commit_end = span.last_commit_end
         self.last_commit = astuple(span.last_commit) if span.last_commit else self.last_commit
 
+    @property
+    def committed_before_reads(self) -> int | None:
+        """The LSN of the last commit before READ events of a window that opens now; None if there is none.
+
+        They go out once the stream has passed what their snapshot contains, so an open transaction has been
+        committed by then. Where its commit ends is unknown, but not where it begins.
+        """
+        if self.context is not None and self.context.xid is not None:
+            return self.context.commit_lsn
+        return self.last_commit_end
+
     def skipped(self) -> None:
         """Forget the last commit: the log goes on somewhere else."""
         self.last_commit = self.last_commit_end = self.context = None

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from adapters.postgres.events.span_encoder import PostgresSpans
     from adapters.postgres.snapshot.chunk_reader import ChunkReader
     from adapters.postgres.snapshot.initial import SlotTools
@@ -16,10 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SourceTools:
-    """Encodes spans, reads chunks, takes the initial snapshot at its slot, and knows the time."""
+    """Encodes spans, reads chunks, takes the initial snapshot at its slot, and knows the time.
+
+    `directory` is the job's own on this machine's disk.
+    """
 
     spans: PostgresSpans
     chunks: ChunkReader
     initial: InitialSnapshot[Held]
     slot: SlotTools
     clock: Clock
+    directory: Path

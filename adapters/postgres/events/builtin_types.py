@@ -36,3 +36,8 @@ def _types() -> dict[int, PgType]:
 
 
 BUILTIN: Mapping[int, PgType] = MappingProxyType(_types())
+
+
+def type_of(oid: int, types: Mapping[int, PgType]) -> PgType | None:
+    """A type by its oid, from the catalog or from PostgreSQL's built-in types."""
+    return types.get(oid) or BUILTIN.get(oid)

@@ -7,33 +7,24 @@ catalog no longer has counts as nullable.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from adapters.postgres.events.builtin_types import type_of
 from adapters.postgres.events.debezium_quirks import garbled, never_filled, with_faults
 from adapters.postgres.events.defaults import default_text
 from adapters.postgres.events.source_block import SOURCE, source_snapshot, source_table
 from adapters.postgres.events.source_types import source_length, source_parameters
-from adapters.postgres.events.types import conversion, type_of
+from adapters.postgres.events.types import conversion
 from adapters.postgres.server.table import Column, PgType, Relation, Table
-from engine.events.codec import TableCodec
-from engine.events.names import topic_of
 from engine.events.record import shaping
-from engine.events.record.columns import (
-    Described,
-    collisions,
-    header_wrap,
-    key_field,
-    key_wrap,
-    record_schemas,
-    unmasked,
-    value_field,
-    value_wrap,
-)
+from engine.events.record.columns import Described, DescribedTable, codec_of
 from engine.events.settings import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from engine.events.codec import TableCodec
     from engine.events.settings import EventSettings
 
 
@@ -53,34 +44,19 @@ def codec_for(
     """
     shown = garbled(relation, settings)
     seen = table if shown.id == relation.id else None
-    described = [_described(shown, seen, index, settings, types) for index in range(len(shown.columns))]
-    included = [
-        description for description in described if shaping.is_included(shown.id, description.name, settings)
-    ]
-    topic = topic_of(shown.id, settings)
-    by_name = {description.name: description for description in described}
-    wanted = [by_name[name] for name in _key_names(shown, seen, settings) if name in by_name]
-    fields = tuple(
-        field for description in included if (field := value_field(description, shown.id, settings))
-    )
-    key = tuple(field for description in wanted if (field := key_field(description, settings)))
+    columns = tuple(_described(shown, seen, index, settings, types) for index in range(len(shown.columns)))
+    block = (source_snapshot(settings), source_table(shown.namespace, shown.name))
+    key = _key_names(shown, seen, settings)
     names = tuple(column.name for column in relation.columns)
-    return TableCodec(
-        relation.id,
-        topic,
-        names,
-        fields,
-        key,
-        key_wrap(topic, key, settings),
-        value_wrap(topic, fields, SOURCE, settings),
-        (source_snapshot(settings), source_table(shown.namespace, shown.name)),
-        tuple(names.index(name) for name in merge_key or _table_key(relation, table) if name in names),
+    return replace(
+        codec_of(DescribedTable(relation.id, shown.id, shown.id, columns, key, SOURCE, block), settings),
+        columns=names,
+        merge_key=tuple(
+            names.index(name) for name in merge_key or _table_key(relation, table) if name in names
+        ),
         never_filled=never_filled(relation, types, settings),
         emit=emit,
         signal=str(relation.id) == settings.signal_collection,
-        warnings=(*collisions(fields), *unmasked(included, shown.id, settings)),
-        header_wrap=header_wrap(topic, key, settings),
-        schemas=record_schemas(topic, key, fields, SOURCE, settings),
     )
 
 

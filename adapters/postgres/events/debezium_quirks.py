@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from adapters.postgres.events import values
 from adapters.postgres.events.arrays import array_items, arrays
+from adapters.postgres.events.builtin_types import type_of
 from adapters.postgres.events.scalars import decimal_scale, scalar
-from adapters.postgres.events.types import type_of
 from engine.events.record.schema import BOOLEAN, Schema
 from engine.events.settings import DecimalMode, Fault, IntervalMode, TimeMode
 from engine.events.values import times

@@ -37,6 +37,7 @@ from adapters.postgres.log.touched_keys import (
 from adapters.postgres.server.visibility import format_lsn
 from adapters.source.signal_rows import signal_rows
 from adapters.source.table_faults import noting_faults
+from engine.events.counts import NO_EVENTS, EventCounts, counted
 from engine.events.record.drafts import Change, Draft, drafts
 from engine.events.record.envelope import source_head
 from engine.events.record.finish import Events
@@ -62,7 +63,7 @@ class Decoded:
     `touched` has the schema `TOUCHED`, `incomplete` has `LACKING`, `copies` has `COUNTED`. `truncated` are
     all truncated relations, captured or not, each with the 32-bit id of the transaction. `entries` counts
     row, truncate and message entries. `part` is the written part, once the events are written. `faults` are
-    the relations whose entries can't be decoded, and why.
+    the relations whose entries can't be decoded, and why. `counts` are the events by operation.
     """
 
     events: pa.RecordBatch
@@ -77,6 +78,7 @@ class Decoded:
     part: Part | None = None
     faults: Mapping[int, str] = field(default_factory=dict)
     columns: tuple[pa.RecordBatch, ...] = ()
+    counts: EventCounts = NO_EVENTS
 
 
 def decode(
@@ -92,46 +94,66 @@ def decode(
     """
     messages = read_messages(part.messages)
     line = timeline(messages, part.context)
-    made: list[Draft] = []
-    keys: list[pa.Table] = []
-    lacking: list[pa.Table] = []
-    counted: list[pa.Table] = []
-    signals: list[tuple[tuple[int, int], SignalRow]] = []
-    deleted: list[str | None] = []
+    rows = _Rows(line, watch, settings)
     faults: dict[int, str] = {}
     for group in row_groups(messages, codecs):
-        codec = group.codec
         with noting_faults(faults, group.oid):
-            entries = group.read()
-            keys += touched(entries, codec, line, watch)
-            lacking += incomplete(entries, codec, line, watch)
-            counted += copies(entries, codec, line, watch)
-            if codec.signal and entries.op == "c":
-                signals += _signals(entries, codec, line)
-            if codec.signal and entries.op == "d":
-                deleted += (row.id for _position, row in _signals(entries, codec, line))
-            if codec.emit:
-                made += drafts(_change(entries, codec), codec, settings)
+            rows.add(group.read(), group.codec)
     emptied, truncated = _truncates(messages, line, codecs, settings)
+    made = [*rows.drafts, *emptied]
     events = Events(moment.now_ms)
-    made += emptied
     blocks, boundaries, context = _metadata(messages, line, made, part.context, settings)
     for draft, block in zip(made, blocks, strict=True):
         events.add(draft, source_pieces(messages, line, draft, settings, moment.xmin), block)
     events.groups.extend([*boundaries, *message_events(messages, line, settings, moment)])
     return Decoded(
         events.records(),
-        tuple(row for _position, row in sorted(signals, key=itemgetter(0))),
-        together(keys),
-        together(lacking, LACKING),
+        tuple(row for _position, row in sorted(rows.signals, key=itemgetter(0))),
+        together(rows.keys),
+        together(rows.lacking, LACKING),
         truncated,
         context,
         int(np.isin(messages.kinds, ENTRIES).sum()),
-        copies=in_order(counted),
-        signals_deleted=tuple(deleted),
+        copies=in_order(rows.counted),
+        signals_deleted=tuple(rows.deleted),
         faults=faults,
         columns=events.columns(),
+        counts=_counts(messages, line, events),
     )
+
+
+def _counts(messages: Messages, line: Timeline, events: Events) -> EventCounts:
+    """The part's events by operation, and the transactions whose commits are in it."""
+    commits = np.flatnonzero(messages.kinds == ord("C"))
+    last = int(line.xids[line.ordinal[commits[-1]]]) if len(commits) else None
+    return counted(events.operations, len(commits), last)
+
+
+@dataclass(slots=True)
+class _Rows:
+    """What the row entries of a part say: their drafts, the keys that windows need, and signals."""
+
+    line: Timeline
+    watch: Watch
+    settings: EventSettings
+    drafts: list[Draft] = field(default_factory=list)
+    keys: list[pa.Table] = field(default_factory=list)
+    lacking: list[pa.Table] = field(default_factory=list)
+    counted: list[pa.Table] = field(default_factory=list)
+    signals: list[tuple[tuple[int, int], SignalRow]] = field(default_factory=list)
+    deleted: list[str | None] = field(default_factory=list)
+
+    def add(self, entries: Entries, codec: TableCodec) -> None:
+        """Add entries of one relation and operation."""
+        self.keys += touched(entries, codec, self.line, self.watch)
+        self.lacking += incomplete(entries, codec, self.line, self.watch)
+        self.counted += copies(entries, codec, self.line, self.watch)
+        if codec.signal and entries.op == "c":
+            self.signals += _signals(entries, codec, self.line)
+        if codec.signal and entries.op == "d":
+            self.deleted += (row.id for _position, row in _signals(entries, codec, self.line))
+        if codec.emit:
+            self.drafts += drafts(_change(entries, codec), codec, self.settings)
 
 
 def _change(entries: Entries, codec: TableCodec) -> Change:

@@ -202,8 +202,10 @@ class Relations:
         self.ids[oid] = read.table.id
         if not merge_key(read.table) and oid not in self._surrogates:
             names = (column.name for column in read.keyset.columns)
-            self._surrogates[oid] = tuple(name for name in names if read.table.column(name))
-            self._codecs.pop(oid, None)
+            known = tuple(name for name in names if read.table.column(name))
+            if known:  # places are no columns, and must not keep a later surrogate key away
+                self._surrogates[oid] = known
+                self._codecs.pop(oid, None)
 
 
 def _with_defaults(table: Table, before: Table | None) -> Table:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from adapters.postgres.events.types import type_of
+from adapters.postgres.events.builtin_types import type_of
+from adapters.postgres.events.scalars import RANGES
 from adapters.postgres.server.sql import IS_NULL, IS_THERE, quote_ident
 from engine.errors import InvariantError
 from engine.events.values.row_texts import RowMode, RowShape
@@ -62,12 +63,7 @@ _NEVER_EMPTY = frozenset(
         "pg_lsn",
         "xid",
         "xid8",
-        "int4range",
-        "int8range",
-        "numrange",
-        "tsrange",
-        "tstzrange",
-        "daterange",
+        *RANGES,
     ],
 )
 

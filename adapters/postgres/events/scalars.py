@@ -28,7 +28,8 @@ from engine.events.record.schema import (
 from engine.events.settings import BinaryMode, DecimalMode, EventSettings, HstoreMode, IntervalMode, TimeMode
 from engine.events.values import binary, numbers, times
 from engine.events.values.conversions import bare, decimal, quoted
-from engine.events.values.text import Text, each, escape, quote, unchanged
+from engine.events.values.json_strings import escape, quote
+from engine.events.values.text import Text, each, unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +43,7 @@ def booleans(texts: Text) -> Text:
 
 
 _NUMBERS = {"int2": INT16, "int4": INT32, "int8": INT64, "oid": INT64}
+RANGES = ("int4range", "int8range", "numrange", "tsrange", "tstzrange", "daterange")
 STRINGS = frozenset(
     [
         "bpchar",
@@ -54,12 +56,7 @@ STRINGS = frozenset(
         "cidr",
         "macaddr",
         "macaddr8",
-        "int4range",
-        "int8range",
-        "numrange",
-        "tsrange",
-        "tstzrange",
-        "daterange",
+        *RANGES,
     ],
 )
 _SEMANTIC_STRINGS = {

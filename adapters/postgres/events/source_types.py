@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from adapters.postgres.events.types import type_of
+from adapters.postgres.events.builtin_types import type_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

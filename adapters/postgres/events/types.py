@@ -30,11 +30,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from adapters.postgres.events.arrays import arrays, delimited_arrays
-from adapters.postgres.events.builtin_types import BUILTIN
+from adapters.postgres.events.builtin_types import type_of
 from adapters.postgres.events.scalars import MICRO_TIME, STRINGS, scalar, unknown, with_text_placeholder
 from engine.events.record.schema import Schema, array
 from engine.events.values.conversions import bare, quoted
-from engine.events.values.text import escape, quote
+from engine.events.values.json_strings import escape, quote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,11 +68,6 @@ def conversion(
         )
         return replace(with_text_placeholder(quoted(schema, escape), settings), text=True)
     return scalar(kind.name, typmod, settings) or unknown(settings, kind.name)
-
-
-def type_of(oid: int, types: Mapping[int, PgType]) -> PgType | None:
-    """A type by its oid, from the catalog or from PostgreSQL's built-in types."""
-    return types.get(oid) or BUILTIN.get(oid)
 
 
 def _array(

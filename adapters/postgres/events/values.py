@@ -18,20 +18,9 @@ import pyarrow.compute as pc
 from engine.events.settings import BinaryMode
 from engine.events.values.java import hash_order
 from engine.events.values.java_floats import java_text
+from engine.events.values.json_strings import quote, quote_unpaired
 from engine.events.values.numbers import base64_chars, doubles_as_java, java_double
-from engine.events.values.text import (
-    Ints,
-    Text,
-    digits,
-    fill,
-    join,
-    mostly,
-    quote,
-    quote_unpaired,
-    scalar,
-    text_from,
-    text_parts,
-)
+from engine.events.values.text import Ints, Text, digits, fill, join, mostly, scalar, text_from, text_parts
 from engine.events.values.times import clock_us
 
 if TYPE_CHECKING:

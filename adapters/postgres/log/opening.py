@@ -5,13 +5,17 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from adapters.postgres.log.reader import LogBounds, PostgresLog, Subscription
+from adapters.postgres.log.reader import PostgresLog
+from adapters.postgres.log.subscription import LogBounds, Subscription
 from adapters.postgres.server.position import shown
 from adapters.postgres.server.visibility import format_lsn
+from adapters.postgres.settings import PostgresSettings
 from engine.errors import SourceError
 
 if TYPE_CHECKING:
-    from adapters.postgres.log.reader import Sent, Start
+    from pathlib import Path
+
+    from adapters.postgres.log.subscription import Sent, Start
     from adapters.postgres.server.connection import Server
     from engine.clock import Clock
     from engine.config.settings import Settings
@@ -20,14 +24,22 @@ _log = logging.getLogger("adapters")
 _LOOK_S, _TOLD_AFTER_S = 0.2, 5.0
 
 
-def open_stream(settings: Settings, server: Server, start: Start, silence_s: float) -> PostgresLog:
-    """Open the log; a server that sends nothing for `silence_s` is given up."""
-    postgres = settings.postgres
+def open_stream(
+    settings: Settings, server: Server, start: Start, silence_s: float, directory: Path
+) -> PostgresLog:
+    """Open the log; a server that sends nothing for `silence_s` is given up.
+
+    Large open transactions wait in `directory`.
+    """
+    postgres = settings.source_as(PostgresSettings)
     with server.admission():
         log = PostgresLog(
             server.log_conninfo,
-            subscription=Subscription(postgres.slot, postgres.publication, postgres.stream_params),
+            subscription=Subscription(
+                postgres.slot, postgres.publication, postgres.stream_params, postgres.log_streaming
+            ),
             start=start,
+            directory=directory,
             bounds=_bounds(settings, silence_s),
             give_up=server.give_up,
         )
@@ -42,7 +54,7 @@ def _bounds(settings: Settings, silence_s: float) -> LogBounds:
         span_bytes=job.span_max_bytes,
         part_rows=max(1, job.span_max_rows // 4),
         part_bytes=max(1, job.span_max_bytes // 4),
-        status_interval_s=settings.postgres.status_interval_ms / 1000,
+        status_interval_s=settings.source_as(PostgresSettings).status_interval_ms / 1000,
         silence_s=silence_s,
     )
 

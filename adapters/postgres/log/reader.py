@@ -13,28 +13,26 @@ import select
 import struct
 import time
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import psycopg
-from psycopg import pq
 
 from adapters.postgres.log.assembler import HEADER_BYTES, POSTGRES_EPOCH_S, Assembler, Commit, Cut
-from adapters.postgres.server.answering import answer, no_answer
+from adapters.postgres.log.streamed_transactions import STREAMED, StreamedTransactions
+from adapters.postgres.log.subscription import BOUNDS, LogBounds, Start, Subscription, replicate
+from adapters.postgres.server.answering import no_answer
 from adapters.postgres.server.position import lsn_of, parts_of
 from adapters.postgres.server.replication import (
-    ANSWERED_WITHIN_S,
-    command,
-    connect_replication,
     log_error,
     result_error,
 )
-from adapters.postgres.server.sql import quote_ident, quote_literal
-from adapters.postgres.server.visibility import format_lsn
 from adapters.source.log_thread import LogThread
 from engine.errors import SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from engine.errors import TidemarkError
     from engine.model import Position
@@ -44,68 +42,10 @@ _XLOG_DATA, _KEEPALIVE, _BEGIN = b"wkB"
 _keepalive = struct.Struct(">qqb").unpack_from
 _status = struct.Struct(">cqqqqb").pack
 _HURRY_INTERVAL_S = 0.01
+_AT_ONCE = 2000
+"""How many messages are taken before other threads get their turn."""
 _HELD_S = 1.0
 """The log is held no longer than this, even if the caller never releases it."""
-
-
-@dataclass(frozen=True, slots=True)
-class LogBounds:
-    """How much of the log is held at once: rows and bytes of a span, and of its parts.
-
-    A server that sends nothing for `silence_s` seconds is considered lost; 0: no bound.
-    """
-
-    span_rows: int = 200_000
-    span_bytes: int = 64 << 20
-    part_rows: int = 50_000
-    part_bytes: int = 16 << 20
-    status_interval_s: float = 10.0
-    silence_s: float = 0.0
-
-    def shared(self, share: float) -> tuple[int, int]:
-        """The rows and bytes of a span that may use a share of the bounds."""
-        return max(1, int(self.span_rows * share)), max(1, int(self.span_bytes * share))
-
-
-@dataclass(frozen=True, slots=True)
-class Subscription:
-    """What to read: a slot, a publication, and further options of the decoding plug-in."""
-
-    slot: str
-    publication: str
-    options: tuple[tuple[str, str], ...] = ()
-
-    def command(self, lsn: int) -> str:
-        """The replication command that starts at an LSN."""
-        options = (
-            ("proto_version", "1"),
-            ("publication_names", quote_ident(self.publication)),
-            ("messages", "true"),
-            *self.options,
-        )
-        listed = ", ".join(f"{quote_ident(name)} {quote_literal(value)}" for name, value in options)
-        return f"START_REPLICATION SLOT {quote_ident(self.slot)} LOGICAL {format_lsn(lsn)} ({listed})"
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """The last commit that was sent. A session that begins before it, at `slot_lsn`, must bring it again."""
-
-    commit: Commit
-    slot_lsn: int
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Where a session begins: the position, and where the last commit before it ends, if known.
-
-    `timeline` is the server's timeline at the time when the position was compared with it.
-    """
-
-    position: Position
-    last_commit_end: int | None = None
-    sent: Sent | None = None
-    timeline: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +71,7 @@ class Span:
 
 
 class PostgresLog:
-    """A replication session. Only one thread may call `take`.
+    """A replication session. Only one thread may call `take`. Large open transactions wait in `directory`.
 
     Raises SourceError when the connection fails. The session can't be used after that: close it and open
     another. The thread calls `give_up` when the server has become silent.
@@ -143,7 +83,8 @@ class PostgresLog:
         *,
         subscription: Subscription,
         start: Start,
-        bounds: LogBounds = LogBounds(),
+        directory: Path,
+        bounds: LogBounds = BOUNDS,
         give_up: Callable[[], None] = lambda: None,
     ) -> None:
         self._bounds, self._give_up = bounds, give_up
@@ -155,6 +96,7 @@ class PostgresLog:
             part_bytes=bounds.part_bytes,
             sent=sent.commit if sent else None,
         )
+        self._streamed = StreamedTransactions(directory)
         self._start = start.position
         # The server discards what is acknowledged. So acknowledge nothing until it is certain that this is
         # the log that was read before.
@@ -162,13 +104,13 @@ class PostgresLog:
         self._heard_s, self._told = time.monotonic(), False
         self._hurry = self._full = False
         self._share, self._next_status_s = 1.0, 0.0
-        self._held_until_s: float | None = None
+        self._held, self._held_until_s = False, float("inf")
         # Connect before the pipe is made: if this fails, nobody would close the pipe.
-        self._session = _replicate(conninfo, subscription.command(self._acknowledged), start.timeline)
+        self._session = replicate(conninfo, subscription, self._acknowledged, start.timeline)
         self._connection = self._session.pgconn
         self._wake_r, self._wake_w = os.pipe()
         os.set_blocking(self._wake_w, False)
-        self._thread = LogThread(self._read, self._session.close)
+        self._thread = LogThread(self._read, self._end)
         self._thread.start()
 
     def take(self, timeout_s: float) -> Span | None:
@@ -214,6 +156,11 @@ class PostgresLog:
         """The error that ended the session."""
         return self._thread.failure
 
+    @property
+    def ahead(self) -> tuple[int, int]:
+        """The entries and bytes that wait to be taken."""
+        return self._assembler.entries, self._assembler.bytes
+
     def acknowledge(self, position: Position) -> None:
         """Tell the server that everything up to `position` is safe. Does nothing inside a transaction."""
         lsn, sequence = parts_of(position)
@@ -234,23 +181,26 @@ class PostgresLog:
         with self._thread.changed:
             self._share = share
 
-    def hold(self, lsn: int = 0) -> None:
+    def hold(self, lsn: int = 0, *, lasting: bool = False) -> None:
         """Begin no transaction that commits at `lsn` or later until `let_go`, for one second at most.
 
-        Once this returns, `take` returns no such transaction unless it had already begun to arrive.
+        A `lasting` hold has no such limit. Once this returns, `take` returns no such transaction unless it
+        had already begun to arrive.
         """
         with self._thread.changed:
             if self._thread.closing:
                 return
-            if self._held_until_s is None:
-                self._held_until_s = time.monotonic() + _HELD_S
+            if not self._held:
+                self._held, self._held_until_s = True, time.monotonic() + _HELD_S
+            if lasting:
+                self._held_until_s = float("inf")
             self._hold(lsn)
 
     def let_go(self) -> None:
         """Release the hold."""
         with self._thread.changed:
-            if self._held_until_s is not None and not self._thread.closing:
-                self._held_until_s = None
+            if self._held and not self._thread.closing:
+                self._held, self._held_until_s = False, float("inf")
                 self._hold(None)
 
     def _hold(self, lsn: int | None) -> None:
@@ -283,7 +233,7 @@ class PostgresLog:
             self._let_go_after(now)
             if not self._stopped and self._drain():
                 return
-            self._wait(min(self._next_status_s, self._held_until_s or self._next_status_s))
+            self._wait(min(self._next_status_s, self._held_until_s))
         except psycopg.Error as error:
             raise self._lost() from error
         if self._acknowledged != acknowledged or self._hurry:
@@ -302,7 +252,7 @@ class PostgresLog:
         return self._full or self._assembler.waiting
 
     def _let_go_after(self, now: float) -> None:
-        if self._held_until_s is not None and now >= self._held_until_s:
+        if now >= self._held_until_s:
             _log.debug("the log was held for %.1f s, and goes on", _HELD_S)
             self.let_go()
 
@@ -332,34 +282,63 @@ class PostgresLog:
             self._heard_s = time.monotonic()
 
     def _drain(self) -> bool:
-        """Take what libpq has buffered; returns True if there may be more right away."""
-        get, add, sequence_of_bytes = self._connection.get_copy_data, self._assembler.add, bytes
+        """Take what libpq has buffered, or more of a replayed transaction.
+
+        Returns True if there may be more right away.
+        """
         with self._thread.changed:
             before, passing = self._assembler.position, self._assembler.passing
             most_rows, most_bytes = self._bounds.shared(self._share)
             room = most_bytes - self._assembler.bytes
-            for _ in range(2000):
-                size, data = get(1)
-                if size <= 0:
-                    break
-                room -= size
-                payload = sequence_of_bytes(data)
-                if payload[0] == _XLOG_DATA:
-                    add(payload)
-                    if payload[HEADER_BYTES] == _BEGIN and self._assembler.waiting:
-                        break
-                elif payload[0] == _KEEPALIVE:
-                    self._answer(payload)
-                if room <= 0:
-                    break
-            else:
-                size = 1
+            rows = most_rows - self._assembler.entries
+            size = self._replay(rows, room) if self._streamed.replaying else self._receive(room)
             self._full = self._assembler.entries >= most_rows or self._assembler.bytes >= most_bytes
             if self._assembler.position > before or self._assembler.passing != passing:
                 self._thread.changed.notify_all()
         if size < 0:
             raise self._lost()
         return size > 0 and not self._stopped
+
+    def _receive(self, room: int) -> int:
+        """Take at most 2,000 messages, and `room` bytes. Returns libpq's answer: -1 means the end."""
+        get, add, sequence_of_bytes = self._connection.get_copy_data, self._assembler.add, bytes
+        streamed, in_block = self._streamed, self._streamed.in_block
+        for _ in range(_AT_ONCE):
+            size, data = get(1)
+            if size <= 0:
+                return size
+            room -= size
+            payload = sequence_of_bytes(data)
+            if payload[0] == _XLOG_DATA:
+                kind = payload[HEADER_BYTES] if size > HEADER_BYTES else 0  # what is damaged is refused below
+                if in_block or kind in STREAMED:
+                    streamed.add(payload)
+                    in_block = streamed.in_block
+                    if streamed.replaying:
+                        break
+                else:
+                    add(payload)
+                    if kind == _BEGIN and self._assembler.waiting:
+                        break
+            elif payload[0] == _KEEPALIVE:
+                self._answer(payload)
+            if room <= 0:
+                break
+        return 1
+
+    def _replay(self, rows: int, room: int) -> int:
+        """Add up to `rows` messages and `room` bytes of a committed transaction that was streamed."""
+        self._heard_s = time.monotonic()  # nothing is read meanwhile, so this is no silence
+        for payload in islice(self._streamed.replayed(), max(1, min(rows, _AT_ONCE))):
+            self._assembler.add(payload)
+            room -= len(payload)
+            if room <= 0 or self._assembler.waiting:
+                break
+        return 1
+
+    def _end(self) -> None:
+        self._streamed.close()
+        self._session.close()
 
     def _answer(self, payload: bytes) -> None:
         wal_end, _sent, wants_reply = _keepalive(payload, 1)
@@ -381,29 +360,3 @@ class PostgresLog:
             return result_error(result)
         said = self._connection.error_message or b"connection closed"
         return log_error(said.decode(errors="replace").strip())
-
-
-def _check_timeline(connection: pq.abc.PGconn, timeline: int) -> None:
-    """Raise SourceError if another server has replaced this one since the position was compared."""
-    ((_system, found, *_),) = command(connection, "IDENTIFY_SYSTEM")
-    if found != str(timeline):
-        raise SourceError(
-            f"the server's timeline was {timeline} a moment ago and is {found}: it was promoted meanwhile",
-            place="replication connection",
-        )
-
-
-def _replicate(conninfo: str, started: str, timeline: int | None) -> psycopg.Connection:
-    session = connect_replication(conninfo)
-    connection = session.pgconn
-    try:
-        if timeline is not None:
-            _check_timeline(connection, timeline)
-        result = answer(connection, started, ANSWERED_WITHIN_S)
-        if result.status != pq.ExecStatus.COPY_BOTH:
-            raise result_error(result)
-    except SourceError:
-        session.close()
-        raise
-    connection.nonblocking = 1
-    return session

@@ -27,6 +27,8 @@ class Retention:
         self._slot, self._warn_bytes, self._clock = slot, warn_bytes, clock
         self._due = clock()
         self._told: Kept | None = None
+        self.bytes: int | None = None
+        """What the server kept when it was last asked; None: it was not."""
 
     def look(self, slots: Slots) -> None:
         """Look if it is time to. Raises SourceError."""
@@ -35,6 +37,7 @@ class Retention:
         self._due = self._clock() + _EVERY_S
         kept = slots.kept(self._slot)
         if kept is not None:
+            self.bytes = kept.bytes
             self._judge(kept)
 
     def _judge(self, kept: Kept) -> None:

@@ -6,8 +6,8 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from adapters.postgres.server.connection import reader_name
 from adapters.postgres.server.position import lsn_of
+from adapters.postgres.server.text_settings import reader_name
 from adapters.postgres.server.visibility import format_lsn
 from engine.errors import ConfigError, PositionLost, SourceError
 

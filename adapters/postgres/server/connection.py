@@ -18,7 +18,7 @@ from adapters.postgres.server.answering import AnsweringConnection
 from adapters.postgres.server.failures import source_errors
 from adapters.postgres.server.questions.questions import Questions
 from adapters.postgres.server.replication import command, connect_replication, refusal
-from adapters.postgres.server.text_settings import startup_options
+from adapters.postgres.server.text_settings import reader_name, startup_options
 from adapters.postgres.server.visibility import parse_lsn
 from adapters.source.admission import admission
 from engine.config.references import fresh, may_change
@@ -201,11 +201,6 @@ class Server:
         with self.open() as questions:
             if questions.transactions.in_recovery():
                 raise ConfigError("the server is a standby", hint="connect to the primary")
-
-
-def reader_name(owner: str) -> str:
-    """The application name of the log's reader, for this owner of a lease."""
-    return f"tidemark {owner[:12]}".strip()
 
 
 def check_identity(saved: Mapping[str, str], found: Identity) -> None:

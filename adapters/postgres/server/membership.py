@@ -7,6 +7,9 @@ seen are kept with the state, so a change is found even if no job was running.
     dropped        changed          recreated
     ───────┬──────────┬──────────────────┬───────────►  log
            └── in no log: a gap ─────────┘
+
+A slot that is found without a saved state keeps log from before anybody looked. If the slot's oldest
+transaction is older than an entry, that entry may publish its table only from some place of this log on.
 """
 
 from __future__ import annotations
@@ -16,15 +19,19 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from engine.isolation.incomplete import Cause, Incomplete
+from engine.model import Appeared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from adapters.postgres.saved import SavedMembers
     from adapters.postgres.server.publication import Publication
     from adapters.postgres.server.questions.questions import Questions
 
 _EVERY_S = 5.0
+_XIDS = 2**32
+_FIRST_XID = 3
+"""Smaller ids stand for transactions that precede all others."""
 
 
 @dataclass(frozen=True)
@@ -84,10 +91,33 @@ def _split(mark: str) -> tuple[str, str]:
     return f"{oid} {xmin}", " ".join(rest)
 
 
+def _written_since(mark: str, oldest: int) -> bool:
+    """Whether what publishes a table was written by `oldest` or a later transaction.
+
+    Transaction ids are compared as the server does, on a circle.
+    """
+    written = (int(xid) for entry in mark.split(", ") for xid in entry.split(" ")[1::2])
+    return any(xid >= _FIRST_XID and (xid - oldest) % _XIDS < _XIDS // 2 for xid in written)
+
+
+def appeared(before: Members, now: Members, existing: Collection[int] | None) -> dict[int, bool]:
+    """The tables that are published since `before`, by oid, and whether the log has all their rows.
+
+    It has if the table did not exist before, and what publishes it did: the publication for all tables, or
+    for its schema, or an ancestor. `existing` are the tables of that time, None if nobody knows.
+    """
+    new = now.entries.keys() - before.entries.keys()
+    same = existing is not None and before.publication == now.publication
+    known = {*before.entries.values(), ""}  # no entry: the publication is for all tables
+    return {oid: same and oid not in (existing or ()) and now.entries[oid] in known for oid in sorted(new)}
+
+
 class MembershipWatch:
     """Looks at the publication periodically, over the control connection.
 
-    `captures` are the include and exclude lists: a table that they leave out lacks nothing.
+    `captures` are the include and exclude lists: a table that they leave out lacks nothing. With `fills` a
+    table that was created while captured is not one that the log tells, if a column was added with a default
+    after some of its rows.
     """
 
     def __init__(
@@ -96,21 +126,37 @@ class MembershipWatch:
         publication: Publication,
         captures: Callable[[str, str], bool],
         clock: Callable[[], float],
+        *,
+        fills: bool = False,
     ) -> None:
-        self._questions, self._publication = questions, publication
+        self._questions, self._publication, self._fills = questions, publication, fills
         self._captures, self._clock = captures, clock
         self._due, self._digest = 0.0, ""
+        self._existing: frozenset[int] | None = None
+        self._appeared: list[Appeared] = []
         self._since = ""
         self.members = Members()
 
-    def begin(self, saved: Mapping[str, Any] | None, position: str) -> list[Incomplete]:
-        """Compare with what was saved at `position`; returns the tables that lack changes since then."""
+    def begin(
+        self, saved: Mapping[str, Any] | None, position: str, oldest: int | None = None
+    ) -> list[Incomplete]:
+        """Compare with what was saved at `position`; returns the tables that lack changes since then.
+
+        `oldest` is the oldest transaction of a slot that was found without a saved state.
+        """
         self._digest = self._look()
-        now = Members.of(self._publication.marks(self._questions.publications))
+        marks = self._publication.marks(self._questions.publications)
+        now = Members.of(marks)
         before = Members.from_json(saved) or now
+        self._appeared = self._named(appeared(before, now, None))
+        self._existing = self._questions.publications.relations()
         self.members, self._since = now, position
         self._due = self._clock() + _EVERY_S
-        return self._incomplete(before.gaps(now, self._publication.name), position)
+        gaps = before.gaps(now, self._publication.name)
+        if saved is None and oldest is not None:
+            why = f"publication {self._publication.name!r} has it by an entry that is newer than the slot"
+            gaps |= {oid: why for oid, mark in marks.items() if _written_since(mark, oldest)}
+        return self._incomplete(gaps, position)
 
     def look(self, position: str) -> list[Incomplete]:
         """The tables that lack changes since the last look; looks only if it is time to."""
@@ -123,7 +169,23 @@ class MembershipWatch:
             return []
         self._digest = digest
         before, self.members = self.members, Members.of(self._publication.marks(self._questions.publications))
+        self._appeared += self._named(appeared(before, self.members, self._existing))
+        self._existing = self._questions.publications.relations()
         return self._incomplete(before.gaps(self.members, self._publication.name), since)
+
+    def appeared(self) -> list[Appeared]:
+        """The tables that are published since the last call, or since the state was saved."""
+        found, self._appeared = self._appeared, []
+        return found
+
+    def _named(self, found: Mapping[int, bool]) -> list[Appeared]:
+        names = self._questions.layouts.names(list(found)) if found else {}
+        filled = self._questions.layouts.filled(list(found)) if found and self._fills else ()
+        return [
+            Appeared(names[oid], told and oid not in filled)
+            for oid, told in found.items()
+            if oid in names and self._captures(*names[oid].parts)
+        ]
 
     def skipped(self, since: str) -> list[Incomplete]:
         """All members, because the log was skipped since a position."""
@@ -131,7 +193,9 @@ class MembershipWatch:
         return self._incomplete(dict.fromkeys(self.members.entries, why), since)
 
     def _look(self) -> str:
-        return self._questions.publications.digest(self._publication.name)
+        asked = self._questions.publications
+        digest = asked.digest(self._publication.name)
+        return f"{digest} {asked.relations_digest()}" if digest else ""
 
     def _incomplete(self, gaps: Mapping[int, str], since: str) -> list[Incomplete]:
         """Gaps by table name; a dropped table has none and is left out."""

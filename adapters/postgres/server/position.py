@@ -37,6 +37,12 @@ def lsn_of(position: Position) -> int:
     return int(position.order[0])
 
 
+def numbers(position: Position) -> dict[str, int]:
+    """The position as numbers, by name."""
+    lsn, sequence = parts_of(position)
+    return {"lsn": lsn, "sequence": sequence}
+
+
 def shown(position: Position) -> str:
     """The LSN as the server writes it."""
     return format_lsn(lsn_of(position))

@@ -11,7 +11,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.config.sources import Autocreate
+from adapters.postgres.settings import Autocreate
 from engine.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from adapters.postgres.server.publication import Publication
 from adapters.postgres.server.sql import quote_ident, quote_table
+from adapters.postgres.settings import PostgresSettings
 from engine.config.settings import Watermarking
 from engine.errors import ConfigError
 
@@ -30,13 +31,13 @@ def check_signal_table(server: Server, settings: Settings) -> None:
     table = settings.signals.collection
     if table is None:
         return
-    database, name = settings.postgres.database, quote_table(*table.parts[-2:])
+    database, name = settings.source_as(PostgresSettings).database, quote_table(*table.parts[-2:])
     if len(table.parts) > 2 and table.parts[0] != database:
         raise ConfigError(
             f"the signal table {str(table)!r} is not in database {database!r}",
             hint="set signal.data.collection to a table of database.dbname",
         )
-    publication = settings.postgres.publication
+    publication = settings.source_as(PostgresSettings).publication
     with server.open() as questions:
         found = questions.signals.find(table)
         own = Publication(publication, lambda schema, name: (schema, name) == table.parts[-2:])
@@ -71,7 +72,7 @@ def _check_window_rows(found: FoundSignalTable, table: CollectionId, name: str, 
     missing = [] if found.insert else ["INSERT"]
     missing += ["DELETE"] if deletes and not found.delete else []
     if missing:
-        privileges, role = ", ".join(missing), quote_ident(settings.postgres.user)
+        privileges, role = ", ".join(missing), quote_ident(settings.source_as(PostgresSettings).user)
         raise ConfigError(
             f"the role lacks {privileges} on the signal table {str(table)!r}, which {strategy.value!r} needs",
             hint=f"run: GRANT {privileges} ON {name} TO {role}",

@@ -1,6 +1,6 @@
 """The settings that the log's and the readers' sessions share, so that a value has one text.
 
-Used as start-up options of the replication connection and of the readers.
+Used as start-up options of the replication connection and of the readers. Also how the former is named.
 """
 
 from __future__ import annotations
@@ -27,3 +27,8 @@ def reading_options(statement_timeout_ms: int) -> str:
 def startup_options() -> str:
     """The settings as the `options` of a connection."""
     return " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in TEXT_SETTINGS.items())
+
+
+def reader_name(owner: str) -> str:
+    """The application name of the log's reader, for this owner of a lease."""
+    return f"tidemark {owner[:12]}".strip()

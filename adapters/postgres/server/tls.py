@@ -14,11 +14,11 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from engine.config.sources import SslMode
+from adapters.postgres.settings import SslMode
 from engine.errors import ConfigError
 
 if TYPE_CHECKING:
-    from engine.config.sources import PostgresSettings
+    from adapters.postgres.settings import PostgresSettings
 
 _PEM: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
 _PLAIN: Final = b"PRIVATE KEY"

@@ -13,12 +13,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
+from adapters.postgres.conditions.trusted_sql import for_jdbc
 from adapters.postgres.events.rows import row_expression
 from adapters.postgres.server.session_pool import NO_IDLE_TIMEOUTS
 from adapters.postgres.server.sql import quote_literal
 from adapters.postgres.server.text_settings import TEXT_SETTINGS
 from adapters.postgres.snapshot.local_reader import Query
-from adapters.postgres.snapshot.trusted_sql import for_jdbc
 from adapters.spark.chunk_job import staged_runs
 from adapters.spark.failures import SPARK_ERRORS, job_error
 from adapters.spark.jdbc_job import JdbcJob, JdbcQuery, fetched_at_once, read_fast, widest
@@ -70,9 +70,13 @@ class RunRead:
         )
 
     def _where(self) -> str:
-        if self.run.keys:
-            return self.read.merge.among(self.run.keys)
-        return self.read.keyset.between(self.run.after, self.run.upto)
+        read, run = self.read, self.run
+        if run.points:
+            return read.keyset.among(run.points)
+        if run.keys:
+            # Rows that have moved may be outside of what was asked for.
+            return " AND ".join(f"({condition})" for condition in (read.merge.among(run.keys), *read.scoped))
+        return read.keyset.inside(run.range)
 
 
 _FETCH_BOUND = "maxResultBuffer"
@@ -141,6 +145,10 @@ class ChunkReader:
         how = _How(window_id, exported, self.jobs.tasks_of(most_tasks))
         results = read_fast(dict(enumerate(reads)), area, RowMode.EXACT, partial(self._job, how))
         return staged_runs(results, [read.run for read in reads])
+
+    def area(self, window_id: str) -> StagingArea:
+        """Where a window's rows are staged."""
+        return self.jobs.area(window_id)
 
     def cancel(self, window_id: str) -> None:
         """Stop reading a window, whether Spark or the driver reads it."""

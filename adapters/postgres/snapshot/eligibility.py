@@ -11,27 +11,32 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from adapters.postgres.conditions.grammar import GRAMMAR, named_column
+from adapters.postgres.conditions.trusted_sql import plain_condition
 from adapters.postgres.log.cuts import KEY, MERGED
 from adapters.postgres.server.publication import Share
-from adapters.postgres.server.sql import quote_ident
+from adapters.postgres.server.sql import quote_ident, quote_table
 from adapters.postgres.server.table import is_bag, merge_key, untold
-from adapters.postgres.snapshot.conditions import GRAMMAR, named_column
 from adapters.postgres.snapshot.fingerprint import forms
 from adapters.postgres.snapshot.keyset import PLACES, KeyColumn, Keyset
-from adapters.postgres.snapshot.trusted_sql import plain_condition
-from adapters.source.conditions import Found, rendered
+from adapters.source.conditions.rendering import rendered
+from adapters.source.conditions.selects import is_query, selected
+from adapters.source.conditions.writer import Found
+from adapters.source.scopes import JsonKind, ScopeColumn, texts_of
 from engine.config.settings import Conditions
-from engine.errors import SignalError
+from engine.errors import ConfigError, SignalError, UnknownCollection
 from engine.snapshot.surrogate_key import key_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from adapters.postgres.server.publication import Publication
+    from adapters.postgres.server.questions.layouts import KeyType
     from adapters.postgres.server.questions.questions import Questions
     from adapters.postgres.server.table import Table
     from adapters.postgres.snapshot.fingerprint import Form
-    from adapters.source.conditions import Reference
+    from adapters.source.conditions.writer import Reference
+    from adapters.source.scopes import ScopeTexts
     from engine.model import CollectionId, Target
 
 _log = logging.getLogger("adapters")
@@ -40,6 +45,11 @@ _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
 _PERSISTENCES = {"u": "an unlogged table", "t": "a temporary table"}
 _LEAVES_NAMED = 20
 _PUBLICATION = "publication "
+_NUMBERS = ("int2", "int4", "int8", "numeric", "float4", "float8", "oid")
+_JSON_KINDS = {
+    **{quote_table("pg_catalog", name): JsonKind.NUMBER for name in _NUMBERS},
+    quote_table("pg_catalog", "bool"): JsonKind.BOOLEAN,
+}
 RISK_TAKEN = "tidemark.snapshot.accept.risk lists the table"
 
 
@@ -49,7 +59,7 @@ class ReadTable:
 
     `columns` and `row_filter` are what is published of it (`Share`), `traits` the rest of its fingerprint.
     `statement` replaces the table as the source of its rows. `condition` is the signal's, in the form that is
-    sent.
+    sent, and `scope` the signal's as well.
     """
 
     table: Table
@@ -60,6 +70,16 @@ class ReadTable:
     traits: tuple[str, ...] = ()
     statement: str | None = None
     condition: str | None = None
+    scope: ScopeTexts | None = None
+
+    @property
+    def scoped(self) -> tuple[str, ...]:
+        """A condition for the rows of the scope, if there is one."""
+        if self.scope is None:
+            return ()
+        if self.scope.keys:
+            return (self.keyset.among(self.scope.keys),)
+        return (" OR ".join(f"({self.keyset.inside(part)})" for part in self.scope.ranges),)
 
     @property
     def relation(self) -> str:
@@ -83,8 +103,8 @@ class ReadTable:
         return (*keys, *self.traits)
 
 
-class First(Protocol):
-    """The snapshot before the log, as far as reading a table depends on it."""
+class Held(Protocol):
+    """A snapshot that several windows share."""
 
     @property
     def snapshot_id(self) -> str:
@@ -93,6 +113,10 @@ class First(Protocol):
     @property
     def session(self) -> Questions | None:
         """The session that holds it."""
+
+
+class First(Held, Protocol):
+    """The snapshot before the log, as far as reading a table depends on it."""
 
     def statement(self, collection: CollectionId) -> str | None:
         """The SELECT that returns a table's rows; None for all of them."""
@@ -108,21 +132,26 @@ class Readable:
         accepts_risk: Callable[[CollectionId], bool] = lambda _table: False,
         first: First | None = None,
         conditions: Conditions = Conditions.EXPRESSIONS,
+        blocking: Held | None = None,
     ) -> None:
         self._questions, self._publication = questions, publication
-        self._first, self._conditions = first, conditions
+        self._first, self._conditions, self._blocking = first, conditions, blocking
         self.accepts_risk = accepts_risk
         self._warned: set[tuple[CollectionId, str]] = set()
 
-    @property
-    def held_session(self) -> Questions | None:
-        """The session that holds the snapshot before the log, while it is held."""
-        return self._first.session if self._first is not None else None
+    def _held(self, target: Target) -> Held | None:
+        """What holds the snapshot that all windows on a target share; None if they share none."""
+        held = self._first if target.initial else self._blocking if target.blocking else None
+        return held if held is not None and held.snapshot_id else None
 
-    @property
-    def held(self) -> bool:
-        """Whether all windows of the snapshot before the log are read in one snapshot."""
-        return self._first is not None and bool(self._first.snapshot_id)
+    def held_session(self, target: Target) -> Questions | None:
+        """The session that holds a target's shared snapshot, while it is held."""
+        held = self._held(target)
+        return held.session if held is not None else None
+
+    def held(self, target: Target) -> bool:
+        """Whether all windows on a target are read in one snapshot."""
+        return self._held(target) is not None
 
     def looked_up(self, names: Sequence[CollectionId], *, defaults: bool = False) -> CatalogAnswer:
         """Look these tables up in the catalog, in a fixed number of queries."""
@@ -131,14 +160,17 @@ class Readable:
             for described in self._questions.catalog.describe(names, defaults=defaults).values()
         }
         oids = [table.oid for table in tables.values()]
-        shares = self._publication.shares(self._questions.publications, oids) if oids else {}
-        return CatalogAnswer(tables, shares, forms(self._questions.layouts, oids) if oids else {})
+        if not oids:
+            return CatalogAnswer(tables, {}, {}, {})
+        layouts, types = self._questions.layouts, {c.type for table in tables.values() for c in table.columns}
+        shares = self._publication.shares(self._questions.publications, oids)
+        return CatalogAnswer(tables, shares, forms(layouts, oids), layouts.key_types(sorted(types)))
 
     def reading(self, target: Target, looked: CatalogAnswer) -> ReadTable:
         """How to read a target. Raises SignalError with the reason if it can't be read."""
         table = looked.tables.get(target.collection)
         if table is None:
-            raise SignalError("there is no such table", place=target.collection)
+            raise UnknownCollection("there is no such table", place=target.collection)
         if target.initial and self._first is not None:
             return self._first_reading(table, looked, self._first)
         self._check_kind(table)
@@ -146,17 +178,67 @@ class Readable:
         self._check_leaves(table)
         self._check_rows(table)
         own, columns = table.primary_key or table.unique_key, [column.name for column in table.columns]
-        keyset = self._keyset(table, key_columns(target, own, columns))
+        keyless = target.blocking and not own and not target.surrogate_key
+        keyset = PLACES if keyless else _keyset(table, key_columns(target, own, columns), looked)
         names = merge_key(table)
         if not names and not is_bag(table):
             _refuse_unpublished(table, keyset, share)
-        merge = self._keyset(table, names) if names else keyset
+        merge = _keyset(table, names, looked) if names else keyset
         form = looked.forms[table.oid]
-        traits = (*form.traits(table.oid), f"{_PUBLICATION}{share.mark}")
-        condition = self._condition(target, table, share)
-        return ReadTable(table, keyset, merge, share.columns, share.row_filter, traits, condition=condition)
+        held = self._held(target)
+        places = (f"places {held.snapshot_id if held else ''}",) if keyless else ()
+        traits = (*places, *form.traits(table.oid), f"{_PUBLICATION}{share.mark}")
+        statement, condition = self._selection(target, table, looked)
+        scope = None if target.scope is None else texts_of(target.scope, _scope_columns(keyset), table.id)
+        return ReadTable(
+            *(table, keyset, merge, share.columns, share.row_filter, traits, statement),
+            condition=condition,
+            scope=scope,
+        )
 
-    def _condition(self, target: Target, table: Table, share: Share) -> str | None:
+    def _selection(
+        self, target: Target, table: Table, looked: CatalogAnswer
+    ) -> tuple[str | None, str | None]:
+        """The SELECT to read instead of the table, and the condition to read by, as they are sent."""
+        share = self._share(table, looked)
+        if not target.blocking or target.condition is None:
+            return None, self._condition(target, table, looked)
+        match self._conditions:
+            case Conditions.SQL:
+                return self._statement(target.condition, table, share), None
+            case Conditions.OFF:
+                return None, self._condition(target, table, looked)
+            case Conditions.EXPRESSIONS:
+                find = partial(_found, table, looked)
+                known = [quote_ident(name) for name in self._read_columns(table, share)]
+                return None, selected(target.condition, GRAMMAR, find, table.id, known)
+
+    def _statement(self, statement: str, table: Table, share: Share) -> str:
+        """A signal's SELECT of any kind as it is sent. Raises SignalError if it is none."""
+        try:
+            text = plain_condition(statement)
+        except ValueError as error:
+            raise SignalError(f"the SELECT is refused: it has {error}", place=table.id) from error
+        if not is_query(text):
+            raise SignalError("the filter of a blocking snapshot must be a SELECT", place=table.id)
+        try:
+            given = self._questions.layouts.columns_of(text, table.id)
+        except ConfigError as error:
+            raise SignalError(error.message, place=table.id) from error
+        lacking = [name for name in self._read_columns(table, share) if name not in given]
+        if lacking:
+            named = ", ".join(map(repr, lacking[:_LEAVES_NAMED]))
+            raise SignalError(f"the SELECT does not give the columns {named}", place=table.id)
+        return text
+
+    @staticmethod
+    def _read_columns(table: Table, share: Share) -> Sequence[str]:
+        """The columns that are read of a table."""
+        if share.columns is not None:
+            return share.columns
+        return [column.name for column in table.columns if not column.generated]
+
+    def _condition(self, target: Target, table: Table, looked: CatalogAnswer) -> str | None:
         """The signal's condition in the form that is sent.
 
         Raises SignalError if it may not be sent at all.
@@ -175,17 +257,8 @@ class Readable:
                 except ValueError as error:
                     raise SignalError(f"the condition is refused: it has {error}", place=place) from error
             case Conditions.EXPRESSIONS:
-                find = partial(self._found, table, share)
+                find = partial(_found, table, looked)
                 return rendered(target.condition, GRAMMAR, find, place)
-
-    def _found(self, table: Table, share: Share, reference: Reference) -> Found | None:
-        """The published column that a condition names, if there is one."""
-        name = named_column(reference, table.id)
-        column = None if name is None else table.column(name)
-        if column is None or (share.columns is not None and column.name not in share.columns):
-            return None
-        kind = self._questions.layouts.key_types([column.type])[column.type]
-        return Found(quote_ident(column.name), kind.name, kind.operators and quote_ident(kind.operators))
 
     def _first_reading(self, table: Table, looked: CatalogAnswer, first: First) -> ReadTable:
         """How the snapshot before the log reads a table; here any table can be read, published or not.
@@ -198,8 +271,8 @@ class Readable:
             self._check_leaves(table)
         share = looked.shares.get(table.oid) or Share(None, None, "")
         names, merged = table.primary_key or table.unique_key, merge_key(table)
-        keyset = self._keyset(table, names) if names else PLACES
-        merge = self._keyset(table, merged) if merged else keyset
+        keyset = _keyset(table, names, looked) if names else PLACES
+        merge = _keyset(table, merged, looked) if merged else keyset
         places = () if names else (f"places {first.snapshot_id}",)
         if not names and not first.snapshot_id:
             self.warn(table.id, "has no key: a row that is changed while it is read may come twice")
@@ -297,27 +370,43 @@ class Readable:
             hint="ALTER PUBLICATION … ADD TABLE …, or ask for what it is a partition of",
         )
 
-    def _keyset(self, table: Table, names: tuple[str, ...]) -> Keyset:
-        columns = [column for name in names if (column := table.column(name))]
-        types = self._questions.layouts.key_types([column.type for column in columns])
-        kinds = [types[column.type] for column in columns]
-        return Keyset(
-            tuple(
-                KeyColumn(
-                    column.name, kind.name, column.nullable, column.collation, kind.operators, kind.labels
-                )
-                for column, kind in zip(columns, kinds, strict=True)
-            )
-        )
+
+def _scope_columns(keyset: Keyset) -> list[ScopeColumn]:
+    return [
+        ScopeColumn(column.name, _JSON_KINDS.get(column.type, JsonKind.STRING), column.nullable)
+        for column in keyset.columns
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogAnswer:
-    """The catalog's description of some tables at one time."""
+    """The catalog's description of some tables, and of their columns' types, at one time."""
 
     tables: Mapping[CollectionId, Table]
     shares: Mapping[int, Share]
     forms: Mapping[int, Form]
+    types: Mapping[int, KeyType]
+
+
+def _keyset(table: Table, names: tuple[str, ...], looked: CatalogAnswer) -> Keyset:
+    columns = [column for name in names if (column := table.column(name))]
+    kinds = [looked.types[column.type] for column in columns]
+    return Keyset(
+        tuple(
+            KeyColumn(column.name, kind.name, column.nullable, column.collation, kind.operators, kind.labels)
+            for column, kind in zip(columns, kinds, strict=True)
+        )
+    )
+
+
+def _found(table: Table, looked: CatalogAnswer, reference: Reference) -> Found | None:
+    """The published column that a condition names, if there is one."""
+    share, name = looked.shares[table.oid], named_column(reference, table.id)
+    column = None if name is None else table.column(name)
+    if column is None or (share.columns is not None and column.name not in share.columns):
+        return None
+    kind = looked.types[column.type]
+    return Found(quote_ident(column.name), kind.name, kind.operators and quote_ident(kind.operators))
 
 
 def _refuse_unpublished(table: Table, keyset: Keyset, share: Share) -> None:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from adapters.postgres.log.assembler import Commit
 from adapters.postgres.log.forks import check_fork, check_reach
-from adapters.postgres.log.reader import Sent
 from adapters.postgres.log.slot import Slot, check_slot, drop_slot, find_slot
+from adapters.postgres.log.subscription import Sent
 from adapters.postgres.log.takeover import Takeover
 from adapters.postgres.server.position import position_at
 from adapters.postgres.server.visibility import format_lsn
+from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.snapshot.slot_snapshot import Beginning, begin_log, create_slot, hold
 from adapters.source.initial import FoundLog
 from engine.config.settings import GeneratedColumns
@@ -61,7 +62,7 @@ class SlotTools:
     @property
     def subscription(self) -> str:
         """The settings that decide what the slot brings; kept with the state."""
-        postgres = self.settings.postgres
+        postgres = self.settings.source_as(PostgresSettings)
         return f"{postgres.slot} {postgres.publication} {postgres.stream_params}"
 
 
@@ -98,7 +99,7 @@ class SlotStart:
 
     def _with_slot(self, state: State) -> State:
         """The state at a position that this server has, once the slot is found."""
-        postgres = self._settings.postgres
+        postgres = self._settings.source_as(PostgresSettings)
         slot = find_slot(self._server, postgres.slot, self._tools.clock, self._tools.previous)
         if state.position is not None:
             slot = check_slot(slot, postgres.slot, state.position)
@@ -146,7 +147,7 @@ class SlotStart:
 
     def _take_over(self, slot: Slot) -> None:
         """Continue from a slot of which only the confirmed position is known."""
-        name = self._settings.postgres.slot
+        name = self._settings.source_as(PostgresSettings).slot
         with self._server.open() as questions:
             ends = questions.transactions.insert_end()
         self.takeover = Takeover(name, slot.confirmed_lsn, ends)
@@ -159,17 +160,19 @@ class SlotStart:
         tables = self.collections(state)
         if not self._streams:
             return hold(self._server, tables, self._settings.snapshot.lock_timeout_ms, self._tools.clock)
-        drop_slot(self._server, self._settings.postgres.slot)
+        drop_slot(self._server, self._settings.source_as(PostgresSettings).slot)
         return begin_log(self._server, self._beginning(), lambda: self.collections(state))
 
     def _beginning(self) -> Beginning:
         tools, timeout_ms = self._tools, self._settings.snapshot.lock_timeout_ms
-        return Beginning(self._settings.postgres.slot, timeout_ms, tools.clock, tools.watch)
+        return Beginning(
+            self._settings.source_as(PostgresSettings).slot, timeout_ms, tools.clock, tools.watch
+        )
 
     def collections(self, _state: State) -> Sequence[CollectionId]:
         """The tables to read, in order. Raises ConfigError if one can't be read as the settings say."""
         with self._server.open() as questions:
-            found = questions.layouts.readable(self._settings.postgres.publication)
+            found = questions.layouts.readable(self._settings.source_as(PostgresSettings).publication)
             chosen = to_read(found, self._settings.capture, self._settings.snapshot.include_tables)
             hidden = ", ".join(str(table) for table in chosen if not found[table])
             if hidden:

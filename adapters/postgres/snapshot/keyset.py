@@ -7,7 +7,7 @@ have NULLs; they sort last, as in an ascending index. Pure.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from adapters.postgres.server.sql import IS_NULL, IS_THERE, quote_ident, quote_literal
@@ -15,7 +15,7 @@ from adapters.postgres.server.sql import IS_NULL, IS_THERE, quote_ident, quote_l
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.model import Key
+    from engine.model import Key, Range
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,16 @@ class Keyset:
             return f"NOT coalesce({self._nested(key, inclusive=False)}, false)"
         return self._compared(key, "<=")
 
+    def at_least(self, key: Key) -> str:
+        """A condition for keys not less than `key`."""
+        return self._compared(key, ">=") if self._plain(key) else self._nested(key, inclusive=True)
+
+    def below(self, key: Key) -> str:
+        """A condition for keys less than `key`."""
+        if not self._plain(key):
+            return f"NOT coalesce({self._nested(key, inclusive=True)}, false)"
+        return self._compared(key, "<")
+
     def among(self, keys: Sequence[Key]) -> str:
         """A condition for the rows with exactly these keys."""
         if all(self._plain(key) for key in keys) and not any(column.operators for column in self.columns):
@@ -110,14 +120,23 @@ class Keyset:
             for column, text in zip(self.columns, key, strict=True)
         )
 
-    def between(self, after: Key | None, upto: Key | None) -> str:
-        """A condition for the keys in `(after, upto]`; `true` if both are None."""
-        conditions = [] if after is None else [self.beyond(after)]
+    def between(
+        self, after: Key | None, upto: Key | None, *, holds_after: bool = False, lacks_upto: bool = False
+    ) -> str:
+        """A condition for the keys in `(after, upto]`; `true` if both are None. The ends are a Range's."""
+        conditions = []
+        if after is not None:
+            conditions = [self.at_least(after) if holds_after else self.beyond(after)]
         if upto is not None:
-            conditions += [self.up_to(upto), *self._within(after, upto)]
+            end = self.below(upto) if lacks_upto else self.up_to(upto)
+            conditions += [end, *self._within(after, upto)]
         return " AND ".join(f"({condition})" for condition in conditions) or "true"
 
-    def stretches(self, after: Key | None, upto: Key) -> list[str]:
+    def inside(self, part: Range) -> str:
+        """A condition for the keys of a range."""
+        return self.between(part.after, part.upto, holds_after=part.holds_after, lacks_upto=part.lacks_upto)
+
+    def stretches(self, after: Key | None, upto: Key, *, lacks_upto: bool = False) -> list[str]:
         """Conditions that together equal `between`, in order, each for one stretch of the index.
 
         If one condition asked for values or NULL, the index would be read from its beginning.
@@ -125,7 +144,7 @@ class Keyset:
         first = self.columns[0]
         if upto[0] is not None or (after is not None and after[0] is None):
             within = [] if upto[0] is not None else [f"{quote_ident(first.name)} {IS_NULL}"]
-            return [" AND ".join([self.between(after, upto), *within])]
+            return [" AND ".join([self.between(after, upto, lacks_upto=lacks_upto), *within])]
         values = [f"{quote_ident(first.name)} {IS_THERE}"]
         if after is not None and after[0] is not None:
             values += [first.compared(">=", after[0]), f"({self.beyond(after)})"]
@@ -164,6 +183,23 @@ class Keyset:
             equal = column.compared("=", text)
             condition = f"({column.compared('>', text)}{beyond_null} OR ({equal} AND {condition}))"
         return condition
+
+
+def numbered(keyset: Keyset) -> Keyset:
+    """The keyset with its columns named by their places: c0, c1…"""
+    columns = (replace(column, name=f"c{place}") for place, column in enumerate(keyset.columns))
+    return Keyset(tuple(columns))
+
+
+def key_rows(keyset: Keyset, keys: Sequence[Key]) -> str:
+    """Rows for VALUES: a number from 0 up, and a key's values in the types of its columns."""
+    columns = keyset.columns
+    typed = [", ".join(_typed(*pair) for pair in zip(columns, key, strict=True)) for key in keys]
+    return ", ".join(f"({number}, {values})" for number, values in enumerate(typed))
+
+
+def _typed(column: KeyColumn, text: str | None) -> str:
+    return f"NULL::{column.type}" if text is None else column.literal(text)
 
 
 def _literals(columns: Sequence[KeyColumn], key: Key) -> list[str]:

@@ -6,7 +6,7 @@ It runs the same queries under the same snapshot, and the same task.
 from __future__ import annotations
 
 from collections import deque
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
@@ -90,7 +90,9 @@ class LocalReader:
             self._cancelled.append(window_id)
         connection = self._open.get(window_id)
         if connection is not None:
-            connection.cancel_safe(timeout=_CANCELLED_WITHIN_S)
+            # A server that can't be reached does not answer the query, either.
+            with suppress(SourceError), source_errors("cancelling the query of a window"):
+                connection.cancel_safe(timeout=_CANCELLED_WITHIN_S)
 
     def _check(self, window_id: str) -> None:
         """Raise SourceError if the window has been cancelled."""
@@ -108,7 +110,8 @@ def _batches(
     `check` raises SourceError if no more rows are wanted.
     """
     fetched = _at_once(query.row_bytes, _FIRST_ROWS)
-    with connection.cursor("tidemark") as cursor:
+    with closing(connection.cursor("tidemark")) as cursor, cursor:
+        # Closing it twice: if the server is lost while it is closed, psycopg calls it open until asked again.
         check()
         cursor.execute(f"SELECT run, r FROM ({query.text}) AS q".encode())
         while rows := cursor.fetchmany(fetched):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import select
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -180,7 +180,8 @@ def _answer(server: Server, connection: pq.abc.PGconn, beginning: Beginning) -> 
         with source_errors("creating the replication slot"):
             connection.consume_input()
         if clock.sleep(0.0):
-            connection.get_cancel().cancel()
+            with suppress(SourceError), source_errors("cancelling the creation of the replication slot"):
+                connection.get_cancel().cancel()
             raise SourceError("stopped while the replication slot was made")
         if clock.monotonic() >= tell_at:
             tell_at = float("inf")

@@ -6,8 +6,8 @@ Decides what a table's extent and boundaries are. All questions for them use the
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,11 @@ from adapters.postgres.snapshot.eligibility import RISK_TAKEN
 from adapters.postgres.snapshot.keyset import PLACES, place_of, places
 from adapters.postgres.snapshot.older_writers import PublishedTables, Writers, patience
 from adapters.postgres.snapshot.partitions import Partitions
-from engine.errors import SchemaChanged, SignalError, TableBusy
-from engine.snapshot.extent import Extent
+from adapters.postgres.snapshot.scope import scoped
+from adapters.source.conditions.checking_time import CheckingTime
+from engine.errors import InvariantError, SchemaChanged, SignalError, TableBusy
+from engine.snapshot.extent import WHOLE_BYTES, Extent, dense_span
+from engine.snapshot.scope import Within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,14 +29,13 @@ if TYPE_CHECKING:
     from adapters.postgres.server.publication import Publication
     from adapters.postgres.server.questions.probes import TableProbes
     from adapters.postgres.server.questions.questions import Questions
+    from adapters.postgres.snapshot.blocking import BlockingView, BlockingViews
     from adapters.postgres.snapshot.eligibility import CatalogAnswer, Readable, ReadTable
     from engine.clock import Clock
-    from engine.model import CollectionId, Key, Target
+    from engine.model import CollectionId, Key, Range, Target
 
-_WHOLE_BYTES = 1 << 20
-_DENSE = 0.2
-_PLAN_ANSWER_S, _PLANS_S = 6.0, 10.0
-"""Seconds to wait for one condition's plan, and for the plans of all tables measured together."""
+_PLAN_ANSWER_S = 6.0
+"""How long to wait for a condition's plan."""
 _REMEMBERED = 1_000
 _INTEGERS = frozenset(quote_table("pg_catalog", name) for name in ("int2", "int4", "int8"))
 
@@ -46,7 +48,6 @@ class _Measuring:
     sizes: Mapping[int, tuple[int, float]]
     until_s: float
     bounded: bool
-    plan_until_s: float = math.inf
 
 
 def _refuse_other_key(read: ReadTable, bound: Key) -> None:
@@ -62,21 +63,23 @@ class PostgresTables:
     answer may take.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  the last three are for the assembled source alone
         self,
         questions: Questions,
         publication: Publication,
         readable: Readable,
         clock: Clock,
         *,
+        blocking: BlockingViews | None = None,
         whole_bytes: int | None = None,
         plan_on: Callable[[float], Questions] | None = None,
     ) -> None:
         self._questions, self._publication, self._readable = questions, publication, readable
-        self._clock = clock
+        self._clock, self._blocking = clock, blocking
         self._plan_on, self._planner = plan_on, questions
-        self._too_long: dict[str, None] = {}
-        self._whole_bytes = _WHOLE_BYTES if whole_bytes is None else whole_bytes
+        self._too_long: set[bytes] = set()
+        self._checking = CheckingTime(clock.monotonic)
+        self._whole_bytes = WHOLE_BYTES if whole_bytes is None else whole_bytes
         self._row_bytes: dict[CollectionId, float] = {}
         self.ids: dict[int, CollectionId] = {}
         """The tables that were looked up, by oid."""
@@ -102,11 +105,11 @@ class PostgresTables:
         self, targets: Sequence[Target], *, bounded: bool = False
     ) -> list[Extent | SignalError | TableBusy]:
         """The extent of each table, or why it can't be read, now or at all."""
+        if self._blocking is not None:
+            self._blocking.want(target.collection for target in targets if target.blocking)
         looked = self._looked_up(targets)
         sizes = self._questions.probes.sizes([table.oid for table in looked.tables.values()])
-        measuring = _Measuring(
-            looked, sizes, patience(self._clock), bounded, self._clock.monotonic() + _PLANS_S
-        )
+        measuring = _Measuring(looked, sizes, patience(self._clock), bounded)
         try:
             return [self._judged(target, measuring) for target in targets]
         finally:
@@ -136,37 +139,46 @@ class PostgresTables:
         read = self._readable.reading(target, measuring.looked)
         if not target.initial:
             self._readable.check_operations(read.table)
-        if not (target.initial and self._readable.held):
+        if not (target.initial and self._readable.held(target)):
             self.await_writers(read, measuring.until_s)
-        self._check_condition(read, target, measuring.plan_until_s)
+        if read.condition is not None:
+            self._check_condition(read, read.condition)
+        if target.blocking and read.keyset == PLACES and not self._readable.held(target):
+            # Places mean nothing outside the snapshot that they are read in.
+            self.blocking_view([target])
+            read = self._readable.reading(target, measuring.looked)
         size, tuples = measuring.sizes.get(read.table.oid, (0, -1.0))
         probes = self._questions.probes
         rows = probes.plan(read.relation).rows if tuples <= 0 and size else int(max(tuples, 0))
         self._row_bytes[target.collection] = size / max(rows, 1)
         key = read.fingerprint
-        small = size <= self._whole_bytes and not measuring.bounded
-        if small or not self._divisible(read):
+        small = size <= self._whole_bytes and not measuring.bounded and read.scope is None
+        if small or not self._divisible(read, target):
             probes.check_readable(read.relation)
             # What can't be cut counts as having 0 rows, so that splitting after a fault ends.
             return Extent(0 if measuring.bounded else rows, size, whole=True, key=key)
         if read.keyset == PLACES:
             return Extent(rows, size, greatest=place_of(probes.pages(read.table.oid)), key=key)
         # Rows from before the log may be visible only in the slot's own snapshot.
-        held = self._readable.held_session if target.initial else None
+        held = self._readable.held_session(target)
         seen = held.probes if held is not None else probes
         greatest = seen.key(read.keyset.texts, read.relation, read.keyset.reverse_order)
         # A table's size is too small where its rows compress well.
         size = max(size, int(rows * probes.last_rows_bytes(read.relation, read.keyset.reverse_order)))
         self._row_bytes[target.collection] = size / max(rows, 1)
         span = self._span(read, greatest, rows, seen)
-        return Extent(rows, size, greatest=greatest, span=span, key=key)
+        part = None
+        if target.scope is not None and read.scope is not None:
+            with self._checking.of(target.collection):
+                part = scoped(target.scope, read.scope, read, probes, Within(rows, greatest, span))
+        return Extent(rows, size, greatest=greatest, span=span, key=key, scoped=part)
 
-    def _divisible(self, read: ReadTable) -> bool:
+    def _divisible(self, read: ReadTable, target: Target) -> bool:
         """Whether a table's rows and their places stay the same from one query to the next."""
         if read.statement is not None:
             # With a limit, each query might return other rows.
             return not self._questions.probes.plan(read.relation).limited and read.keyset != PLACES
-        return read.keyset != PLACES or self._readable.held
+        return read.keyset != PLACES or self._readable.held(target)
 
     def await_writers(self, read: ReadTable, until_s: float = 0.0) -> None:
         """Raise TableBusy while a transaction may hold changes from before the table was published."""
@@ -179,22 +191,27 @@ class PostgresTables:
             if not accepted:
                 raise
 
-    def _check_condition(self, read: ReadTable, target: Target, until_s: float) -> None:
+    def blocking_view(self, targets: Sequence[Target]) -> BlockingView:
+        """The view of a blocking snapshot with these targets. Raises TableBusy, SchemaChanged."""
+        if self._blocking is None:
+            raise InvariantError("no blocking snapshot can be read here")
+        names = [*(target.collection for target in targets), *self._blocking.wanted]
+        looked = self._readable.looked_up(list(dict.fromkeys(names)))
+        return self._blocking.open({name: table.oid for name, table in looked.tables.items()})
+
+    def _check_condition(self, read: ReadTable, condition: str) -> None:
         """Have the server plan the signal's condition, and refuse it now if that fails."""
-        if read.condition is None:
-            return
-        place = target.collection
-        if read.condition in self._too_long:
+        place, digest = read.table.id, hashlib.sha256(condition.encode()).digest()
+        if digest in self._too_long:
             raise _takes_too_long(place)
-        if self._clock.monotonic() > until_s:
-            raise TableBusy("planning the conditions of others has taken its time", place=place)
-        try:
-            refusal = self._planning().probes.refusal(read.relation, read.condition)
-        except TimeoutError as error:
-            if len(self._too_long) >= _REMEMBERED:
-                self._too_long.clear()
-            self._too_long[read.condition] = None
-            raise _takes_too_long(place) from error
+        with self._checking.of(place):
+            try:
+                refusal = self._planning().probes.refusal(read.relation, condition)
+            except TimeoutError as error:
+                if len(self._too_long) >= _REMEMBERED:
+                    self._too_long.clear()
+                self._too_long.add(digest)
+                raise _takes_too_long(place) from error
         if refusal is not None:
             raise SignalError(
                 f"the condition is refused: {refusal}",
@@ -232,36 +249,31 @@ class PostgresTables:
         if greatest is None or len(columns) != 1 or columns[0].type not in _INTEGERS or columns[0].nullable:
             return None
         least = probes.key(read.keyset.texts, read.relation, read.keyset.order)
-        if least is None or least[0] is None or greatest[0] is None:
-            return None
-        low, high = int(least[0]), int(greatest[0])
-        return (low, high) if rows >= _DENSE * (high - low + 1) else None
+        return dense_span(least, greatest, rows)
 
-    def boundaries(
-        self, target: Target, after: Key | None, upto: Key, step_rows: int, count: int
-    ) -> list[Key]:
-        """The keys at every `step_rows` rows between `after` and `upto`, each found from the previous one.
+    def boundaries(self, target: Target, left: Range, step_rows: int, count: int) -> list[Key]:
+        """The keys at every `step_rows` rows of a range, each found from the previous one.
 
         Raises SchemaChanged if the table has another key by now.
         """
-        read = self._read(target, self._looked_up([target]))
+        read, upto, after = self._read(target, self._looked_up([target])), left.upto or (), left.after
         _refuse_other_key(read, upto)
         if read.keyset == PLACES:
             return places(after, upto, step_rows * self.row_bytes(target), count)
         found: list[Key] = []
         with table_errors("finding chunk boundaries", target.collection), self._questions.probes.by_index():
             while len(found) < count:
-                after = self._step(read, after, upto, step_rows)
+                after = self._step(read, replace(left, after=after), step_rows)
                 if after is None or after == upto:
                     break
                 found.append(after)
         return found
 
-    def _step(self, read: ReadTable, after: Key | None, upto: Key, rows: int) -> Key | None:
-        """The key `rows` rows after `after`, or the last one before the NULLs; None after the last."""
+    def _step(self, read: ReadTable, left: Range, rows: int) -> Key | None:
+        """The key `rows` rows into a range, or the last one before the NULLs; None after the last."""
         keyset = read.keyset
         key = partial(self._questions.probes.key, keyset.texts, read.relation)
-        *before, last = keyset.stretches(after, upto)
+        *before, last = keyset.stretches(left.after, left.upto or (), lacks_upto=left.lacks_upto)
         for where in before:
             found = key(keyset.order, where, rows - 1) or key(keyset.reverse_order, where)
             if found is not None:

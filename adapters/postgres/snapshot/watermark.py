@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from adapters.postgres.server.questions.transactions import Transactions
     from adapters.postgres.server.session_pool import Sessions
     from engine.model import CollectionId, Position
+    from signals.window_rows import WindowRows
 
 _log = logging.getLogger("adapters")
 _PUSH_AFTER_S = 0.02
@@ -176,9 +177,15 @@ class VisibilityWatermark:
     """
 
     def __init__(
-        self, held: ExportedSnapshot, transactions: Transactions, clock: Callable[[], float]
+        self,
+        held: ExportedSnapshot,
+        transactions: Transactions,
+        clock: Callable[[], float],
+        *,
+        shared: bool = False,
     ) -> None:
         self._held, self._transactions, self._clock = held, transactions, clock
+        self._shared = shared
         self._push_at = clock() + _PUSH_AFTER_S
 
     @property
@@ -205,8 +212,9 @@ class VisibilityWatermark:
         return position >= position_at(self._held.exported.horizon)
 
     def close(self) -> None:
-        """Release the snapshot."""
-        self._held.close()
+        """Release the snapshot, unless other windows share it."""
+        if not self._shared:
+            self._held.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,25 +231,23 @@ class SignalRows:
 
     With `delete` the open row is deleted instead of writing a close row, so that the signal table does not
     grow. Rows carry the window's id, so those of a window abandoned in a crash mean nothing to another
-    window.
+    window. `now_ms` is the time.
     """
 
     def __init__(
         self,
         sessions: Sessions,
         tables: Sequence[CollectionId],
-        window_id: str,
+        marks: WindowRows,
         signals: SignalTable,
+        now_ms: Callable[[], int],
         watch: LockWatch | None = None,
     ) -> None:
-        self._rows, self._delete, self._window_id = signals.rows, signals.delete, window_id
-        self._table = signals.id
+        self._rows, self._delete, self._marks = signals.rows, signals.delete, marks
+        self._table, self._now_ms = signals.id, now_ms
         self._closed = False
-        self._insert("open")
+        self._rows.mark(self._table, marks.opening())
         self._held = ExportedSnapshot(sessions, tables, watch=watch)
-
-    def _insert(self, what: str) -> None:
-        self._rows.insert(self._table, f"{self._window_id}-{what}", f"snapshot-window-{what}")
 
     @property
     def exported(self) -> Exported:
@@ -256,16 +262,16 @@ class SignalRows:
     def seal(self) -> None:
         """Write the close row, or delete the open one."""
         if self._delete:
-            self._rows.delete(self._table, f"{self._window_id}-open")
+            self._rows.delete(self._table, self._marks.open_id)
         else:
-            self._insert("close")
+            self._rows.mark(self._table, self._marks.closing(self._now_ms()))
 
     def streamed(self, inserted: Collection[str | None], deleted: Collection[str | None]) -> None:
         """Note the ids of the signal table's rows that a span has inserted and deleted."""
         if self._delete:
-            self._closed |= f"{self._window_id}-open" in deleted
+            self._closed |= self._marks.open_id in deleted
         else:
-            self._closed |= f"{self._window_id}-close" in inserted
+            self._closed |= self._marks.close_id in inserted
 
     def push(self, position: Position) -> None:
         """Do nothing: the closing row's commit flushes the log."""

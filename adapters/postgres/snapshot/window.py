@@ -48,6 +48,11 @@ class PostgresWindow:
         self._sealed = False
         locks.held.stops(self._rows.stop)
 
+    @property
+    def visible(self) -> str:
+        """The window's snapshot, as `pg_current_snapshot()` writes it."""
+        return self.watermark.exported.text
+
     def poll(self) -> Sequence[Staged] | None:
         """The staged rows; None while they are being read.
 

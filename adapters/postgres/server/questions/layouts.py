@@ -80,6 +80,32 @@ _COLUMNS: LiteralString = (
     " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s"
     " AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ANY (%s)"
 )
+# `relnatts` counts dropped columns, too.
+_WIDTHS: LiteralString = "SELECT oid::bigint, relnatts::int FROM pg_class WHERE oid = ANY (%s)"
+_WIDTHS_DIGEST: LiteralString = (
+    "SELECT md5(string_agg(concat_ws(' ', oid, relnatts), ',' ORDER BY oid))"
+    " FROM pg_class WHERE relkind IN ('r', 'p') AND oid >= 16384"
+)
+# Older rows have values: by a stored default (`atthasmissing`), or since a default rewrote them.
+_ADDED: LiteralString = """
+SELECT a.attrelid::bigint, a.attname, a.attgenerated <> ''
+FROM unnest(%s::bigint[], %s::int[]) AS known (oid, width)
+JOIN pg_attribute a ON a.attrelid = known.oid::oid AND a.attnum > known.width AND NOT a.attisdropped
+JOIN pg_type t ON t.oid = a.atttypid
+WHERE a.atthasmissing OR a.atthasdef OR a.attidentity <> '' OR t.typdefault IS NOT NULL
+ORDER BY a.attrelid, a.attnum
+"""
+_FILLED: LiteralString = (
+    "SELECT DISTINCT attrelid::bigint FROM pg_attribute WHERE attrelid = ANY (%s) AND atthasmissing"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AddedColumn:
+    """A column that was added with a default, or that is `generated`."""
+
+    name: str
+    generated: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +168,31 @@ class Layouts:
         with source_errors("looking for tables"):
             rows = self._connection.execute(_NAMES, [list(oids)]).fetchall()
         return {oid: CollectionId((schema, table)) for oid, schema, table in rows}
+
+    def widths(self, oids: Sequence[int]) -> dict[int, int]:
+        """How many columns these tables have or have had, by oid."""
+        with source_errors("looking for new columns"):
+            return dict(self._connection.execute(_WIDTHS, [list(oids)]).fetchall())
+
+    def widths_digest(self) -> str:
+        """A digest of how many columns the tables of users have or have had."""
+        with source_errors("looking for new columns"):
+            row = self._connection.execute(_WIDTHS_DIGEST).fetchone()
+        return (row[0] or "") if row else ""
+
+    def added(self, widths: Mapping[int, int]) -> dict[int, list[AddedColumn]]:
+        """The columns behind these numbers that may have values in rows that were there before, by table."""
+        with source_errors("looking for new columns"):
+            rows = self._connection.execute(_ADDED, [list(widths), list(widths.values())]).fetchall()
+        found: dict[int, list[AddedColumn]] = {}
+        for oid, name, generated in rows:
+            found.setdefault(oid, []).append(AddedColumn(name, generated))
+        return found
+
+    def filled(self, oids: Sequence[int]) -> set[int]:
+        """Which of these tables have rows to which a default gave a value after they were written."""
+        with source_errors("looking for new columns"):
+            return {oid for (oid,) in self._connection.execute(_FILLED, [list(oids)]).fetchall()}
 
     def readable(self, publication: str) -> dict[CollectionId, bool]:
         """The tables that an initial snapshot may name, and whether the role may read them."""

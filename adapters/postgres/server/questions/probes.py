@@ -82,10 +82,14 @@ class TableProbes:
         return int(row[0]) if row else 0
 
     def last_rows_bytes(self, relation: str, reverse_order: str) -> float:
-        """The average size of the last rows' text."""
+        """The average size of the last rows' text, without the largest of them.
+
+        One huge row says nothing about the others: counted in, it would make windows of a few rows.
+        """
         row = self._connection.execute(
-            f"SELECT coalesce(avg(octet_length(r::text)), 0)::float8 FROM (SELECT * FROM {relation}"
-            f" ORDER BY {reverse_order} LIMIT {_SAMPLED}) AS r".encode()
+            "SELECT coalesce((sum(size) - max(size)) / nullif(count(*) - 1, 0), max(size), 0)::float8 FROM"
+            f" (SELECT octet_length(r::text) AS size FROM (SELECT * FROM {relation}"
+            f" ORDER BY {reverse_order} LIMIT {_SAMPLED}) AS r) AS s".encode()
         ).fetchone()
         return float(row[0]) if row else 0.0
 
@@ -93,9 +97,10 @@ class TableProbes:
         """Fail if the role may not read the table, without reading it."""
         self._connection.execute(f"EXPLAIN SELECT FROM {relation}".encode())
 
-    def plan(self, relation: str) -> Plan:
-        """What the server expects of reading the whole relation."""
-        row = self._connection.execute(f"EXPLAIN (FORMAT JSON) SELECT FROM {relation}".encode()).fetchone()
+    def plan(self, relation: str, where: str = "true") -> Plan:
+        """What the server expects of reading the rows of a relation."""
+        query = f"EXPLAIN (FORMAT JSON) SELECT FROM {relation} WHERE {where}"
+        row = self._connection.execute(query.encode()).fetchone()
         if row is None:
             raise SourceError("the server gave no plan")
         found = row[0][0]["Plan"]
@@ -118,6 +123,16 @@ class TableProbes:
         except _REFUSALS as error:
             return condition_refused(error.sqlstate, type(error).__name__)
         return None
+
+    def ranked(self, query: str) -> list[tuple[int, Key]] | str:
+        """The rank and the key in each row of a query; or why the server refuses it."""
+        try:
+            with self._connection.transaction():
+                self._connection.execute(_PLANNING)
+                rows = self._connection.execute(query.encode()).fetchall()
+        except _REFUSALS as error:
+            return condition_refused(error.sqlstate, type(error).__name__)
+        return [(int(rank), tuple(key)) for rank, *key in rows]
 
     @contextmanager
     def by_index(self) -> Iterator[None]:

@@ -97,6 +97,13 @@ _DIGEST_IN_PART = _DIGEST.format(
 )
 
 
+_RELATIONS: LiteralString = "SELECT oid::bigint FROM pg_class WHERE relkind IN ('r', 'p') AND oid >= 16384"
+_RELATIONS_DIGEST: LiteralString = (
+    "SELECT md5(string_agg(concat_ws(' ', oid, relnamespace, relname), ',' ORDER BY oid))"
+    " FROM pg_class WHERE relkind IN ('r', 'p') AND oid >= 16384"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """What publishes a table: an entry for it or an ancestor (`level` above it), or for their schemas.
@@ -162,6 +169,17 @@ class Publications:
             query = _DIGEST_IN_PART if self._in_part else _DIGEST_WHOLE
             row = self._connection.execute(query, [name]).fetchone()
         return row[0] if row else ""
+
+    def relations(self) -> frozenset[int]:
+        """The oids of all tables of users."""
+        with source_errors("listing tables"):
+            return frozenset(oid for (oid,) in self._connection.execute(_RELATIONS).fetchall())
+
+    def relations_digest(self) -> str:
+        """A digest of the oids and names of all tables of users."""
+        with source_errors("listing tables"):
+            row = self._connection.execute(_RELATIONS_DIGEST).fetchone()
+        return (row[0] or "") if row else ""
 
     def partitions(self) -> list[tuple[CollectionId, CollectionId]]:
         """Every partition that holds rows, after each table that it is a partition of."""

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Self
 
 from adapters.postgres.server.catalog import Catalog
 from adapters.postgres.server.failures import source_errors
+from adapters.postgres.server.questions.catalog_ids import CatalogIds
 from adapters.postgres.server.questions.layouts import Layouts
 from adapters.postgres.server.questions.locks import Locks
 from adapters.postgres.server.questions.probes import TableProbes
 from adapters.postgres.server.questions.publications import Publications
+from adapters.postgres.server.questions.readiness import Readiness
 from adapters.postgres.server.questions.signal_rows import SignalTables
 from adapters.postgres.server.questions.slots import Slots
 from adapters.postgres.server.questions.snapshots import Snapshots
@@ -29,6 +31,8 @@ class Questions:
     """One connection to the database. Used by one thread.
 
     - `catalog` describes tables and types, `layouts` says what else the catalog knows of them.
+    - `catalog_ids` are what tells a copy of the database from another one.
+    - `readiness` is what a job needs before it can run.
     - `probes` look at tables' sizes and keys.
     - `publications` and `slots` are what the log is read through.
     - `transactions` says what is visible and where the log ends, `locks` who waits for whom.
@@ -39,6 +43,7 @@ class Questions:
     def __init__(self, connection: psycopg.Connection) -> None:
         self._connection = connection
         self.catalog = Catalog(lambda: nullcontext(connection))
+        self.catalog_ids, self.readiness = CatalogIds(connection), Readiness(connection)
         self.layouts, self.probes = Layouts(connection), TableProbes(connection)
         self.publications, self.slots = Publications(connection), Slots(connection)
         self.transactions, self.locks = Transactions(connection), Locks(connection)

@@ -6,6 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, LiteralString
 
 from psycopg import sql
+from psycopg.errors import (
+    InsufficientPrivilege,
+    LockNotAvailable,
+    StringDataRightTruncation,
+    UndefinedTable,
+)
 
 from adapters.postgres.server.failures import source_errors
 
@@ -13,6 +19,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from engine.model import CollectionId
+    from signals.window_rows import WindowRow
 
 _FIND: LiteralString = """
 SELECT (SELECT count(*) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
@@ -23,6 +30,12 @@ SELECT (SELECT count(*) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnu
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p')
 """
+_WITHIN: LiteralString = "SET LOCAL lock_timeout = '100ms'"
+# Whatever its columns are called.
+_STOPS: LiteralString = (
+    "SELECT concat_ws(' ', t.ctid, t.xmin) FROM {} t"
+    " WHERE t::text ILIKE '%stop-snapshot%' AND t::text ILIKE '%blocking%'"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +60,37 @@ class SignalTables:
             row = self._connection.execute(_FIND, [*table.parts[-2:]]).fetchone()
         return None if row is None else FoundSignalTable(*row)
 
-    def insert(self, table: CollectionId, row_id: str, kind: str) -> None:
-        """Insert a row without data."""
-        statement = sql.SQL("INSERT INTO {} VALUES (%s, %s, NULL)").format(sql.Identifier(*table.parts))
-        with source_errors("writing a window row"):
-            self._connection.execute(statement, [row_id, kind])
+    def stops(self, table: CollectionId) -> frozenset[str] | None:
+        """What tells rows apart that may ask to stop a blocking snapshot; an updated row counts as another.
+
+        None if they can't be read now: the role may not, or the table is locked or gone.
+        """
+        with source_errors("looking for signals"):
+            try:
+                with self._connection.transaction():
+                    self._connection.execute(_WITHIN)
+                    name = sql.Identifier(*table.parts[-2:])
+                    rows = self._connection.execute(sql.SQL(_STOPS).format(name)).fetchall()
+            except (LockNotAvailable, InsufficientPrivilege, UndefinedTable):
+                return None
+        return frozenset(shown for (shown,) in rows)
+
+    def insert(self, table: CollectionId, row_id: str, kind: str, data: str | None = None) -> None:
+        """Insert a row."""
+        with source_errors("writing to the signal table"):
+            self._insert(table, row_id, kind, data)
+
+    def mark(self, table: CollectionId, row: WindowRow) -> None:
+        """Insert a row of a window, without its data if the column is too short for it."""
+        with source_errors("writing to the signal table"):
+            try:
+                self._insert(table, *row)
+            except StringDataRightTruncation:
+                self._insert(table, row.id, row.type, None)
+
+    def _insert(self, table: CollectionId, *row: str | None) -> None:
+        statement = sql.SQL("INSERT INTO {} VALUES (%s, %s, %s)").format(sql.Identifier(*table.parts))
+        self._connection.execute(statement, row)
 
     def delete(self, table: CollectionId, row_id: str) -> None:
         """Delete a row."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, LiteralString
 
 from adapters.postgres.server.failures import source_errors
-from adapters.postgres.server.visibility import parse_lsn
+from adapters.postgres.server.sql import quote_ident
+from adapters.postgres.server.visibility import format_lsn, parse_lsn
 
 if TYPE_CHECKING:
     import psycopg
@@ -26,6 +27,11 @@ _XMIN: LiteralString = "SELECT catalog_xmin::text::bigint FROM pg_replication_sl
 _DROP: LiteralString = (
     "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s"
 )
+_MORE: LiteralString = (
+    "SELECT EXISTS (SELECT FROM pg_logical_slot_peek_binary_changes(%s, NULL, NULL, 'proto_version', '1',"
+    " 'publication_names', %s) WHERE lsn > %s::pg_lsn)"
+)
+_ADVANCE: LiteralString = "SELECT pg_replication_slot_advance(%s, %s::pg_lsn)"
 _STATUSES = ("reserved", "extended", "unreserved", "lost")
 """From good to bad, as in `pg_replication_slots.wal_status`."""
 _GIB = 1 << 30
@@ -95,6 +101,18 @@ class Slots:
         with source_errors("the slot's xmin"):
             row = self._connection.execute(_XMIN, [name]).fetchone()
         return row[0] if row else None
+
+    def has_more(self, name: str, publication: str, lsn: int) -> bool:
+        """Whether the slot holds transactions that end after an LSN. Nobody may read it meanwhile."""
+        arguments = [name, quote_ident(publication), format_lsn(lsn)]
+        with source_errors("looking into the replication slot"):
+            row = self._connection.execute(_MORE, arguments).fetchone()
+        return bool(row and row[0])
+
+    def advance(self, name: str, lsn: int) -> None:
+        """Move the slot up to an LSN: what comes before is acknowledged."""
+        with source_errors("moving the replication slot"):
+            self._connection.execute(_ADVANCE, [name, format_lsn(lsn)])
 
     def end_reader(self, pid: int) -> None:
         """End the process that reads a slot."""

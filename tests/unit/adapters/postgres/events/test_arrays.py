@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.postgres.events.arrays import array_items, arrays, delimited_arrays
-from engine.events.values.text import escape
+from engine.events.values.json_strings import escape
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
 

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from adapters.postgres.log.assembler import Cut
-from adapters.postgres.log.reader import PostgresLog, Span, Start, Subscription
+from adapters.postgres.log.reader import PostgresLog, Span
+from adapters.postgres.log.subscription import Start, Subscription
 from adapters.postgres.log.timeline import SpanPart, TransactionContext
 from adapters.postgres.server.replication import log_error
 from engine.errors import PositionLost, SourceError
@@ -29,7 +30,23 @@ START = 'START_REPLICATION SLOT "slot" LOGICAL 16/B374D848 '
     ],
 )
 def test_replication_starts_at_a_place_with_quoted_options(publication, options, expected):
-    assert Subscription("slot", publication, options).command(0x16B374D848) == START + expected
+    assert Subscription("slot", publication, options).command(0x16B374D848, 130_000) == START + expected
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted", "expected"),
+    [
+        (130_020, True, False),
+        (140_000, True, True),
+        (180_000, True, True),
+        (180_000, False, False),
+    ],
+)
+def test_open_transactions_are_asked_of_a_server_that_can_send_them(version, wanted, expected):
+    command = Subscription("slot", "pub", streaming=wanted).command(0, version)
+
+    assert ("\"streaming\" 'on'" in command) == expected
+    assert f"\"proto_version\" '{2 if expected else 1}'" in command
 
 
 @pytest.mark.parametrize(
@@ -72,7 +89,7 @@ def open_files() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
-def test_a_log_that_can_not_be_opened_leaves_no_file_open():
+def test_a_log_that_can_not_be_opened_leaves_no_file_open(tmp_path):
     before = open_files()
     for _ in range(5):
         with pytest.raises(SourceError):
@@ -80,6 +97,7 @@ def test_a_log_that_can_not_be_opened_leaves_no_file_open():
                 "host=127.0.0.1 port=1 connect_timeout=2",
                 subscription=Subscription("slot", "publication"),
                 start=Start(Position((0, 0))),
+                directory=tmp_path,
             )
 
     assert open_files() == before

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.postgres.job import jdbc_properties, libpq_parameters
-from engine.config.sources import PostgresSettings, SslMode
+from adapters.postgres.drivers import jdbc_properties, libpq_parameters
+from adapters.postgres.settings import PostgresSettings, SslMode
 
 
 @pytest.mark.parametrize(

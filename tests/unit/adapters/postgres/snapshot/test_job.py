@@ -6,10 +6,12 @@ import threading
 
 import pytest
 
-from adapters.postgres.job import jdbc_properties, libpq_parameters, run
+from adapters.postgres.drivers import jdbc_properties, libpq_parameters
+from adapters.postgres.job import run
 from adapters.postgres.server.connection import Server
+from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.snapshot.chunk_reader import Jdbc
-from adapters.source import wiring
+from adapters.spark import shared_session
 from engine.config import parse
 from engine.errors import ConfigError, SourceError
 
@@ -43,7 +45,7 @@ def told(monkeypatch):
         raise SparkStarted
 
     monkeypatch.setattr(Server, "identity", identity)
-    monkeypatch.setattr(wiring, "spark_session", start)
+    monkeypatch.setattr(shared_session, "spark_session", start)
     return errors
 
 
@@ -52,7 +54,20 @@ def told(monkeypatch):
     [({}, "10"), ({"database.connectTimeout": "3"}, "3"), ({"database.connectTimeout": "0"}, "0")],
 )
 def test_a_connection_is_not_waited_for_without_end(more, expected):
-    assert libpq_parameters(parse(LEAST | more).postgres)["connect_timeout"] == expected
+    assert libpq_parameters(parse(LEAST | more).source_as(PostgresSettings))["connect_timeout"] == expected
+
+
+def test_a_peer_that_acknowledges_nothing_is_given_up():
+    settings = parse(LEAST).source_as(PostgresSettings)
+    libpq, jdbc = libpq_parameters(settings), jdbc_properties(settings)
+
+    idle, interval, count = (int(libpq[f"keepalives_{name}"]) for name in ("idle", "interval", "count"))
+    assert libpq["keepalives"] == "1"
+    assert idle + interval * count <= 30
+    assert int(libpq["tcp_user_timeout"]) == 30_000
+    assert jdbc["tcpKeepAlive"] == "true"
+    assert int(jdbc["socketTimeout"]) > 0
+    assert "statement_timeout=" in jdbc["options"]
 
 
 def test_a_refused_login_is_told_before_spark_starts(told):
@@ -72,7 +87,7 @@ def test_a_server_that_is_not_up_yet_is_told_and_waited_for(told, caplog):
 
 
 def test_no_secret_shows_in_a_repr():
-    postgres = parse(LEAST).postgres
+    postgres = parse(LEAST).source_as(PostgresSettings)
     jdbc = Jdbc("jdbc:postgresql://db/app", jdbc_properties(postgres), ("SET a.b = 'pa55word'",))
 
     assert "pa55word" not in repr(jdbc)

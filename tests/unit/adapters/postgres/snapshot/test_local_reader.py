@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self, cast
 
+import psycopg
 import pytest
 
 from adapters.postgres.snapshot.local_reader import Bounds, LocalReader, Query
@@ -12,7 +13,6 @@ from engine.errors import SourceError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    import psycopg
     import pyarrow as pa
 
 
@@ -124,6 +124,39 @@ def test_a_window_cancelled_between_two_statements_is_read_no_further(step: str,
 
     assert connection.steps == last
     assert connection.cancelled == 1
+
+
+def test_a_server_that_can_not_be_asked_to_cancel_ends_no_job(monkeypatch: pytest.MonkeyPatch):
+    def gone(_connection: Scripted, *, timeout: float) -> None:
+        raise psycopg.OperationalError(
+            f"cancellation failed: server closed the connection, asked for {timeout}"
+        )
+
+    monkeypatch.setattr(Scripted, "cancel_safe", gone)
+
+    assert read_cancelled_at("fetch").steps == ["set", "begin", "select", "fetch"]
+
+
+class LostCursor(Scripted):
+    """A cursor that loses the server while it is closed. psycopg calls it open until it is closed again."""
+
+    closed = 0
+
+    def __exit__(self, *_error: object) -> None:
+        raise psycopg.OperationalError("server closed the connection")
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_a_cursor_that_loses_the_server_while_it_is_closed_is_closed_again(monkeypatch: pytest.MonkeyPatch):
+    cursor, connection = LostCursor(lambda _step: None), Scripted(lambda _step: None)
+    monkeypatch.setattr(connection, "cursor", lambda _name: cursor)
+    reader = LocalReader(lambda: cast("psycopg.Connection", connection), Bounds(1, 1))
+
+    with pytest.raises(SourceError, match="server closed the connection"):
+        reader.read("window", Query("BEGIN", "SELECT", 10.0), ROWS)
+    assert cursor.closed == 1
 
 
 def test_a_cancelled_window_leaves_others_alone():

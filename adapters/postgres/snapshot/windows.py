@@ -1,4 +1,4 @@
-"""Opens windows: chooses the watermark, checks the tables under its locks, starts the reading."""
+"""The windows in progress: how they are opened, under which watermark, and what their tables must be like."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from adapters.postgres.server.table import relation_of
 from adapters.postgres.snapshot import superseded_keys
 from adapters.postgres.snapshot.chunk_reader import RunRead
 from adapters.postgres.snapshot.fingerprint import difference
-from adapters.postgres.snapshot.initial_view import InitialView
 from adapters.postgres.snapshot.watermark import (
     AtBeginning,
     ExportedSnapshot,
@@ -22,7 +21,7 @@ from adapters.postgres.snapshot.watermark import (
     VisibilityWatermark,
 )
 from adapters.postgres.snapshot.window import PostgresWindow, TableLocks
-from adapters.source.window_reader import Reading
+from adapters.source.window_reader import reading_of
 from engine.config.settings import GeneratedColumns, Watermarking
 from engine.errors import (
     InvariantError,
@@ -31,15 +30,16 @@ from engine.errors import (
     TidemarkError,
 )
 from engine.staging.reads import ReadEvents
+from signals.window_rows import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from adapters.postgres.log.reader import PostgresLog
     from adapters.postgres.server.questions.snapshots import Exported
-    from adapters.postgres.session import Session
+    from adapters.postgres.session import Session, Views
+    from adapters.postgres.snapshot.blocking import BlockingView
     from adapters.postgres.snapshot.eligibility import ReadTable
-    from adapters.postgres.snapshot.initial_view import InitialView
     from adapters.postgres.snapshot.watermark import GivesWay, Watermark
     from adapters.postgres.streamed import Streamed
     from adapters.postgres.tools import SourceTools
@@ -53,15 +53,21 @@ _SETTLE_S = 0.1
 _SETTLE_POLL_S = 0.005
 
 
-class Windows:
-    """The windows in progress of one session of the log. `opened` has them by id, in order."""
+class OpenWindows:
+    """The windows that are open in one session of the log. `opened` has them by id, in order."""
 
     def __init__(
-        self, settings: Settings, tools: SourceTools, view: InitialView, session: Session, streamed: Streamed
+        self, settings: Settings, tools: SourceTools, views: Views, session: Session, streamed: Streamed
     ) -> None:
-        self._settings, self._tools, self._view = settings, tools, view
+        self._settings, self._tools, self._view = settings, tools, views.initial
+        self._blocking = views.blocking
         self._session, self._streamed = session, streamed
         self.opened: dict[str, PostgresWindow] = {}
+
+    @property
+    def blocking_view(self) -> BlockingView | None:
+        """The view of a blocking snapshot, while it is held."""
+        return self._blocking.view
 
     def open(self, window: Window, log: PostgresLog | None) -> PostgresWindow:
         """Take a snapshot, and start a Spark job that reads the window's runs under it.
@@ -69,6 +75,11 @@ class Windows:
         If the window reads single rows again, the stream is held at the snapshot until they are read.
         Otherwise, for rows that change all the time, a change would supersede what was read again and again.
         """
+        if window.blocking:
+            if not window.runs[0].keys:
+                return self._open_blocking(window)
+            # What superseded them is newer than the view.
+            self._blocking.release()
         if window.initial:
             self._view.release_if_ended()
             if self._tools.initial.held is None:
@@ -83,6 +94,17 @@ class Windows:
         except BaseException:
             log.let_go()
             raise
+
+    def _open_blocking(self, window: Window) -> PostgresWindow:
+        """Read the runs in the view for which the stream waits."""
+        extents = self._session.extents
+        for read in extents.readings(window.targets).values():
+            extents.await_writers(read)
+        view = extents.blocking_view(window.targets)
+        shared = VisibilityWatermark(
+            view.held, self._session.questions.transactions, self._tools.clock.monotonic, shared=True
+        )
+        return self._open_window(window, shared, view.held, view=view)
 
     def _holds(self, window: Window) -> bool:
         """Whether the stream waits while a window is read: only for a few rows that are read again.
@@ -102,6 +124,7 @@ class Windows:
         watermark: Watermark,
         held: GivesWay,
         let_go: Callable[[], None] = lambda: None,
+        view: BlockingView | None = None,
     ) -> PostgresWindow:
         session = self._session
         exported = watermark.exported
@@ -109,30 +132,33 @@ class Windows:
             # Under the locks, so that the description matches what the snapshot shows.
             tables = session.extents.readings(window.targets)
             self._refuse_other_forms(window, tables)
-            self._streamed.pending = self._streamed.pending.seen(exported.visibility)
-            self._refuse_unknown_keys(tables)
+            if view is None:
+                self._streamed.pending = self._streamed.pending.seen(exported.visibility)
+                self._refuse_unknown_keys(tables)
             reads = self._reads(window, tables, exported, self._tools.clock.now_ms)
         except TidemarkError:
             watermark.close()
             raise
         oids = frozenset(read.table.oid for read in tables.values())
-        most = self._settings.snapshot.max_threads if window.initial else 0
+        hidden = (
+            view.superseded
+            if view
+            else superseded_keys.before(self._streamed.pending, self._session.names(oids))
+        )
+        chunks = self._tools.chunks
+        read = partial(chunks.read, window.id, reads, exported)
+        forget = partial(self._forget, let_go)
         opened = PostgresWindow(
             oids,
             watermark,
             TableLocks(held, partial(self._check_tables, window)),
-            superseded_keys.before(self._streamed.pending, self._session.names(oids)),
-            Reading(
-                read=partial(self._tools.chunks.read, window.id, reads, exported, most_tasks=most),
-                cancel=partial(self._tools.chunks.cancel, window.id),
-                area=self._tools.chunks.jobs.area(window.id),
-                closed=partial(self._forget, window.id, let_go),
-            ),
+            hidden,
+            reading_of(window, read, chunks, self._settings.snapshot, forget),
         )
         self.opened[window.id] = opened
         return opened
 
-    def _forget(self, window_id: str, let_go: Callable[[], None]) -> None:
+    def _forget(self, let_go: Callable[[], None], window_id: str) -> None:
         self.opened.pop(window_id, None)
         let_go()
 
@@ -161,10 +187,11 @@ class Windows:
             relations.adopt(read)
             relation = relation_of(read.table, read.columns, stored=stored)
             shape = row_shape(relation, read.table, relations.types)
-            place = self._view.place(exported) if target.initial else self._place(exported)
+            place = self._view.place(exported) if target.as_initial else self._place(exported)
             source = read_source(self._settings.events, read.table.id, place)
             marked = marked_sources(self._settings.events, read.table.id, place)
-            events = ReadEvents(relations.codec(relation, read.table), shape, source, now_ms, marked)
+            codec = relations.codec(relation, read.table)
+            events = ReadEvents(codec, shape, source, now_ms, marked, target.compared)
             prepared[target] = (read, events)
         return [
             RunRead(run, *prepared[run.target], session.extents.row_bytes(run.target)) for run in window.runs
@@ -214,12 +241,14 @@ class Windows:
         if signal is None:
             raise InvariantError("signal rows need a signal table")
         table = SignalTable(signal, questions.signals, delete=strategy is Watermarking.INSERT_DELETE)
-        rows = SignalRows(self._session.pool, tables, window.id, table, self._tools.slot.watch)
+        clock, watch = self._tools.clock, self._tools.slot.watch
+        marks = rows_of(window, clock.now_ms)
+        rows = SignalRows(self._session.pool, tables, marks, table, lambda: clock.now_ms, watch)
         return rows, rows.held
 
     def _place(self, exported: Exported) -> ReadPlace:
         return ReadPlace(
             self._tools.clock.now_ms,
-            last_commit_end=self._streamed.last_commit_end,
+            last_commit_end=self._streamed.committed_before_reads,
             sequence_lsn=exported.horizon,
         )

@@ -9,6 +9,7 @@ comments become blanks, and every kind of string becomes a plain one.
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING, Final
 
 from adapters.postgres.server.sql import quote_literal
@@ -63,11 +64,21 @@ def plain_condition(condition: str) -> str:
         if kind == "sign":
             depth += {"(": 1, ")": -1}.get(text, 0)
             _check_sign(text, depth)
-        words.append(quote_literal(plain) if kind in _STRINGS else _written(kind, text))
+        words.append(quote_literal(_sent(plain)) if kind in _STRINGS else _written(kind, text))
         before = kind if kind not in {"blank", "line", "block"} else before
     if depth:
         raise ValueError("a bracket that is not closed")
     return "".join(words)
+
+
+def _sent(plain: str) -> str:
+    """A string's value as it can be sent, with surrogates in pairs. Raises ValueError if it can't."""
+    if "\0" in plain:
+        raise ValueError("a string with a NUL character")
+    try:
+        return plain.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        raise ValueError("a string with half of a surrogate pair") from None
 
 
 def _check_sign(sign: str, depth: int) -> None:
@@ -126,5 +137,8 @@ def _meant(kind: str, found: re.Match[str]) -> str:
 def _character(found: re.Match[str]) -> str:
     for name, base in (("octal", 8), ("hex", 16), ("four", 16), ("eight", 16)):
         if found[name]:
-            return chr(int(found[name], base))
+            code = int(found[name], base)
+            if code > sys.maxunicode:
+                raise ValueError("an escape of no character")
+            return chr(code)
     return _LETTERS.get(found["letter"], found["letter"])

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.postgres.snapshot.conditions import FUNCTIONS, GRAMMAR, named_column
-from adapters.postgres.snapshot.trusted_sql import for_jdbc, plain_condition
-from adapters.source.conditions import LONGEST, Found, Reference, rendered
+from adapters.postgres.conditions.grammar import FUNCTIONS, GRAMMAR, named_column
+from adapters.postgres.conditions.trusted_sql import for_jdbc, plain_condition
+from adapters.source.conditions.rendering import LONGEST, rendered
+from adapters.source.conditions.writer import Found, Reference
 from engine.errors import SignalError
 from engine.model import CollectionId
 
@@ -138,6 +139,8 @@ def test_a_condition_is_written_with_the_schemas_of_all_that_it_calls(condition:
         ("U&'\\0061' = name", "UNICODESTRING"),
         ("f = f = f", "put brackets around"),
         ("name ~ 'a' || 'b'", "put brackets around"),
+        ("name LIKE name ~ 'x'", "put brackets around the LIKE in the"),
+        ("a IS NULL LIKE name", "put brackets around the IS in the"),
         ("a = 1\0", "NUL"),
         ("name = E'\\u0000'", "NUL"),
         ("name = E'\\x000\\x00'", "NUL"),
@@ -183,13 +186,13 @@ def test_any_text_is_written_safely_or_refused(condition: str):
 
 
 def test_many_values_and_many_terms_are_written_in_little_time():
-    started = time.perf_counter()
+    started = time.process_time()
     many = written(f"id IN ({', '.join(map(str, range(9_000)))})")
     long = written(" OR ".join("f" for _ in range(9_000)))
 
     assert many.count(",") == 8_999
     assert long.count("OR") == 8_999
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
 
 
 def test_a_condition_is_parsed_once_whatever_comes_of_it(monkeypatch: pytest.MonkeyPatch):
@@ -232,6 +235,7 @@ class TestTrusted:
             ("name = $$why?$$", "name = 'why?'"),
             ("name = $q$it's $$ ?$q$", "name = 'it''s $$ ?'"),
             (r"name = E'\x41\101\u0041\n'", "name = 'AAA\n'"),
+            (r"name = E'\ud83d\ude00\U0001F600'", "name = '😀😀'"),
             ("a = 1\vOR b = 2", "a = 1 OR b = 2"),
             ("a = 1 -- ) ; '", "a = 1  "),
             ("a = /* ) /* ; */ ' */ 1", "a =   1"),
@@ -256,6 +260,9 @@ class TestTrusted:
             ("a = $1", "parameter"),
             ("a = 'x' 'y'", "behind another"),
             ("a = \x01", "sign"),
+            (r"a = E'\000'", "NUL"),
+            (r"a = E'x\ud83d'", "surrogate"),
+            (r"a = E'\U00110000'", "no character"),
         ],
     )
     def test_what_a_driver_reads_otherwise_is_refused(self, condition: str, why: str):

@@ -1,0 +1,132 @@
+"""How the log is subscribed to: which slot and publication, from where, and within which bounds.
+
+Starts a replication session, which `reader` reads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from psycopg import pq
+
+from adapters.postgres.server.answering import answer
+from adapters.postgres.server.replication import (
+    ANSWERED_WITHIN_S,
+    command,
+    connect_replication,
+    result_error,
+)
+from adapters.postgres.server.sql import quote_ident, quote_literal
+from adapters.postgres.server.visibility import format_lsn
+from engine.errors import SourceError
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from adapters.postgres.log.assembler import Commit
+    from engine.model import Position
+
+
+@dataclass(frozen=True, slots=True)
+class LogBounds:
+    """How much of the log is held at once: rows and bytes of a span, and of its parts.
+
+    A server that sends nothing for `silence_s` seconds is considered lost; 0: no bound.
+    """
+
+    span_rows: int = 200_000
+    span_bytes: int = 64 << 20
+    part_rows: int = 50_000
+    part_bytes: int = 16 << 20
+    status_interval_s: float = 10.0
+    silence_s: float = 0.0
+
+    def shared(self, share: float) -> tuple[int, int]:
+        """The rows and bytes of a span that may use a share of the bounds."""
+        return max(1, int(self.span_rows * share)), max(1, int(self.span_bytes * share))
+
+
+BOUNDS = LogBounds()
+_STREAMING_SINCE = 140_000
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What to read: a slot, a publication, and further options of the decoding plug-in.
+
+    `streaming`: a server that can is to send large transactions while they are open.
+    """
+
+    slot: str
+    publication: str
+    options: tuple[tuple[str, str], ...] = ()
+    streaming: bool = True
+
+    def command(self, lsn: int, version: int) -> str:
+        """The replication command that starts at an LSN, for a server of this version (180000 is 18.0).
+
+        Later versions of the protocol add prepared transactions, which a slot without two-phase commit sends
+        as one transaction at COMMIT PREPARED, and blocks that arrive in parallel.
+        """
+        streaming = self.streaming and version >= _STREAMING_SINCE
+        options = (
+            ("proto_version", "2" if streaming else "1"),
+            *((("streaming", "on"),) if streaming else ()),
+            ("publication_names", quote_ident(self.publication)),
+            ("messages", "true"),
+            *self.options,
+        )
+        listed = ", ".join(f"{quote_ident(name)} {quote_literal(value)}" for name, value in options)
+        return f"START_REPLICATION SLOT {quote_ident(self.slot)} LOGICAL {format_lsn(lsn)} ({listed})"
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """The last commit that was sent. A session that begins before it, at `slot_lsn`, must bring it again."""
+
+    commit: Commit
+    slot_lsn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a session begins: the position, and where the last commit before it ends, if known.
+
+    `timeline` is the server's timeline at the time when the position was compared with it.
+    """
+
+    position: Position
+    last_commit_end: int | None = None
+    sent: Sent | None = None
+    timeline: int | None = None
+
+
+def _check_timeline(connection: pq.abc.PGconn, timeline: int) -> None:
+    """Raise SourceError if another server has replaced this one since the position was compared."""
+    ((_system, found, *_),) = command(connection, "IDENTIFY_SYSTEM")
+    if found != str(timeline):
+        raise SourceError(
+            f"the server's timeline was {timeline} a moment ago and is {found}: it was promoted meanwhile",
+            place="replication connection",
+        )
+
+
+def replicate(
+    conninfo: str, subscription: Subscription, lsn: int, timeline: int | None
+) -> psycopg.Connection:
+    """A session that sends the log from an LSN on. Raises SourceError."""
+    session = connect_replication(conninfo)
+    connection = session.pgconn
+    try:
+        if timeline is not None:
+            _check_timeline(connection, timeline)
+        started = subscription.command(lsn, connection.server_version)
+        result = answer(connection, started, ANSWERED_WITHIN_S)
+        if result.status != pq.ExecStatus.COPY_BOTH:
+            raise result_error(result)
+    except SourceError:
+        session.close()
+        raise
+    connection.nonblocking = 1
+    return session

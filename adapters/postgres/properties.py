@@ -1,0 +1,198 @@
+"""The properties that only Debezium's PostgreSQL connector has, and the settings that all of them make.
+
+`engine.config.connector` has those that other connectors share, `driver_options` those of the driver.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from adapters.postgres.driver_options import DRIVER, OPTIONS
+from adapters.postgres.settings import Autocreate, PostgresSettings, SchemaRefresh, SslMode
+from engine.config import relational
+from engine.config.connect import CONNECT
+from engine.config.connector import HOST, ROWS
+from engine.config.own import OWN_OF_POSTGRES
+from engine.config.plugins import Connector, SourceSettings
+from engine.config.row import APPLIED, LATER, LATER_REFUSED, RENAMED, Catalogue, Property
+from engine.config.shapes import FLAG, STATEMENTS, TEXT, choice, stream_options, text, whole
+from engine.events.settings import EventSettings, Fault, HstoreMode, IntervalMode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.config.values import Values
+
+P = Property
+_IDENTIFIER = text(r"[^\0]{1,63}", "a name of 1 to 63 characters")
+_PLUGIN = text("pgoutput", "'pgoutput'; no other plug-in is supported")
+_MS_32 = whole(0, 2**31 - 1)
+_ROLE = text(r"[^\0]+", "a name")
+
+DATABASE = (
+    HOST,
+    P("database.port", APPLIED, "the server's port", whole(1, 65535), "5432"),
+    P("database.user", APPLIED, "the role to connect as", _ROLE, required=True),
+    P("database.password", APPLIED, "its password; may be empty where the server asks for none"),
+    P("database.dbname", APPLIED, "the database whose changes are read", _IDENTIFIER, required=True),
+    P("database.sslmode", APPLIED, "whether TLS is used and verified", choice(SslMode), "disable"),
+    P("database.sslcert", APPLIED, "file of the client's certificate", TEXT),
+    P("database.sslkey", APPLIED, "file of the client's private key", TEXT),
+    P("database.sslpassword", APPLIED, "password of the private key"),
+    P(
+        "database.sslrootcert",
+        APPLIED,
+        "file of the certificates that the server's is checked against",
+        TEXT,
+    ),
+    P("database.tcpKeepAlive", APPLIED, "probe idle connections", FLAG, "true"),
+    P(
+        "database.query.timeout.ms",
+        APPLIED,
+        "longest time of a query, and of waiting for an answer; 0: no bound",
+        _MS_32,
+        "600000",
+    ),
+    P("database.initial.statements", APPLIED, "run at the start of every ordinary connection", STATEMENTS),
+)
+
+REPLICATION = (
+    P("plugin.name", APPLIED, "the decoding plug-in", _PLUGIN, "pgoutput"),
+    P(
+        "slot.name",
+        APPLIED,
+        "the replication slot",
+        text(r"[a-z0-9_]{1,63}", "1 to 63 lower-case letters, digits and underscores"),
+        "debezium",
+    ),
+    P("slot.drop.on.stop", APPLIED, "drop the slot at a clean stop", FLAG, "false"),
+    P("slot.failover", LATER, "create the slot for failover", FLAG, "false"),
+    P("slot.max.retries", APPLIED, "attempts to take a busy slot", whole(0, 2**31 - 1), "6"),
+    P("slot.retry.delay.ms", APPLIED, "longest wait between these attempts", _MS_32, "10000"),
+    P(
+        "slot.stream.params",
+        APPLIED,
+        "further options of the decoding plug-in",
+        stream_options("proto_version", "publication_names", "messages", "streaming", "two_phase", "binary"),
+    ),
+    P("publication.name", APPLIED, "the publication", _IDENTIFIER, "dbz_publication"),
+    P(
+        "publication.autocreate.mode",
+        APPLIED,
+        "what to do when the publication is missing",
+        choice(Autocreate),
+        "all_tables",
+    ),
+    P(
+        "publish.via.partition.root",
+        LATER_REFUSED,
+        "create the publication with its partitions under their root",
+        FLAG,
+        "false",
+    ),
+    P(
+        "status.update.interval.ms",
+        APPLIED,
+        "how often the server hears what was received",
+        whole(1, 2**31 - 1),
+        "10000",
+    ),
+    P("flush.lsn.source", LATER_REFUSED, "acknowledge the log to the server", FLAG, "true"),
+    P("xmin.fetch.interval.ms", APPLIED, "how often the slot's xmin is read; 0: never", _MS_32, "0"),
+    P(
+        "schema.refresh.mode",
+        LATER,
+        "when a table's columns are read again",
+        choice(SchemaRefresh),
+        "columns_diff",
+    ),
+)
+
+_OLD = (
+    P("slot.drop_on_stop", RENAMED, "slot.drop.on.stop"),
+    P("toasted.value.placeholder", RENAMED, "unavailable.value.placeholder"),
+)
+
+
+def event_settings(v: Values) -> EventSettings:
+    """The settings that shape events."""
+    signal_table = v.typed["signal.data.collection"]
+    return replace(
+        relational.event_settings(
+            v, v.get("database.dbname", str), str(signal_table) if signal_table else ""
+        ),
+        intervals=v.get("interval.handling.mode", IntervalMode),
+        hstore=v.get("hstore.handling.mode", HstoreMode),
+        money_fraction_digits=v.get("money.fraction.digits", int),
+        unavailable_value=v.get("unavailable.value.placeholder", bytes),
+        include_unknown_types=v.get("include.unknown.datatypes", bool),
+        include_message_prefixes=v.get("message.prefix.include.list", tuple),
+        exclude_message_prefixes=v.get("message.prefix.exclude.list", tuple),
+        kept_faults=frozenset(map(Fault, v.get("tidemark.keep.debezium.faults", frozenset))),
+    )
+
+
+def postgres_settings(v: Values) -> PostgresSettings:
+    """The server, the slot and the publication."""
+    return PostgresSettings(
+        host=v.get("database.hostname", str),
+        port=v.get("database.port", int),
+        user=v.get("database.user", str),
+        password=v.get("database.password", str),
+        database=v.get("database.dbname", str),
+        ssl_mode=v.get("database.sslmode", SslMode),
+        ssl_cert=v.get("database.sslcert", str),
+        ssl_key=v.get("database.sslkey", str),
+        ssl_password=v.get("database.sslpassword", str),
+        ssl_root_cert=v.get("database.sslrootcert", str),
+        tcp_keepalive=v.get("database.tcpKeepAlive", bool),
+        query_timeout_ms=v.get("database.query.timeout.ms", int),
+        initial_statements=v.get("database.initial.statements", tuple),
+        driver={
+            name: v.get(f"database.{name}", str) for name in sorted(OPTIONS) if f"database.{name}" in v.given
+        },
+        slot=v.get("slot.name", str),
+        drop_slot_on_stop=v.get("slot.drop.on.stop", bool),
+        slot_failover=v.get("slot.failover", bool),
+        slot_max_retries=v.get("slot.max.retries", int),
+        slot_retry_delay_ms=v.get("slot.retry.delay.ms", int),
+        stream_params=v.get("slot.stream.params", tuple),
+        publication=v.get("publication.name", str),
+        publication_autocreate=v.get("publication.autocreate.mode", Autocreate),
+        publish_via_partition_root=v.get("publish.via.partition.root", bool),
+        acknowledge=v.get("flush.lsn.source", bool),
+        status_interval_ms=v.get("status.update.interval.ms", int),
+        xmin_interval_ms=v.get("xmin.fetch.interval.ms", int),
+        schema_refresh=v.get("schema.refresh.mode", SchemaRefresh),
+        log_streaming=v.get("tidemark.log.streaming", bool),
+        wal_warn_bytes=v.get("tidemark.wal.warn.bytes", int),
+    )
+
+
+def _warnings(v: Values) -> Iterator[str]:
+    if "database.sslmode" not in v.given and not _is_here(v):
+        yield (
+            "'database.sslmode' is not given: rows and passwords travel in the clear, as with Debezium;"
+            " set it to verify-full, or to disable if that is meant"
+        )
+
+
+def _is_here(v: Values) -> bool:
+    """Whether the database is on this machine."""
+    host = v.get("database.hostname", str)
+    return host == "localhost" or host.startswith("127.") or host == "::1"
+
+
+def _read(v: Values) -> SourceSettings:
+    capture, snapshot = relational.capture_settings(v), relational.snapshot_settings(v)
+    return SourceSettings(event_settings(v), postgres_settings(v), capture, snapshot)
+
+
+CONNECTOR = Connector(
+    job="adapters.postgres.job",
+    catalogue=Catalogue((*DATABASE, *REPLICATION, *ROWS, *OWN_OF_POSTGRES, *CONNECT, *DRIVER, *_OLD)),
+    read=_read,
+    problems=relational.problems,
+    warnings=_warnings,
+)
